@@ -44,7 +44,7 @@ def test_it_fits_on_a_screen() -> None:
     assert "To be surer  frostline sweep reviews/sweep.toml --seeds 7" in text
     assert "Report       reviews/report.html\nModel        reviews/model\nLoad         from transformers" in text
     size = answer["sizes"][0]
-    (chosen,) = [line for line in lines if line.kind == "recommended"]
+    (chosen,) = [line for line in lines if line.kind == "chosen"]
     assert chosen.text.startswith(">") and chosen.text.endswith("recommended")
     assert any(line.text.startswith("   all ") for line in lines) and " more in the report" in text
     shown = sum(line.text.rstrip().split("%")[0] != line.text for line in choices_table(size, 99)[1:])
@@ -67,13 +67,39 @@ def test_without_full_the_layers_are_a_share_of_the_reference() -> None:
     assert "points below last 2  of last 2  sure" in head
 
 
+@pytest.mark.parametrize(("accuracy", "mark"), [(0.7, "recommended"), (0.5, "best so far")])
+def test_a_model_that_is_not_above_the_baseline_is_not_recommended(accuracy: float, mark: str) -> None:
+    made = make_runs(lambda k, seed, *_: accuracy + 0.002 * seed)
+    answer = as_in_a_sweep(answer_of(made))
+    assert answer["sentence"].startswith("Undecided: ") == (mark == "best so far")
+    assert answer["decision"]["above_baseline"] == (mark == "recommended")
+    lines = answer_lines(answer, Path("o"))
+    (chosen,) = [line.text for line in lines if line.kind == "chosen"]
+    assert chosen.endswith(mark)
+    doubt = " (not shown to be above the majority-class baseline)" if mark == "best so far" else ""
+    assert f"Model        o/model{doubt}" in [line.text for line in lines]
+
+
+def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
+    equal = as_in_a_sweep(answer_of(make_runs(clear)))
+    runs, logits = make_runs(lambda k, seed, *_: 0.9 - 0.1 * (k == 0) - (0.03 if k == 2 else 0.03 * (-1) ** seed))
+    fewer = as_in_a_sweep(
+        answer_of(([run for run in runs if run["trainable"] != "last 2" or run["seed"] == 0], logits))
+    )
+    texts = ["\n".join(line.text for line in answer_lines(one, Path("o"))) for one in (equal, fewer)]
+    remark = "a score of few seeds is pulled towards"
+    assert [remark in " ".join(text.split()) for text in texts] == ["seeds" in text for text in texts] == [False, True]
+    (last_2,) = [line for line in texts[1].splitlines() if line[3:].startswith("last 2 ")]
+    assert last_2[3:].split()[2:4] == ["0.870", "1"]
+
+
 @given(st.data())
 def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 40))
     choices = [
         {
             "choice": f"last {n}",
-            "score": data.draw(st.floats(0, 1)),
+            **{name: data.draw(st.floats(0, 1)) for name in ("score", "value")},
             "dominated_by": data.draw(st.sampled_from([None, "last 0"])),
         }
         for n in range(count)
@@ -83,7 +109,8 @@ def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
     assert sorted(order) == sorted(choice["choice"] for choice in choices)
     assert order[0] == chosen and reference in order[:2]
     best = max(choices, key=lambda choice: choice["score"])["choice"]
-    assert best in order[:3]
+    second = max((one for one in choices if one["choice"] != chosen), key=lambda one: one["value"], default=choices[0])
+    assert second["choice"] in order[:3] and best in order[:4]
 
 
 def test_without_a_decision_the_scores_are_shown() -> None:
@@ -98,7 +125,7 @@ def test_without_a_decision_the_scores_are_shown() -> None:
 def test_failed_runs_are_always_counted(capsys: pytest.CaptureFixture[str]) -> None:
     made = make_runs(clear, outcome=lambda k, seed, _: "diverged" if (k, seed) == (1, 0) else "ok")
     print_answer(as_in_a_sweep(answer_of(made)), Path("o"))
-    assert capsys.readouterr().out.endswith("\n1 of 20 finished runs failed.\n")
+    assert capsys.readouterr().out.splitlines()[-2].startswith("1 of 20 finished runs failed (diverged")
     made = make_runs(clear, outcome=lambda k, seed, _: "failed" if (k, seed) == (1, 0) else "ok")
     with pytest.raises(SystemExit, match="1"):
         print_answer(as_in_a_sweep(answer_of(made)), Path("o"))

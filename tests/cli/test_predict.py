@@ -19,7 +19,7 @@ def test_predictions_use_the_columns_of_the_training_data_and_overwrite_no_file(
     frostline: Frostline, here: Path, finished_sweep: Path
 ) -> None:
     (here / "model").symlink_to(finished_sweep / "model")
-    rows = [{"text": "a good film", "comment": "not this", "review": "nor this"}]
+    rows = [{"text": "a good film", "comment": "not this", "review": "nor this", "label": "negative"}]
     write_csv(here / "new.csv", rows)  # the model was trained on the column 'text'
     (here / "new.predictions.csv").write_text("precious")
     refused = frostline("predict", "model", "new.csv")
@@ -41,9 +41,8 @@ def test_predictions_of_a_file_without_a_header(frostline: Frostline, here: Path
     done = frostline("predict", model, "bare.csv", "--column-names", "text,number")
     assert (done.code, done.err) == (0, "bare.csv: text is column 'text'.\n")
     assert done.out == "bare.predictions.csv: 2 texts\n"
-    assert (
-        "contains no model (no config.json)" in frostline("predict", ".", "nothing.csv").err
-    )  # the model is checked before the texts
+    for file in ("nothing.csv", "bare.csv"):  # the model is checked before the texts and the output
+        assert "contains no model (no config.json)" in frostline("predict", ".", file).err
 
 
 def test_a_threshold_is_applied_and_printed(frostline: Frostline, here: Path, finished_sweep: Path) -> None:

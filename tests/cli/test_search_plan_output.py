@@ -48,14 +48,14 @@ def test_a_budget_that_is_too_small_is_named_with_one_that_is_not(
 ) -> None:
     shown = printed(replace(made, budget=45.0, budget_given=True), capsys)
     assert "Budget: 45 s of training, as given. It ends before full fine-tuning has run" in shown
-    assert "give at least --budget 46s." in shown
+    assert "give about --budget 46s or more." in shown
     assert "nothing can be compared" not in printed(replace(made, budget=46.0, budget_given=True), capsys)
 
 
 def test_a_plan_counts_what_an_earlier_search_spent(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
     shown = printed(replace(made, spent=30.0, budget=75.0, budget_given=True), capsys)
     assert "A search in this folder has spent 30 s; this one continues it." in shown
-    assert "give at least --budget 76s." in shown
+    assert "give about --budget 76s or more." in shown
 
 
 def test_a_reference_without_a_forecast(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:

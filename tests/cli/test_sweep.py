@@ -58,7 +58,7 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     swept = frostline("sweep", "s.toml", *FAST)
     assert (
         swept.code == 0
-        and "html, 96 examples, accuracy on 12 validation examples (constant baseline 0.500)" in swept.out
+        and "html, 96 examples, accuracy on 12 validation examples (majority-class baseline 0.500)" in swept.out
     )
     assert "\nReport       o/report.html\nModel        o/model\nLoad " in swept.out or "There is no answer" in swept.out
     assert len(swept.out.splitlines()) <= 25

@@ -45,6 +45,17 @@ def test_shares_are_those_of_the_answer(answer: dict[str, Any]) -> None:
     assert "less that of the majority-class baseline" in shares.caption
 
 
+def test_a_recommended_probe_is_said_to_be_in_the_table_of_choices(answer: dict[str, Any]) -> None:
+    curve = answer["sizes"][0]
+    of_probe = {**curve, "decision": {**curve["decision"], "choice": "probe"}}
+    tables = [
+        (scores_table(one, "accuracy"), costs_table(one), operating_points_table(one, main_point(one)))
+        for one in (curve, of_probe)
+    ]
+    text = "The recommended linear probe trains no layer"
+    assert [[text in table.caption for table in some] for some in tables] == [[False] * 3, [True] * 3]
+
+
 def test_failures_are_counted_by_kind(answer: dict[str, Any]) -> None:
     failures = {row.values["tuned"]: row.values for row in failures_table(answer["sizes"][0]).rows}
     assert failures["all"]["diverged"] == failures["last 4"]["degenerate"] == 1

@@ -72,4 +72,5 @@ def test_pairs_are_loaded_with_pairs(classified: Path) -> None:
 def test_trouble_counts_every_run_that_did_not_succeed() -> None:
     assert trouble({"done": 3, "failed": 0, "pending": 0}, 0) is None
     text = trouble({"done": 33, "failed": 1, "pending": 4}, 2)
-    assert text == "2 of 33 finished runs failed; 1 run ended in an error; 4 runs not trained yet."
+    failed = "2 of 33 finished runs failed (diverged, collapsed, or predict the same for all examples)"
+    assert text == f"{failed}; 1 run ended in an error; 4 runs not trained yet."

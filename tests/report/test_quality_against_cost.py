@@ -27,7 +27,7 @@ def known(choice: str, score: float, cost: float, half: float = 1.0, dominated_b
 
 def curve_of(*choices: dict[str, Any], choice: str = "last 1") -> dict[str, Any]:
     full = known(FULL, 0.9, 1.0, half=0.0)
-    return {"choices": [*choices, full], "decision": {"choice": choice, "reference": FULL}}
+    return {"choices": [*choices, full], "decision": {"choice": choice, "reference": FULL, "above_baseline": True}}
 
 
 CURVE = curve_of(
@@ -41,7 +41,7 @@ CURVE = curve_of(
 def test_a_mark_has_the_interval_of_its_expected_score() -> None:
     by_name = {mark.name: mark for mark in marks(CURVE)}
     one = by_name["last 1"]
-    assert (one.low, one.high) == (pytest.approx(0.87), pytest.approx(0.91)) and one.kind == "recommended"
+    assert (one.low, one.high) == (pytest.approx(0.87), pytest.approx(0.91)) and one.kind == "chosen"
     assert by_name[FULL].low is None and by_name[FULL].kind == "other"
     assert [name for name, mark in by_name.items() if mark.kind == "dominated"] == ["words"]
 
@@ -93,6 +93,11 @@ def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:
     (axes,) = figure.axes
     texts = [text.get_text() for text in axes.texts]
     assert "0.500, below" in texts and "recommended" in texts
+    doubtful = quality_against_cost(
+        {**CURVE, "decision": {**CURVE["decision"], "above_baseline": False}}, metric="accuracy"
+    )
+    assert doubtful is not None and "best so far" in doubtful.get_label() and "recommended" not in doubtful.get_label()
+    assert "best so far" in [text.get_text() for text in doubtful.axes[0].texts]
     near = curve_of(known("last 0", 0.85, 0.0), known("last 1", 0.89, 0.25))
     assert limits(marks(near))[0] < 0.84  # a difference of usual size is drawn
 
@@ -129,7 +134,7 @@ def test_real_answers(tmp_path: Path) -> None:
     answer = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "all"), seeds=3))
     curve = answer["sizes"][0]
     drawn = {mark.name: mark for mark in marks(curve)}
-    assert [name for name, mark in drawn.items() if mark.kind == "recommended"] == [curve["decision"]["choice"]]
+    assert [name for name, mark in drawn.items() if mark.kind == "chosen"] == [curve["decision"]["choice"]]
     for one in curve["choices"]:
         if one["choice"] != "all":
             full = drawn["all"].score

@@ -23,6 +23,8 @@ def test_other_rules(tmp_path: Path) -> None:
         "more seeds will probably not decide; more validation examples may",
     ]
     assert rules.other_rules(curve, {**main, "verdict": "decided"})[-1][1] == "no more: the conclusion is certain"
+    alone = {**curve, "cells": curve["cells"][-1:]}
+    assert rules.other_rules(alone, {**main, "verdict": "decided"})[-1][1] == "unknown: only one k has a score"
 
 
 def test_a_smaller_k_without_results_is_mentioned() -> None:

@@ -50,9 +50,10 @@ def test_it_shows_the_answer_and_every_score(troubled: tuple[Path, Page]) -> Non
 def test_it_shows_failures_and_a_note_on_generated_texts(troubled: tuple[Path, Page]) -> None:
     words = troubled[1].words
     assert words.index("These texts are generated.") < words.index("The choices compared") < words.index("The data")
-    trouble = "2 of 33 finished runs failed; 1 run ended in an error; 1 run not trained yet."
+    failed = "2 of 33 finished runs failed (diverged, collapsed, or predict the same for all examples)"
+    trouble = f"{failed}; 1 run ended in an error; 1 run not trained yet."
     assert words.index(trouble) < words.index("Load the model") < words.index("The choices compared")
-    assert "2 of 33 finished runs failed" in words and all(reason in words for reason in REASONS.values())
+    assert failed in words and all(reason in words for reason in REASONS.values())
     assert "RuntimeError: <b>no</b> memory" in words and "pending" in words
 
 
@@ -74,7 +75,7 @@ def test_it_opens_with_the_answer_and_the_rest_is_folded(troubled: tuple[Path, P
             for name, value in page.attributes
             if name == "aria-label"
         )
-    assert "finished runs failed;" not in whole[1].words
+    assert "finished runs failed (" not in whole[1].words
 
 
 def test_the_next_command_is_shown_once(tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_the_page_and_the_answer_count_the_same_failures(tmp_path: Path) -> None
     words = page_of(out).words
     assert not any(cell["failures"]["failed"] for cell in answer_of(out)["sizes"][0]["cells"])
     assert (
-        "finished runs failed;" not in words
+        "finished runs failed (" not in words
         and "A score within 0.50 of the other runs never counts as a failure" in words
     )
 

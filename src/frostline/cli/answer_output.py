@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from frostline.cli.choices_table import DOMINATED, RECOMMENDED, Line, choices_table
+from frostline.cli.choices_table import CHOSEN, DOMINATED, Line, choices_table, why_points_differ
 from frostline.cli.printing import wrapped
 from frostline.cli.program import FAILED_RUNS, runs_saved
 
@@ -23,7 +23,7 @@ def run_and_print(sweep: Any, **options: Any) -> None:
 def print_answer(answer: dict[str, Any], out: Path) -> None:
     """Print the answer, the choices, and what to do next. Exits with code 1 if a run ended in an error."""
     for line in answer_lines(answer, out):
-        styled = {RECOMMENDED: {"bold": True}, DOMINATED: {"dim": True}}.get(line.kind, {})
+        styled = {CHOSEN: {"bold": True}, DOMINATED: {"dim": True}}.get(line.kind, {})
         typer.echo(typer.style(line.text, **styled) if styled else line.text)  # echo removes colours for a file or pipe
     if answer["runs"]["failed"]:
         sys.exit(FAILED_RUNS)
@@ -60,10 +60,13 @@ def _about(answer: Mapping[str, Any]) -> str:
     """What the table is about."""
     from frostline.report import names
 
-    return (
-        f"{answer['task']}, {answer['sizes'][0]['train_size']:,} examples, {names.metric(answer['metric'])} on "
-        f"{answer['validation_rows']:,} validation examples (constant baseline {answer['chance']:.3f})"
+    size, baseline = answer["sizes"][0], names.baseline(answer["metric"])
+    about = (
+        f"{answer['task']}, {size['train_size']:,} examples, {names.metric(answer['metric'])} on "
+        f"{answer['validation_rows']:,} validation examples ({baseline} {answer['chance']:.3f})"
     )
+    remark = why_points_differ(size)
+    return f"{about}. {remark}" if remark else about
 
 
 def _next_steps(answer: Mapping[str, Any], out: Path) -> list[str]:
@@ -74,10 +77,18 @@ def _next_steps(answer: Mapping[str, Any], out: Path) -> list[str]:
     steps = {
         "To be surer": [command] if command else [],
         "Report": [str(out / "report.html")],
-        "Model": [str(out / "model")] if lines else [],
+        "Model": [f"{out / 'model'}{_doubt(answer)}"] if lines else [],
         "Load": lines.splitlines() if lines else [],
     }
     return [f"{name if n == 0 else '':<13}{line}" for name, some in steps.items() for n, line in enumerate(some)]
+
+
+def _doubt(answer: Mapping[str, Any]) -> str:
+    """What to know before the saved model is used; empty if nothing speaks against it."""
+    from frostline.report import names
+
+    unsure = answer["decision"] and answer["decision"]["above_baseline"] is False
+    return f" (not shown to be above the {names.baseline(answer['metric'])})" if unsure else ""
 
 
 def _failures(answer: Mapping[str, Any], out: Path) -> list[str]:

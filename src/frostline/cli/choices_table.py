@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from frostline.report import formatting
+from frostline.statistics.analysis_settings import POINT
 
-RECOMMENDED, DOMINATED = "recommended", "dominated"
+CHOSEN, DOMINATED = "chosen", "dominated"
+WORTH_A_REMARK = 0.5  # points
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the table, and ``recommended``, ``dominated`` or an empty string."""
+    """A line of the table, and ``chosen``, ``dominated`` or an empty string."""
 
     text: str
     kind: str = ""
@@ -26,59 +28,90 @@ def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
         size: One train size of an answer.
         rows: At least 4.
     """
-    from frostline.report.names import whole
+    from frostline.report.names import mark_of_choice, whole
 
     choices = size["choices"] or [_of_cell(cell) for cell in size["cells"]]
-    chosen = size["decision"] and size["decision"]["choice"]
-    shown = choices
+    decision, shown = size["decision"], choices
+    chosen = decision and decision["choice"]
     if len(choices) > rows:
         first = by_interest(choices, chosen, size["reference"])[: rows - 1]
         shown = [choice for choice in choices if choice["choice"] in first]
     reference = "full" if size["reference_is_full"] or not size["reference"] else size["reference"]
     layers = "layers" if whole(size) == "all layers" else f"of {reference}"
-    head = ("", "choice", "score", f"points below {reference}", layers, "sure", "")
-    table = [_row(choice, chosen, size["reference"]) for choice in shown]
+    head = ("", "choice", "score", "seeds", f"points below {reference}", layers, "sure", "")
+    seeds = _seeds(size)
+    kinds = [CHOSEN if one["choice"] == chosen else DOMINATED if one["dominated_by"] else "" for one in shown]
+    marks = {CHOSEN: mark_of_choice(decision) if decision else "", DOMINATED: DOMINATED, "": ""}
+    table = [
+        (*_row(one, chosen, size["reference"], seeds), marks[kind]) for one, kind in zip(shown, kinds, strict=True)
+    ]
     lines = _aligned([head, *table])
-    kinds = ["", *(row[-1] for row in table)]
     left_out = len(choices) - len(shown)
     more = [Line(f"  … {left_out} more in the report")] if left_out else []
-    return [*(Line(text, kind) for text, kind in zip(lines, kinds, strict=True)), *more]
+    return [*(Line(text, kind) for text, kind in zip(lines, ["", *kinds], strict=True)), *more]
+
+
+def why_points_differ(size: Mapping[str, Any]) -> str:
+    """A sentence if the points below full fine-tuning are not the differences of the printed scores; else empty."""
+    full = next((one["score"] for one in size["choices"] if one["choice"] == size["reference"]), None)
+    if full is None or all(
+        abs((full - one["score"]) / POINT - one["below_full"]) < WORTH_A_REMARK for one in size["choices"]
+    ):
+        return ""
+    return (
+        "Points below are expected ones: a score of few seeds is pulled towards those of the next smaller and larger k."
+    )
 
 
 def by_interest(choices: Sequence[Mapping[str, Any]], chosen: str | None, reference: str | None) -> list[str]:
     """The names of all choices, the most interesting ones first.
 
-    The recommended choice and full fine-tuning come first, then the best score, then the neighbours of the recommended choice.
-    All others follow by their distance from it. Those that are dominated come last.
+    The recommended choice and full fine-tuning come first, then the second highest value, the best score, and the neighbours of
+    the recommended choice. All others follow by their distance from it. Those that are dominated come last.
     """
     order = [choice["choice"] for choice in choices]
     centre = order.index(chosen) if chosen in order else len(order) - 1
-    best = max(choices, key=lambda choice: -1.0 if choice["score"] is None else choice["score"])["choice"]
+    best, runner_up = (_highest(choices, name, besides) for name, besides in (("score", None), ("value", chosen)))
     dominated = {choice["choice"] for choice in choices if choice["dominated_by"]}
-    first = [name for name in (chosen, reference, best, *order[max(0, centre - 1) : centre + 2]) if name in order]
+    first = [
+        name for name in (chosen, reference, runner_up, best, *order[max(0, centre - 1) : centre + 2]) if name in order
+    ]
     others = sorted(order, key=lambda name: (name in dominated, abs(order.index(name) - centre)))
     return list(dict.fromkeys([*first, *others]))
 
 
+def _highest(choices: Sequence[Mapping[str, Any]], name: str, besides: str | None) -> str | None:
+    """The choice whose score or value is highest, other than ``besides``; None if none is known."""
+    known = [one for one in choices if one[name] is not None and one["choice"] != besides]
+    return max(known, key=lambda one: float(one[name]))["choice"] if known else None
+
+
 def _of_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
     """A k of an answer without a decision: only its score is known."""
-    unknown = dict.fromkeys(("below_full", "low", "high", "cost_of_full", "probability", "dominated_by"))
+    unknown = dict.fromkeys(("below_full", "low", "high", "cost_of_full", "probability", "value", "dominated_by"))
     return {"choice": cell["trainable"], "score": cell["validation"]["mean"], **unknown}
 
 
-def _row(choice: Mapping[str, Any], chosen: str | None, reference: str | None) -> tuple[str, ...]:
+def _seeds(size: Mapping[str, Any]) -> dict[str, int]:
+    """How many seeds the score of each k is a mean of; empty if it is the same number for all."""
+    seeds = {cell["trainable"]: cell["validation"]["n"] for cell in size["cells"] if cell["validation"]["n"]}
+    return seeds if len(set(seeds.values())) > 1 else {}
+
+
+def _row(
+    choice: Mapping[str, Any], chosen: str | None, reference: str | None, seeds: Mapping[str, int]
+) -> tuple[str, ...]:
     from frostline.report.names import trainable
 
     name, cost, sure = choice["choice"], choice["cost_of_full"], choice["probability"]
-    kind = RECOMMENDED if name == chosen else DOMINATED if choice["dominated_by"] else ""
     return (
         ">" if name == chosen else "",
         trainable(name),
         formatting.score(choice["score"]),
+        str(seeds.get(name, "")),
         "" if name == reference else _below(choice),
         "" if cost is None else f"{100 * cost:.0f} %",
         "" if sure is None or name == reference else formatting.short_probability(sure),
-        kind,
     )
 
 

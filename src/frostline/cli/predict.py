@@ -123,11 +123,11 @@ def predict(
     from frostline.data.specification import TOKENS
     from frostline.frozen.bundle.folder import is_bundle
 
+    require_model(model)
     of_words, several = predicts_tags(model), is_bundle(model)
     writers = TAG_WRITERS if of_words else WRITERS
     target = out.expanduser() if out else _default_output(file, of_words=of_words)
     require_writable(target, file, writers, overwrite=overwrite)
-    require_model(model)
     if several:
         _require_bundle_options(model, threshold, stream=stream, trust_remote_code=trust_remote_code)
     table = read_table(file, column_names=_names(column_names), of_tokens=of_words)

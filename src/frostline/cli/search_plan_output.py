@@ -59,8 +59,8 @@ def _of_budget(made: Any) -> str:
     if made.budget is not None and made.enough is not None and made.enough > made.budget:
         name = tuning(name_of(made.reference))
         text += (
-            f" It ends before {name} has run, so nothing can be compared: give at least "
-            f"--budget {duration_at_least(made.enough)}."
+            f" It ends before {name} has run, so nothing can be compared: give about "
+            f"--budget {duration_at_least(made.enough)} or more."
         )
     return text
 

@@ -116,7 +116,7 @@ def read_unlabelled(
     trained: Mapping[str, str | None] | None = None,
     task_type: str | None = None,
 ) -> tuple[Texts, Columns]:
-    """The texts of a table for prediction, and their columns. Labels are not needed.
+    """The texts of a table for prediction, and their columns. Labels are ignored.
 
     Args:
         source: A file, ``datasets.Dataset``, ``DataFrame``, ``pyarrow.Table``, or a table that has been read.
@@ -137,7 +137,7 @@ def read_unlabelled(
     columns = choose_columns(
         table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False, task_type=task_type
     )
-    return _texts(table, columns, task_type), columns
+    return _texts(table, columns, task_type), replace(columns, label=None)
 
 
 def _read_tables(spec: DataSpec, glue: GlueTask | None) -> dict[str, Table]:

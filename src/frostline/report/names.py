@@ -56,6 +56,11 @@ def trainable(name: str) -> str:
     return {**names, PROBE: "linear probe", WORDS: "TF-IDF model"}.get(name, name)
 
 
+def mark_of_choice(decision: Mapping[str, Any]) -> str:
+    """What the chosen row is called: ``recommended``, or ``best so far`` if it is not shown to be above the baseline."""
+    return "best so far" if decision["above_baseline"] is False else "recommended"
+
+
 def depth(name: str) -> str:
     """The label of k on an axis: ``0``, ``3``, ``all``, ``named``; also ``probe`` and ``TF-IDF``."""
     k = k_of(name)

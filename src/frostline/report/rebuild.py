@@ -41,18 +41,22 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     def predictions(run: str) -> Any:
         return alternatives[run] if run in alternatives else folder.predictions(run)
 
+    outcome = SearchOutcome.of(search, rows, tuple(alternatives)) if search else NO_SEARCH
     answer = make_answer(
         rows,
         validation,
         predictions,
         settings_of(folder.spec),
         layers=folder.identity.layers,
-        search=SearchOutcome.of(search, rows, tuple(alternatives)) if search else NO_SEARCH,
+        search=outcome,
     )
     first = answer["sizes"][0]
     if first["decision"] is not None:
         seeds = folder.spec.values_of("seeds")
-        command = next_command(folder.out, seeds, first, sure=answer["sure"], of_search=search is not None)
+        missing = search.failed_reference if search and outcome.instead else None
+        command = next_command(
+            folder.out, seeds, first, sure=answer["sure"], of_search=search is not None, missing=missing
+        )
         first["decision"]["next_command"] = command
         if command and not answer["runs"]["pending"]:
             first["sentence"] += f" To be surer: `{command}`."

@@ -178,7 +178,7 @@ def _over_budget(board: Scoreboard, trial: Trial) -> str:
     enough = duration_at_least(board.spent + board.predicted_seconds((trial,)))
     return (
         f"{in_words(trial.tune, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
-        f"left. Give at least --budget {enough}, or set --max-k to compare with fewer layers instead."
+        f"left. Give about --budget {enough} or more, or set --max-k to compare with fewer layers instead."
     )
 
 

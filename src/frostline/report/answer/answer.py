@@ -93,6 +93,8 @@ def answer_one(
     text = sentence(answer, point, Comparison(evidence, settings), layers, search)
     if search.instead and not _learned(answer, evidence):
         return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": search.instead}
+    if answer["decision"] is not None:
+        answer["decision"]["above_baseline"] = _learned(answer, evidence)
     text = f"{text} {search.instead}" if search.instead else text
     answer["sentence"] = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer
@@ -104,14 +106,14 @@ def _unusable(runs: Sequence[Run], curve: Mapping[str, Any], chance: float | Non
     return sum(run["outcome"] in FAILURES for run in with_outcomes(of_size, chance, curve["clear_distance"]))
 
 
-def _learned(answer: Mapping[str, Any], evidence: Evidence) -> bool:
-    """Whether the recommended choice is significantly above the baseline."""
+def _learned(answer: Mapping[str, Any], evidence: Evidence) -> bool | None:
+    """Whether the recommended choice is significantly above the baseline; None if that cannot be tested."""
     if answer["decision"] is None:
         return False
     name = answer["decision"]["choice"]
     cell = cell_of(answer, name)
     runs = [run for run in cell["points"] if run["in_mean"]] if cell else [alternative_run(name)]
-    return bool(evidence.learned(runs, among=sum(one["runs"] for one in answer["cells"]) or 1))
+    return evidence.learned(runs, among=sum(one["runs"] for one in answer["cells"]) or 1)
 
 
 def _missing_reference(runs: Sequence[Run], search: SearchOutcome) -> str | None:

@@ -13,21 +13,33 @@ SURE = 0.95
 
 
 def next_command(
-    out: Path, seeds: Sequence[int], curve: Mapping[str, Any], *, sure: float | None = None, of_search: bool = False
+    out: Path,
+    seeds: Sequence[int],
+    curve: Mapping[str, Any],
+    *,
+    sure: float | None = None,
+    of_search: bool = False,
+    missing: str | None = None,
 ) -> str | None:
     """The command that adds seeds to a sweep's folder; None if the answer is sure, or if more seeds would hardly help.
+
+    If a search did not train the reference, the command trains it.
 
     Args:
         out: The folder.
         seeds: Those of the sweep.
         curve: The largest train size of its answer.
         sure: The wanted probability, if it was given.
+        missing: The reference of a search that has no result.
         of_search: Whether a search trained the runs. Then only the recommended choice and its rival get more seeds.
     """
     decision, choices = curve["decision"], curve["choices"]
     if decision is None or not curve["learned"]:
         return None
     cells = {cell["trainable"]: cell for cell in curve["cells"]}
+    if missing and missing not in cells:
+        grid = _grid([{**cells[decision["reference"]], "trainable": missing}])
+        return f"{_sweep(out)}{grid} --seeds {_more_seeds(seeds, len(seeds))}"
     others = [one for one in choices if one["choice"] in cells and one["choice"] != decision["reference"]]
     known = [decision] if decision["choice"] != decision["reference"] else others
     wanted_sure = max(SURE, sure or 0.0)
@@ -35,14 +47,18 @@ def next_command(
         return None
     rival = decision if decision["choice"] in cells else None
     if decision["choice"] == decision["reference"]:
-        rival = max(others, key=lambda one: float(one["probability"]))
+        rival = max(others, key=lambda one: float(one["probability" if sure else "value"]))
     compared = [cells[name] for name in dict.fromkeys((rival and rival["choice"], decision["reference"])) if name]
     few = min(cell["runs"] for cell in compared) if of_search else len(seeds)
     wanted = FIRST_SEEDS if few == 1 else curve["seeds_to_decide"]
     if wanted is None or not few < wanted <= MAX_SEEDS:
         return None
-    command = f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}"
-    return f"{command}{_grid(compared) if of_search else ''} --seeds {_more_seeds(seeds, wanted)}"
+    return f"{_sweep(out)}{_grid(compared) if of_search else ''} --seeds {_more_seeds(seeds, wanted)}"
+
+
+def _sweep(out: Path) -> str:
+    """The command that trains more runs in a folder, without its flags."""
+    return f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}"
 
 
 def _more_seeds(seeds: Sequence[int], wanted: int) -> str:

@@ -38,7 +38,7 @@ class Mark:
         measured: The mean of its measured scores.
         score: Its expected score, given the scores of all choices.
         low, high: The 95 % interval of the expected score, compared with full fine-tuning; None for full fine-tuning itself.
-        kind: ``recommended``, ``dominated`` or ``other``.
+        kind: ``chosen``, ``dominated`` or ``other``.
     """
 
     name: str
@@ -67,7 +67,7 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
     found = METRICS.get(metric)
     drawn = marks(curve, found.lowest if found and found.bounded else -math.inf)
     reference = next(mark for mark in drawn if mark.name == curve["decision"]["reference"])
-    whole = names.whole(curve)
+    whole, word = names.whole(curve), names.mark_of_choice(curve["decision"])
     with matplotlib.rc_context(STYLE):
         figure, (axes,) = figure_of(*(NARROW if narrow else WIDE))
         low, high = limits(drawn)
@@ -78,12 +78,15 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
         width = NARROW[0] if narrow else WIDE[0]
         _draw_costs(axes, drawn, width, whole)
         half = min(0.45, SHADE / _unit(drawn, width))
-        for mark in (mark for mark in drawn if mark.kind == "recommended"):
+        for mark in (mark for mark in drawn if mark.kind == "chosen"):
             axes.axvspan(mark.x - half, mark.x + half, color=VALIDATION, alpha=0.12, linewidth=0)
+            if mark.score >= low:
+                place: dict[str, Any] = {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
+                axes.annotate(word, (mark.x, high), **place, weight="bold")
         draw_frame(axes, names.metric(metric))
-        handles = _legend(drawn, f"{_named(reference.name)}, expected {formatting.score(reference.score)}")
+        handles = _legend(drawn, word, f"{_named(reference.name)}, expected {formatting.score(reference.score)}")
         figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
-        figure.set_label(_alt_text(drawn, metric, whole))
+        figure.set_label(_alt_text(drawn, metric, whole, word))
     return figure
 
 
@@ -124,18 +127,18 @@ def _interval(choice: Mapping[str, Any], full: float, lowest: float) -> tuple[fl
 
 def _kind(choice: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     if choice["choice"] == decision["choice"]:
-        return "recommended"
+        return "chosen"
     return "dominated" if choice["dominated_by"] else "other"
 
 
 def limits(drawn: Sequence[Mark]) -> tuple[float, float]:
     """Limits of the score. A free choice far below all others does not count, so that differences remain visible."""
-    counted = [mark for mark in drawn if mark.cost > 0 or mark.kind == "recommended"] or list(drawn)
+    counted = [mark for mark in drawn if mark.cost > 0 or mark.kind == "chosen"] or list(drawn)
     low, high = _ends(counted)
     spread = max(high - low, 0.05)
     low, high = _ends([mark for mark in drawn if mark in counted or mark.score > low - FAR * spread])
     spread = max(high - low, 0.02)
-    return low - 0.08 * spread, high + 0.16 * spread  # room for the word "recommended"
+    return low - 0.08 * spread, high + 0.16 * spread  # room for the word above the chosen one
 
 
 def _ends(drawn: Sequence[Mark]) -> tuple[float, float]:
@@ -146,7 +149,7 @@ def _ends(drawn: Sequence[Mark]) -> tuple[float, float]:
 def _draw(axes: Axes, mark: Mark, low: float, high: float) -> None:
     """Draw a choice, with its expected score beside it if that is below the lower limit of the figure."""
     colour = QUIET if mark.kind == "dominated" else VALIDATION
-    chosen = mark.kind == "recommended"
+    chosen = mark.kind == "chosen"
     if mark.low is not None and mark.high is not None:
         ends = [max(low, mark.low), max(low, mark.high)]
         axes.plot([mark.x, mark.x], ends, color=colour, linewidth=7, alpha=0.3, solid_capstyle="butt")
@@ -157,9 +160,6 @@ def _draw(axes: Axes, mark: Mark, low: float, high: float) -> None:
         return
     axes.plot(mark.x, mark.score, "o", color=colour, markersize=10 if chosen else 5.5, zorder=3)
     axes.plot(mark.x, mark.measured, **MEASURED, color=colour, zorder=4)
-    if chosen:
-        place: dict[str, Any] = {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
-        axes.annotate("recommended", (mark.x, high), **place, weight="bold")
 
 
 def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int, whole: str) -> None:
@@ -176,7 +176,7 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int, whole: str) -> No
     if not fits:
         labels = [f"{_named(mark.name)}, {_cost(mark.cost)}" for mark in drawn]
     every = 1 if fits else max(1, round(LINE / pixels))
-    shown = [n for n, mark in enumerate(drawn) if n % every == 0 or mark.kind == "recommended"]
+    shown = [n for n, mark in enumerate(drawn) if n % every == 0 or mark.kind == "chosen"]
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
     last_layers = "tuned last layers, and their share"
     subject = "what is tuned, and its share" if any(map(_is_way, drawn)) else last_layers
@@ -209,9 +209,9 @@ def _named(name: str) -> str:
     return "full fine-tuning" if name == FULL else names.trainable(name)
 
 
-def _legend(drawn: Sequence[Mark], reference: str) -> list[Line2D | Patch]:
+def _legend(drawn: Sequence[Mark], chosen: str, reference: str) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
-        Line2D([], [], color=VALIDATION, marker="o", markersize=9, linewidth=0, label="recommended: expected score")
+        Line2D([], [], color=VALIDATION, marker="o", markersize=9, linewidth=0, label=f"{chosen}: expected score")
     ]
     if any(mark.kind == "other" for mark in drawn):
         handles.append(Line2D([], [], color=VALIDATION, marker="o", markersize=5.5, linewidth=0, label="other choice"))
@@ -224,12 +224,12 @@ def _legend(drawn: Sequence[Mark], reference: str) -> list[Line2D | Patch]:
     return handles
 
 
-def _alt_text(drawn: Sequence[Mark], metric: str, whole: str) -> str:
+def _alt_text(drawn: Sequence[Mark], metric: str, whole: str, word: str) -> str:
     """Every choice in words, for screen readers."""
     parts = []
     for mark in drawn:
         interval = "" if mark.low is None else f" ({formatting.score_interval(mark.low, mark.high)})"
-        kind = "" if mark.kind == "other" else f", {mark.kind}"
+        kind = {"other": "", "chosen": f", {word}"}.get(mark.kind, f", {mark.kind}")
         measured = f", measured {formatting.score(mark.measured)}"
         parts.append(
             f"{_named(mark.name)} {formatting.score(mark.score)}{interval}{measured}, at {_cost(mark.cost)}{kind}"

@@ -58,15 +58,17 @@ def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds
 
 
 def trouble(counts: Mapping[str, int], unusable: int) -> str | None:
-    """The numbers of runs that failed, ended in an error, or have no result; None if every run succeeded.
+    """The numbers of runs that have no usable score, ended in an error, or have no result; None if every run succeeded.
 
     Args:
         counts: The numbers of runs by status: ``done``, ``failed`` (ended in an error), ``pending``.
-        unusable: The number of runs that are done but failed: they diverged, for example.
+        unusable: The number of runs that are done but have no usable score.
     """
     parts = []
     if unusable:
-        parts.append(f"{unusable} of {counts['done']} finished runs failed")
+        parts.append(
+            f"{unusable} of {counts['done']} finished runs failed (diverged, collapsed, or predict the same for all examples)"
+        )
     if counts["failed"]:
         parts.append(f"{_runs(counts['failed'])} ended in an error")
     if counts["pending"]:

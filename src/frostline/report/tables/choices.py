@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frostline.report import formatting
-from frostline.report.names import trainable, whole
+from frostline.report.names import mark_of_choice, trainable, whole
 from frostline.report.tables.by_depth import title_of
 from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.curve import Curve
@@ -22,7 +22,7 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         suffix: The end of the file name, which is unique on a page with several curves.
     """
     decision = curve["decision"]
-    chosen = decision and decision["choice"]
+    chosen, mark = (decision["choice"], mark_of_choice(decision)) if decision else (None, "")
     rows = [
         Row(
             {
@@ -30,7 +30,7 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
                 **choice["probabilities"],
                 **{name: choice[name] for name in ("better_than_previous", "expected", "value", "dominated_by")},
             },
-            tags=_tags(choice, chosen),
+            tags=(mark,) if choice["choice"] == chosen else _dominated(choice),
             chosen=choice["choice"] == chosen,
         )
         for choice in curve["choices"]
@@ -56,9 +56,7 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
     return ReportTable(f"choices{suffix}", title_of("Choices", curve, suffix), caption, columns, tuple(rows))
 
 
-def _tags(choice: Mapping[str, Any], chosen: str | None) -> tuple[str, ...]:
-    if choice["choice"] == chosen:
-        return ("recommended",)
+def _dominated(choice: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"dominated by {trainable(choice['dominated_by'])}",) if choice["dominated_by"] else ()
 
 

@@ -41,7 +41,7 @@ def costs_table(curve: Curve, *, suffix: str = "") -> ReportTable:
     )
     caption = (
         "Shared: a run's share of the forward pass over the frozen layers, which “times cheaper” includes. Below a number of "
-        f"failed runs is the 95 % confidence interval of their rate. {rules.learning_rates(curve)}"
+        f"failed runs is the 95 % confidence interval of their rate. {rules.learning_rates(curve)}{rules.without_layers(curve)}"
     )
     if len({cell["concurrent_runs"] for cell in curve["cells"] if cell["concurrent_runs"]}) > 1:
         caption += (

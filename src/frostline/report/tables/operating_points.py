@@ -49,7 +49,8 @@ def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str
         Column("words", "conclusion", number=False),
     )
     caption = (
-        f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} {rules.learning_rates(curve)}"
+        f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} "
+        f"{rules.learning_rates(curve)}{rules.without_layers(curve)}"
     )
     title = title_of("Operating points", curve, suffix)
     return ReportTable(f"operating_points{suffix}", title, caption, columns, tuple(rows), style="prose")

@@ -7,9 +7,18 @@ from typing import Any
 from frostline.data.wording import capitalized
 from frostline.report import formatting
 from frostline.report.names import COSTS, HEAD_ONLY, trainable, tuning
+from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.curve import BEST_OF_FULL, Curve
 from frostline.statistics.operating_points import DECIDED, UNDEFINED
 from frostline.statistics.tune import is_k
+
+
+def without_layers(curve: Curve) -> str:
+    """A sentence if what is recommended trains no layer, so that it is in no table by k; else empty."""
+    chosen = (curve["decision"] or {}).get("choice")
+    if chosen not in ALTERNATIVES:
+        return ""
+    return f" The recommended {trainable(chosen)} trains no layer; it is in the table of choices."
 
 
 def learning_rates(curve: Curve) -> str:
@@ -108,6 +117,8 @@ def _choice(name: str | None, unknown: str) -> str:
 def _seeds(curve: Curve, main: Mapping[str, Any]) -> str:
     if main["verdict"] == UNDEFINED:
         return UNDEFINED
+    if sum(cell["validation"]["n"] > 0 for cell in curve["cells"]) < 2:
+        return "unknown: only one k has a score"
     if main["verdict"] == DECIDED:
         return "no more: the conclusion is certain"
     if curve["seeds_to_decide"] is not None:

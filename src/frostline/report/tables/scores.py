@@ -58,7 +58,7 @@ def scores_table(curve: Curve, metric: str, *, tested: bool = False, suffix: str
     title = title_of(f"{capitalized(name_of_metric(metric))} by tuned layers", curve, suffix)
     caption = (
         "Scores on validation of the runs that succeeded, at the epoch that each run is evaluated at; CI: confidence "
-        f"interval. {rules.learning_rates(curve)}"
+        f"interval. {rules.learning_rates(curve)}{rules.without_layers(curve)}"
     )
     return ReportTable(f"scores{suffix}", title, caption, columns, rows_by_depth(curve, values))
 
@@ -100,7 +100,7 @@ def shares_table(curve: Curve, metric: str, *, suffix: str = "") -> ReportTable:
     caption = (
         f"{rules.reference(curve)}, with 95 % confidence intervals. Gain: the score less that of the {baseline(metric)}. "
         "Holm: the p-value adjusted for all comparisons. Narrower by pairing: how many times wider the interval would be if "
-        f"runs of the same seed were not compared with each other. {rules.learning_rates(curve)}"
+        f"runs of the same seed were not compared with each other. {rules.learning_rates(curve)}{rules.without_layers(curve)}"
     )
     whole = "full fine-tuning" if curve["reference_is_full"] or not curve["reference"] else "the reference"
     title = title_of(f"Share of {whole} by tuned layers", curve, suffix)
