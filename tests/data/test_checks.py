@@ -18,7 +18,7 @@ def test_unusual_data_are_reported() -> None:
     train = pd.DataFrame({"text": ["a", "b", "b", " ", "NA", "c"], "label": ["x", "x", "y", "y", "x", "y"]})
     data = load(train=train, validation=pd.DataFrame({"text": ["a", "d"], "label": ["x", "x"]}), test="none")
     assert data.notes[-4:] == (
-        "Warning: 1 of 2 validation rows have a text that is also in train.",
+        "Warning: 1 of 2 validation rows has a text that is also in train.",
         "Warning: 1 training text has more than one label.",
         "1 train row has an empty text (row 4); it is not removed.",
         "No validation row has the label 'y'.",

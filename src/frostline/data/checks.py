@@ -72,8 +72,7 @@ class DataReport:
             first, second = pair.split("/")
             if count:
                 rows = self.splits[second].rows
-                have = "row has" if rows == 1 else "rows have"
-                warnings.append(f"Warning: {count:,} of {rows:,} {second} {have} a text that is also in {first}.")
+                warnings.append(f"Warning: {_of_rows(count, rows, second)} a text that is also in {first}.")
         if self.conflicting:
             have = "text has" if self.conflicting == 1 else "texts have"
             labels = CONFLICTS.get(task_type, "more than one label")
@@ -86,14 +85,18 @@ class DataReport:
         if absent:
             notes.append(f"No {split} row has the label {listed(absent)}.")
         if facts.without_label:
-            have = "row has" if facts.without_label == 1 else "rows have"
-            notes.append(f"{facts.without_label:,} of {facts.rows:,} {split} {have} no label.")
+            notes.append(f"{_of_rows(facts.without_label, facts.rows, split)} no label.")
         if facts.empty_texts:
             where = ", ".join(str(row) for row in facts.empty_rows)
             more = ", ..." if facts.empty_texts > len(facts.empty_rows) else ""
             have, they = ("row has", "it is") if facts.empty_texts == 1 else ("rows have", "they are")
             notes.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}{more}); {they} not removed.")
         return notes
+
+
+def _of_rows(count: int, rows: int, split: str) -> str:
+    """How many rows of a split, with the verb ``have``."""
+    return f"{count:,} of {rows:,} {split} {'row' if rows == 1 else 'rows'} {'has' if count == 1 else 'have'}"
 
 
 def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:

@@ -202,6 +202,12 @@ def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[s
         raise FrostlineError(
             f"{table.name}: the text could be {choices}; choose with --text-column (and --text-pair-column)."
         )
+    if label is not None and label.casefold() in {*common.texts, *chain.from_iterable(common.pairs)}:
+        raise FrostlineError(
+            f"{table.name}: column {quoted(label)} is given with --label-column, and no other column "
+            f"({listed([name for name in table.columns if name != label])}) has a common name for texts; name the text with "
+            "--text-column, or another label."
+        )
     raise FrostlineError(
         f"{table.name}: none of its columns ({listed(table.columns)}) has a common name for texts; name one with "
         "--text-column, or the columns of a file without a header with --column-names."

@@ -118,7 +118,7 @@ class SweepSpec(Settings):
     )
     learning_rate: LearningRates = Field(
         (5e-5,),
-        description="learning rates of the layers; each k uses its best on validation",
+        description="learning rates of the layers, ten times these for LoRA and biases; each k uses its best on validation",
         json_schema_extra=GRID_PANEL,
     )
     head_learning_rate: HeadLearningRates = Field(
