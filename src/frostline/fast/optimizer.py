@@ -3,7 +3,6 @@
 Dense gradients are computed by torch's own functions. :mod:`frostline.fast.sparse_gradients` describes sparse gradients.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from frostline.fast.sparse_gradients import sparse_gradient
+
+ENDLESS = 1e12  # steps: after as many, the correction of Adam's moments is a division by 1
 
 
 def gradient_of(parameter: Tensor) -> Tensor | None:
@@ -63,20 +64,23 @@ class AdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        usual = [_uncorrected(group) for group in self.param_groups]
         if self._condition:
             self._conditional_step(*self._condition)
         else:
             self._unconditional_step()
-        for group, values in zip(self.param_groups, usual, strict=True):
-            group.update(values)
         self.zero_grad()
 
     def _unconditional_step(self) -> None:
         for group in self.param_groups:
             for parameter in group["params"]:
-                if (sparse := sparse_gradient(parameter)) and sparse.gradient() is not None:
-                    sparse.step(group, self.state[parameter])
+                if gradient_of(parameter) is None:
+                    continue
+                state, sparse = self.state[parameter], sparse_gradient(parameter)
+                if not state and not _corrects(group):
+                    state = state if sparse else self._new_moments(parameter)
+                    state["step"] = torch.full((), ENDLESS, device=parameter.device)
+                if sparse:
+                    sparse.step(group, state)
         super().step()
 
     def step_unless(self, skip: Tensor, divisor: Tensor | None, steps: Tensor) -> None:
@@ -100,13 +104,14 @@ class AdamW(torch.optim.AdamW):
             moments = [self.state[p] or self._new_moments(p) for p in members]
             if not members:
                 continue
+            counted = steps if _corrects(group) else torch.full_like(steps, ENDLESS)
             torch._fused_adamw_(
                 members,
                 [p.grad for p in members],
                 [one["exp_avg"] for one in moments],
                 [one["exp_avg_sq"] for one in moments],
                 [],
-                [steps] * len(members),
+                [counted] * len(members),
                 lr=group["lr"],
                 beta1=group["betas"][0],
                 beta2=group["betas"][1],
@@ -134,19 +139,6 @@ class AdamW(torch.optim.AdamW):
                 sparse.flush()
 
 
-def _uncorrected(group: dict[str, Any]) -> dict[str, Any]:
-    """Change the options of a group for one step, so that a corrected step equals an uncorrected one with the usual options.
-
-    Returns:
-        The usual options to restore; empty for a group with correction.
-    """
-    if group.get("bias_correction", True):
-        return {}
-    usual = {name: group[name] for name in ("lr", "eps", "weight_decay")}
-    group["steps"] = group.get("steps", 0) + 1
-    first, second = (1 - beta ** group["steps"] for beta in group["betas"])
-    rate = first / math.sqrt(second)
-    group["lr"] = usual["lr"] * rate
-    group["eps"] = usual["eps"] / math.sqrt(second)
-    group["weight_decay"] = usual["weight_decay"] / rate
-    return usual
+def _corrects(group: dict[str, Any]) -> bool:
+    corrects: bool = group.get("bias_correction", True)
+    return corrects

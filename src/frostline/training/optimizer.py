@@ -20,7 +20,7 @@ from frostline.training.steps import StepPlan
 from frostline.training.ways.low_rank import matrix_of
 from frostline.training.ways.rates import adam_options, layer_factor
 
-CHANGING = ("lr", "steps", "members")  # options of a group that steps change
+CHANGING = ("lr", "members")  # options of a group that steps change
 
 
 def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: Settings) -> AdamW:
