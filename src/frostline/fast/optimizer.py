@@ -60,7 +60,7 @@ class AdamW(torch.optim.AdamW):
 
     def __init__(self, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float) -> None:
         super().__init__(groups, betas=betas, eps=eps, fused=True)
-        self._condition: tuple[Tensor, Tensor | None, Tensor] | None = None
+        self._condition: tuple[Tensor, Tensor | None, Tensor, Tensor | None] | None = None
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -83,20 +83,21 @@ class AdamW(torch.optim.AdamW):
                     sparse.step(group, state)
         super().step()
 
-    def step_unless(self, skip: Tensor, divisor: Tensor | None, steps: Tensor) -> None:
+    def step_unless(self, skip: Tensor, divisor: Tensor | None, steps: Tensor, rates: Tensor | None = None) -> None:
         """A step that the device skips by itself, with the same parameters in every step. The gradients are cleared.
 
         Args:
             skip: 1 to skip the step, else 0.
             divisor: What the gradients are divided by; None: nothing.
             steps: The number of steps so far, with this one unless it is skipped.
+            rates: The learning rate of each group, on the device; None: those of the groups.
         """
-        self._condition = skip, divisor, steps
+        self._condition = skip, divisor, steps, rates
         self.step()  # of which the schedule keeps count
         self._condition = None
 
-    def _conditional_step(self, skip: Tensor, divisor: Tensor | None, steps: Tensor) -> None:
-        for group in self.param_groups:
+    def _conditional_step(self, skip: Tensor, divisor: Tensor | None, steps: Tensor, rates: Tensor | None) -> None:
+        for n, group in enumerate(self.param_groups):
             members = [p for p in group["params"] if p.grad is not None]
             assert len(members) == group.setdefault("members", len(members)), (
                 "other parameters have gradients than before"
@@ -112,7 +113,7 @@ class AdamW(torch.optim.AdamW):
                 [one["exp_avg_sq"] for one in moments],
                 [],
                 [counted] * len(members),
-                lr=group["lr"],
+                lr=group["lr"] if rates is None else rates[n],
                 beta1=group["betas"][0],
                 beta2=group["betas"][1],
                 weight_decay=group["weight_decay"],
