@@ -23,6 +23,7 @@ from transformers import (
 from frostline.model import varlen
 from frostline.model.device import CPU, Machine
 from frostline.model.memory import memory_limit, peak_memory
+from frostline.sweep.execution.out_of_memory import memory_ran_out
 from frostline.training.context import RunContext
 from frostline.training.result import Result
 from frostline.training.run import run, run_stacked
@@ -111,17 +112,26 @@ class OnDevice:
         return [("3 runs in a stack against each alone", _verdict(gap, EXACT))]
 
     def throughput(self) -> Rows:
+        """Stacks of more and more runs, up to the first that does not fit into memory."""
         tune = min(2, self.layers)
         context = self._with_states(tune, self.context(self.here, examples=8 * BATCH, dropout=True))
-        rows, first = [], 0.0
+        rows: Rows = []
+        first = 0.0
         for count in STACKS[self.size]:
-            seconds, used = profile_step(
-                [self._spec(tune, context, seed=seed) for seed in range(count)], context, steps=8
-            )
+            what = f"stack of {count}, k = {tune}, longest examples"
+            torch.cuda.empty_cache()  # blocks of a smaller stack would count against this one
+            try:
+                seconds, used = profile_step(
+                    [self._spec(tune, context, seed=seed) for seed in range(count)], context, steps=8
+                )
+            except Exception as error:
+                if not rows or not memory_ran_out(error):
+                    raise
+                return [*rows, (what, "memory ran out")]
             rate = count * BATCH / seconds
             first = first or rate
             text = f"{rate:,.0f} examples/s, {rate / first:.1f} times one run, peak {used / 1e9:.1f} GB"
-            rows.append((f"stack of {count}, k = {tune}, longest examples", text))
+            rows.append((what, text))
         return rows
 
     def forward_pass(self) -> Rows:

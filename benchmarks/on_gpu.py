@@ -39,6 +39,7 @@ def measure(parts: OnDevice, wanted: list[str]) -> list[Facts]:
     lines: list[Facts] = []
     for name in wanted:
         print(name, file=sys.stderr, flush=True)
+        torch.cuda.empty_cache()  # what the part before it has left, also if it failed
         begun = perf_counter()
         try:
             rows = getattr(parts, name)()

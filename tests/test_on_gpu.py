@@ -62,3 +62,26 @@ def test_the_kernel_for_variable_lengths_is_compared_with_the_padded_grid(monkey
     assert all(
         ("TOO LARGE" if wrong else "good") in rows[f"{kind} texts, k = all, logits"] for kind in ("short", "long")
     )
+
+
+@pytest.mark.parametrize("fits", [0, 2, 4])
+def test_stacks_that_fit_are_reported_if_a_larger_one_does_not(monkeypatch, fits):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import gpu_parts
+
+    def profile_step(specs, context, steps):
+        if len(specs) > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return 1.0, 10**9
+
+    monkeypatch.setattr(gpu_parts, "profile_step", profile_step)
+    monkeypatch.setitem(gpu_parts.STACKS, "tiny", (1, 2, 4, 8))
+    parts = gpu_parts.OnDevice("tiny", Machine(torch.device("cpu"), "float32"))
+    if not fits:
+        with pytest.raises(torch.OutOfMemoryError):
+            parts.throughput()
+        return
+    *rows, (last, value) = parts.throughput()
+    assert [what.split(",")[0] for what, _ in rows] == [f"stack of {count}" for count in (1, 2, 4) if count <= fits]
+    assert all("examples/s" in text for _, text in rows)
+    assert last.startswith(f"stack of {2 * fits},") and value == "memory ran out"

@@ -201,6 +201,7 @@ def test_a_damaged_model(
         ("a\tB-x\nb\tI_x\n", "write it as"),
         ("\n\n", "t.conll"),
         ("a\t0\nb\t1\n", "--labels"),
+        ("a\nb\n", "t.conll: its lines have a word and no tag; write the tag after each word"),
     ],
 )
 def test_bad_tags_of_words(frostline: Frostline, here: Path, tagged: str, message: str) -> None:

@@ -1,11 +1,15 @@
 """Common column names are found, the user's columns are used, and ambiguous columns are refused."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from frostline import FrostlineError
 from frostline.data.columns import Columns, choose_columns
 from frostline.data.formats.reader import read_table
+from frostline.data.load import load_data
+from frostline.data.specification import DataSpec
 from frostline.data.table import Table
 
 
@@ -78,3 +82,20 @@ def test_refusals(names: tuple[str, ...], options: dict[str, str], words: tuple[
     with pytest.raises(FrostlineError, match=r"^t\.csv: .*\.$") as caught:
         choose_columns(table(*names), **options)  # type: ignore[arg-type]
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("Anna\nsings\n", "its lines have a word and no tag; write the tag after each word, separated by a tab."),
+        ("Anna NNP B-x\n", "its lines have 3 columns; choose that of the tags with --tag-column, from 2 on."),
+    ],
+)
+def test_a_conll_file_without_tags_is_refused(tmp_path: Path, content: str, sentence: str) -> None:
+    """As training data, and as a test set beside training data with tags."""
+    (tmp_path / "a.conll").write_text(content)
+    (tmp_path / "train.conll").write_text("Anna\tB-x\n\nsings\tO\n\nIt\tO\n")
+    for options in ({"train": tmp_path / "a.conll"}, {"train": tmp_path / "train.conll", "test": tmp_path / "a.conll"}):
+        with pytest.raises(FrostlineError) as caught:
+            load_data(DataSpec(**options))
+        assert str(caught.value) == f"{tmp_path / 'a.conll'}: {sentence}"

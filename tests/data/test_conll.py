@@ -32,6 +32,26 @@ def test_sentences_end_at_blank_lines_and_at_lone_tabs(tmp_path: Path, between: 
     assert table.rows[0] == 2 and set(table.columns) == {"tokens", "tags"}
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("# newdoc\nAnna B-person\nsings O\n\n# sent_id = 2\n# newdoc\nRome B-place\n", [["Anna", "sings"], ["Rome"]]),
+        ("# sent_id = 1\nAnna _ _ B-person\n", [["Anna"]]),
+        ("# id 0b1\tdomain=en\nAnna _ _ B-person\n\n\n# id 0b2\tdomain=en\nsings _ _ O\n", [["Anna"], ["sings"]]),
+        ("# id 1\tdomain=en\nAnna\tB-person\n", [["Anna"]]),
+        ("#\tO\nmusic\tB-song\n", [["#", "music"]]),
+        ("#\tB-sign\nmusic\tO\n", [["#", "music"]]),
+        ("# O\nAnna B-person\n# O\n\nsings O\n", [["#", "Anna", "#"], ["sings"]]),
+        ("Anna B-person\n# B-sign\n", [["Anna", "#"]]),
+    ],
+)
+def test_a_comment_before_a_sentence_may_have_as_many_columns_as_words(
+    tmp_path: Path, content: str, words: list[list[str]]
+) -> None:
+    """A word ``#`` begins a sentence if its tag is that of other words, or if a tab follows."""
+    assert read(tmp_path, content).cells("tokens") == words
+
+
 def test_the_column_of_the_tags_is_chosen(tmp_path: Path) -> None:
     assert read(tmp_path, THREE, tag_column=2).cells("tags") == [["NNP", "VBZ"]]
     assert read(tmp_path, THREE, tag_column=3).cells("tags") == [["B-person", "O"]]

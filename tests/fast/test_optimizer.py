@@ -100,26 +100,62 @@ def test_one_value_that_is_not_finite_makes_the_norm_not_finite(number, wrong):
     assert not torch.isfinite(total_norm(parameters))
 
 
+def original_bert(parameters):
+    """A function that takes a step of its optimizer without bias correction: ``w -= lr * (m / (sqrt(v) + eps) + decay * w)``."""
+    moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
+
+    @torch.no_grad()
+    def step(gradients):
+        for parameter, gradient, (first, second) in zip(parameters, gradients, moments, strict=True):
+            first.mul_(0.9).add_(gradient, alpha=0.1)
+            second.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
+            decay = 0.1 if parameter.dim() > 1 else 0.0
+            parameter.sub_(0.01 * (first / (second.sqrt() + 1e-6) + decay * parameter))
+
+    return step
+
+
+def usual(parameters):
+    """A function that takes a step of torch's AdamW."""
+    optimizer = torch.optim.AdamW(groups(parameters), betas=(0.9, 0.99), eps=1e-6)
+
+    def step(gradients):
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+
+    return step
+
+
+def uncorrected(parameters):
+    return AdamW([{**group, "bias_correction": False} for group in groups(parameters)], betas=(0.9, 0.99), eps=1e-6)
+
+
 @pytest.mark.parametrize("sparse", [True, False])
 def test_without_bias_correction_steps_are_those_of_the_original_bert(sparse):
-    """``m`` and ``v`` start at zero and are not corrected: ``w -= lr * (m / (sqrt(v) + eps) + decay * w)``."""
     parameters, reference = parameters_of(), parameters_of()
     if sparse:
         SparseGradient(parameters[TABLE])
-    optimizer = AdamW(
-        [{**group, "bias_correction": False} for group in groups(parameters)], betas=(0.9, 0.99), eps=1e-6
-    )
-    moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in reference]
+    optimizer, reference_step = uncorrected(parameters), original_bert(reference)
     for step in range(5):
-        dense = with_gradients(parameters, step)
+        reference_step(with_gradients(parameters, step))
         optimizer.step()
-        with torch.no_grad():
-            for parameter, gradient, (first, second) in zip(reference, dense, moments, strict=True):
-                first.mul_(0.9).add_(gradient, alpha=0.1)
-                second.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
-                decay = 0.1 if parameter.dim() > 1 else 0.0
-                parameter.sub_(0.01 * (first / (second.sqrt() + 1e-6) + decay * parameter))
     optimizer.flush()
     for parameter, expected in zip(parameters, reference, strict=True):
-        torch.testing.assert_close(parameter, expected, rtol=1e-4, atol=1e-6)
-    assert [(group["lr"], group["eps"]) for group in optimizer.param_groups] == [(0.01, 1e-6)] * 2
+        torch.testing.assert_close(parameter, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("corrected", [True, False])
+def test_skipped_steps_do_not_count(corrected):
+    """As if they had never been there, also the first two, as with a scale of losses that is too large."""
+    parameters, reference = parameters_of(), parameters_of()
+    optimizer = AdamW(groups(parameters), betas=(0.9, 0.99), eps=1e-6) if corrected else uncorrected(parameters)
+    reference_step, taken = usual(reference) if corrected else original_bert(reference), 0
+    for step, skipped in enumerate([True, True, False, False, True, False]):
+        gradients = with_gradients(parameters, step, torch.inf if skipped else 1.0)
+        if not skipped:
+            reference_step(gradients)
+            taken += 1
+        optimizer.step_unless(torch.tensor(float(skipped)), None, torch.tensor(float(taken)))
+        for parameter, expected in zip(parameters, reference, strict=True):
+            torch.testing.assert_close(parameter, expected, rtol=1e-5, atol=1e-6)

@@ -54,6 +54,31 @@ def test_words_without_logits_are_not_scored() -> None:
     assert np.flatnonzero(~scored_rows(logits)).tolist() == [7]
 
 
+@pytest.mark.parametrize("kinds", [("per-", "-org-"), ("-", "--"), ("x", "-x"), ("0", "-")])
+def test_dashes_in_the_names_of_types_change_no_score(kinds: tuple[str, str]) -> None:
+    targets, logits = drawn()
+    named = ("O", *(f"{prefix}-{kind}" for kind in kinds for prefix in "BI"))
+    assert score(targets, logits, TOKENS, named) == score(targets, logits, TOKENS, LABELS)
+    predictions = predict(logits, TOKENS)
+    assert np.array_equal(entity_counts(targets, predictions, named), entity_counts(targets, predictions, LABELS))
+
+
+def test_an_entity_whose_first_word_has_no_token_is_missed() -> None:
+    """The same as an entity that begins at another word than predicted. A later word without a token changes nothing."""
+    place, inside, person = 1, 2, 3
+    targets = np.array([[place, inside, 0, person, NO_WORD]] * 4)
+    predictions = targets.copy()
+    predictions[0, 0] = -1  # no token: the first word of an entity of two, whose second word is right
+    predictions[1, 1] = -1  # its second word
+    predictions[2, 3] = -1  # cut off: no word after it has a prediction
+    predictions[3] = -1  # the whole sentence is not scored
+    correct, predicted, expected = entity_counts(targets, predictions, LABELS).transpose(2, 0, 1).tolist()
+    assert correct == predicted == [[0, 1], [1, 1], [1, 0], [0, 0]]
+    assert expected == [[1, 1], [1, 1], [1, 0], [0, 0]]
+    alone = np.array([[place, 0]]), np.array([[-1, 0]])
+    assert entity_counts(*alone, LABELS).tolist() == [[[0, 0, 1], [0, 0, 0]]]
+
+
 def test_metrics_of_plain_tags() -> None:
     assert (
         check_metric(None, TOKENS, 5, LABELS) == "entity_f1" and check_metric(None, TOKENS, 2, "AB") == "token_accuracy"

@@ -1,10 +1,14 @@
 """Loss scaling for float16: the scales of torch's GradScaler, one for each run."""
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from transformers import get_scheduler
 
 from frostline.training import loss_scale
 from frostline.training.loss_scale import LossScale
+from frostline.training.optimizer import parameter_groups
 from frostline.training.specification import Settings
 from training.lines import TRAIN, Line, fit_together, record_facts
 
@@ -94,3 +98,22 @@ def test_it_continues_from_its_state():
     for one in overflowed[7:]:
         second.update(one)
     assert second.values.tolist() == whole.values.tolist() == [loss_scale.START, loss_scale.START * 2]
+
+
+@pytest.mark.parametrize("skipped", [{1, 2}, {2, 5, 6}])
+def test_a_skipped_step_takes_no_learning_rate_of_the_schedule(skipped):
+    """The reference is a loop as that of transformers' Trainer: the schedule advances when the optimizer does."""
+    line, reference = Line(), Line()
+    settings = HALF.model_copy(update={"warmup_steps": 4, "load_best_model_at_end": False, "max_grad_norm": 0.0})
+    fit_together([line], settings, (0,), [0.05], [TRAIN], forward=[overflowing(line, skipped)])
+    groups = parameter_groups(reference.parameters, frozenset(), settings, 0.05)
+    optimizer = torch.optim.AdamW(groups, betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon)
+    schedule, batches = get_scheduler("linear", optimizer, 4, 24), [np.array(x) for x in line.calls if len(x) == 4]
+    for call, rows in enumerate(batches, start=1):
+        optimizer.zero_grad()
+        F.cross_entropy(reference.forward(rows), torch.from_numpy(reference.targets[rows])).backward()
+        if call not in skipped:
+            optimizer.step()
+            schedule.step()
+    for name, value in reference.values().items():
+        torch.testing.assert_close(line.values()[name], value, rtol=1e-4, atol=1e-5)

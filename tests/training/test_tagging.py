@@ -16,6 +16,7 @@ from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained
 from frostline.model.packing import is_packable
 from frostline.model.tokens import encode
+from frostline.statistics.metrics import score
 from frostline.training.context import RunContext
 from frostline.training.gradients import backward
 from frostline.training.run import run, run_stacked
@@ -149,6 +150,20 @@ def test_a_batch_whose_words_have_no_tokens_changes_nothing(bert):
     loss = problem.loss(logits, np.arange(2))
     loss.backward()
     assert loss.item() == 0 and not logits.grad.any()
+
+
+def test_a_run_misses_the_entity_whose_first_word_has_no_token(tmp_path):
+    """Its scores are those that tables and the report compute again from its predictions."""
+    words = [["\u3000", "Lee", "sings"], ["Anna", "Lee", "sings"]]
+    targets = np.array([[1, 2, 0]] * 2)
+    tokenizer = load_pretrained(str(small_base(tmp_path, "bert")), labels=LABELS, task_type=TOKENS).tokenizer
+    tokens = encode(tokenizer, list(map(joined, words)), None, MAX_LENGTH, of_words=True)
+    problem = TagProblem.of(targets, tokens, LABELS, "entity_f1")
+    assert problem.known.tolist() == [[NO_WORD, 2, 0], [1, 2, 0]]
+    logits = np.where(problem.known[..., None] == NO_WORD, np.nan, np.eye(len(LABELS))[targets]).astype(np.float32)
+    found = problem.scores(logits, np.arange(2))
+    assert found["entity_recall"] == 0.5 and found["entity_precision"] == found["token_accuracy"] == 1
+    assert found.items() >= score(targets, logits, TOKENS, LABELS).items()
 
 
 @pytest.mark.parametrize("weighted", [True, False])

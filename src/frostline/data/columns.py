@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 from frostline import FrostlineError
+from frostline.data.formats import conll
 from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, quoted
@@ -153,6 +154,15 @@ def task_of_lists(table: Table, text_column: str | None, label_column: str | Non
     return MULTI_LABEL if any(isinstance(text, str) for text in texts) else TOKENS
 
 
+def missing_tags(table: Table) -> str | None:
+    """What to do about a CoNLL file of which no column holds the tags; None for other tables."""
+    if table.word_lines is None or conll.TAGS in table.columns:
+        return None
+    if len(table.columns) == 1:
+        return f"{table.name}: its lines have a word and no tag; write the tag after each word, separated by a tab."
+    return f"{table.name}: its lines have {len(table.columns)} columns; choose that of the tags with --tag-column, from 2 on."
+
+
 def is_list(cell: object) -> bool:
     """Whether a cell is a list of items; a data frame may hold arrays instead."""
     return isinstance(cell, list | tuple) or (hasattr(cell, "tolist") and hasattr(cell, "__len__"))
@@ -223,6 +233,8 @@ def _find_label(table: Table, taken: set[str | None], common: CommonNames, *, ne
         return None
     if found:
         raise FrostlineError(f"{table.name}: the label could be {listed(found)}; choose with --label-column.")
+    if lack := missing_tags(table):
+        raise FrostlineError(lack)
     raise FrostlineError(
         f"{table.name}: none of its columns ({listed(table.columns)}) has a common name for labels; name one with "
         "--label-column, or the columns of a file without a header with --column-names."

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.checks import DataReport, report_on
-from frostline.data.columns import Columns, choose_columns, task_of_lists
+from frostline.data.columns import Columns, choose_columns, missing_tags, task_of_lists
 from frostline.data.dataset_sources import read_splits, split_of_name
 from frostline.data.examples import Examples, Texts
 from frostline.data.formats.reader import read_table
@@ -269,7 +269,8 @@ def _examples(table: Table, task: Task, split: str) -> Examples:
     for column in (columns.text, columns.text_pair, *columns.of_labels):
         if column is not None and column not in table.columns:
             raise FrostlineError(
-                f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}, which the training "
+                missing_tags(table)
+                or f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}, which the training "
                 f"data has; rename its columns ({listed(table.columns)}) accordingly."
             )
     if split != "train" and _is_unlabelled(table, task):

@@ -3,7 +3,6 @@
 Dense gradients are computed by torch's own functions. :mod:`frostline.fast.sparse_gradients` describes sparse gradients.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from frostline.fast.sparse_gradients import sparse_gradient
+
+ENDLESS = 1e12  # steps: after as many, the correction of Adam's moments is a division by 1
 
 
 def gradient_of(parameter: Tensor) -> Tensor | None:
@@ -59,40 +60,44 @@ class AdamW(torch.optim.AdamW):
 
     def __init__(self, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float) -> None:
         super().__init__(groups, betas=betas, eps=eps, fused=True)
-        self._condition: tuple[Tensor, Tensor | None, Tensor] | None = None
+        self._condition: tuple[Tensor, Tensor | None, Tensor, Tensor | None] | None = None
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        usual = [_uncorrected(group) for group in self.param_groups]
         if self._condition:
             self._conditional_step(*self._condition)
         else:
             self._unconditional_step()
-        for group, values in zip(self.param_groups, usual, strict=True):
-            group.update(values)
         self.zero_grad()
 
     def _unconditional_step(self) -> None:
         for group in self.param_groups:
             for parameter in group["params"]:
-                if (sparse := sparse_gradient(parameter)) and sparse.gradient() is not None:
-                    sparse.step(group, self.state[parameter])
+                if gradient_of(parameter) is None:
+                    continue
+                state, sparse = self.state[parameter], sparse_gradient(parameter)
+                if not state and not _corrects(group):
+                    state = state if sparse else self._new_moments(parameter)
+                    state["step"] = torch.full((), ENDLESS, device=parameter.device)
+                if sparse:
+                    sparse.step(group, state)
         super().step()
 
-    def step_unless(self, skip: Tensor, divisor: Tensor | None, steps: Tensor) -> None:
+    def step_unless(self, skip: Tensor, divisor: Tensor | None, steps: Tensor, rates: Tensor | None = None) -> None:
         """A step that the device skips by itself, with the same parameters in every step. The gradients are cleared.
 
         Args:
             skip: 1 to skip the step, else 0.
             divisor: What the gradients are divided by; None: nothing.
             steps: The number of steps so far, with this one unless it is skipped.
+            rates: The learning rate of each group, on the device; None: those of the groups.
         """
-        self._condition = skip, divisor, steps
+        self._condition = skip, divisor, steps, rates
         self.step()  # of which the schedule keeps count
         self._condition = None
 
-    def _conditional_step(self, skip: Tensor, divisor: Tensor | None, steps: Tensor) -> None:
-        for group in self.param_groups:
+    def _conditional_step(self, skip: Tensor, divisor: Tensor | None, steps: Tensor, rates: Tensor | None) -> None:
+        for n, group in enumerate(self.param_groups):
             members = [p for p in group["params"] if p.grad is not None]
             assert len(members) == group.setdefault("members", len(members)), (
                 "other parameters have gradients than before"
@@ -100,14 +105,15 @@ class AdamW(torch.optim.AdamW):
             moments = [self.state[p] or self._new_moments(p) for p in members]
             if not members:
                 continue
+            counted = steps if _corrects(group) else torch.full_like(steps, ENDLESS)
             torch._fused_adamw_(
                 members,
                 [p.grad for p in members],
                 [one["exp_avg"] for one in moments],
                 [one["exp_avg_sq"] for one in moments],
                 [],
-                [steps] * len(members),
-                lr=group["lr"],
+                [counted] * len(members),
+                lr=group["lr"] if rates is None else rates[n],
                 beta1=group["betas"][0],
                 beta2=group["betas"][1],
                 weight_decay=group["weight_decay"],
@@ -134,19 +140,6 @@ class AdamW(torch.optim.AdamW):
                 sparse.flush()
 
 
-def _uncorrected(group: dict[str, Any]) -> dict[str, Any]:
-    """Change the options of a group for one step, so that a corrected step equals an uncorrected one with the usual options.
-
-    Returns:
-        The usual options to restore; empty for a group with correction.
-    """
-    if group.get("bias_correction", True):
-        return {}
-    usual = {name: group[name] for name in ("lr", "eps", "weight_decay")}
-    group["steps"] = group.get("steps", 0) + 1
-    first, second = (1 - beta ** group["steps"] for beta in group["betas"])
-    rate = first / math.sqrt(second)
-    group["lr"] = usual["lr"] * rate
-    group["eps"] = usual["eps"] / math.sqrt(second)
-    group["weight_decay"] = usual["weight_decay"] / rate
-    return usual
+def _corrects(group: dict[str, Any]) -> bool:
+    corrects: bool = group.get("bias_correction", True)
+    return corrects

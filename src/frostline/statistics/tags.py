@@ -1,7 +1,8 @@
 """Count entities and words, for the scores of token classification.
 
 Entities are found and compared by seqeval in its strict mode for the BIO scheme (IOB2): one counts as correct if its type, its
-first and its last word are those of the target.
+first and its last word are those of the target. An entity whose first word has no token, such as a word of invisible characters,
+cannot be predicted: it counts as missed. Words after the last one with a prediction were cut off, and do not count.
 
 Shapes: n sentences, W words of the longest sentence, K types of entities.
 """
@@ -12,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.data.tags import are_entities, entity_types
+from frostline.data.tags import BEGIN, OUTSIDE, are_entities, entity_types
 
 Array = NDArray[Any]
 
 
 def is_scored(targets: Array, predictions: Array) -> NDArray[np.bool_]:
-    """``[n, W]``: whether there is a word, and a prediction for it. Words that were cut off have none."""
+    """``[n, W]``: whether there is a word, and a prediction for it. Words that were cut off or have no token have none."""
     return np.asarray((targets >= 0) & (predictions >= 0))
 
 
@@ -27,17 +28,25 @@ def entity_counts(targets: Array, predictions: Array, labels: Sequence[str]) -> 
     from seqeval.scheme import IOB2, Entities
 
     kinds, scored = entity_types(labels), is_scored(targets, predictions)
-    names = np.array(labels, dtype=object)
+    numbers = [None if label == OUTSIDE else kinds.index(label[len(BEGIN) :]) for label in labels]
+    # Numbers in place of the types, because seqeval strips dashes from types.
+    tags = [OUTSIDE if k is None else f"{label[: len(BEGIN)]}{k}" for label, k in zip(labels, numbers, strict=True)]
+    names = np.array(tags, dtype=object)
 
     def found(indices: Array) -> list[set[Any]]:
-        tags = [names[row[some]].tolist() for row, some in zip(indices, scored, strict=True)]
-        return [set(of_sentence) for of_sentence in Entities(tags, scheme=IOB2).entities]
+        sequences = [names[row[some]].tolist() for row, some in zip(indices, scored, strict=True)]
+        return [set(of_sentence) for of_sentence in Entities(sequences, scheme=IOB2).entities]
 
     counts = np.zeros((len(targets), len(kinds), 3), np.int64)
     for n, (expected, predicted) in enumerate(zip(found(targets), found(predictions), strict=True)):
         for place, entities in enumerate((expected & predicted, predicted, expected)):
             for entity in entities:
-                counts[n, kinds.index(entity.tag), place] += 1
+                counts[n, int(entity.tag), place] += 1
+    before_last = np.logical_or.accumulate(scored[:, ::-1], axis=1)[:, ::-1]
+    without_token = (targets >= 0) & ~scored & before_last
+    for tag, k in enumerate(numbers):
+        if labels[tag].startswith(BEGIN):
+            counts[:, k, 2] += (without_token & (targets == tag)).sum(1)
     return counts
 
 

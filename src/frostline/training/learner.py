@@ -12,7 +12,7 @@ from torch import Tensor
 
 from frostline.frozen.batches import Rows
 from frostline.training.checkpoint import State
-from frostline.training.problem import Problem
+from frostline.training.problem import READ_TOGETHER, Problem
 from frostline.training.rows import shuffled
 from frostline.training.specification import Settings
 from frostline.training.ways.restraint import Restraint
@@ -159,7 +159,7 @@ class LearnerState:
         self.record = TrainingRecord.from_state(state["record"])
         self.learner.order.set_state(state["order"])
         self.upcoming = state["upcoming"]
-        self.trained_batches = [(rows, logits.to(device)) for rows, logits in state["trained_batches"]]
+        self.trained_batches = [(rows, logits) for rows, logits in state["trained_batches"]]
         for restraint, one in zip(self.learner.restraints, state["restraints"], strict=True):
             restraint.load_state(one)
 
@@ -172,13 +172,23 @@ class LearnerState:
         if self.active:
             self.trained_batches.append((rows, logits))
             self.record.steps = step
+            if step % READ_TOGETHER == 0:
+                self._read_logits()
+
+    def _read_logits(self) -> None:
+        """Copy the logits of the latest training batches to the host, so that they take no memory of the device."""
+        latest = [batch for batch in self.trained_batches if batch[1].device.type != "cpu"]
+        if latest:
+            rows, logits = zip(*latest, strict=True)
+            self.trained_batches[-len(latest) :] = [(np.concatenate(rows), torch.cat(logits).cpu())]
 
     def evaluate(
         self, logits: NDArray[np.float32], rows: Rows, epoch: float, settings: Settings, *, last: bool
     ) -> None:
         """Score the validation logits and the latest training batches. Copy the parameters if the score is the best so far."""
         record = self.record
-        trained = torch.cat([logits for _, logits in self.trained_batches]).float().cpu().numpy()
+        self._read_logits()
+        trained = torch.cat([logits for _, logits in self.trained_batches]).float().numpy()
         train = self.problem.scores(trained, np.concatenate([rows for rows, _ in self.trained_batches]))
         self.trained_batches.clear()
         scores = self.problem.scores(logits, rows)

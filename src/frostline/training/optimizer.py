@@ -6,8 +6,9 @@ To add an optimizer setting, add a field to :class:`frostline.training.specifica
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
 from frostline.fast.optimizer import AdamW
@@ -20,7 +21,7 @@ from frostline.training.steps import StepPlan
 from frostline.training.ways.low_rank import matrix_of
 from frostline.training.ways.rates import adam_options, layer_factor
 
-CHANGING = ("lr", "steps", "members")  # options of a group that steps change
+CHANGING = ("lr", "members")  # options of a group that steps change
 
 
 def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: Settings) -> AdamW:
@@ -28,10 +29,16 @@ def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: Settings) -> A
     return AdamW(_merged(groups), betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon)
 
 
-def make_schedule(optimizer: AdamW, settings: Settings, steps: StepPlan) -> LRScheduler:
+def make_schedule(optimizer: AdamW, settings: Settings, steps: StepPlan) -> LambdaLR:
     """The learning-rate schedule of transformers."""
-    schedule: LRScheduler = get_scheduler(settings.lr_scheduler_type, optimizer, steps.warmup, steps.total)
+    schedule: LambdaLR = get_scheduler(settings.lr_scheduler_type, optimizer, steps.warmup, steps.total)
     return schedule
+
+
+def learning_rates(schedule: LambdaLR, steps: StepPlan) -> Tensor:
+    """``[steps, G]``: the learning rate of each of G parameter groups in each step."""
+    factors = [[factor(step) for factor in schedule.lr_lambdas] for step in range(steps.total)]
+    return torch.tensor(factors) * torch.tensor(schedule.base_lrs)
 
 
 def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
@@ -82,7 +89,7 @@ def parameter_groups(
     return groups
 
 
-def optimizer_state(optimizer: AdamW, schedule: LRScheduler) -> State:
+def optimizer_state(optimizer: AdamW, schedule: LambdaLR) -> State:
     """What steps change besides the parameters: moments, learning rates, deferred updates and the place in the schedule."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     tables = [sparse_gradient(p) for p in parameters]
@@ -94,7 +101,7 @@ def optimizer_state(optimizer: AdamW, schedule: LRScheduler) -> State:
     }
 
 
-def load_optimizer_state(optimizer: AdamW, schedule: LRScheduler, state: Mapping[str, Any]) -> None:
+def load_optimizer_state(optimizer: AdamW, schedule: LambdaLR, state: Mapping[str, Any]) -> None:
     """Continue from a state. The parameters must have the values that they had then."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for p, moments, deferred in zip(parameters, state["moments"], state["tables"], strict=True):

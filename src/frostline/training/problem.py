@@ -15,6 +15,7 @@ from frostline.frozen.batches import Rows
 from frostline.model.device import to_device
 from frostline.statistics.metrics import is_constant, score
 
+READ_TOGETHER = 32  # batches whose logits are read from a device at once
 Forward = Callable[[Rows], Tensor]  # rows of the pool [..., B] -> logits [..., B, C]
 
 
@@ -106,10 +107,12 @@ class Problem:
         """Logits ``[..., n, C]`` of rows ``[..., n]``, without gradients, in batches of examples of similar length."""
         order = np.argsort(self.lengths[rows], axis=-1, kind="stable")
         by_length = np.take_along_axis(rows, order, -1)
+        parts = [by_length[..., n : n + batch] for n in range(0, rows.shape[-1], batch)]
+        axis, read = rows.ndim - 1, []
         with torch.no_grad():
-            parts = [by_length[..., n : n + batch] for n in range(0, rows.shape[-1], batch)]
-            batches = [self.predictions(forward(part), part).float() for part in parts]
-        axis = rows.ndim - 1
-        logits = torch.cat(batches, axis).cpu().numpy()
+            for n in range(0, len(parts), READ_TOGETHER):
+                several = [self.predictions(forward(part), part).float() for part in parts[n : n + READ_TOGETHER]]
+                read.append(torch.cat(several, axis).cpu())
+        logits = torch.cat(read, axis).numpy()
         restore = np.argsort(order, axis=-1)
         return np.take_along_axis(logits, restore.reshape(*restore.shape, *[1] * (logits.ndim - rows.ndim)), axis)

@@ -25,7 +25,7 @@ class TagProblem(Problem):
     """Tags of words. A word is scored at its first token. The loss reads that token, or all tokens of the word.
 
     Targets are ``[N, W]``. Words whose tokens were cut off are neither trained on nor scored. Their logits are NaN, as are those
-    where a sentence has no further word.
+    of words without a token, and those where a sentence has no further word.
 
     Attributes:
         tokens: The tokens of all rows.
@@ -118,7 +118,7 @@ class TagProblem(Problem):
         """The loss at the words' first tokens, and every metric."""
         known = self.known[rows]
         loss = float(self._mean_of_known(torch.from_numpy(logits), known))
-        return {**score(known, logits, self.task_type, self.labels), "loss": loss}
+        return {**score(self.targets[rows], logits, self.task_type, self.labels), "loss": loss}
 
     def _mean_of_known(self, logits: Tensor, targets: NDArray[np.int64]) -> Tensor:
         flat = targets.ravel()

@@ -16,7 +16,13 @@ from frostline.fast.optimizer import clear_gradients, clip, total_norm
 from frostline.training.checkpoint import State
 from frostline.training.learner import LearnerState
 from frostline.training.loss_scale import LEAST, LossScale
-from frostline.training.optimizer import load_optimizer_state, make_optimizer, make_schedule, optimizer_state
+from frostline.training.optimizer import (
+    learning_rates,
+    load_optimizer_state,
+    make_optimizer,
+    make_schedule,
+    optimizer_state,
+)
 from frostline.training.specification import Settings
 from frostline.training.steps import StepPlan
 from frostline.training.ways.restraint import AllRestraints
@@ -134,7 +140,8 @@ class DeviceUpdates:
     A diverged run is frozen from its first step that is not finite. It ends as in :class:`HostUpdates`, but the host learns of it
     later. Until then its losses still count, which changes nothing for the other runs.
 
-    With float16, losses are scaled. A step whose gradients overflow is then skipped, and the scale is halved.
+    With float16, losses are scaled. A step whose gradients overflow is then skipped, and the scale is halved. The next step has
+    its learning rate, as with transformers' Trainer.
     """
 
     def __init__(self, states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> None:
@@ -148,6 +155,7 @@ class DeviceUpdates:
         self.taken = torch.zeros(runs, device=device)  # steps of the optimizer, which float16 may skip
         self.bad_loss = torch.zeros(runs, device=device)  # 1 if it was the loss that was not finite
         self.scale = LossScale(runs, device) if settings.precision == "float16" else None
+        self.rates = [learning_rates(one, steps).to(device) for one in self.schedules] if self.scale else None
         self.number = 0  # of the last step
 
     @property
@@ -169,10 +177,12 @@ class DeviceUpdates:
         self.restraints.after_backward()
         norms = total_norms([state.tensors for state in self.states])
         takes = self._takes(losses.abs() < math.inf, norms < math.inf)  # false for NaN
-        self.taken, skipped = self.taken + takes, 1 - takes
+        taken, skipped = self.taken, 1 - takes
+        self.taken = taken + takes
         excess = ((norms + 1e-6) / self.max_norm).clamp(min=1.0) if self.max_norm else None
         for n, optimizer in enumerate(self.optimizers):
-            optimizer.step_unless(skipped[n], None if excess is None else excess[n], self.taken[n])
+            rates = None if self.rates is None else self.rates[n].index_select(0, taken[n : n + 1].long())[0]
+            optimizer.step_unless(skipped[n], None if excess is None else excess[n], self.taken[n], rates)
             self.schedules[n].step()
         self.restraints.after_step()
         if self.number % READ_EVERY == 0:

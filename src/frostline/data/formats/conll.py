@@ -1,8 +1,11 @@
 """CoNLL files: a line per word with its tags, and an empty line after each sentence.
 
 The columns are separated by tabs, or by spaces in a file without tabs. The first column holds the words. A line that is blank,
-or only a tab, ends a sentence. Comments and ``-DOCSTART-`` lines are skipped. A comment is a line that begins with ``#`` and
-has another number of columns than the words have, so that ``#hashtag TAB O`` is a word.
+or only a tab, ends a sentence. Comments and ``-DOCSTART-`` lines are skipped.
+
+A comment begins with ``#`` and has another number of columns than the words have, so that ``#hashtag TAB O`` is a word. Before a
+sentence, a line that begins with ``#`` and a space is a comment with any number of columns, unless its last column is also that
+of another line: ``# O`` is then the word ``#`` with its tag, and ``# newdoc`` is a comment.
 """
 
 import re
@@ -16,7 +19,7 @@ from frostline.data.formats.encoding import open_text
 from frostline.data.table import Table
 
 WORDS, TAGS = "tokens", "tags"
-DOCUMENT = "-DOCSTART-"
+DOCUMENT, COMMENT = "-DOCSTART-", "# "
 Word = tuple[int, list[str]]  # the number of its line, and its cells
 
 
@@ -61,6 +64,7 @@ def _sentences(path: Path) -> tuple[list[list[Word]], int]:
     cells_of = {row: split.split(line) for row, line in lines if line}
     widths = [len(cells_of[row]) for row, line in lines if line and line[0] != "#"]
     width = widths[0] if widths else max(map(len, cells_of.values()), default=0)
+    endings = {cells_of[row][-1] for row, line in lines if line and not line.startswith(COMMENT)}
     sentences: list[list[Word]] = []
     inside = False
     for row, line in lines:
@@ -68,7 +72,8 @@ def _sentences(path: Path) -> tuple[list[list[Word]], int]:
         if cells is None or cells[0] == DOCUMENT:
             inside = False
             continue
-        if line[0] == "#" and len(cells) != width:
+        opens_as_comment = not inside and line.startswith(COMMENT) and cells[-1] not in endings
+        if line[0] == "#" and (len(cells) != width or opens_as_comment):
             continue
         if len(cells) != width or not cells[0]:
             found = "no word" if not cells[0] else f"{len(cells)} {'column' if len(cells) == 1 else 'columns'}"
