@@ -30,6 +30,8 @@ of_properties.register_profile("same examples", deadline=None, max_examples=60, 
 of_properties.register_profile("new examples", deadline=None, max_examples=300)
 of_properties.load_profile("same examples")
 draw_nothing()
+# Flushing a file to the disk takes milliseconds and changes nothing that a reader finds. Tests of faults still count it.
+setattr(os, "fsync", lambda descriptor: None)  # noqa: B010
 
 
 def pytest_collection_finish() -> None:

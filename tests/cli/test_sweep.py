@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     swept = frostline("sweep", "s.toml", *FAST)
     about = "html, 96 examples, accuracy on 12 validation examples (majority-class baseline 0.500)"
     assert swept.code == 0 and about in " ".join(swept.out.split())
-    assert "\nReport       o/report.html\nModel        o/model\nLoad " in swept.out or "There is no answer" in swept.out
+    assert re.search(r"\nReport       o/report.html\nModel        o/model.*\nLoad |There is no answer", swept.out)
     assert len(swept.out.splitlines()) <= 25
     assert [line.split()[0] for line in swept.err.splitlines()[-4:]] == ["1/4", "2/4", "3/4", "4/4"]
     page = (here / "o" / "report.html").read_text()
@@ -86,7 +87,7 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
 
     labelled = frostline("predict", "o/model", "html.csv")
     assert (labelled.code, labelled.out) == (0, "html.predictions.csv: 120 texts\n")
-    assert labelled.err == "html.csv: text is column 'text', label is column 'label'.\n"
+    assert labelled.err == "html.csv: text is column 'text'.\n"
     with (here / "html.predictions.csv").open(newline="") as file:
         predicted = list(csv.DictReader(file))
     assert predicted[0]["text"] == rows[0]["text"] and list(predicted[0])[-2:] == ["p(<b>good</b>)", "p(=1+1)"]

@@ -28,10 +28,8 @@ def bert() -> tuple[Any, Anatomy]:
 
 
 @pytest.fixture(autouse=True)
-def small_and_without_flushing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shards are small. Flushing takes long and changes nothing that a reader finds; it still fails in its turn."""
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frostline.frozen.cache.loading.SHARD_ROWS", 4)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def nothing(cache: Cache) -> None:

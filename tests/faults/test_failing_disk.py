@@ -21,12 +21,6 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is ki
 Operation = Callable[[Store], object]
 
 
-@pytest.fixture(autouse=True)
-def without_flushing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flushing takes long and changes nothing that a reader finds. It is still counted, and fails in its turn."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
 def result(digest: str, outcome: str = "ok") -> Result:
     logits = np.arange(6, dtype=np.float32).reshape(3, 2)
     facts = {"digest": digest, "status": "done", "outcome": outcome}

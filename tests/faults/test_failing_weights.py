@@ -31,7 +31,6 @@ def through_python(monkeypatch: pytest.MonkeyPatch) -> None:
             file.write(save(tensors, about))
 
     monkeypatch.setattr(weights_module, "save_file", write)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def values(seed: int) -> dict[str, torch.Tensor]:

@@ -5,7 +5,6 @@ A few hundred are tried with every change of the code, 10,000 with ``make test-a
 
 import io
 import json
-import os
 import random
 import shutil
 import tomllib
@@ -31,11 +30,6 @@ from tiny import sentences
 
 Input = Callable[[random.Random], object]
 COUNTS = [pytest.param(40, id="40"), pytest.param(1250, id="1250", marks=pytest.mark.slow)]  # 9 kinds of inputs
-
-
-@pytest.fixture(autouse=True)
-def without_flushing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 def check(count: int, folder: Path, use: Input) -> None:
