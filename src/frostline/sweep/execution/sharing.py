@@ -26,7 +26,8 @@ def shared_out(
     Args:
         queue: The stacks, and the order in which this process wants them.
         store: Shows which runs have ended.
-        leases: Shows which runs other processes have. They are taken and given back here.
+        leases: Shows which runs other processes have. They are taken here. Release those of a stack when it has ended, because
+            another process may set its results aside: then somebody has to take it again.
         wait: Whether to wait for the runs of processes that live.
         on_other: Called with each run that another process has ended.
     """
