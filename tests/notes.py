@@ -1,6 +1,12 @@
-"""Progress that collects its notes, for tests."""
+"""Progress that collects its notes, or disturbs a sweep, for tests."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from frostline.sweep.progress import Progress
+from frostline.sweep.results.set_aside import DAMAGED, set_aside
+from frostline.sweep.results.store import Store
 
 
 class Notes(Progress):
@@ -12,3 +18,17 @@ class Notes(Progress):
 
     def note(self, sentence: str) -> None:
         self.notes.append(sentence)
+
+
+class SetsAside(Progress):
+    """Sets the first result aside as soon as it is shown, as another process does that has found it damaged."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__()
+        self.out, self.aside = out, list[str]()
+
+    def result(self, facts: Mapping[str, Any], trainable: str) -> None:
+        super().result(facts, trainable)
+        if not self.aside:
+            self.aside.append(facts["digest"])
+            set_aside(Store(self.out).runs / facts["digest"], self.out / DAMAGED)

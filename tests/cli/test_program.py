@@ -1,5 +1,6 @@
 """The program as a process: interruptions, exit codes, garbage collection."""
 
+import errno
 import gc
 import json
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from frostline import FrostlineError
 from frostline.cli.program import GARBAGE_THRESHOLD, main, signals_heeded, skip_final_garbage_collection
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.results.tables import COST
@@ -30,6 +33,23 @@ def program(here: Path) -> tuple[list[str], dict[str, str]]:
     command = [sys.executable, "-m", "frostline", "sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1,all"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return [*command, "--seeds", "3", "--out", "o", *FAST, "--num-train-epochs", "3"], environment
+
+
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """A shell ignores it in background processes."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    """A function that raises this error."""
+
+    def function(*_: object, **__: object) -> None:
+        raise error
+
+    return function
 
 
 def wait_for_runs(process: "subprocess.Popen[str]", folder: Path, more: int) -> None:
@@ -82,6 +102,7 @@ def test_a_killed_and_continued_sweep_equals_an_uninterrupted_one(
     assert weights[0] == weights[1]
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     ("command", "what", "sentence"),
@@ -99,17 +120,50 @@ def test_only_a_command_that_trains_says_that_runs_are_saved(
     frostline: Frostline,
     here: Path,
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
     command: str,
     what: str,
     sentence: str,
     number: signal.Signals,
 ) -> None:
     monkeypatch.setattr(what, lambda *_, **__: signal.raise_signal(number))
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in background processes
-    request.addfinalizer(lambda: signal.signal(signal.SIGINT, usual))
     got = frostline(*command.split(), "--model", "m", "--train", "t.csv", "--out", "o")
     assert got.code == 128 + number and got.err.strip() == f"frostline: stopped. {sentence}"
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("made_of_it", [RuntimeError("The cluster is gone."), SystemExit(1), FrostlineError("No.")])
+def test_a_signal_decides_the_exit_code_whatever_a_library_makes_of_it(
+    frostline: Frostline,
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    made_of_it: BaseException,
+    number: signal.Signals,
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        try:
+            signal.raise_signal(number)
+        finally:
+            raise made_of_it
+
+    monkeypatch.setattr("frostline.api.sweep.Sweep.run", stopped)
+    words = ("sweep", "--tune", 0, "--model", "m", "--train", "t.csv", "--out", "o")
+    got = frostline(*words)
+    assert got.code == 128 + number and got.err.strip() == f"frostline: stopped. {CONTINUES}"
+    monkeypatch.setattr("frostline.api.sweep.Sweep.run", raising(made_of_it))
+    assert frostline(*words).code not in (130, 143)  # the next command was not stopped
+
+
+@pytest.mark.parametrize(
+    "error", [ZeroDivisionError("by nothing"), OSError(errno.EIO, "of the disk"), EOFError("empty")]
+)
+def test_an_error_that_is_not_expected_has_its_own_exit_code(
+    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr("frostline.api.work.work", raising(error))
+    got = frostline("work", "o")
+    assert got.code == 70 and "Traceback (most recent call last):\n" in got.err
+    assert f"{type(error).__name__}: {error}" in got.err
 
 
 def test_the_garbage_collection_threshold_is_raised(

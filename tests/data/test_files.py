@@ -16,7 +16,7 @@ from frostline.data.files import (
     file_name,
     make_folder,
     replace_file,
-    replace_folder,
+    replacing_folder,
     write_json,
 )
 
@@ -118,17 +118,51 @@ def test_a_folder_takes_the_place_of_an_older_one_after_it_is_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything in it is flushed before it is moved, and then the folder that has its name."""
-    aside, target, steps = tmp_path / "aside", tmp_path / "model", list[str]()
+    target, steps = tmp_path / "model", list[str]()
     target.mkdir()
     (target / "old.bin").touch()
-    (aside / "part").mkdir(parents=True)
-    (aside / "part" / "new.bin").touch()
     monkeypatch.setattr(files_module, "sync", lambda path: steps.append(path.name))
     rename = files_module.os.rename
     monkeypatch.setattr(files_module.os, "rename", lambda a, b: (steps.append(f"to {b.name}"), rename(a, b)))
-    replace_folder(aside, target)
-    assert steps == ["part", "new.bin", "aside", "to aside.old", "to model", tmp_path.name]
+    with replacing_folder(target) as aside:
+        (aside / "part").mkdir()
+        (aside / "part" / "new.bin").touch()
+    assert steps == ["part", "new.bin", aside.name, f"to {aside.stem}.old", "to model", tmp_path.name]
     assert [path.name for path in tmp_path.rglob("*")] == ["model", "part", "new.bin"]
+
+
+def test_a_folder_that_is_not_written_to_its_end_leaves_the_older_one(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    with pytest.raises(ZeroDivisionError), replacing_folder(tmp_path / "model") as aside:
+        (aside / "new.bin").touch()
+        raise ZeroDivisionError
+    assert [path.name for path in tmp_path.rglob("*")] == ["model"]
+
+
+def test_what_a_process_left_that_was_killed_while_it_moved_a_folder_is_removed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, rename = tmp_path / "model", files_module.os.rename
+    target.mkdir()
+    others = [".model.v2.0123abcd.old", ".model.0123abcd.part"]  # another target's, and of a process that may live
+    for name in others:
+        (tmp_path / name).mkdir()
+
+    def killed(source: Path, to: Path) -> None:
+        if to == target:
+            raise KeyboardInterrupt
+        rename(source, to)
+
+    with monkeypatch.context() as killing, pytest.raises(KeyboardInterrupt):
+        killing.setattr(files_module.os, "rename", killed)
+        killing.setattr(files_module.shutil, "rmtree", lambda *_, **__: None)
+        with replacing_folder(target) as first:
+            pass
+    both = [first.name, first.with_suffix(".old").name]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, *both])
+    with replacing_folder(target):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "model"])
 
 
 def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,11 @@ from frostline.sweep.execution.execute import execute
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.run import run
-from notes import Notes
+from notes import Notes, SetsAside
 from tiny import contents, run_sweep
 
 
@@ -116,6 +118,25 @@ def test_a_damaged_result_is_set_aside_and_its_run_is_repeated(
     after = contents(out / "runs")
     for path, content in before.items():
         assert after[path] == content or path == f"{digest}/result.json"  # which has the time that the run took
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    shown, begun, taken = SetsAside(Path(settings["out"])), monotonic(), Leases.taken
+
+    def taken_in_time(leases: Leases) -> set[str]:
+        assert monotonic() - begun < 20  # it would otherwise wait for itself
+        return taken(leases)
+
+    monkeypatch.setattr(Leases, "taken", taken_in_time)
+    prepared = Sweep(**{**settings, "stack": 1, "workers": workers, "progress": Progress()})._prepare(Progress())
+    register(prepared)
+    execute(prepared, prepared.plan.runs, shown)
+    assert len(prepared.store.done()) == 4 and shown.runs_done == 5
+    assert [path.name for path in (prepared.store.out / "damaged").iterdir()] == shown.aside
+    assert not list((prepared.store.out / "leases").iterdir())
 
 
 def test_a_full_disk_ends_the_sweep_without_a_failed_run(

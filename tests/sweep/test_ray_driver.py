@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from pickle import loads
+from time import monotonic
 from typing import Any
 
 import pandas as pd
@@ -23,7 +24,7 @@ from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.run import run
-from notes import Notes
+from notes import Notes, SetsAside
 from ray_here import RayError, RayHere
 from tagged import small_base, tagged
 
@@ -158,6 +159,17 @@ def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
         train()
     assert set(here.cancelled) == {1, 2} and len(prepared.store.done()) == 1
     assert not list((prepared.store.out / "leases").iterdir())
+
+
+def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(prepared: Prepared, here: RayHere) -> None:
+    shown, begun = SetsAside(prepared.store.out), monotonic()
+
+    def begin(what: str) -> None:
+        assert monotonic() - begun < 20  # it would otherwise wait for itself
+
+    shown.begin = begin  # type: ignore[method-assign]
+    train_on_ray(prepared, prepared.plan.runs, shown, Ray())
+    assert len(prepared.store.done()) == 4 and shown.runs_done == 5
 
 
 def test_what_another_process_publishes_first_stands(

@@ -2,8 +2,6 @@
 
 import os
 import re
-import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.api.prediction import trained_columns
-from frostline.data.files import file_name, make_folder, replace_folder
+from frostline.data.files import file_name, make_folder, replacing_folder
 from frostline.data.wording import first_line, listed, quoted
 from frostline.frozen.bundle.branches import branches
 from frostline.frozen.bundle.folder import BundleWriter, is_bundle, read_bundle
@@ -257,17 +255,13 @@ def _written_aside(out: Path) -> Iterator[Path]:
         FrostlineError: The folder cannot be written.
     """
     make_folder(out.parent)
-    aside = out.with_name(f".{out.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        aside.mkdir()
-        yield aside
-        mode = (aside / "bundle.json").stat().st_mode
-        for file in aside.rglob("*.safetensors"):
-            file.chmod(mode)  # the weights are written readable by their owner only
-        replace_folder(aside, out)
+        with replacing_folder(out) as aside:
+            yield aside
+            mode = (aside / "bundle.json").stat().st_mode
+            for file in aside.rglob("*.safetensors"):
+                file.chmod(mode)  # the weights are written readable by their owner only
     except (OSError, SafetensorError) as error:
         raise FrostlineError(
             f"The bundle could not be written to {out} ({error}): free disk space or choose another --out."
         ) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)

@@ -4,10 +4,11 @@ import atexit
 import gc
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import current_thread, main_thread
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -17,7 +18,9 @@ from frostline.data.files import CANNOT_WRITE
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.slurm import TERMINATED
 
-FAILED_RUNS, INTERRUPTED = 1, 130  # exit codes: some runs ended in an error; Ctrl-C. TERMINATED: SIGTERM
+# Exit codes: some runs ended in an error; an error that is not expected; Ctrl-C. TERMINATED: SIGTERM. Python's own code for an
+# error is 1, too, and a cluster must not take a network that was interrupted for runs that have ended.
+FAILED_RUNS, UNEXPECTED, INTERRUPTED = 1, 70, 130
 # With Python's default threshold of 700 new objects, garbage is collected 1,200 times while torch is imported.
 GARBAGE_THRESHOLD = 20_000
 
@@ -54,19 +57,26 @@ class TrainingStopped(Exception):
 
 @contextmanager
 def runs_saved() -> Iterator[None]:
-    """For commands that train runs: Ctrl-C and SIGTERM say that finished runs are saved. A plan has none to save."""
+    """For commands that train runs: Ctrl-C and SIGTERM say that finished runs are saved. A plan has none to save.
+
+    After such a signal, no other error counts: Ray makes another exit code of SIGTERM, and cleaning up may fail.
+    """
     try:
         yield
-    except KeyboardInterrupt:
-        raise TrainingStopped(INTERRUPTED) from None
-    except SystemExit as leaving:
-        if leaving.code == TERMINATED:
+    except BaseException as error:
+        leaving = STOP.leaving_at_once or error
+        if isinstance(leaving, KeyboardInterrupt):
+            raise TrainingStopped(INTERRUPTED) from None
+        if isinstance(leaving, SystemExit) and leaving.code == TERMINATED:
             raise TrainingStopped(TERMINATED) from None
         raise
 
 
 def main() -> None:
-    """Run the program. On a mistake of the user, it prints one sentence on stderr and exits with code 2."""
+    """Run the program. On a mistake of the user, it prints one sentence on stderr and exits with code 2.
+
+    On an error that is not expected, it prints the traceback and exits with code ``UNEXPECTED``.
+    """
     gc.set_threshold(GARBAGE_THRESHOLD)
     atexit.register(skip_final_garbage_collection)
     try:
@@ -75,14 +85,18 @@ def main() -> None:
     except SystemExit as leaving:
         if leaving.code in (INTERRUPTED, TERMINATED):
             leave("stopped. The same command starts again from the beginning.", leaving.code)
+        if isinstance(
+            leaving.__context__, typer.Abort
+        ):  # what Typer makes of an EOFError, such as of a file that is cut off
+            fail()
         raise
     except TrainingStopped as stopped:
         leave("stopped. Finished runs are saved; the same command continues from there.", stopped.code)
     except FrostlineError as error:
         leave(str(error), 2)
-    except OSError as error:
-        if error.errno not in CANNOT_WRITE:
-            raise
+    except Exception as error:
+        if not isinstance(error, OSError) or error.errno not in CANNOT_WRITE:
+            fail()
         leave(
             f"{error.filename or 'A file'} cannot be written or read ({error.strerror}): correct that and run the same "
             "command again; finished runs are saved.",
@@ -108,7 +122,7 @@ def signals_heeded() -> Iterator[None]:
         if stopping and number == signal.SIGTERM:  # of the system, and of the process that started this one
             return
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # another signal would interrupt this clean end
-        raise leaving
+        STOP.leave(leaving)
 
     if current_thread() is not main_thread():
         yield
@@ -124,6 +138,7 @@ def signals_heeded() -> Iterator[None]:
     try:
         yield
     finally:
+        STOP.leaving_at_once = None
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -137,7 +152,13 @@ def skip_final_garbage_collection() -> None:
         gc.freeze()
 
 
-def leave(sentence: str, code: int) -> None:
+def fail() -> NoReturn:
+    """Print the traceback of the current error and exit."""
+    traceback.print_exc()
+    sys.exit(UNEXPECTED)
+
+
+def leave(sentence: str, code: int) -> NoReturn:
     """Print one sentence on stderr and exit with ``code``."""
     print(f"frostline: {sentence}", file=sys.stderr)
     sys.exit(code)

@@ -5,6 +5,7 @@ folder is flushed to disk, too.
 """
 
 import errno
+import glob
 import json
 import math
 import os
@@ -22,6 +23,7 @@ from frostline import FrostlineError
 # Error numbers of the system.
 DISK_FULL, NOT_ALLOWED = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
 CANNOT_WRITE = (*DISK_FULL, *NOT_ALLOWED)
+ID_LENGTH = 8  # of the name of a temporary file or folder
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some network file systems cannot flush a folder
 
 
@@ -85,21 +87,37 @@ def create_folder(folder: Path, files: Mapping[str, bytes]) -> bool:
     return True
 
 
-def replace_folder(aside: Path, target: Path) -> None:
-    """Flush the complete folder ``aside`` to disk, move it to ``target``, then remove an older folder there."""
-    for path in (*aside.rglob("*"), aside):
-        sync(path)
+@contextmanager
+def replacing_folder(target: Path) -> Iterator[Path]:
+    """A new folder, which takes the place of ``target`` when the context ends without an error. Missing parents are created.
+
+    It is flushed to disk, an older folder is moved aside, and the new one gets the name. A process that is killed between these
+    two renames leaves no folder of that name, but both beside it: the new one as ``.NAME.<id>.part``, the older one as
+    ``.NAME.<id>.old``. Rename one of them, or write the folder again: that removes both.
+    """
+    aside = _temporary_name(target)
     old = aside.with_suffix(".old")
-    if target.exists():
-        os.rename(target, old)
     try:
-        os.rename(aside, target)
-    except OSError:
-        if old.exists():
-            os.rename(old, target)
-        raise
-    sync(target.parent)
-    shutil.rmtree(old, ignore_errors=True)
+        aside.mkdir(parents=True)
+        yield aside
+        for path in (*aside.rglob("*"), aside):
+            sync(path)
+        pattern = f".{glob.escape(target.name)}.{'[0-9a-f]' * ID_LENGTH}.old"
+        older = [old, *target.parent.glob(pattern)]  # before another process can replace the new one
+        if target.exists():
+            os.rename(target, old)
+        try:
+            os.rename(aside, target)
+        except OSError:
+            if old.exists():
+                os.rename(old, target)
+            raise
+        sync(target.parent)
+        for path in older:
+            shutil.rmtree(path, ignore_errors=True)
+            shutil.rmtree(path.with_suffix(".part"), ignore_errors=True)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
@@ -169,7 +187,7 @@ def _make_durable(folder: Path) -> None:
 
 
 def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex[:ID_LENGTH]}.part")
 
 
 @contextmanager

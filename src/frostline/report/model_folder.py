@@ -1,8 +1,6 @@
 """The folder of the saved model, as transformers, the hub and ``frostline predict`` read it."""
 
 import json
-import shutil
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -13,7 +11,7 @@ from safetensors import SafetensorError
 from transformers.utils import logging
 
 from frostline import FrostlineError
-from frostline.data.files import replace_folder, write_json
+from frostline.data.files import replacing_folder, write_json
 from frostline.model.loading import without_load_settings
 from frostline.model.output_keys import output_keys
 from frostline.model.pooled_folder import write_pooled
@@ -94,18 +92,14 @@ def _replacing(target: Path) -> Iterator[Path]:
     Raises:
         FrostlineError: The folder cannot be written.
     """
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        aside.mkdir(parents=True)
-        yield aside
-        replace_folder(aside, target)
+        with replacing_folder(target) as aside:
+            yield aside
     except (OSError, SafetensorError) as error:
         raise FrostlineError(
             f"The model could not be written to {target} ({error}): free disk space or choose another --out, and run "
             "the same command again. Finished runs are not repeated."
         ) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _write_model(folder: Path, pretrained: Pretrained, max_length: int) -> None:

@@ -94,13 +94,13 @@ def execute(
     # alone, seed by seed: an interrupted sweep then has complete curves
     queue = _by_group(stacks, context, cost_of) if shared or workers > 1 else Queue.as_given(stacks)
     leases = Leases(store.out, silent_after, at_a_time=context.workers)
-    dealt = shared_out(queue, store, leases, wait=wait, on_other=show)
+    dealt, end = shared_out(queue, store, leases, wait=wait, on_other=show), partial(_give_back, leases)
     all_cut = all(context.cut(spec) is not None for spec in missing)
     with memory_reused(release_large=all_cut), closing(dealt) as tasks, STOP.heeded():
         if workers > 1:
-            run_concurrently(tasks, context.workers, train, _name, progress)
+            run_concurrently(tasks, context.workers, train, _name, progress, end)
         else:
-            _run_here(tasks, train, progress)
+            _run_here(tasks, train, progress, end)
     context.copies.keep_within(0)
 
 
@@ -115,7 +115,10 @@ def _by_group(stacks: Sequence[Stack], context: RunContext, cost_of: Callable[[S
 
 
 def _run_here(
-    tasks: Iterable[list[RunSpec] | None], train: Callable[[list[RunSpec], Progress], None], progress: Progress
+    tasks: Iterable[list[RunSpec] | None],
+    train: Callable[[list[RunSpec], Progress], None],
+    progress: Progress,
+    end: Callable[[list[RunSpec]], None],
 ) -> None:
     """Train one stack after the other in this process."""
     for stack in tasks:
@@ -125,7 +128,13 @@ def _run_here(
         else:
             STOP.since = monotonic()
             train(stack, progress)
+            end(stack)
         STOP.since = None
+
+
+def _give_back(leases: Leases, stack: Sequence[RunSpec]) -> None:
+    """Release the leases of a stack that has ended."""
+    leases.release([run.digest for run in stack])
 
 
 def _show_other(run: RunSpec, prepared: Prepared, cost: float, progress: Progress) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from mmap import mmap
 from time import monotonic
+from typing import NoReturn
 
 WORTH_KEEPING = 30.0  # seconds of training: shorter runs stop at once, and start again
 LONGEST_STEP = 20.0  # seconds that the current step may still take when training is asked to stop
@@ -22,12 +23,14 @@ class StopRequest:
 
     Attributes:
         since: When the oldest training under way began, or left its last checkpoint; None: nothing is trained.
+        leaving_at_once: What a signal has raised, which now ends the program.
     """
 
     def __init__(self) -> None:
         self._byte = mmap(-1, 1)
         self._leaving: BaseException | None = None
         self.since: float | None = None
+        self.leaving_at_once: BaseException | None = None
 
     @property
     def made(self) -> bool:
@@ -52,7 +55,12 @@ class StopRequest:
     def give_up(self) -> None:
         """Leave although training has not stopped, because its step does not end."""
         if self._leaving is not None:
-            raise self._leaving
+            self.leave(self._leaving)
+
+    def leave(self, leaving: BaseException) -> NoReturn:
+        """Leave from wherever the program is."""
+        self.leaving_at_once = leaving
+        raise leaving
 
     def stop_if_made(self) -> None:
         """Raise :class:`Stopped` if training is asked to stop."""

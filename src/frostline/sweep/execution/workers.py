@@ -76,6 +76,7 @@ def run_concurrently(
     work: Callable[[T, Progress], None],
     name_of: Callable[[T], str],
     progress: Progress,
+    end: Callable[[T], None] = lambda task: None,
 ) -> None:
     """Call ``work`` for every task in worker processes. Each free worker takes the next task.
 
@@ -86,6 +87,7 @@ def run_concurrently(
         work: Runs in a worker, with a task and a progress display whose messages arrive at ``progress``.
         name_of: The name of a task for messages.
         progress: Shows the progress of all workers.
+        end: Called here with each task that is done.
 
     Raises:
         FrostlineError: The operating system killed a worker.
@@ -111,6 +113,8 @@ def run_concurrently(
                         f"The operating system killed the worker that trained {name_of(worker.task)}, probably because "
                         "memory ran out. Run the same command again with --workers 1; finished runs are saved."
                     ) from None
+                if message == "done":
+                    end(worker.task)
                 if message in ("done", "stopped"):
                     worker.task = None
                 elif message == "raised":

@@ -115,6 +115,7 @@ class Driver:
         shared = shared_out(Queue.as_given(groups), store, leases, wait=True, on_other=show)
         with closing(shared) as tasks, closing(self.ended(tasks)) as ended_here:
             for run in ended_here:
+                leases.release([run.digest])
                 show(run)
 
     def needs(self, runs: Sequence[RunSpec]) -> dict[str, float]:

@@ -144,8 +144,8 @@ class Leases:
         return {run for run in last if not self._is_free(run, last)}
 
     def release(self, runs: Collection[str]) -> None:
-        """Give these runs back."""
-        for run in runs:
+        """Give these runs back, as far as this holder has them."""
+        for run in self.held.keys() & runs:
             for number in range(1, self.held.pop(run) + 1):  # the last one last, so that no older one counts meanwhile
                 self._file(run, f"{number}.json").unlink(missing_ok=True)
 
@@ -154,7 +154,7 @@ class Leases:
         for run, number in self._last().items():
             if run in runs and (lease := self._read(run, number)) is not None and self.is_dead(lease):
                 self.held[run] = number
-        self.release(self.held.keys() & runs)
+        self.release(runs)
 
     def current(self) -> list[Lease]:
         """The last lease of each run, whether its holder lives or not."""

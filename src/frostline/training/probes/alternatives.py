@@ -1,7 +1,5 @@
 """The models that train no layer and compete with every k: a linear probe on frozen features, and a TF-IDF model."""
 
-import shutil
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.data.files import replace_folder
+from frostline.data.files import replacing_folder
 from frostline.statistics.alternatives import PROBE, WORDS
 from frostline.training.probes.fitting import Probed
 from frostline.training.probes.words import WordsModel
@@ -44,15 +42,10 @@ class Alternatives:
 
     def save(self, name: str, folder: Path) -> None:
         """Write one of the models into a new folder, in place of an older folder."""
-        aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.part")
-        aside.mkdir(parents=True)
-        try:
+        with replacing_folder(folder) as aside:
             if name == PROBE:
                 assert self.probed is not None
                 self.probed.save(aside)
             else:
                 assert name == WORDS and self.words is not None
                 self.words.save(aside, self.about)
-            replace_folder(aside, folder)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
