@@ -151,8 +151,9 @@ def test_sweeps_and_models_are_accepted_and_tasks_are_named_after_their_folders(
 
 
 def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> None:
-    (tmp_path / "probe").mkdir()
-    (tmp_path / "probe" / "probe.json").write_text("{}")
+    for file in ("probe/probe.json", "search/model/words.json", "probes/probe_stars/probe.json"):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).write_text("{}")
     (tmp_path / "setfit").mkdir()
     (tmp_path / "setfit" / "encoder.json").write_text("{}")
     (tmp_path / "full").mkdir()
@@ -161,7 +162,13 @@ def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> N
         (models[:1], {}, "A bundle needs at least two models"),
         ([models[0], models[0]], {}, r"two and .*two would both be called 'two': name all tasks with --names"),
         ([models[0], tmp_path / "nothing"], {}, r"nothing contains no model \(no config.json\)"),
-        ([models[0], tmp_path / "probe"], {}, "probe is a probe or a TF-IDF model, which is not fine-tuned"),
+        ([models[0], tmp_path / "probe"], {}, "probe has a probe or a TF-IDF model, which cannot be part of a bundle"),
+        (
+            [models[0], tmp_path / "search"],
+            {},
+            "search has a probe or a TF-IDF model, .*: give fine-tuned text classif",
+        ),
+        ([models[0], tmp_path / "probes"], {}, "probes has a probe or a TF-IDF model"),
         ([models[0], tmp_path / "setfit"], {}, "setfit is one of SetFit, which a bundle cannot hold"),
         (models[:2], {"names": ("a",)}, "--names has 1 names for 2 models"),
         (models[:2], {"names": ("a", "A")}, "would both be called 'A'"),

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -154,6 +156,37 @@ def test_a_signal_decides_the_exit_code_whatever_a_library_makes_of_it(
     assert frostline(*words).code not in (130, 143)  # the next command was not stopped
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_error_after_a_signal_that_a_library_swallows_is_shown(
+    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    def swallow(*_: object, **__: object) -> None:
+        with suppress(KeyboardInterrupt, SystemExit):
+            signal.raise_signal(number)
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr("frostline.api.sweep.Sweep.run", swallow)
+    got = frostline("sweep", "--tune", 0, "--model", "m", "--train", "t.csv", "--out", "o")
+    assert got.code == 128 + number and got.err.startswith("Traceback (most recent call last):\n")
+    assert got.err.endswith(f"\nZeroDivisionError: by nothing\nfrostline: stopped. {CONTINUES}\n")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unread, words, code", [("stdout", "--version", 141), ("stderr", "work nowhere", 2)])
+def test_a_command_ends_quietly_if_nobody_reads_its_output(
+    tmp_path: Path, unread: str, words: str, code: int, unbuffered: str
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, unread: writer}
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "frostline", *words.split()]
+    done = subprocess.run(command, **streams, cwd=tmp_path, env=environment)
+    os.close(writer)
+    assert (done.returncode, done.stdout or b"", done.stderr or b"") == (code, b"", b"")
+
+
 @pytest.mark.parametrize(
     "error", [ZeroDivisionError("by nothing"), OSError(errno.EIO, "of the disk"), EOFError("empty")]
 )
@@ -192,6 +225,19 @@ def test_the_final_garbage_collection_is_skipped_unless_triton_is_loaded(
         assert gc.get_freeze_count() > 10_000
     finally:
         gc.unfreeze()
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_a_step_ends_at_ctrl_c_although_the_reader_of_the_log_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal sends Ctrl-C to the whole pipeline."""
+    closed, steps = Mock(write=Mock(side_effect=BrokenPipeError)), []
+    monkeypatch.setattr(sys, "stderr", closed)
+    with pytest.raises(KeyboardInterrupt), signals_heeded(), STOP.heeded():
+        STOP.since = -1000.0  # it has trained for a while
+        signal.raise_signal(signal.SIGINT)
+        steps.append("ended")
+        STOP.stop_if_made()
+    assert steps == ["ended"] and closed.write.called
 
 
 def test_a_step_ends_although_sigterm_comes_twice() -> None:

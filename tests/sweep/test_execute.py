@@ -120,6 +120,27 @@ def test_a_damaged_result_is_set_aside_and_its_run_is_repeated(
         assert after[path] == content or path == f"{digest}/result.json"  # which has the time that the run took
 
 
+def test_a_run_is_published_if_the_earlier_result_of_another_process_is_torn(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = []
+
+    def publish_torn(spec: Any, context: Any, **more: Any) -> Any:
+        trained.append(spec.digest)
+        if len(trained) == 1:
+            torn = settings["out"] / "runs" / spec.digest
+            torn.mkdir(parents=True)
+            (torn / "result.json").write_bytes(b"{")
+        return run(spec, context, **more)
+
+    progress = Notes()
+    monkeypatch.setattr(execute_module, "run", publish_torn)
+    Sweep(**{**settings, "tune": "0", "seeds": 1, "progress": progress}).run(save_model=False)
+    assert list(Store(settings["out"]).results()) == trained
+    assert [path.name for path in (settings["out"] / "damaged").iterdir()] == trained
+    assert sum(f"{trained[0]} is damaged" in note for note in progress.notes) == 1
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int

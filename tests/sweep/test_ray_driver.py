@@ -1,5 +1,6 @@
 """Runs as tasks of Ray, with a stand-in for the package: `tests/faults/test_ray.py` has a real cluster."""
 
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ import frostline.sweep.execution.checkpoints as checkpoints_module
 import frostline.sweep.execution.execute as execute_module
 from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Ray, Sweep
+from frostline.cli.program import signals_heeded
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
@@ -130,6 +132,22 @@ def test_a_task_that_is_lost_for_good_is_a_failed_run(
     assert_same_predictions(train(), Store(finished_small))
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_no_run_is_lost_by_a_signal_of_which_ray_makes_an_error(
+    train: Train, prepared: Prepared, here: RayHere, number: signal.Signals
+) -> None:
+    def swallow(task: int) -> None:
+        try:
+            signal.raise_signal(number)
+        except (KeyboardInterrupt, SystemExit):
+            raise RayError("System error: the call was interrupted.") from None
+
+    here.before = swallow
+    with signals_heeded(), pytest.raises(KeyboardInterrupt if number == signal.SIGINT else SystemExit):
+        train()
+    assert not prepared.store.ended() and not list((prepared.store.out / "leases").iterdir())
+
+
 def test_a_node_that_cannot_read_the_model_is_named(train: Train, prepared: Prepared, here: RayHere) -> None:
     prepared.requested = prepared.requested.model_copy(update={"model": "/nowhere/m"})
     with pytest.raises(FrostlineError, match=r"On the node \S+: .*/nowhere/m"):
@@ -170,6 +188,25 @@ def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(prepa
     shown.begin = begin  # type: ignore[method-assign]
     train_on_ray(prepared, prepared.plan.runs, shown, Ray())
     assert len(prepared.store.done()) == 4 and shown.runs_done == 5
+
+
+@pytest.mark.parametrize("trained_here", [False, True])
+def test_a_torn_result_of_another_process_is_noted(
+    train: Train, prepared: Prepared, here: RayHere, finished_small: Path, shown: Notes, trained_here: bool
+) -> None:
+    here.resources = [{"CPU": 2 if trained_here else 1}]  # with 1, the runs of k = 0 wait until a task has ended
+    first, torn = Store(finished_small), prepared.plan.runs[0].digest
+
+    def publish_torn(number: int) -> None:
+        if number == 0:
+            prepared.store.add(torn, first.files(torn))
+            (prepared.store.runs / torn / "result.json").write_bytes(b"{")
+
+    here.before = publish_torn
+    store = train()
+    assert store.done() == first.done() - (set() if trained_here else {torn}) and not here.cancelled
+    (damage,) = (note for note in shown.notes if "is damaged" in note)
+    assert damage.startswith(str(store.runs / torn))
 
 
 def test_what_another_process_publishes_first_stands(

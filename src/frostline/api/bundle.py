@@ -33,6 +33,7 @@ from frostline.training.probes.words import FACTS as WORDS_FACTS
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LENGTHS = (40, 31, 22, 13) * 4  # tokens of the random texts on which a new bundle is checked and timed
 REPETITIONS = 3  # of the timing
+PROBES = ("", "model/", "probe*/")  # where a probe or a TF-IDF model is, in the folder that a command writes
 
 
 @dataclass(frozen=True)
@@ -187,9 +188,10 @@ def _model_folder(folder: Path) -> Path:
             )
         if (candidate / "config.json").is_file():
             return candidate
-    if any((one / name).is_file() for one in (folder, folder / "model") for name in (PROBE_FACTS, WORDS_FACTS)):
+    if any(any(folder.glob(inside + name)) for inside in PROBES for name in (PROBE_FACTS, WORDS_FACTS)):
         raise FrostlineError(
-            f"{folder} is a probe or a TF-IDF model, which is not fine-tuned: give fine-tuned models, OUT/model of sweeps."
+            f"{folder} has a probe or a TF-IDF model, which cannot be part of a bundle: give fine-tuned text classifiers, OUT or "
+            "OUT/model of sweeps."
         )
     raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT or OUT/model of a sweep.")
 

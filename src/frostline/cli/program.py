@@ -2,13 +2,14 @@
 
 import atexit
 import gc
+import os
 import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import current_thread, main_thread
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
@@ -18,9 +19,10 @@ from frostline.data.files import CANNOT_WRITE
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.slurm import TERMINATED
 
-# Exit codes: some runs ended in an error; an error that is not expected; Ctrl-C. TERMINATED: SIGTERM. Python's own code for an
-# error is 1, too, and a cluster must not take a network that was interrupted for runs that have ended.
-FAILED_RUNS, UNEXPECTED, INTERRUPTED = 1, 70, 130
+# Exit codes: some runs ended in an error; an error that is not expected; Ctrl-C; nobody reads the output any more. TERMINATED:
+# SIGTERM. Python's own code for an error is 1, too, as is Typer's for output that nobody reads. A cluster must not take these for
+# runs that have ended.
+FAILED_RUNS, UNEXPECTED, INTERRUPTED, UNREAD = 1, 70, 130, 141
 # With Python's default threshold of 700 new objects, garbage is collected 1,200 times while torch is imported.
 GARBAGE_THRESHOLD = 20_000
 
@@ -59,17 +61,26 @@ class TrainingStopped(Exception):
 def runs_saved() -> Iterator[None]:
     """For commands that train runs: Ctrl-C and SIGTERM say that finished runs are saved. A plan has none to save.
 
-    After such a signal, no other error counts: Ray makes another exit code of SIGTERM, and cleaning up may fail.
+    After such a signal, no other error counts: Ray makes another exit code of SIGTERM, and cleaning up may fail. If a library
+    swallows the signal, a later error is printed.
     """
     try:
         yield
     except BaseException as error:
         leaving = STOP.leaving_at_once or error
-        if isinstance(leaving, KeyboardInterrupt):
-            raise TrainingStopped(INTERRUPTED) from None
-        if isinstance(leaving, SystemExit) and leaving.code == TERMINATED:
-            raise TrainingStopped(TERMINATED) from None
-        raise
+        terminated = isinstance(leaving, SystemExit) and leaving.code == TERMINATED
+        if not terminated and not isinstance(leaving, KeyboardInterrupt):
+            raise
+        if isinstance(error, Exception) and leaving not in _with_earlier(error):
+            _say(traceback.format_exc())
+        raise TrainingStopped(TERMINATED if terminated else INTERRUPTED) from None
+
+
+def _with_earlier(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and those that were being handled when it was raised."""
+    while error is not None:
+        yield error
+        error = error.__context__
 
 
 def main() -> None:
@@ -79,6 +90,8 @@ def main() -> None:
     """
     gc.set_threshold(GARBAGE_THRESHOLD)
     atexit.register(skip_final_garbage_collection)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        atexit.register(is_unread, stream)  # else Python reports what it cannot write, and changes the exit code
     try:
         with signals_heeded():
             app(prog_name="frostline")
@@ -89,6 +102,8 @@ def main() -> None:
             leaving.__context__, typer.Abort
         ):  # what Typer makes of an EOFError, such as of a file that is cut off
             fail()
+        if isinstance(leaving.__context__, BrokenPipeError) or is_unread(sys.__stdout__):
+            sys.exit(UNREAD)
         raise
     except TrainingStopped as stopped:
         leave("stopped. Finished runs are saved; the same command continues from there.", stopped.code)
@@ -117,7 +132,7 @@ def signals_heeded() -> Iterator[None]:
         stopping = STOP.made
         if STOP.make(leaving):
             if number == signal.SIGINT:
-                print("\nfrostline: stopping after this step. Press Ctrl-C again to stop at once.", file=sys.stderr)
+                _say("\nfrostline: stopping after this step. Press Ctrl-C again to stop at once.\n")
             return
         if stopping and number == signal.SIGTERM:  # of the system, and of the process that started this one
             return
@@ -152,13 +167,33 @@ def skip_final_garbage_collection() -> None:
         gc.freeze()
 
 
+def is_unread(stream: TextIO | None) -> bool:
+    """Whether nobody reads a stream any more, as in ``frostline status | head -1``. What it still holds is then dropped."""
+    if stream is None:
+        return False
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return True
+    except OSError:  # Python reports it at exit
+        return False
+    return False
+
+
 def fail() -> NoReturn:
     """Print the traceback of the current error and exit."""
-    traceback.print_exc()
+    _say(traceback.format_exc())
     sys.exit(UNEXPECTED)
 
 
 def leave(sentence: str, code: int) -> NoReturn:
     """Print one sentence on stderr and exit with ``code``."""
-    print(f"frostline: {sentence}", file=sys.stderr)
+    _say(f"frostline: {sentence}\n")
     sys.exit(code)
+
+
+def _say(text: str) -> None:
+    """Print on stderr, which nobody may read any more."""
+    with suppress(OSError):
+        print(text, end="", file=sys.stderr)

@@ -89,7 +89,7 @@ def execute(
         _train_stack(stack, prepared, cost_of(stack), progress, weights)
 
     def show(run: RunSpec) -> None:
-        _show_other(run, prepared, costs[run.digest], progress)
+        show_ended(run, prepared, costs[run.digest], progress)
 
     # alone, seed by seed: an interrupted sweep then has complete curves
     queue = _by_group(stacks, context, cost_of) if shared or workers > 1 else Queue.as_given(stacks)
@@ -137,8 +137,8 @@ def _give_back(leases: Leases, stack: Sequence[RunSpec]) -> None:
     leases.release([run.digest for run in stack])
 
 
-def _show_other(run: RunSpec, prepared: Prepared, cost: float, progress: Progress) -> None:
-    """Show a run that another process has ended."""
+def show_ended(run: RunSpec, prepared: Prepared, cost: float, progress: Progress) -> None:
+    """Show a run that another process has ended. If its record is damaged, a note says so."""
     progress.finish(cost)
     try:
         facts = prepared.store.record(run.digest)
@@ -211,9 +211,10 @@ def _train_stack(
 
 
 def _compare(spec: RunSpec, prepared: Prepared, result: Result, progress: Progress) -> None:
-    """Compare a result with that of another process, which was published first and stands."""
+    """Compare a result with that of another process, which was published first. It stands, unless it is damaged."""
     if sentence := other_result(spec, prepared.store, result.logits):
         progress.note(sentence)
+        prepared.store.publish(spec.digest, result)
 
 
 def _name(stack: Sequence[RunSpec]) -> str:

@@ -13,8 +13,10 @@ from safetensors.numpy import load
 from frostline import FrostlineError
 from frostline.data.wording import first_line
 from frostline.sweep.execution.best_weights import BestWeights, not_stored
+from frostline.sweep.execution.execute import show_ended
 from frostline.sweep.execution.queue import Queue
 from frostline.sweep.execution.sharing import POLL, shared_out
+from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.ray.cluster import ENDS_WITHIN, RETRIES, Cluster, Ray, connected
@@ -105,10 +107,7 @@ class Driver:
         self.progress.start(len(missing), sum(costs.values()))
 
         def show(run: RunSpec) -> None:
-            self.progress.finish(costs[run.digest])
-            facts = store.record(run.digest)
-            if facts is not None:
-                self.progress.result(facts, run.trainable)
+            show_ended(run, self.prepared, costs[run.digest], self.progress)
 
         leases = Leases(store.out, at_a_time=max(1, capacity))
         self.beat = leases.beat
@@ -165,7 +164,7 @@ class Driver:
         return True
 
     def _publish(self, task: Any, group: Sequence[RunSpec]) -> Iterator[RunSpec]:
-        """Publish what a task returned, or record that it was lost."""
+        """Publish what a task returned, or record that it was lost. After a signal, an error of Ray means no loss."""
         store, exceptions = self.prepared.store, self.cluster.module.exceptions
         try:
             trained: Trained = self.cluster.module.get(task)
@@ -174,6 +173,8 @@ class Driver:
                 raise FrostlineError(str(error.cause)) from error
             raise
         except exceptions.RayError as error:  # its process or its node was lost again and again
+            if STOP.leaving_at_once:
+                raise STOP.leaving_at_once from error
             reason = f"Ray lost the process of this run {RETRIES + 1} times ({first_line(error)})"
             trained = Trained({}, {run.digest: _lost(run, reason) for run in group}, {}, [])
         for run in group:
@@ -181,6 +182,7 @@ class Driver:
                 store.fail(run.digest, trained.failures[run.digest])
             elif not store.add(run.digest, files := trained.results[run.digest]):
                 trained.notes.append(other_result(run, store, load(files[PREDICTIONS])))
+                store.add(run.digest, files)  # if the other one was damaged
             if self.weights is not None and run.digest in trained.weights:
                 try:
                     self.weights.add(run, *trained.weights[run.digest])

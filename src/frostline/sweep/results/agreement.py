@@ -6,16 +6,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frostline.sweep.results.store import DamagedError, GoneError, Store
+
 if TYPE_CHECKING:
-    from frostline.sweep.results.store import Store
     from frostline.training.specification import RunSpec
 
 TOLERANCE = 1e-5  # relative to the largest value: that of stacked runs and of the exactness check
 
 
-def other_result(run: "RunSpec", store: "Store", logits: Mapping[str, NDArray[Any]]) -> str:
-    """A sentence if these logits of a run differ from those that another process published first; else empty."""
-    gap = disagreement(store.predictions(run.digest), logits)
+def other_result(run: "RunSpec", store: Store, logits: Mapping[str, NDArray[Any]]) -> str:
+    """A sentence if these logits of a run differ from those that another process published first; else empty.
+
+    If the other result is damaged or gone, the sentence says so, and the place is free.
+    """
+    try:
+        gap = disagreement(store.predictions(run.digest), logits)
+    except (DamagedError, GoneError) as error:
+        return str(error)
     if not gap:
         return ""
     return (
