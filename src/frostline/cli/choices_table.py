@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from frostline.report import formatting
-from frostline.statistics.analysis_settings import POINT
 
 CHOSEN, DOMINATED = "chosen", "dominated"
 WORTH_A_REMARK = 0.5  # points
@@ -53,6 +52,8 @@ def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
 
 def why_points_differ(size: Mapping[str, Any]) -> str:
     """A sentence if the points below full fine-tuning are not the differences of the printed scores; else empty."""
+    from frostline.statistics.analysis_settings import POINT
+
     full = next((one["score"] for one in size["choices"] if one["choice"] == size["reference"]), None)
     if full is None or all(
         abs((full - one["score"]) / POINT - one["below_full"]) < WORTH_A_REMARK for one in size["choices"]
