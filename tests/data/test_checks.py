@@ -28,3 +28,16 @@ def test_unusual_data_are_reported() -> None:
     assert data.report.splits["train"].characters["max"] == 2
     assert json.loads(json.dumps(data.report.as_dict()))["shared"] == {"train/validation": 1}
     assert overlap(data.train, data.validation).tolist() == [0]
+
+
+def test_a_rare_label_that_resembles_a_frequent_one_may_be_a_typo() -> None:
+    def warnings(**rows: int) -> list[str]:
+        labels = [label for label, count in rows.items() for _ in range(count)]
+        train = pd.DataFrame({"text": [f"text {n}" for n in range(len(labels))], "label": labels})
+        return [note for note in load(train=train, test="none").notes if "typo" in note]
+
+    (warning,) = warnings(positive=400, negative=400, postive=8)
+    assert "training rows have the label 'postive', and" in warning and "have 'positive': correct it" in warning
+    assert not warnings(positive=400, negative=15)  # another word
+    assert not warnings(positive=400, postive=200)  # frequent, so meant
+    assert not warnings(level_one_1=400, level_one_2=15)  # another number

@@ -5,7 +5,18 @@ from typing import Any
 
 import pytest
 
-from frostline.report.answer.next_command import next_command
+from frostline.report.answer.next_command import NextCommand, next_command
+
+EACH = (
+    "frostline sweep o/sweep.toml --tune 2 --learning-rate 0.0002 --seeds 5 && "
+    "frostline sweep o/sweep.toml --tune all --learning-rate 0.0001 --seeds 5"
+)
+TIMES = {"seconds": 10.0, "concurrent_runs": None, "learning_rates_tried": [1e-4, 2e-4]}
+
+
+def text(*args: Any, **options: Any) -> str | None:
+    command = next_command(*args, **options)
+    return command and command.text
 
 
 def curve(probability: float, seeds: int | None, choice: str = "last 2", other: float = 0.5) -> dict[str, Any]:
@@ -13,7 +24,7 @@ def curve(probability: float, seeds: int | None, choice: str = "last 2", other: 
     decision = {"choice": choice, "probability": probability, "reference": "all"}
     reference = {"choice": "all", "probability": 1.0, "value": 0.7}
     cells = [
-        {"trainable": name, "runs": 1, "learning_rate": rate, "tuned_layers": 2}
+        {"trainable": name, "runs": 1, "learning_rate": rate, "tuned_layers": 2, **TIMES}
         for name, rate in (("last 2", 2e-4), ("all", 1e-4))
     ]
     known = {"decision": decision, "choices": [*choices, reference], "cells": cells}
@@ -21,51 +32,73 @@ def curve(probability: float, seeds: int | None, choice: str = "last 2", other: 
 
 
 def test_it_adds_the_seeds_that_would_probably_decide() -> None:
-    assert next_command(Path("my out"), [0, 1, 2], curve(0.7, 7)) == "frostline sweep 'my out/sweep.toml' --seeds 7"
-    assert next_command(Path("o"), [5, 6], curve(0.7, 4)) == "frostline sweep o/sweep.toml --seeds 5,6,7,8"
+    assert text(Path("my out"), [0, 1, 2], curve(0.7, 7)) == "frostline sweep 'my out/sweep.toml' --seeds 7"
+    assert text(Path("o"), [5, 6], curve(0.7, 4)) == "frostline sweep o/sweep.toml --seeds 5,6,7,8"
 
 
 def test_after_one_seed_come_five() -> None:
-    assert next_command(Path("o"), [0], curve(0.7, None)) == "frostline sweep o/sweep.toml --seeds 5"
+    assert text(Path("o"), [0], curve(0.7, None)) == "frostline sweep o/sweep.toml --seeds 5"
 
 
 @pytest.mark.parametrize("probability, seeds", [(0.96, 7), (0.03, 7), (0.7, None), (0.7, 3), (0.7, 500)])
 def test_a_sure_answer_or_one_that_seeds_cannot_improve_needs_none(probability: float, seeds: int | None) -> None:
-    assert next_command(Path("o"), [0, 1, 2], curve(probability, seeds)) is None
+    assert text(Path("o"), [0, 1, 2], curve(probability, seeds)) is None
 
 
 def test_if_full_is_recommended_the_others_must_be_sure() -> None:
-    assert next_command(Path("o"), [0, 1], curve(1.0, 7, choice="all", other=0.5)) is not None
-    assert next_command(Path("o"), [0, 1], curve(1.0, 7, choice="all", other=0.01)) is None
+    assert text(Path("o"), [0, 1], curve(1.0, 7, choice="all", other=0.5)) is not None
+    assert text(Path("o"), [0, 1], curve(1.0, 7, choice="all", other=0.01)) is None
 
 
 def test_nothing_compared_or_nothing_learned_needs_none() -> None:
-    assert next_command(Path("o"), [0], {**curve(0.7, 5), "decision": None}) is None
-    assert next_command(Path("o"), [0], {**curve(0.7, 5), "learned": False}) is None
+    assert text(Path("o"), [0], {**curve(0.7, 5), "decision": None}) is None
+    assert text(Path("o"), [0], {**curve(0.7, 5), "learned": False}) is None
 
 
 def test_after_a_search_only_the_compared_choices_get_more_seeds() -> None:
-    command = next_command(Path("o"), [0, 1, 2], curve(0.7, None), of_search=True)
-    assert command == "frostline sweep o/sweep.toml --tune 2,all --learning-rate 0.0001,0.0002 --seeds 5"
-    full = next_command(Path("o"), [0, 1], curve(1.0, None, choice="all", other=0.5), of_search=True)
+    command = text(Path("o"), [0, 1, 2], curve(0.7, None), of_search=True)
+    assert command == EACH
+    full = text(Path("o"), [0, 1], curve(1.0, None, choice="all", other=0.5), of_search=True)
     assert full == command
 
 
 def test_if_full_is_recommended_the_second_best_choice_gets_more_seeds() -> None:
     known = curve(1.0, None, choice="all", other=0.5)
     close = {"choice": "last 5", "probability": 0.9, "value": 0.79}
-    cell = {"trainable": "last 5", "runs": 1, "learning_rate": 5e-5, "tuned_layers": 5}
+    cell = {"trainable": "last 5", "runs": 1, "learning_rate": 5e-5, "tuned_layers": 5, **TIMES}
     known |= {"choices": [close, *known["choices"]], "cells": [cell, *known["cells"]]}
-    by_value = next_command(Path("o"), [0, 1], known, of_search=True)
-    assert by_value == "frostline sweep o/sweep.toml --tune 2,all --learning-rate 0.0001,0.0002 --seeds 5"
-    by_certainty = next_command(Path("o"), [0, 1], known, of_search=True, sure=0.95)
-    assert by_certainty == "frostline sweep o/sweep.toml --tune 5,all --learning-rate 5e-05,0.0001 --seeds 5"
+    by_value = text(Path("o"), [0, 1], known, of_search=True)
+    assert by_value == EACH
+    by_certainty = text(Path("o"), [0, 1], known, of_search=True, sure=0.95)
+    assert by_certainty == EACH.replace("2 --learning-rate 0.0002", "5 --learning-rate 5e-05")
 
 
 def test_a_reference_that_a_search_did_not_train_is_trained() -> None:
     known = {**curve(0.99, None), "cells": curve(0.99, None)["cells"][:1], "reference_is_full": False}
     known["decision"] |= {"reference": "last 2"}
-    command = next_command(Path("o"), [0, 1], known, of_search=True, missing="all")
+    command = text(Path("o"), [0, 1], known, of_search=True, missing="all")
     assert command == "frostline sweep o/sweep.toml --tune all --learning-rate 0.0002 --seeds 2"
     tried = curve(0.99, None)  # every run of it failed
-    assert next_command(Path("o"), [0, 1], tried, of_search=True, missing="all") is None
+    assert text(Path("o"), [0, 1], tried, of_search=True, missing="all") is None
+
+
+def test_one_command_is_enough_at_one_learning_rate() -> None:
+    known = curve(0.7, None)
+    known["cells"] = [{**cell, "learning_rate": 1e-4} for cell in known["cells"]]
+    command = text(Path("o"), [0], known, of_search=True)
+    assert command == "frostline sweep o/sweep.toml --tune 2,all --learning-rate 0.0001 --seeds 5"
+
+
+def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
+    known = curve(0.7, 5)
+    known["cells"][1] |= {"runs": 3, "seconds": 20.0}
+    searched = next_command(Path("o"), [0], known, of_search=True)
+    assert searched is not None and searched.seconds == 4 * 10 + 2 * 20
+    whole = next_command(Path("o"), [0], known)  # a grid has every learning rate
+    assert whole == NextCommand("frostline sweep o/sweep.toml --seeds 5", 2 * (4 * 10 + 2 * 20))
+    known["cells"][0] |= {"concurrent_runs": 2}
+    two = next_command(Path("o"), [0], known)
+    assert two is not None and two.seconds == 80
+    known["cells"][0] |= {"seconds": None}
+    unknown = next_command(Path("o"), [0], known)
+    assert unknown is not None and unknown.seconds is None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from frostline.data.specification import MULTI_LABEL
-from frostline.report.next_steps import loading, next_command, sentence_without_command
+from frostline.report.next_steps import advice, loading, next_command, sentence_without_command, training_time
 from frostline.report.pages.sentences import trouble
 from page_text import answer_of
 
@@ -15,7 +15,7 @@ def answer(command: str | None = "frostline sweep o/sweep.toml --seeds 5", pendi
     advice = f" To be surer: `{command}`." if command and not pending else ""
     return {
         "sentence": f"Tune the last layer.{advice} A probe scores higher.",
-        "decision": {"next_command": command},
+        "decision": {"next_command": command, "next_seconds": None},
         "runs": {"done": 4, "failed": 0, "pending": pending},
     }
 
@@ -74,3 +74,13 @@ def test_trouble_counts_every_run_that_did_not_succeed() -> None:
     text = trouble({"done": 33, "failed": 1, "pending": 4}, 2)
     failed = "2 of 33 finished runs failed (diverged, collapsed, or predict the same for all examples)"
     assert text == f"{failed}; 1 run ended in an error; 4 runs not trained yet."
+
+
+def test_the_time_of_the_next_command_is_said() -> None:
+    known = answer()
+    assert training_time(known) is None and advice(known) == " To be surer: `frostline sweep o/sweep.toml --seeds 5`."
+    known["decision"]["next_seconds"] = 1450.0
+    assert training_time(known) == "about 24 min of training"
+    assert advice(known) == " To be surer, with about 24 min of training: `frostline sweep o/sweep.toml --seeds 5`."
+    assert sentence_without_command({**known, "sentence": f"Tune it.{advice(known)}"}) == "Tune it."
+    assert advice(answer(None)) == advice(answer(pending=1)) == ""

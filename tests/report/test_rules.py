@@ -22,6 +22,8 @@ def test_other_rules(tmp_path: Path) -> None:
         "no clear bend",
         "more seeds will probably not decide; more validation examples may",
     ]
+    of_folds = {name: value for name, value, _ in rules.other_rules({**unknown, "folds": 5}, main)}
+    assert of_folds["Seeds needed"] == "more seeds will probably not decide"
     assert rules.other_rules(curve, {**main, "verdict": "decided"})[-1][1] == "no more: the conclusion is certain"
     alone = {**curve, "cells": curve["cells"][-1:]}
     assert rules.other_rules(alone, {**main, "verdict": "decided"})[-1][1] == "unknown: only one k has a score"

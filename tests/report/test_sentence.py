@@ -47,7 +47,7 @@ def test_a_smaller_k_that_scores_higher_is_recommended() -> None:
 def test_if_everything_is_tuned_the_next_best_choice_follows() -> None:
     answer = answer_of(make_runs(lambda k, *_: {0: 0.6, 1: 0.7, 2: 0.86, "all": 0.9}[k]))
     next_best = (
-        r"Tuning the last 2 layers reaches 0\.860, at 70 % of the training time\. The expected difference is [23]\.\d to "
+        r"Tuning the last 2 layers reaches 0\.860, at 70 % of the training time\. Its expected difference is [23]\.\d to "
         r"[45]\.\d points below \(95 % interval\)\. Tuning the last 2 layers is .+ % sure to reach 95 % of full "
         r"fine-tuning's gain over the majority-class baseline\."
     )

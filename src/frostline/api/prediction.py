@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 def require_model(folder: str | Path) -> None:
     """Raise a FrostlineError if the folder contains no model, no probe, no TF-IDF model and no bundle."""
+    if not Path(folder).exists():
+        raise FrostlineError(f"There is no folder {folder}: give that of a model, such as OUT/model of a sweep.")
     if not any((Path(folder) / name).is_file() for name in ("config.json", PROBE_FACTS, WORDS_FACTS, BUNDLE_FACTS)):
         inside = Path(folder) / "model"
         remedy = f"give {inside}" if inside.is_dir() else "give the folder OUT/model of a sweep"

@@ -61,9 +61,10 @@ def _about(answer: Mapping[str, Any]) -> str:
     from frostline.report import names
 
     size, baseline = answer["sizes"][0], names.baseline(answer["metric"])
+    folds = f" in {size['folds']} folds, one for each seed" if size.get("folds") else ""
     about = (
         f"{answer['task']}, {size['train_size']:,} examples, {names.metric(answer['metric'])} on "
-        f"{answer['validation_rows']:,} validation examples ({baseline} {answer['chance']:.3f})"
+        f"{answer['validation_rows']:,} validation examples{folds} ({baseline} {answer['chance']:.3f})"
     )
     remark = why_points_differ(size)
     return f"{about}. {remark}" if remark else about
@@ -71,11 +72,11 @@ def _about(answer: Mapping[str, Any]) -> str:
 
 def _next_steps(answer: Mapping[str, Any], out: Path) -> list[str]:
     """The command that would make the answer surer, the files, and how to load the model. They are never wrapped."""
-    from frostline.report.next_steps import loading, next_command
+    from frostline.report.next_steps import loading, next_command, training_time
 
-    command, lines = next_command(answer), loading(answer, out / "model")
+    command, time, lines = next_command(answer), training_time(answer), loading(answer, out / "model")
     steps = {
-        "To be surer": [command] if command else [],
+        "To be surer": [command, *([f"({time})"] if time else [])] if command else [],
         "Report": [str(out / "report.html")],
         "Model": [f"{out / 'model'}{_doubt(answer)}"] if lines else [],
         "Load": lines.splitlines() if lines else [],

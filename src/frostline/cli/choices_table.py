@@ -59,9 +59,8 @@ def why_points_differ(size: Mapping[str, Any]) -> str:
         abs((full - one["score"]) / POINT - one["below_full"]) < WORTH_A_REMARK for one in size["choices"]
     ):
         return ""
-    return (
-        "Points below are expected ones: a score of few seeds is pulled towards those of the next smaller and larger k."
-    )
+    others = " Scores over other seeds are those of other rows." if size.get("folds") and _seeds(size) else ""
+    return f"Points below are expected ones: a score of few seeds is pulled towards those of similar choices.{others}"
 
 
 def by_interest(choices: Sequence[Mapping[str, Any]], chosen: str | None, reference: str | None) -> list[str]:

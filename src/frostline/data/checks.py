@@ -3,17 +3,19 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from frostline.data.examples import Examples, Indices, Texts
-from frostline.data.specification import MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
-from frostline.data.wording import SHOWN_ROWS, listed
+from frostline.data.wording import SHOWN_ROWS, listed, quoted, visible
 
+RARE, SIMILAR = 0.05, 0.85  # a typo's rows, relative to those of the right label; its similarity with that one
 CONFLICTS = {TOKENS: "several lists of tags", MULTI_LABEL: "several lists of labels"}
 
 
@@ -77,6 +79,8 @@ class DataReport:
             have = "text has" if self.conflicting == 1 else "texts have"
             labels = CONFLICTS.get(task_type, "more than one label")
             warnings.append(f"Warning: {self.conflicting:,} training {have} {labels}.")
+        if task_type == CLASSIFICATION:
+            warnings += _probable_typos(self.splits["train"].label_counts)
         return warnings
 
     def _split_notes(self, split: str) -> list[str]:
@@ -92,6 +96,26 @@ class DataReport:
             have, they = ("row has", "it is") if facts.empty_texts == 1 else ("rows have", "they are")
             notes.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}{more}); {they} not removed.")
         return notes
+
+
+def _probable_typos(counts: Mapping[str, int]) -> list[str]:
+    """Warnings about rare labels whose names are almost those of frequent ones."""
+    warnings = []
+    for label, rows in counts.items():
+        alike = next((other for other in counts if rows <= RARE * counts[other] and _is_typo(label, other)), None)
+        if rows and alike is not None:
+            have = "row has" if rows == 1 else "rows have"
+            warnings.append(
+                f"Warning: {rows:,} training {have} the label {quoted(label)}, and {counts[alike]:,} have {quoted(alike)}: "
+                "correct it if it is a typo."
+            )
+    return warnings
+
+
+def _is_typo(label: str, other: str) -> bool:
+    """Whether two names differ in few characters, but not only in their digits, as ``level 1`` and ``level 2`` do."""
+    words = [visible("".join(one for one in name if not one.isdigit())) for name in (label, other)]
+    return words[0] != words[1] and SequenceMatcher(None, words[0], words[1]).ratio() >= SIMILAR
 
 
 def _of_rows(count: int, rows: int, split: str) -> str:

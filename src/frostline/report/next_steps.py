@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline.data.specification import MULTI_LABEL, TOKENS
+from frostline.data.wording import duration
 from frostline.report.answer.output_sentences import is_saved
 
 Answer = Mapping[str, Any]  # answer.json
@@ -18,9 +19,21 @@ def next_command(answer: Answer) -> str | None:
     return command
 
 
+def training_time(answer: Answer) -> str | None:
+    """How long that command trains; None if that is unknown."""
+    seconds = answer["decision"] and answer["decision"]["next_seconds"]
+    return f"about {duration(seconds)} of training" if seconds else None
+
+
+def advice(answer: Answer) -> str:
+    """The command as a sentence; empty if there is none."""
+    command, time = next_command(answer), training_time(answer)
+    return f" To be surer{f', with {time}' if time else ''}: `{command}`." if command else ""
+
+
 def sentence_without_command(answer: Answer) -> str:
     """The answer without its last advice, for where :func:`next_command` stands on a line of its own."""
-    return str(answer["sentence"]).replace(f" To be surer: `{next_command(answer)}`.", "")
+    return str(answer["sentence"]).replace(advice(answer), "")
 
 
 def loading(answer: Answer, folder: Path) -> str | None:

@@ -14,6 +14,7 @@ from frostline.report.answer.next_command import next_command
 from frostline.report.answer.recommended_classes import by_class
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
+from frostline.report.next_steps import advice
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.alternatives import read_alternatives
@@ -51,16 +52,18 @@ def rebuild(out: str | Path) -> dict[str, Any]:
         search=outcome,
     )
     first = answer["sizes"][0]
+    for size in answer["sizes"]:
+        size["folds"] = folder.identity.folds
     if first["decision"] is not None:
         seeds = folder.spec.values_of("seeds")
         missing = search.failed_reference if search and outcome.instead else None
         command = next_command(
             folder.out, seeds, first, sure=answer["sure"], of_search=search is not None, missing=missing
         )
-        first["decision"]["next_command"] = command
-        if command and not answer["runs"]["pending"]:
-            first["sentence"] += f" To be surer: `{command}`."
-    answer["sentence"], answer["decision"] = first["sentence"], first["decision"]
+        first["decision"] |= {"next_command": command and command.text, "next_seconds": command and command.seconds}
+    answer["decision"] = first["decision"]
+    first["sentence"] += advice(answer)
+    answer["sentence"] = first["sentence"]
     answer["search"] = search and as_of_now(search, rows).to_json()
     answer |= by_class(answer["sizes"][0], validation, predictions, _of_outputs(folder.spec, first["recommended"]))
     test = _labelled(folder, "test") if folder.is_complete else None

@@ -62,7 +62,8 @@ def race(board: Scoreboard) -> Steps:
         return Verdict(ALTERNATIVE_IS_ENOUGH)
 
     first = settings.learning_rate_k
-    yield from train(rates.trials, rates.why)
+    always = "" if board.fits_budget(rates.trials) else " The budget is too small for it, but nothing is known without."
+    yield from train(rates.trials, f"{rates.why}{always}")
     yield from try_lower_rates(first)
     rate = board.best_learning_rate(first) or rate
     no_reference = yield from _train_reference(board, train, try_lower_rates, rate)

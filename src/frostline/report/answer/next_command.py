@@ -1,15 +1,25 @@
-"""The command that would make an answer surer."""
+"""The command that would make an answer surer, and how long it trains."""
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from frostline.statistics.cells import CellSummary
 from frostline.statistics.tune import LAST
 
 FIRST_SEEDS = 5  # what one seed is followed by
 MAX_SEEDS = 30  # more than this is no advice
 SURE = 0.95
+
+
+@dataclass(frozen=True)
+class NextCommand:
+    """A command, and the seconds of training that it takes on this machine; None: unknown."""
+
+    text: str
+    seconds: float | None
 
 
 def next_command(
@@ -20,7 +30,7 @@ def next_command(
     sure: float | None = None,
     of_search: bool = False,
     missing: str | None = None,
-) -> str | None:
+) -> NextCommand | None:
     """The command that adds seeds to a sweep's folder; None if the answer is sure, or if more seeds would hardly help.
 
     If a search did not train the reference, the command trains it.
@@ -38,8 +48,8 @@ def next_command(
         return None
     cells = {cell["trainable"]: cell for cell in curve["cells"]}
     if missing and missing not in cells:
-        grid = _grid([{**cells[decision["reference"]], "trainable": missing}])
-        return f"{_sweep(out)}{grid} --seeds {_more_seeds(seeds, len(seeds))}"
+        grid = _grid({**cells[decision["reference"]], "trainable": missing})
+        return NextCommand(f"{_sweep(out)}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
     others = [one for one in choices if one["choice"] in cells and one["choice"] != decision["reference"]]
     known = [decision] if decision["choice"] != decision["reference"] else others
     wanted_sure = max(SURE, sure or 0.0)
@@ -53,12 +63,28 @@ def next_command(
     wanted = FIRST_SEEDS if few == 1 else curve["seeds_to_decide"]
     if wanted is None or not few < wanted <= MAX_SEEDS:
         return None
-    return f"{_sweep(out)}{_grid(compared) if of_search else ''} --seeds {_more_seeds(seeds, wanted)}"
+    grids = [_grid(*some) for some in _of_each_command(compared)] if of_search else [""]
+    text = " && ".join(f"{_sweep(out)}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids)
+    return NextCommand(text, _seconds(compared if of_search else curve["cells"], wanted, of_search=of_search))
 
 
-def _sweep(out: Path) -> str:
-    """The command that trains more runs in a folder, without its flags."""
-    return f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}"
+def _of_each_command(cells: Sequence[CellSummary]) -> list[list[CellSummary]]:
+    """The cells of each command: one for all, or one for each if their learning rates differ, because a grid has all pairs."""
+    rates = {cell["learning_rate"] for cell in cells if cell["tuned_layers"]}
+    return [list(cells)] if len(rates) < 2 else [[cell] for cell in cells]
+
+
+def _seconds(cells: Sequence[CellSummary], wanted: int, *, of_search: bool) -> float | None:
+    """The time of the runs that are missing until each cell has as many seeds as wanted."""
+    if any(cell["seconds"] is None for cell in cells):
+        return None
+    each = (
+        max(0, wanted - cell["runs"])
+        * (1 if of_search else max(1, len(cell["learning_rates_tried"])))
+        * cell["seconds"]
+        for cell in cells
+    )
+    return float(sum(each)) / max(cell["concurrent_runs"] or 1 for cell in cells)
 
 
 def _more_seeds(seeds: Sequence[int], wanted: int) -> str:
@@ -67,7 +93,12 @@ def _more_seeds(seeds: Sequence[int], wanted: int) -> str:
     return str(len(more)) if more == list(range(len(more))) else ",".join(map(str, more))
 
 
-def _grid(cells: Sequence[Mapping[str, Any]]) -> str:
+def _sweep(out: Path) -> str:
+    """The command that trains more runs in a folder, without its flags."""
+    return f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}"
+
+
+def _grid(*cells: Mapping[str, Any]) -> str:
     """The flags that train these k at their learning rates."""
     tunes = ",".join(cell["trainable"].removeprefix(LAST) for cell in cells)
     rates = sorted({cell["learning_rate"] for cell in cells if cell["tuned_layers"]})

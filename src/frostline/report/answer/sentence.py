@@ -107,7 +107,7 @@ def _recommendation(found: Recommendation) -> str:
     else:
         return f"{begin}."
     sure = f"{subject} is {probability(choice['probability'])} sure to {found.comparison.reached(found.full_name)}."
-    return f"{begin} {_difference(choice)} {sure}"
+    return f"{begin} {_difference(choice, 'Its' if cell is full else 'The')} {sure}"
 
 
 def _beside_weak_reference(found: Recommendation, weak: str) -> str:
@@ -146,7 +146,7 @@ def _noun(name: str) -> str:
     return tuning(name).removeprefix("tuning ")
 
 
-def _difference(choice: Mapping[str, Any]) -> str:
+def _difference(choice: Mapping[str, Any], whose: str = "The") -> str:
     """A sentence with the 95 % interval of the points by which a choice is expected to differ from full fine-tuning."""
     worst, best = choice["high"], choice["low"]  # points below full fine-tuning
     if best > 0 or worst < 0:
@@ -154,7 +154,7 @@ def _difference(choice: Mapping[str, Any]) -> str:
         ends = f"{points(near)} to {points(far)} points {'below' if best > 0 else 'above'}"
     else:
         ends = f"{points(worst)} points below to {points(-best)} above"
-    return f"The expected difference is {ends} (95 % interval)."
+    return f"{whose} expected difference is {ends} (95 % interval)."
 
 
 def _cost(cell: CellSummary, full: CellSummary) -> str:

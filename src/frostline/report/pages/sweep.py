@@ -18,7 +18,7 @@ from frostline.report.figures.probe_curve import probe_curve
 from frostline.report.figures.quality_against_cost import quality_against_cost
 from frostline.report.figures.reliability import reliability
 from frostline.report.figures.validation_curve import validation_curve
-from frostline.report.next_steps import loading, next_command, sentence_without_command
+from frostline.report.next_steps import loading, next_command, sentence_without_command, training_time
 from frostline.report.pages.sentences import headline, machines, trouble
 from frostline.report.pages.sweep_classes import class_content
 from frostline.report.pages.sweep_errors import errors_of_recommended
@@ -72,6 +72,7 @@ def write_page(out: Path) -> Path:
         figures={name: Markup(text) for name, text in svgs.items()},
         headline=headline(sentence_without_command(answer)),
         command=next_command(answer),
+        command_time=training_time(answer),
         loading=loading(answer, out / "model"),
         trouble=trouble(answer["runs"], answer["unusable_runs"]),
         failed_runs=failed_runs,

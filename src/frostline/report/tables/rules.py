@@ -125,4 +125,6 @@ def _seeds(curve: Curve, main: Mapping[str, Any]) -> str:
         return f"about {curve['seeds_to_decide']:,} or more"
     if curve["seeds"] < 2:
         return "unknown with one seed"
+    if curve.get("folds"):
+        return "more seeds will probably not decide"  # each of them is scored on other rows
     return "more seeds will probably not decide; more validation examples may"
