@@ -31,5 +31,7 @@ def test_many_examples_and_classes_do_not_overflow() -> None:
     generator = np.random.default_rng(0)
     targets = generator.integers(0, 5_000, 100_000)
     predictions = np.where(generator.random(100_000) < 0.7, targets, generator.permutation(targets))
-    assert class_scores.matthews(targets, predictions) == pytest.approx(sk.matthews_corrcoef(targets, predictions), rel=1e-12)
+    assert class_scores.matthews(targets, predictions) == pytest.approx(
+        sk.matthews_corrcoef(targets, predictions), rel=1e-12
+    )
     assert class_scores.f1_macro(targets, predictions) == sk.f1_score(targets, predictions, average="macro")
