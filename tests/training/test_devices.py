@@ -28,12 +28,8 @@ from training import test_tagging
 from training.stand_in import META, on_stand_in
 
 EPOCHS, STEPS = 2, 3  # steps of one epoch
-PACKED = [("bert", 0), ("bert", 1), ("bert", "all"), ("gpt2", 1), ("llama", 2)]
-CASES = [
-    *((*case, True) for case in PACKED),
-    pytest.param("modernbert", "all", True, marks=pytest.mark.slow),
-    ("bert", 1, False),
-]
+CASES = [(kind, tune, True) for kind, tune in (("bert", 0), ("bert", 1), ("bert", "all"), ("gpt2", 1), ("llama", 2))]
+CASES += [("bert", 1, False), pytest.param("modernbert", "all", True, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(autouse=True)

@@ -57,7 +57,7 @@ class Metric:
 
 
 def _f1_macro(targets: Array, predictions: Array) -> float:
-    return (label_sets if targets.ndim > 1 else class_scores).f1_macro(targets, predictions)
+    return (label_sets.f1_macro if targets.ndim > 1 else class_scores.f1_macro)(targets, predictions)
 
 
 def _correlation(function: Callable[[Array, Array], Any]) -> Score:
