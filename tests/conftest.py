@@ -38,8 +38,9 @@ for kind in (torch.cuda, torch.xpu, torch.mtia):
         kind.manual_seed_all = lambda seed: None  # type: ignore[assignment]
 
 
-def pytest_collection_finish() -> None:
-    """Later collections ignore what all tests share."""
+@pytest.fixture(autouse=True, scope="module")
+def earlier_objects_frozen() -> None:
+    """Collections ignore what earlier files have loaded or unfrozen. Each run of a sweep collects once."""
     gc.collect()
     gc.freeze()
 
