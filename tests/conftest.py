@@ -32,10 +32,15 @@ of_properties.load_profile("same examples")
 draw_nothing()
 # Flushing a file to the disk takes milliseconds and changes nothing that a reader finds. Tests of faults still count it.
 setattr(os, "fsync", lambda descriptor: None)  # noqa: B010
+# For each kind of device that is not there, torch.manual_seed would record where it was called: half a millisecond inside pytest.
+for kind in (torch.cuda, torch.xpu, torch.mtia):
+    if not kind.is_available():
+        kind.manual_seed_all = lambda seed: None  # type: ignore[assignment]
 
 
-def pytest_collection_finish() -> None:
-    """Later collections ignore what all tests share."""
+@pytest.fixture(autouse=True, scope="module")
+def earlier_objects_frozen() -> None:
+    """Collections ignore what earlier files have loaded or unfrozen. Each run of a sweep collects once."""
     gc.collect()
     gc.freeze()
 

@@ -100,7 +100,7 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
 
 
 def test_texts_shared_by_train_and_test_are_counted(frostline: Frostline, here: Path) -> None:
-    got = frostline("plan", "--model", "m", "--train", "t.csv", "--test", "t.csv", "--tune", "0")
+    got = frostline("sweep", "--model", "m", "--train", "t.csv", "--test", "t.csv", "--tune", "0", "--dry-run")
     assert got.code == 0 and "144 of 160 test rows have a text that is also in train." in got.out
 
 
@@ -112,7 +112,7 @@ def test_texts_such_as_na_and_null_are_not_missing_values(frostline: Frostline, 
         {"text": "null", "label": "positive"},
     ]
     write_csv(here / "na.csv", rows)
-    got = frostline("plan", "--model", "m", "--train", "na.csv", "--tune", "0")
+    got = frostline("sweep", "--model", "m", "--train", "na.csv", "--tune", "0", "--dry-run")
     assert got.code == 0 and "empty text (row 102)" in got.out
 
 

@@ -1,19 +1,8 @@
 """A tiny BERT with its data, with and without cached hidden states."""
 
-import gc
-
 import pytest
 
 from training.runs import context_of, with_states
-
-
-@pytest.fixture(scope="session", autouse=True)
-def frozen_objects():
-    """Exclude existing objects from garbage collection, because every run collects garbage before it measures memory."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -27,13 +27,9 @@ from tagged import small_base
 from training import test_tagging
 from training.stand_in import META, on_stand_in
 
-EPOCHS, STEPS = 2, 6
-PACKED = [("bert", 0), ("bert", 1), ("bert", "all"), ("gpt2", 1), ("llama", 2)]
-CASES = [
-    *((*case, True) for case in PACKED),
-    pytest.param("modernbert", "all", True, marks=pytest.mark.slow),
-    ("bert", 1, False),
-]
+EPOCHS, STEPS = 2, 3  # steps of one epoch
+CASES = [(kind, tune, True) for kind, tune in (("bert", 0), ("bert", 1), ("bert", "all"), ("gpt2", 1), ("llama", 2))]
+CASES += [("bert", 1, False), pytest.param("modernbert", "all", True, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(autouse=True)
@@ -58,6 +54,10 @@ def trained(context, specs, watched, monkeypatch):
     return run_stacked(specs, context, on_step=after)
 
 
+def one_epoch(tune, runs, **more):
+    return [spec_of(tune, seed, num_train_epochs=1, **more) for seed in range(runs)]
+
+
 def texts_context(folder):
     return context_of("bert", folder)
 
@@ -75,7 +75,7 @@ def tags_context(folder, *, every_token=False):
 def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_type, tune, runs, packed):
     context = context_of(model_type, tmp_path, dropout=True, packed=packed)
     with on_stand_in(context, monkeypatch) as (on_device, watched):
-        results = trained(on_device, [spec_of(tune, seed) for seed in range(runs)], watched, monkeypatch)
+        results = trained(on_device, one_epoch(tune, runs), watched, monkeypatch)
     assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * runs
     assert not watched.misplaced and watched.operations["step"] > 50 * STEPS
     # Without packing, transformers asks in every forward pass whether there is padding.
@@ -89,7 +89,7 @@ def test_copies_of_hidden_states_are_read_without_waiting(tmp_path, monkeypatch,
     context.copies.keep_within(1 << 30)
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         monkeypatch.setattr(readers, "to_device", None)  # which reads from the host
-        results = trained(on_device, [spec_of(tune, seed) for seed in range(2)], watched, monkeypatch)
+        results = trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
     assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * 2 and context.copies.bytes
     assert not watched.misplaced and watched.reads["step"] == (0 if packed else STEPS)
 
@@ -106,7 +106,7 @@ def test_settings_that_save_memory_read_nothing_either(tmp_path, monkeypatch, mo
     """With float16, the stand-in computes in float32 but scales losses."""
     context = context_of("bert", tmp_path, dropout=True)
     with on_stand_in(context, monkeypatch) as (on_device, watched):
-        trained(on_device, [spec_of(1, seed, **more) for seed in range(2)], watched, monkeypatch)
+        trained(on_device, one_epoch(1, 2, **more), watched, monkeypatch)
     assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
 
 
@@ -116,7 +116,7 @@ def test_label_sets_read_nothing_either(tmp_path, monkeypatch, weights):
     sets = np.eye(3, dtype=np.bool_)[context.problem.targets]
     problem = MultiLabelProblem.of(sets, context.problem.lengths, weights, "f1_micro")
     with on_stand_in(replace(context, problem=problem), monkeypatch) as (on_device, watched):
-        trained(on_device, [spec_of(1, seed) for seed in range(2)], watched, monkeypatch)
+        trained(on_device, one_epoch(1, 2), watched, monkeypatch)
     assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
 
 
@@ -125,7 +125,7 @@ def test_label_sets_read_nothing_either(tmp_path, monkeypatch, weights):
 def test_tags_read_nothing_either(tmp_path, monkeypatch, tune, every_token):
     context = tags_context(tmp_path, every_token=every_token)
     with on_stand_in(context, monkeypatch) as (on_device, watched):
-        results = trained(on_device, [spec_of(tune, seed) for seed in range(2)], watched, monkeypatch)
+        results = trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
     assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * 2
     assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
 
@@ -151,7 +151,7 @@ def test_divergence_is_read_every_few_steps(tmp_path, monkeypatch):
     monkeypatch.setattr(updates, "READ_EVERY", 2)
     with on_stand_in(context_of("bert", tmp_path), monkeypatch) as (on_device, watched):
         trained(on_device, [spec_of(1)], watched, monkeypatch)
-    assert watched.reads["step"] == STEPS // 2
+    assert watched.reads["step"] == EPOCHS * STEPS // 2
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -265,7 +265,7 @@ def test_planted_errors_are_found(tmp_path, monkeypatch, error):
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         try:
             PLANTED[error](monkeypatch)
-            trained(on_device, [spec_of(tune, seed) for seed in range(2)], watched, monkeypatch)
+            trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
         except (RuntimeError, AssertionError):
             pass  # after it was noted
         finally:

@@ -1,10 +1,9 @@
 """The metrics, one entry each in ``METRICS``. To add a metric, add an entry.
 
-Names are those of Hugging Face; scores come from scikit-learn and scipy. Higher is better for every metric, and 1 is the maximum.
-An undefined score, such as the correlation with a constant, is NaN.
+Names are those of Hugging Face; scores are those of scikit-learn and scipy. Higher is better for every metric, and 1 is the
+maximum. An undefined score, such as the correlation with a constant, is NaN.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from sklearn import metrics as sk
+from sklearn.metrics import r2_score
 
 from frostline import FrostlineError
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import are_entities
-from frostline.statistics import label_sets, tags
+from frostline.statistics import class_scores, label_sets, tags
 
 Array = NDArray[Any]
 Tally = tuple[Array, ...]  # what a metric reads of n examples, [n, ...] each: targets and predictions, or counts
@@ -57,23 +56,8 @@ class Metric:
     aliases: tuple[str, ...] = ()
 
 
-def _accuracy(targets: Array, predictions: Array) -> float:
-    return float(sk.accuracy_score(targets, predictions))
-
-
-def _f1(targets: Array, predictions: Array) -> float:
-    """F1 of the class with index 1, as in GLUE."""
-    return float(sk.f1_score(targets, predictions, labels=[1], average="macro", zero_division=0.0))
-
-
 def _f1_macro(targets: Array, predictions: Array) -> float:
-    if targets.ndim > 1:
-        return label_sets.f1_macro(targets, predictions)
-    return float(sk.f1_score(targets, predictions, average="macro", zero_division=0.0))
-
-
-def _matthews(targets: Array, predictions: Array) -> float:
-    return float(sk.matthews_corrcoef(targets, predictions))
+    return (label_sets.f1_macro if targets.ndim > 1 else class_scores.f1_macro)(targets, predictions)
 
 
 def _correlation(function: Callable[[Array, Array], Any]) -> Score:
@@ -88,7 +72,7 @@ def _correlation(function: Callable[[Array, Array], Any]) -> Score:
 def _r2(targets: Array, predictions: Array) -> float:
     if len(targets) < 2 or not np.isfinite(predictions).all():
         return float("nan")
-    return float(sk.r2_score(targets, predictions))
+    return float(r2_score(targets, predictions))
 
 
 _ALL = (
@@ -96,11 +80,11 @@ _ALL = (
         name="accuracy",
         label="accuracy",
         task_types=(CLASSIFICATION,),
-        score=_accuracy,
+        score=class_scores.accuracy,
         baseline="majority-class baseline",
         aliases=("acc",),
     ),
-    Metric(name="f1", label="F1", task_types=(CLASSIFICATION,), score=_f1, classes=2),
+    Metric(name="f1", label="F1", task_types=(CLASSIFICATION,), score=class_scores.f1, classes=2),
     Metric(name="f1_micro", label="micro F1", task_types=(MULTI_LABEL,), score=label_sets.f1_micro),
     Metric(name="f1_macro", label="macro F1", task_types=(CLASSIFICATION, MULTI_LABEL), score=_f1_macro),
     Metric(
@@ -110,7 +94,7 @@ _ALL = (
         name="matthews_correlation",
         label="Matthews correlation",
         task_types=(CLASSIFICATION,),
-        score=_matthews,
+        score=class_scores.matthews,
         lowest=-1.0,
         constant=0.0,
         aliases=("mcc", "matthews", "matthews_corrcoef"),
@@ -228,10 +212,7 @@ def score(targets: Array, logits: Array, task_type: str, labels: Sequence[str] =
     if np.isnan(logits).any() and task_type != TOKENS:
         return {metric.name: float("nan") for metric in suitable}
     counted = tally(targets, predict(logits, task_type), task_type, labels)
-    with warnings.catch_warnings():
-        # scikit-learn warns about classes that are never predicted; the score already shows that
-        warnings.simplefilter("ignore", UserWarning)
-        return {metric.name: metric.score(*counted) for metric in suitable}
+    return {metric.name: metric.score(*counted) for metric in suitable}
 
 
 def is_constant(logits: Array, task_type: str) -> bool:
@@ -249,11 +230,9 @@ def chance(targets: Array, name: str, classes: int, labels: Sequence[str] = ()) 
     metric = METRICS[name]
     if metric.constant is not None:
         return metric.constant
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        constants = label_sets.constant_sets(targets) if targets.dtype == np.bool_ else range(classes)
-        same = (np.broadcast_to(np.asarray(one, targets.dtype), targets.shape) for one in constants)
-        return max(metric.score(*tally(targets, one, metric.task_types[0], labels)) for one in same)
+    constants = label_sets.constant_sets(targets) if targets.dtype == np.bool_ else range(classes)
+    same = (np.broadcast_to(np.asarray(one, targets.dtype), targets.shape) for one in constants)
+    return max(metric.score(*tally(targets, one, metric.task_types[0], labels)) for one in same)
 
 
 def defined(score: float) -> float | None:
