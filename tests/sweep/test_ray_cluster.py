@@ -54,6 +54,7 @@ class Begun(RayHere):
 
     def init(self, **options: object) -> None:
         self.said.append(options["address"])
+        self.temporary = os.environ.get("TMPDIR"), options.get("_temp_dir")
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if self.refuses:
             raise self.refuses
@@ -72,8 +73,12 @@ def test_the_address_is_that_of_the_flag_or_of_the_environment_or_this_machine(m
     ):
         monkeypatch.setitem(os.environ, "RAY_ADDRESS", environment)
         monkeypatch.setitem(sys.modules, "ray", here := Begun())  # type: ignore[arg-type]
-        with connected(Ray(address=given)):
+        monkeypatch.setenv("TMPDIR", "/usual")
+        with connected(Ray(address=given)) as cluster:
             assert here.said == [expected] and signal.getsignal(signal.SIGTERM) == before
+            assert cluster.is_own == (expected == "local") and os.environ["TMPDIR"] == "/usual"
+            files, folder = here.temporary  # the files of tasks that are killed go with the folder
+            assert files == (folder if cluster.is_own else "/usual")
         assert here.said == [expected, "ended"]
 
 

@@ -3,6 +3,7 @@
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from pickle import loads
@@ -20,6 +21,8 @@ from frostline.cli.program import signals_heeded
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
+from frostline.sweep.ray import driver as driver_module
+from frostline.sweep.ray.cluster import Cluster
 from frostline.sweep.ray.driver import driver_on, train_on_ray
 from frostline.sweep.register import register
 from frostline.sweep.results.forecast_record import Cell, Forecast
@@ -177,6 +180,16 @@ def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
         train()
     assert set(here.cancelled) == {1, 2} and len(prepared.store.done()) == 1
     assert not list((prepared.store.out / "leases").iterdir())
+
+
+def test_the_tasks_of_an_own_cluster_end_with_it(
+    train: Train, prepared: Prepared, here: RayHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_module, "connected", lambda ray: nullcontext(Cluster(here, is_own=True)))
+    here.before = stop
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    assert not here.cancelled and not list((prepared.store.out / "leases").iterdir())
 
 
 def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(prepared: Prepared, here: RayHere) -> None:

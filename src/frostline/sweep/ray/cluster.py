@@ -47,9 +47,15 @@ class Ray:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that this process is connected to."""
+    """A cluster that this process is connected to.
 
-    module: Any  # the package ray
+    Attributes:
+        module: The package ray.
+        is_own: Whether this process has started it. It then ends with its tasks and their files.
+    """
+
+    module: Any
+    is_own: bool = False
 
     def nodes(self) -> list[Mapping[str, float]]:
         """The resources of each node that lives."""
@@ -99,7 +105,8 @@ def connected(ray: Ray) -> Iterator[Cluster]:
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
         try:
-            module.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+            with _temporary_files_in(folder if own else None):
+                module.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
         except (OSError, ValueError, RuntimeError) as error:  # also ConnectionError
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise FrostlineError(
@@ -111,6 +118,20 @@ def connected(ray: Ray) -> Iterator[Cluster]:
             if current_thread() is main_thread():
                 signal.signal(signal.SIGTERM, before)  # Ray replaces it
         try:
-            yield Cluster(module)
+            yield Cluster(module, is_own=bool(own))
         finally:
             module.shutdown()
+
+
+@contextmanager
+def _temporary_files_in(folder: str | None) -> Iterator[None]:
+    """Processes that start here put their temporary files into this folder, if there is one."""
+    before = os.environ.get("TMPDIR")
+    if folder:
+        os.environ["TMPDIR"] = folder
+    try:
+        yield
+    finally:
+        os.environ.pop("TMPDIR", None)
+        if before is not None:
+            os.environ["TMPDIR"] = before

@@ -193,13 +193,16 @@ class Driver:
             self.progress.note(note)
 
     def _cancel(self) -> None:
-        """End the tasks that are under way, and give them time to remove their folders."""
-        tasks = list(self.under_way)
+        """End the tasks that are under way, and give them time to remove their folders.
+
+        The tasks of a cluster that was started here end with it. If a task that has just ended is cancelled, Ray 2.60 sometimes
+        ends this process with exit code 1.
+        """
+        tasks = [] if self.cluster.is_own else list(self.under_way)
         for task in tasks:
             self.cluster.module.cancel(task)
-        if tasks:
-            self.cluster.module.wait(tasks, num_returns=len(tasks), timeout=ENDS_WITHIN)
-        for task in tasks:
+        left = self.cluster.module.wait(tasks, num_returns=len(tasks), timeout=ENDS_WITHIN)[1] if tasks else []
+        for task in left:
             self.cluster.module.cancel(task, force=True)
 
 
