@@ -87,11 +87,11 @@ def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
         answer_of(([run for run in runs if run["trainable"] != "last 2" or run["seed"] == 0], logits))
     )
     texts = ["\n".join(line.text for line in answer_lines(one, Path("o"))) for one in (equal, fewer)]
-    assert not any("folds" in text or "of other rows" in text for text in texts)
+    assert not any("folds" in text or "of different rows" in text for text in texts)
     fewer["sizes"][0]["folds"] = 5
     of_folds = " ".join(" ".join(line.text for line in answer_lines(fewer, Path("o"))).split())
     assert "validation examples in 5 folds, one for each seed (majority-class" in of_folds
-    assert "similar choices. Scores over other seeds are those of other rows." in of_folds
+    assert "similar choices. With folds, scores of different numbers of seeds are of different rows." in of_folds
     remark = "a score of few seeds is pulled towards"
     assert [remark in " ".join(text.split()) for text in texts] == ["seeds" in text for text in texts] == [False, True]
     (last_2,) = [line for line in texts[1].splitlines() if line[3:].startswith("last 2 ")]

@@ -59,7 +59,11 @@ def why_points_differ(size: Mapping[str, Any]) -> str:
         abs((full - one["score"]) / POINT - one["below_full"]) < WORTH_A_REMARK for one in size["choices"]
     ):
         return ""
-    others = " Scores over other seeds are those of other rows." if size.get("folds") and _seeds(size) else ""
+    others = (
+        " With folds, scores of different numbers of seeds are of different rows."
+        if size.get("folds") and _seeds(size)
+        else ""
+    )
     return f"Points below are expected ones: a score of few seeds is pulled towards those of similar choices.{others}"
 
 

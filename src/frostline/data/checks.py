@@ -102,8 +102,8 @@ def _probable_typos(counts: Mapping[str, int]) -> list[str]:
     """Warnings about rare labels whose names are almost those of frequent ones."""
     warnings = []
     for label, rows in counts.items():
-        alike = next((other for other in counts if rows <= RARE * counts[other] and _is_typo(label, other)), None)
-        if rows and alike is not None:
+        alike = next((other for other in counts if 0 < rows <= RARE * counts[other] and _is_typo(label, other)), None)
+        if alike is not None:
             have = "row has" if rows == 1 else "rows have"
             warnings.append(
                 f"Warning: {rows:,} training {have} the label {quoted(label)}, and {counts[alike]:,} have {quoted(alike)}: "

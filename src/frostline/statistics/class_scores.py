@@ -1,4 +1,6 @@
-"""The metrics of classification, bitwise the same as scikit-learn's but a hundred times faster for small splits.
+"""The metrics of classification, a hundred times faster than scikit-learn for small splits.
+
+Scores are bitwise those of scikit-learn. Only the Matthews correlation of very many examples may differ in its last digits.
 
 Targets and predictions are class indices ``[n]``.
 """

@@ -4,8 +4,8 @@ The columns are separated by tabs, or by spaces in a file without tabs. The firs
 or only a tab, ends a sentence. Comments and ``-DOCSTART-`` lines are skipped.
 
 A comment begins with ``#`` and has another number of columns than the words have, so that ``#hashtag TAB O`` is a word. Before a
-sentence, a line that begins with ``#`` and a space is a comment with any number of columns, unless its last column is also that
-of another line: ``# O`` is then the word ``#`` with its tag, and ``# newdoc`` is a comment.
+sentence, a line that begins with ``#`` and a space is a comment with any number of columns, as ``# newdoc`` is. If its last
+column is also that of another line, as in ``# O``, it is the word ``#`` with its tag.
 """
 
 import re

@@ -90,11 +90,11 @@ def answer_one(
         text = reference_missing(answer, reference, evidence.metric) + _progress(runs)
         return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": text}
     answer["recommended"] = recommend(answer, point, by_mean=settings.by_mean)
-    text = sentence(answer, point, Comparison(evidence, settings), layers, search)
-    if search.instead and not _learned(answer, evidence):
+    text, learned = sentence(answer, point, Comparison(evidence, settings), layers, search), _learned(answer, evidence)
+    if search.instead and not learned:
         return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": search.instead}
     if answer["decision"] is not None:
-        answer["decision"]["above_baseline"] = _learned(answer, evidence)
+        answer["decision"]["above_baseline"] = learned
     text = f"{text} {search.instead}" if search.instead else text
     answer["sentence"] = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer

@@ -40,8 +40,8 @@ def next_command(
         seeds: Those of the sweep.
         curve: The largest train size of its answer.
         sure: The wanted probability, if it was given.
-        missing: The reference of a search that has no result.
         of_search: Whether a search trained the runs. Then only the recommended choice and its rival get more seeds.
+        missing: The reference of a search that has no result.
     """
     decision, choices = curve["decision"], curve["choices"]
     if decision is None or not curve["learned"]:
