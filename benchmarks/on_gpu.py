@@ -4,7 +4,8 @@
 
 It needs no network, and is meant to take less than 8 minutes on a GPU. Models have random weights, and lengths are distributed
 like those of short sentences and of long reviews. It prints a table and writes ``on_gpu.json``: please paste both into an issue.
-Parts that fail are reported, and the others run. Needs ``accelerate`` for the comparison with Trainer.
+Rows appear as they are measured. Parts that fail are reported, and the others run. Needs ``accelerate`` for the comparison with
+Trainer.
 
 - equality: the same runs on this device and on its CPU.
 - stacked: runs in a stack and alone.
@@ -21,6 +22,8 @@ Parts that fail are reported, and the others run. Needs ``accelerate`` for the c
 import argparse
 import json
 import sys
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
@@ -34,20 +37,18 @@ from frostline.model.device import this_machine
 PARTS = ("equality", "stacked", "tags", "kernel", "throughput", "forward_pass", "llama", "grid")
 
 
-def measure(parts: OnDevice, wanted: list[str]) -> list[Facts]:
-    """Run the parts. A part that fails has the error as its row."""
-    lines: list[Facts] = []
+def measure(parts: OnDevice, wanted: list[str]) -> Iterator[list[Facts]]:
+    """Run the parts, and return the rows of each. A part that fails has the error as its row."""
     for name in wanted:
-        print(name, file=sys.stderr, flush=True)
         torch.cuda.empty_cache()  # what the part before it has left, also if it failed
         begun = perf_counter()
         try:
             rows = getattr(parts, name)()
         except Exception as error:
+            traceback.print_exc()
             rows = [("FAILED", f"{type(error).__name__}: {str(error).strip().splitlines()[:1]}")]
         seconds = perf_counter() - begun
-        lines += [{"part": name, "what": what, "value": value, "part_seconds": seconds} for what, value in rows]
-    return lines
+        yield [{"part": name, "what": what, "value": value, "part_seconds": seconds} for what, value in rows]
 
 
 def main() -> None:
@@ -69,8 +70,12 @@ def main() -> None:
         sys.exit("There is no GPU here: nothing was measured. --size tiny --device cpu tries the script.")
     torch.backends.cuda.matmul.allow_tf32 = False
     facts = {**machine(), **here.facts(), "precision": here.precision}
-    lines = measure(OnDevice(options.size, here), wanted)
-    options.json.write_text(json.dumps({"machine": facts, "size": options.size, "lines": lines}, indent=1) + "\n")
+    lines: list[Facts] = []
+    for rows in measure(OnDevice(options.size, here), wanted):
+        lines += rows
+        for row in rows:
+            print(f"{row['part']}: {row['what']}: {row['value']}", file=sys.stderr, flush=True)
+        options.json.write_text(json.dumps({"machine": facts, "size": options.size, "lines": lines}, indent=1) + "\n")
     print(", ".join(f"{name} {value}" for name, value in facts.items()), end="\n\n")
     print(markdown(("part", "what", "result"), [(line["part"], line["what"], line["value"]) for line in lines]))
     sys.exit(any(line["what"] == "FAILED" or "TOO LARGE" in line["value"] for line in lines))

@@ -5,6 +5,7 @@ No test machine has a GPU. A loop over the sequences stands in for the kernel.
 
 import sys
 from collections import Counter
+from functools import wraps
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from training.stand_in import on_stand_in
 from training.test_devices import trained
 
 
-def by_sequence(query, key, value, starts, starts_again, longest, longest_again, *, scale, window_size, enable_gqa):
+def by_sequence(query, key, value, starts, starts_again, longest, longest_again, *, scale, window_size, enable_gqa=False):
     """What ``torch.nn.attention.varlen.varlen_attn`` computes, one sequence at a time."""
     assert torch.equal(starts, starts_again) and longest == longest_again and starts.dtype == torch.int32
     assert query.dtype == key.dtype == value.dtype and (enable_gqa or query.shape[1] == key.shape[1])
@@ -47,6 +48,7 @@ def calls(monkeypatch):
     """The stand-in for the kernel runs everywhere, also in float32. Counts its calls by window."""
     found = Counter()
 
+    @wraps(by_sequence)
     def kernel(*args, **more):
         found[more["window_size"]] += 1
         return by_sequence(*args, **more)
@@ -213,6 +215,31 @@ def test_a_torch_without_an_argument_uses_the_padded_grid(monkeypatch):
     assert varlen.torch_kernel() is None
 
 
+def test_a_torch_whose_key_heads_serve_one_query_head_uses_the_padded_grid_for_others(monkeypatch):
+    """As torch 2.11 does."""
+    import torch.nn.attention.varlen as module
+
+    def kernel(query, key, value, starts, more_starts, longest, more_longest, *, scale, window_size):
+        return query
+
+    on_a_gpu(monkeypatch)
+    monkeypatch.setattr(module, "varlen_attn", kernel)
+    varlen.torch_kernel.cache_clear()
+    assert is_possible() and not is_possible(key_heads=2)
+
+
+def record_calls(monkeypatch, given):
+    """Append the arguments of each call of torch's kernel to a list."""
+    kernel = varlen.torch_kernel()
+
+    @wraps(kernel)
+    def recorded(*args, **more):
+        given.append(args)
+        return kernel(*args, **more)
+
+    monkeypatch.setattr(varlen, "torch_kernel", lambda: recorded)
+
+
 def on_fake(mode, x, device):
     with mode:
         return torch.empty(x.shape, dtype=x.dtype, device=device)
@@ -228,10 +255,7 @@ def test_under_autocast_the_kernel_gets_half_precision_on_the_device(monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(packed_layout, "to_device", lambda x, device: on_fake(fake, x, device))
         assert layout.sequences.starts.device.type == "cuda"
-    kernel = varlen.torch_kernel()
-    monkeypatch.setattr(
-        varlen, "torch_kernel", lambda: lambda *args, **more: given.append(args) or kernel(*args, **more)
-    )
+    record_calls(monkeypatch, given)
     with fake, torch.autocast("cuda", dtype):
         query, key, value = (torch.empty(1, heads, 8, 32, device="cuda") for heads in (4, 2, 2))
         mask = torch.empty(2, 1, 5, 5, dtype=torch.bool, device="cuda")
@@ -247,11 +271,8 @@ def test_under_autocast_the_kernel_gets_half_precision_on_the_device(monkeypatch
 def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_type, tune, runs):
     """On torch's device ``meta``. It has no autocast, so the path takes float32 here."""
     context, given = context_of(model_type, tmp_path), []
-    kernel = varlen.torch_kernel()
+    record_calls(monkeypatch, given)
     monkeypatch.setattr(varlen, "has_kernel", lambda device: True)
-    monkeypatch.setattr(
-        varlen, "torch_kernel", lambda: lambda *args, **more: given.append(args) or kernel(*args, **more)
-    )
     monkeypatch.setattr(varlen, "DTYPES", (torch.float32,))
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         trained(on_device, [spec_of(tune, seed) for seed in range(runs)], watched, monkeypatch)

@@ -20,7 +20,7 @@ from frostline.model.packed_layout import Layout
 DTYPES = (torch.bfloat16, torch.float16)
 LARGEST_HEAD, HEAD_MULTIPLE = 256, 8
 OLDEST_GPU = (8, 0)  # compute capability: Ampere
-ARGUMENTS = {"scale", "window_size", "enable_gqa"}  # that older versions of torch do not have
+ARGUMENTS = {"scale", "window_size"}  # that some versions of torch do not have
 # What a model may ask of attention, and the kernel does not do.
 SPECIAL = ("position_bias", "softcap", "s_aux", "cache")
 
@@ -46,11 +46,17 @@ def has_kernel(device: torch.device) -> bool:
     return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_capability(device) >= OLDEST_GPU
 
 
+def shares_key_heads(kernel: Kernel) -> bool:
+    """Whether a key head may serve several query heads. It may in torch 2.13, and not in 2.11."""
+    return "enable_gqa" in signature(kernel).parameters
+
+
 def is_possible(layout: Layout, mask: Tensor | None, query: Tensor, key: Tensor, value: Tensor, **kwargs: Any) -> bool:
     """Whether torch's kernel can compute this call of transformers' attention, with heads ``[K, H, T, C]``."""
-    tokens, size = query.shape[2:]
+    (heads, tokens, size), kernel = query.shape[1:], torch_kernel()
     return (
         has_kernel(query.device)
+        and kernel is not None
         and _dtype(query) in DTYPES
         and window_of(mask) is not None
         and not kwargs.get("dropout")
@@ -58,7 +64,7 @@ def is_possible(layout: Layout, mask: Tensor | None, query: Tensor, key: Tensor,
         and key.shape == value.shape
         and key.shape[2:] == (tokens, size)
         and tokens == layout.tokens
-        and query.shape[1] % key.shape[1] == 0
+        and (heads == key.shape[1] or (heads % key.shape[1] == 0 and shares_key_heads(kernel)))
         and size % HEAD_MULTIPLE == 0
         and size <= LARGEST_HEAD
     )
@@ -82,7 +88,7 @@ def attention(
         sequences.longest,
         scale=scale,
         window_size=window,
-        enable_gqa=key.shape[1] < query.shape[1],
+        **({"enable_gqa": True} if key.shape[1] < query.shape[1] else {}),
     )
     return out.view(layout.runs, layout.tokens, *out.shape[1:])
 
