@@ -14,6 +14,7 @@ from frostline.model.device import Machine
 
 META = torch.device("meta")
 OWN_ANSWER = ("_local_scalar_dense", "_to_copy", "copy_", "equal")  # reads for which the stand-in has an answer
+DRAWS = ("normal_", "uniform_", "random_", "exponential_", "randn", "rand")
 READS = ("nonzero", "masked_select", "_unique2", "unique_consecutive", "unique_dim", "is_nonzero")
 
 
@@ -22,6 +23,7 @@ class StandIn(TorchDispatchMode):
 
     Attributes:
         reads: By phase, how often the host reads from the device. Each read answers with ones.
+        draws: By phase, how often random values are drawn on the device, masks of dropout left out.
         operations: By phase, the operations on the device, views left out.
         misplaced: Operations whose operands or random generators are on different devices.
         phase: What runs now.
@@ -29,7 +31,8 @@ class StandIn(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.reads, self.operations, self.misplaced, self.phase = Counter(), Counter(), [], "outside"
+        self.reads, self.draws, self.operations, self.misplaced = Counter(), Counter(), Counter(), []
+        self.phase = "outside"
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -42,6 +45,7 @@ class StandIn(TorchDispatchMode):
         if not on_device:
             return function(*args, **kwargs)
         self.operations[self.phase] += not is_view(function)
+        self.draws[self.phase] += name in DRAWS
         is_copy = name in ("_to_copy", "copy_")
         if generators - {"meta"} or (len(devices) > 1 and not is_copy):
             self.misplaced.append(f"{self.phase}: {name} of {sorted(devices)}, generators of {sorted(generators)}")

@@ -77,6 +77,7 @@ def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         results = trained(on_device, one_epoch(tune, runs), watched, monkeypatch)
     assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * runs
+    assert not watched.draws.total()  # a new head has the values that it has on a CPU
     assert not watched.misplaced and watched.operations["step"] > 50 * STEPS
     # Without packing, transformers asks in every forward pass whether there is padding.
     assert watched.reads["step"] == (0 if packed else STEPS)

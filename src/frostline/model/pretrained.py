@@ -1,8 +1,10 @@
 """A pretrained model that many runs share. Each run starts from its pretrained weights."""
 
 from collections.abc import Iterable, Set
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from frostline.fast.optimizer import clear_gradients
 from frostline.model.anatomy import Anatomy
+from frostline.model.device import CPU
 from frostline.model.places import HEAD
 from frostline.model.reading import OWN_HEAD, HeadKind
 from frostline.model.shards import is_unread
@@ -112,20 +115,20 @@ class Pretrained:
         return self._pretrained[name]
 
     def _initialize(self, names: Set[str], seed: int) -> None:
-        """Initialize parameters as transformers does. Their values depend on the seed only."""
+        """Initialize parameters as transformers does. Their values depend on the seed only, not on the device."""
         modules = sorted({name.rpartition(".")[0] for name in names})
         # some types give the parameters of an inner module other values for the module around it
-        modules += [path for path in _around(modules) if self._holds_only(path, names)]
+        around = [path for path in _around(modules) if self._holds_only(path, names)]
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            torch.manual_seed(seed)
-            for path in modules:
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed the generators of GPUs
+            for path, inner in [*((path, False) for path in modules), *((path, True) for path in around)]:
                 module = self.model.get_submodule(path)
-                old = {name: p.detach().clone() for name, p in module.named_parameters(recurse=False)}
-                for tensor in (module, *module.parameters(recurse=False)):
+                drawn = _on_cpu(module, inner=inner)
+                for tensor in (drawn, *drawn.parameters(recurse=inner)):
                     tensor._is_hf_initialized = False
-                self.model._init_weights(module)
-                for name, value in old.items():
-                    if f"{path}.{name}".removeprefix(".") not in names:
+                self.model._init_weights(drawn)
+                for name, value in drawn.named_parameters(recurse=inner):
+                    if f"{path}.{name}".removeprefix(".") in names:
                         module.get_parameter(name).copy_(value)
 
     def _holds_only(self, path: str, names: Set[str]) -> bool:
@@ -153,6 +156,15 @@ class Pretrained:
                     value = value[(0,) * value.dim()].reshape(1)
                 digest.update(value.cpu().contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
+
+
+def _on_cpu(module: nn.Module, *, inner: bool) -> nn.Module:
+    """A copy of a module whose parameters are on the CPU. It shares the modules inside unless ``inner``."""
+    copied: dict[int, Any] = {
+        id(p): nn.Parameter(torch.empty_like(p, device=CPU).copy_(p), p.requires_grad)
+        for p in module.parameters(recurse=inner)
+    }
+    return deepcopy(module, copied if inner else copied | {id(child): child for child in module.children()})
 
 
 def _around(modules: Iterable[str]) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -61,7 +62,8 @@ def stacked(
             module.forward = stack.forward(module, path, locations, forwards[path])
         yield stack.own
     finally:
-        hook.remove()
+        for handle in (hook, *stack.hooks):
+            handle.remove()
         for module in modules.values():
             vars(module).pop("forward", None)
 
@@ -102,6 +104,8 @@ class _Stack:
         runs: K.
         own: Each run's own parameters by name.
         batched: The parameters of modules with a batched forward, by name: ``[K, ...]``.
+        hooks: Handles of the hooks of these parameters. Python cannot free a stack whose hooks are not removed, because a
+            hook refers to the stack, and torch's views of the parameters refer to them out of Python's sight.
         examples_per_run: Examples of each run in the current batch.
         current_run: The run that an enclosing module is computing; None outside of such modules.
     """
@@ -110,6 +114,7 @@ class _Stack:
         self.runs = runs
         self.own: list[dict[str, Tensor]] = [{} for _ in range(runs)]
         self.batched: dict[str, nn.Parameter] = {}
+        self.hooks: list[RemovableHandle] = []
         self.examples_per_run = 0
         self.current_run: int | None = None
         self._batched_names, self._transposed = batched_names, transposed
@@ -127,9 +132,10 @@ class _Stack:
 
     def _add_batched(self, name: str, value: Tensor) -> None:
         batched = self.batched[name] = nn.Parameter(self._empty(name, value))
-        batched.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
+        handle = batched.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
             lambda batched: self._split_gradient(name, batched)
         )
+        self.hooks.append(handle)
 
     def _empty(self, name: str, value: Tensor) -> Tensor:
         """Memory for a parameter of all runs, ``[K, ...]``.
