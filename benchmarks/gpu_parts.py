@@ -1,7 +1,7 @@
 """The parts of on_gpu.py. Each returns rows for its table."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
@@ -121,9 +121,8 @@ class OnDevice:
             what = f"stack of {count}, k = {tune}, longest examples"
             torch.cuda.empty_cache()  # blocks of a smaller stack would count against this one
             try:
-                seconds, used = profile_step(
-                    [self._spec(tune, context, seed=seed) for seed in range(count)], context, steps=8
-                )
+                specs = [self._spec(tune, context, seed=seed) for seed in range(count)]
+                seconds, used = warm_step(specs, context, steps=8)
             except Exception as error:
                 if not rows or not memory_ran_out(error):
                     raise
@@ -179,7 +178,7 @@ class OnDevice:
                     patch.object(varlen, "has_kernel", lambda device: False) if padded else nullcontext(),
                     patch.object(varlen, "attention", wraps=varlen.attention) as attention,
                 ):
-                    measured.append((self._run("all", context), *profile_step([self._spec("all", context)], context)))
+                    measured.append((self._run("all", context), *warm_step([self._spec("all", context)], context)))
                 assert attention.called != padded, "attention took the other path"
             (result, seconds, used), (other, padded_seconds, padded_used) = measured
             step = f"{seconds * 1e3:.1f} ms a step of {BATCH}, padded {padded_seconds * 1e3:.1f} ms"
@@ -193,7 +192,7 @@ class OnDevice:
         tune = min(2, self.layers)
         on_cpu, exact = (self._run(tune, self.tags_context(where)) for where in (Machine(CPU, "float32"), self.exact))
         context = self._with_states(tune, self.tags_context(self.here))
-        seconds, used = profile_step([self._spec(tune, context)], context)
+        seconds, used = warm_step([self._spec(tune, context)], context)
         return [
             (f"k = {tune}, float32 against the CPU", _verdict(difference(exact, on_cpu), EXACT)),
             (f"k = {tune}", f"{seconds * 1e3:.1f} ms a step of {BATCH} sentences, peak {used / 1e9:.1f} GB"),
@@ -218,7 +217,7 @@ class OnDevice:
         context = context_of(model, lengths_like("short", TRAIN + VALIDATION), self.here, validation=VALIDATION)
         rows = []
         for tune in (2, "all"):
-            seconds, used = profile_step([self._spec(tune, context)], context)
+            seconds, used = warm_step([self._spec(tune, context)], context)
             rows.append((f"k = {tune}", f"{seconds * 1e3:.0f} ms a step of {BATCH}, peak {used / 1e9:.1f} GB"))
         return rows
 
@@ -233,6 +232,12 @@ class OnDevice:
         summary = speed_report.summarise(measured["lines"], measured["cells"])
         sentences = speed_report.sentences(summary, measured["machine"], measured["task"])
         return [("frostline and Trainer", sentence) for sentence in sentences]
+
+
+def warm_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 4) -> tuple[float, int]:
+    """Seconds and memory of a training step. A GPU loads each kernel when it is first used, so the first steps do not count."""
+    profile_step(specs, context, steps=steps)
+    return profile_step(specs, context, steps=steps)
 
 
 def difference(one: Result, other: Result) -> float:

@@ -17,9 +17,11 @@ from unittest.mock import Mock
 
 import pandas as pd
 import pytest
+import torch
 
 from frostline import FrostlineError
 from frostline.cli.program import GARBAGE_THRESHOLD, main, signals_heeded, skip_final_garbage_collection
+from frostline.data.wording import first_line
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.results.tables import COST
 from options import FAST
@@ -197,6 +199,19 @@ def test_an_error_that_is_not_expected_has_its_own_exit_code(
     got = frostline("work", "o")
     assert got.code == 70 and "Traceback (most recent call last):\n" in got.err
     assert f"{type(error).__name__}: {error}" in got.err
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. And more"), MemoryError()])
+def test_a_lack_of_memory_is_one_sentence(
+    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Outside of a run, such as while hidden states are computed."""
+    monkeypatch.setattr("frostline.api.work.work", raising(error))
+    got = frostline("work", "o")
+    assert got.code == 2 and "Traceback" not in got.err
+    assert (
+        f"Memory ran out ({first_line(error)}): end other programs that use it, or choose another --device" in got.err
+    )
 
 
 def test_the_garbage_collection_threshold_is_raised(

@@ -54,3 +54,19 @@ def test_a_similar_name_differs_in_case_or_spelling() -> None:
 )
 def test_the_first_line_of_an_error_has_its_type(message: str, shown: str) -> None:
     assert first_line(ValueError(message)) == shown
+
+
+@given(st.lists(st.text("abc ", min_size=1), min_size=1, max_size=9))
+def test_a_long_line_of_an_error_is_cut_after_a_sentence(sentences: list[str]) -> None:
+    message = ". ".join(one.strip() or "x" for one in sentences)
+    shown = first_line(ValueError(message)).removeprefix("ValueError: ")
+    assert message.startswith(shown) and message[len(shown) : len(shown) + 2] in ("", ". ")
+    assert len(shown) < 200 or ". " not in message[:200]
+    assert shown == message or len(message) > 200
+
+
+def test_of_torchs_advice_on_memory_the_amount_remains() -> None:
+    advice = " If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF." * 4
+    error = RuntimeError(f"CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has 79.18 GiB.{advice}")
+    assert first_line(error).startswith("RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB.")
+    assert len(first_line(error)) < 220

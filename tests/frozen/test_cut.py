@@ -194,3 +194,15 @@ def test_rounding_the_number_of_tokens_up_changes_no_result(
     (logits, gradients), (other_logits, other_gradients) = found
     assert gradients.keys() == other_gradients.keys() and largest_difference([logits], [other_logits]) < 1e-6
     assert largest_difference(gradients.values(), [other_gradients[name] for name in gradients]) < 1e-5
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_attention_of_cudnn_which_prepares_each_shape_anew_is_off_while_a_model_is_cut(before: bool) -> None:
+    model = small_model("bert")
+    torch.backends.cuda.enable_cudnn_sdp(before)
+    try:
+        with cut_at(model, find_layers(model), 1):
+            assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert torch.backends.cuda.cudnn_sdp_enabled() == before
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(True)

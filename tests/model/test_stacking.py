@@ -1,13 +1,10 @@
 """Stacked runs compared with the same runs trained one by one, and the independence of the runs in a stack."""
 
-import gc
 import json
 from collections.abc import Iterator
 from copy import copy, deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from weakref import ref
 
 import numpy as np
 import pytest
@@ -25,7 +22,7 @@ from frostline.model.device import Machine
 from frostline.model.packing import packable
 from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
-from frostline.model.stacking import _Stack, stacked
+from frostline.model.stacking import stacked
 from frostline.model.tokens import Tokens
 from frostline.model.trainable import Trainable
 from frostline.training.context import RunContext
@@ -237,24 +234,6 @@ def test_with_dropout_the_losses_of_stacked_runs_have_the_same_distribution(tmp_
 
 def last_loss(result: Result) -> float:
     return next(s["value"] for s in result.facts["scores"] if s["metric"] == "loss" and s["split"] == "train_running")
-
-
-@pytest.mark.parametrize("tune", [1, "all"])
-def test_a_stack_that_was_trained_gives_its_memory_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: int | str) -> None:
-    """On a GPU, a sweep trains one stack after the other."""
-    context, made = context_of("bert", tmp_path), []
-    original = _Stack.add_run
-
-    def add_run(self: _Stack, run: int, values: Any) -> None:
-        original(self, run, values)
-        made.extend(ref(p) for p in (*self.batched.values(), *self.own[run].values()))
-
-    monkeypatch.setattr(_Stack, "add_run", add_run)
-    results = run_stacked([spec_of(tune, seed, num_train_epochs=1) for seed in range(2)], context, batched=True)
-    assert made and all(result.learned for result in results)
-    del results
-    gc.collect()
-    assert not [one for one in made if one() is not None]
 
 
 def test_stacked_restores_the_model(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ from training.stand_in import on_stand_in
 from training.test_devices import trained
 
 
-def by_sequence(query, key, value, starts, starts_again, longest, longest_again, *, scale, window_size, enable_gqa=False):
+def by_sequence(
+    query, key, value, starts, starts_again, longest, longest_again, *, scale, window_size, enable_gqa=False
+):
     """What ``torch.nn.attention.varlen.varlen_attn`` computes, one sequence at a time."""
     assert torch.equal(starts, starts_again) and longest == longest_again and starts.dtype == torch.int32
     assert query.dtype == key.dtype == value.dtype and (enable_gqa or query.shape[1] == key.shape[1])

@@ -1,15 +1,20 @@
 """What is tried again when memory runs out, with an allocator that raises errors."""
 
+import gc
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
 import torch
 
+from frostline.model.stacking import _Stack
 from frostline.sweep.execution.out_of_memory import memory_ran_out
 from frostline.sweep.results.store import Store
 from frostline.training.forward import ForwardFunction
+from frostline.training.run import run_stacked
+from model.test_stacking import context_of, spec_of
 from sweep.test_stacks import notes_of, stacked_of
 from tiny import run_sweep
 
@@ -96,3 +101,23 @@ def test_copies_of_hidden_states_are_given_up_first(settings: dict[str, Any], mo
     ]
     stored = Store(Path(sweep.spec.out)).results().values()
     assert [facts["provenance"]["micro_batch"] for facts in stored] == [16, 16]
+
+
+@pytest.mark.parametrize("tune", [1, "all"])
+def test_a_stack_that_was_trained_gives_its_memory_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: int | str
+) -> None:
+    """On a GPU, a sweep trains one stack after the other."""
+    context, made = context_of("bert", tmp_path), []
+    original = _Stack.add_run
+
+    def add_run(self: _Stack, run: int, values: Any) -> None:
+        original(self, run, values)
+        made.extend(ref(p) for p in (*self.batched.values(), *self.own[run].values()))
+
+    monkeypatch.setattr(_Stack, "add_run", add_run)
+    results = run_stacked([spec_of(tune, seed, num_train_epochs=1) for seed in range(2)], context, batched=True)
+    assert made and all(result.learned for result in results)
+    del results
+    gc.collect()
+    assert not [one for one in made if one() is not None]

@@ -14,12 +14,13 @@ import frostline.sweep.execution.execute as execute_module
 import frostline.sweep.execution.stacks as stacks_module
 from frostline.api.sweep import Sweep
 from frostline.frozen.selection import StateSelection
+from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.execution.stacks import _fastest_size, in_stacks, stack_size
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from frostline.training.context import RunContext
+from frostline.training.context import RunContext, StackSize
 from frostline.training.specification import RunSpec
 from tiny import run_sweep
 
@@ -71,6 +72,45 @@ def test_runs_are_stacked_if_they_differ_only_in_seed_and_learning_rate() -> Non
 )
 def test_a_stack_grows_while_it_pays_and_fits(seconds: Any, used: Any, most: int, limit: int, size: int) -> None:
     assert _fastest_size(lambda n: (seconds(n), used(n)), most, limit) == size
+
+
+@pytest.mark.parametrize(
+    ("known", "most", "tried", "size"),
+    [(4, 8, [4, 8], 8), (8, 8, [], 8), (16, 8, [], 8), (4, 6, [4, 6], 6), (1, 2, [1, 2], 2)],
+)
+def test_the_search_begins_at_a_size_that_is_known_to_pay(known: int, most: int, tried: list[int], size: int) -> None:
+    found: list[int] = []
+
+    def profile(count: int) -> tuple[float, int]:
+        found.append(count)
+        return 1.0, count
+
+    assert (_fastest_size(profile, most, 100, known=known), found) == (size, tried)
+
+
+def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The larger k is tried, although its runs come later. Other training settings are tried anew."""
+    tried: list[tuple[Any, int]] = []
+
+    def profile(specs: list[RunSpec], context: RunContext) -> tuple[float, int]:
+        tried.append((specs[0].tune, len(specs)))
+        return 1.0, 0
+
+    monkeypatch.setattr(stacks_module, "profile_step", profile)
+    monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: None)
+    monkeypatch.setattr(stacks_module, "memory_limit", lambda device: 1 << 40)
+    fresh = replace(context, stack_sizes={})
+
+    def remembered(some: list[RunSpec]) -> int:
+        size, refusal = stacks_module._largest(some, fresh, "auto", head_only=False)
+        fresh.stack_sizes[some[0].stack_key] = StackSize(some[0], size, refusal)
+        return size
+
+    runs = [spec_of(k, seed) for seed in range(4) for k in (1, 2)]
+    assert [(stack[0].tune, len(stack)) for stack in in_stacks(runs, remembered)] == [(1, 4), (2, 4)]
+    assert tried == [(2, 1), (2, 2), (2, 4)]
+    assert remembered([spec_of(1, seed, num_train_epochs=9.0) for seed in range(2)]) == 2
+    assert tried[3:] == [(1, 1), (1, 2)]
 
 
 def test_a_stack_that_runs_out_of_memory_ends_the_doubling() -> None:
@@ -191,3 +231,21 @@ def stacked_of(sweep: Sweep) -> dict[Any, list[int]]:
     for facts in Store(Path(sweep.spec.out)).results().values():
         found.setdefault(facts["spec"]["tune"], {})[facts["spec"]["seed"]] = facts["provenance"]["stacked"]
     return {k: [by_seed[seed] for seed in sorted(by_seed)] for k, by_seed in found.items()}
+
+
+def test_of_a_stack_only_the_best_run_is_stored(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parameters of a large model take a second to write."""
+    stored: list[tuple[str, float]] = []
+    monkeypatch.setattr(
+        BestWeights, "save_if_best", lambda self, run, score, parameters: stored.append((run.digest, score))
+    )
+    sweep = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 4, "stack": 4})
+    sweep.run()
+    scores = {
+        digest: (facts["validation_best"], -facts["spec"]["seed"])
+        for digest, facts in Store(Path(sweep.spec.out)).results().items()
+        if facts["outcome"] == "ok"
+    }
+    assert len(scores) > 1
+    best = max(scores, key=lambda digest: scores[digest])
+    assert stored == [(best, scores[best][0])]

@@ -290,11 +290,14 @@ def test_the_forward_pass_finds_inputs_on_the_host(tmp_path, monkeypatch):
             list(whole.hidden_states(on_device.tokens, batches))
 
 
-def test_copies_to_a_gpu_come_from_pinned_memory(monkeypatch):
+def test_large_copies_to_a_gpu_come_from_pinned_memory(monkeypatch):
     copies = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda x: copies.append("pinned") or x)
     monkeypatch.setattr(torch.Tensor, "to", lambda x, *args, **more: copies.append((args, more)) or x)
-    device.to_device(torch.ones(2), torch.device("cuda"))
-    assert copies == ["pinned", ((torch.device("cuda"),), {"non_blocking": True})]
+    copied = ((torch.device("cuda"),), {"non_blocking": True})
+    device.to_device(torch.ones(2**14 + 1), torch.device("cuda"))
+    assert copies == ["pinned", copied]
+    device.to_device(torch.ones(2**14), torch.device("cuda"))  # CUDA stages these itself
+    assert copies[2:] == [copied]
     device.to_device(torch.ones(2), torch.device("cpu"))
-    assert copies[2:] == [((torch.device("cpu"),), {})]
+    assert copies[3:] == [((torch.device("cpu"),), {})]

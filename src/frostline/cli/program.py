@@ -16,6 +16,7 @@ import typer
 from frostline import FrostlineError
 from frostline.cli.help import OrderedGroup
 from frostline.data.files import CANNOT_WRITE
+from frostline.data.wording import first_line
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.slurm import TERMINATED
 
@@ -110,13 +111,21 @@ def main() -> None:
     except FrostlineError as error:
         leave(str(error), 2)
     except Exception as error:
-        if not isinstance(error, OSError) or error.errno not in CANNOT_WRITE:
-            fail()
-        leave(
-            f"{error.filename or 'A file'} cannot be written or read ({error.strerror}): correct that and run the same "
-            "command again; finished runs are saved.",
-            2,
-        )
+        cause = _of_the_machine(error) or fail()
+        leave(f"{cause} and run the same command again; finished runs are saved.", 2)
+
+
+def _of_the_machine(error: Exception) -> str | None:
+    """The beginning of a sentence on an error of the disk or of the memory, and on what to do; None for other errors."""
+    if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
+        return f"{error.filename or 'A file'} cannot be written or read ({error.strerror}): correct that"
+    if "torch" not in sys.modules:
+        return None
+    from frostline.sweep.execution.out_of_memory import memory_ran_out
+
+    if memory_ran_out(error):
+        return f"Memory ran out ({first_line(error)}): end other programs that use it, or choose another --device,"
+    return None
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 SHOWN_ROWS = 10  # the largest number of row numbers in a message or report
+LONG_LINE = 200  # characters of an error's message
 
 
 def quoted(value: object, limit: int = 60) -> str:
@@ -36,9 +37,14 @@ def visible(name: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The type of an error and the first line of its message: ``ValueError: not a number``."""
-    lines = str(error).strip().splitlines()
-    return ": ".join([type(error).__name__, *lines[:1]])
+    """The type of an error and the first line of its message: ``ValueError: not a number``.
+
+    A long line is cut after a sentence: torch explains a lack of memory in ten.
+    """
+    line = "".join(str(error).strip().splitlines()[:1])
+    if len(line) > LONG_LINE and ". " in line[:LONG_LINE]:
+        line = line[: line.rindex(". ", 0, LONG_LINE) + 1].rstrip(".")
+    return ": ".join([type(error).__name__, *([line] if line else [])])
 
 
 def capitalized(text: str) -> str:

@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 from frostline.fast.forwards import forwards_replaced
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.model.anatomy import Anatomy
+from frostline.model.device import without_cudnn_attention
 from frostline.model.outputs import logits_at
 from frostline.model.packed_layout import Layout
 from frostline.model.packing import Packing
@@ -223,7 +224,7 @@ def cut_at(
     forwards = upper.head_token.forwards(layers[-1], lambda: upper.read, runs) if upper.head_token else {}
     for number in (*range(start), *range(anatomy.count if stop is None else stop, anatomy.count)):
         forwards[layers[number]] = upper.skipped_forward(number)
-    with forwards_replaced(forwards), ExitStack() as hooks:
+    with forwards_replaced(forwards), without_cudnn_attention(), ExitStack() as hooks:
         for number in range(start, anatomy.count):
             hook = upper.before_layer(number, first=number == start)
             hooks.callback(layers[number].register_forward_pre_hook(hook, with_kwargs=True).remove)

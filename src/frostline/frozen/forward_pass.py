@@ -89,8 +89,13 @@ class ForwardPass:
         model, last = self.model, self.anatomy.count
         assert self.head_token is None or last not in (*self.selection.pooled, *self.selection.cuts)
         head_token = self.head_token if stop == last else None
+        wanted = {*self.selection.cuts, *self.selection.pooled, stop}
         by_cut: dict[int, Tensor] = {}
         model.eval()
+
+        def keep(number: int, states: Tensor) -> None:
+            if number in wanted:
+                by_cut[number] = states
 
         def compute(batch: ForwardBatch, hidden: Tensor | None) -> Computed:
             inputs = batch.inputs(tokens)
@@ -105,9 +110,7 @@ class ForwardPass:
 
         with (
             packable(model) if self.packed else nullcontext() as packing,
-            cut_at(
-                model, self.anatomy, cut, packing=packing, tap=by_cut.__setitem__, stop=stop, head_token=head_token
-            ) as upper,
+            cut_at(model, self.anatomy, cut, packing=packing, tap=keep, stop=stop, head_token=head_token) as upper,
             torch.no_grad(),
         ):
             yield compute

@@ -16,6 +16,7 @@ from torch import Tensor
 from frostline import FrostlineError
 
 CPU = torch.device("cpu")
+STAGED_BYTES = 65536  # a copy of at most this size from ordinary memory does not wait for the GPU
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -133,10 +134,28 @@ def free_bytes(path: os.PathLike[str]) -> int:
 
 
 def to_device(x: Tensor, device: torch.device) -> Tensor:
-    """``x`` on ``device``. To a GPU it is copied from pinned memory, so that the host does not wait for the copy."""
+    """``x`` on ``device``. The host does not wait for a copy to a CUDA GPU.
+
+    CUDA copies a large tensor without waiting only from pinned memory, and stages a small one itself.
+    """
     if device.type == "cuda" and x.device.type == "cpu":
-        return x.pin_memory().to(device, non_blocking=True)
+        source = x.pin_memory() if x.nbytes > STAGED_BYTES else x
+        return source.to(device, non_blocking=True)
     return x.to(device)
+
+
+@contextmanager
+def without_cudnn_attention() -> Iterator[None]:
+    """While the context is open, torch's attention does not use cuDNN, its first choice on recent GPUs.
+
+    cuDNN makes a plan for each new shape, which takes 10 to 500 ms. Batches of texts rarely have the shape of an earlier one.
+    """
+    before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Train mode for trained modules, eval mode for frozen ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -27,13 +27,24 @@ def set_train_mode(model: PreTrainedModel, anatomy: Anatomy, trained: frozenset[
         if module is not model and module not in in_base:
             module.training = True
     for module in frozen_modules(model, trained):
-        module.eval()
+        module.training = False
 
 
-def frozen_modules(model: nn.Module, trained: frozenset[str]) -> Iterator[nn.Module]:
+def frozen_modules(model: nn.Module, trained: Set[str]) -> Iterator[nn.Module]:
     """All modules that have parameters but no trained ones, and the modules inside them."""
     trained_ids = {id(p) for name, p in model.named_parameters() if name in trained}
-    for module in model.modules():
-        own_ids = {id(p) for p in module.parameters()}
-        if own_ids and not own_ids & trained_ids:
-            yield from module.modules()
+    holders, trained_holders = set[str](), set[str]()  # paths of modules with parameters, and with trained ones
+    for name, p in model.named_parameters(remove_duplicate=False):
+        around = _paths_around(name)
+        holders.update(around)
+        if id(p) in trained_ids:
+            trained_holders.update(around)
+    frozen = holders - trained_holders
+    for path, module in model.named_modules():
+        if path in frozen or not frozen.isdisjoint(_paths_around(path)):
+            yield module
+
+
+def _paths_around(path: str) -> list[str]:
+    """The paths of the modules that contain a parameter or module: of ``a.b.c`` they are ``a.b``, ``a`` and the empty path."""
+    return [path[:n] for n, letter in enumerate(path) if letter == "."] + [""] if path else []

@@ -124,8 +124,8 @@ class Pretrained:
             for path, inner in [*((path, False) for path in modules), *((path, True) for path in around)]:
                 module = self.model.get_submodule(path)
                 drawn = _on_cpu(module, inner=inner)
-                for tensor in (drawn, *drawn.parameters(recurse=inner)):
-                    tensor._is_hf_initialized = False
+                for one in (drawn, *drawn.parameters(recurse=inner)):
+                    setattr(one, "_is_hf_initialized", False)  # noqa: B010
                 self.model._init_weights(drawn)
                 for name, value in drawn.named_parameters(recurse=inner):
                     if f"{path}.{name}".removeprefix(".") in names:

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,14 @@ from frostline.model.tokens import Tokens, chunks_within
 from frostline.training.probes.inputs import has_features
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
+
+
+class StackSize(NamedTuple):
+    """How many runs like ``spec`` are trained as one stack, and the reason if no two of them can be stacked."""
+
+    spec: RunSpec
+    size: int
+    refusal: str | None
 
 
 @dataclass
@@ -48,8 +57,7 @@ class RunContext:
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
-        stack_sizes: How many runs are trained as one stack, and the reason if no two runs can be stacked
-            (:mod:`frostline.sweep.execution.stacks`).
+        stack_sizes: The sizes of stacks that were found (:mod:`frostline.sweep.execution.stacks`).
         micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
             with more (:mod:`frostline.sweep.execution.out_of_memory`).
     """
@@ -71,7 +79,7 @@ class RunContext:
     workers: int = 1
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
-    stack_sizes: dict[Hashable, tuple[int, str | None]] = field(default_factory=dict)
+    stack_sizes: dict[Hashable, StackSize] = field(default_factory=dict)
     micro_batches: dict[str, int] = field(default_factory=dict)
     other_head_tokens: dict[HeadKind, HeadTokenPart | None] = field(default_factory=dict)
 

@@ -149,10 +149,10 @@ def _different_values(parameters: Mapping[str, nn.Parameter]) -> Iterator[Start]
     before = {name: p.detach().clone() for name, p in parameters.items()}
 
     def start(run: int) -> Mapping[str, nn.Parameter]:
-        generator = torch.Generator().manual_seed(run)
         with torch.no_grad():
-            for name, p in parameters.items():
-                p.copy_(before[name] + 0.02 * torch.randn(p.shape, generator=generator).to(p.device))
+            for number, (name, p) in enumerate(parameters.items()):
+                generator = torch.Generator(p.device).manual_seed(1000 * run + number)
+                p.copy_(before[name] + 0.02 * torch.randn(p.shape, generator=generator, device=p.device))
         return parameters
 
     try:

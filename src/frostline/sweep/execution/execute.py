@@ -204,8 +204,8 @@ def _train_stack(
             if not prepared.store.publish(spec.digest, result):
                 _compare(spec, prepared, result, progress)
             progress.result(result.facts, spec.trainable)
-            if weights:
-                _save_if_best(spec, result, weights, progress)
+        if weights:
+            _save_best(stack, results, weights, progress)
     files.remove([spec.digest for spec in stack])
     progress.finish(cost)
 
@@ -223,12 +223,19 @@ def _name(stack: Sequence[RunSpec]) -> str:
     return f"{first.trainable}, seed {first.seed}" if count == 1 else f"a stack of {count} runs of {first.trainable}"
 
 
-def _save_if_best(spec: RunSpec, result: Result, weights: BestWeights, progress: Progress) -> None:
-    """Store the trained parameters of a run if it is the best of its k so far."""
-    if not result.learned or result.facts["outcome"] != "ok" or result.facts["validation_best"] is None:
+def _save_best(stack: Sequence[RunSpec], results: Sequence[Result], weights: BestWeights, progress: Progress) -> None:
+    """Store the trained parameters of the best run of a stack if it is the best of its k so far."""
+    usable = [
+        (result.facts["validation_best"], -spec.seed, -number)
+        for number, (spec, result) in enumerate(zip(stack, results, strict=True))
+        if result.learned and result.facts["outcome"] == "ok" and result.facts["validation_best"] is not None
+    ]
+    if not usable:
         return
+    score, _, number = max(usable)
+    spec, result = stack[-number], results[-number]
     try:
-        weights.save_if_best(spec, result.facts["validation_best"], result.learned)
+        weights.save_if_best(spec, score, result.learned)
     except UNUSABLE as error:
         progress.note(not_stored(spec, error))
 

@@ -1,12 +1,13 @@
 """Group runs into stacks: runs of one k that are trained together as one model, each with its own weights."""
 
-from collections.abc import Callable, Iterator, Sequence
-from math import ceil, isfinite
+from collections.abc import Callable, Iterator, Sequence, Set
+from math import ceil, inf, isfinite
 
 from frostline.frozen.check.stacking import stack_refusal
 from frostline.model.memory import memory_limit
+from frostline.statistics.tune import Tune
 from frostline.sweep.work.memory import COPIES
-from frostline.training.context import RunContext
+from frostline.training.context import RunContext, StackSize
 from frostline.training.session import start_values
 from frostline.training.specification import RunSpec
 from frostline.training.step_profile import profile_step
@@ -18,20 +19,24 @@ OUT_OF_MEMORY = (RuntimeError, MemoryError)  # GPU libraries raise different err
 def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) -> Iterator[list[RunSpec]]:
     """Split the runs into stacks. The stacks are in the order of their first runs.
 
-    ``size_of`` gives the size of the stacks for all runs with the same key. It is called once per key, when the first of these
-    runs is reached.
+    ``size_of`` gives the size of the stacks for all runs with the same key. It is called once per key, first for the runs of the
+    largest k: what it finds out about them holds for the others.
     """
     keys = [run.stack_key for run in runs]
     by_key: dict[str, list[int]] = {}  # indices of the runs with this key
     for index, key in enumerate(keys):
         by_key.setdefault(key, []).append(index)
-    sizes: dict[str, int] = {}
+    largest_first = sorted(by_key, key=lambda key: _rank(runs[by_key[key][0]].tune), reverse=True)
+    sizes = {key: size_of([runs[index] for index in by_key[key]]) for key in largest_first}
     for index, key in enumerate(keys):
-        if key not in sizes:
-            sizes[key] = size_of([runs[other] for other in by_key[key]])
         number = by_key[key].index(index)
         if number % sizes[key] == 0:  # the first run of its stack
             yield [runs[other] for other in by_key[key][number : number + sizes[key]]]
+
+
+def _rank(tune: Tune) -> float:
+    """Orders runs by what they train, as far as ``tune`` tells it."""
+    return tune if isinstance(tune, int) else inf if tune == "all" else -1
 
 
 def stack_size(
@@ -57,8 +62,9 @@ def stack_size(
         return 1
     key = (spec.stack_key, context.cut(spec), len(runs), wanted)
     if key not in context.stack_sizes:
-        context.stack_sizes[key] = _largest(runs, context, wanted, head_only=head_only)
-    size, refusal = context.stack_sizes[key]
+        size, refusal = _largest(runs, context, wanted, head_only=head_only)
+        context.stack_sizes[key] = StackSize(spec, size, refusal)
+    _, size, refusal = context.stack_sizes[key]
     if refusal:
         note(f"Runs of {spec.trainable} are trained one by one. {refusal}")
     return size if isinstance(wanted, int) else min(size, ceil(len(runs) / workers))
@@ -88,17 +94,38 @@ def _largest(
     if head_only:  # nothing is timed; the activations of one token per example are small
         needed = COPIES * sum(p.numel() * p.element_size() for p in parameters.values())
         return max(1, min(len(runs), limit // needed)), None
-    return _fastest_size(lambda size: profile_step(runs[:size], context), len(runs), limit), None
+    known = _known_size(spec, names, context)
+    return _fastest_size(lambda size: profile_step(runs[:size], context), len(runs), limit, known=known), None
 
 
-def _fastest_size(profile: Callable[[int], tuple[float, int]], most: int, limit: int) -> int:
-    """Double the size from 1 while larger stacks are faster per run and fit into ``limit`` bytes.
+def _known_size(spec: RunSpec, names: Set[str], context: RunContext) -> int:
+    """A size that pays for these runs, which train ``names``: that of runs which train all of these parameters and more."""
+    anatomy = context.pretrained.anatomy
+    return max(
+        (
+            found.size
+            for found in context.stack_sizes.values()
+            if found.spec.model_copy(update={"tune": spec.tune}).stack_key == spec.stack_key
+            and found.spec.to_train.parameters(anatomy) >= names
+        ),
+        default=1,
+    )
 
-    ``profile`` gives for a stack of this size the seconds of a step (infinite if none could be timed) and the bytes in use.
+
+def _fastest_size(profile: Callable[[int], tuple[float, int]], most: int, limit: int, *, known: int = 1) -> int:
+    """Double the size while larger stacks are faster per run and fit into ``limit`` bytes.
+
+    Args:
+        profile: Gives for a stack of this size the seconds of a step (infinite if none could be timed) and the bytes in use.
+        most: The largest size.
+        limit: Bytes that the device has.
+        known: A size that fits and is faster than smaller ones.
     """
-    size = 1
+    size = min(known, most)
+    if size == most:
+        return size
     try:
-        seconds, used = profile(1)
+        seconds, used = profile(size)
     except OUT_OF_MEMORY:  # the run itself reports the error
         return 1
     while size < most and isfinite(seconds):
