@@ -239,7 +239,7 @@ def test_of_a_stack_only_the_best_run_is_stored(settings: dict[str, Any], monkey
     monkeypatch.setattr(
         BestWeights, "save_if_best", lambda self, run, score, parameters: stored.append((run.digest, score))
     )
-    sweep = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 4, "stack": 4})
+    sweep = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 8, "stack": 8})
     sweep.run()
     scores = {
         digest: (facts["validation_best"], -facts["spec"]["seed"])
