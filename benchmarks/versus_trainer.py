@@ -65,6 +65,7 @@ class Bench:
             self._frostline(where) if side == OURS else self._trainer(where)
         except Failed as error:
             self.journal.add({"kind": "whole", **where, "failed": str(error)})
+        print(f"{side}: {self.journal.lines()[-1].get('seconds', 'failed')} s", file=sys.stderr, flush=True)
 
     def _frostline(self, where: Facts) -> None:
         seconds, runs = sweep(self.settings, self.work)

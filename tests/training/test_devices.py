@@ -16,7 +16,7 @@ from frostline.fast.optimizer import AdamW
 from frostline.frozen import forward_pass
 from frostline.frozen.cache import device_copies, readers
 from frostline.frozen.cut import UpperModel
-from frostline.model import device, masks, packed_layout, packing, stacking
+from frostline.model import masks, packed_layout, packing, stacking
 from frostline.training import forward, loop, problem, tagging, updates
 from frostline.training.learner import LearnerState
 from frostline.training.multi_label import MultiLabelProblem
@@ -288,16 +288,3 @@ def test_the_forward_pass_finds_inputs_on_the_host(tmp_path, monkeypatch):
         batches = whole.batches(on_device.tokens.lengths, np.arange(40))
         with pytest.raises(RuntimeError, match="embedding of"):
             list(whole.hidden_states(on_device.tokens, batches))
-
-
-def test_large_copies_to_a_gpu_come_from_pinned_memory(monkeypatch):
-    copies = []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda x: copies.append("pinned") or x)
-    monkeypatch.setattr(torch.Tensor, "to", lambda x, *args, **more: copies.append((args, more)) or x)
-    copied = ((torch.device("cuda"),), {"non_blocking": True})
-    device.to_device(torch.ones(2**14 + 1), torch.device("cuda"))
-    assert copies == ["pinned", copied]
-    device.to_device(torch.ones(2**14), torch.device("cuda"))  # CUDA stages these itself
-    assert copies[2:] == [copied]
-    device.to_device(torch.ones(2), torch.device("cpu"))
-    assert copies[3:] == [((torch.device("cpu"),), {})]
