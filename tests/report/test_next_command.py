@@ -82,6 +82,12 @@ def test_a_reference_that_a_search_did_not_train_is_trained() -> None:
     assert text(Path("o"), [0, 1], tried, of_search=True, missing="all") is None
 
 
+def test_after_the_reference_come_the_k_that_a_small_budget_did_not_allow() -> None:
+    command = text(Path("o"), [0, 1], curve(0.7, None), of_search=True, untried=["last 3", "last 4"])
+    assert command == "frostline sweep o/sweep.toml --tune 3,4 --learning-rate 0.0001 --seeds 2"
+    assert text(Path("o"), [0, 1], curve(0.99, None), of_search=True, untried=["last 3"]) is None
+
+
 def test_one_command_is_enough_at_one_learning_rate() -> None:
     known = curve(0.7, None)
     known["cells"] = [{**cell, "learning_rate": 1e-4} for cell in known["cells"]]

@@ -10,7 +10,7 @@ from frostline.data.files import with_nulls, write_json
 from frostline.data.sealed import unseal
 from frostline.model.reading import opened_by
 from frostline.report.answer.answer import make_answer
-from frostline.report.answer.next_command import next_command
+from frostline.report.answer.next_command import NextCommand, next_command
 from frostline.report.answer.recommended_classes import by_class
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
@@ -20,7 +20,7 @@ from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.alternatives import read_alternatives
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.inside import read_inside, require_inside
-from frostline.sweep.results.search_record import as_of_now, read_search
+from frostline.sweep.results.search_record import SearchRecord, as_of_now, read_search
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec
 
@@ -55,11 +55,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     for size in answer["sizes"]:
         size["folds"] = folder.identity.folds
     if first["decision"] is not None:
-        seeds = folder.spec.values_of("seeds")
-        missing = search.failed_reference if search and outcome.instead else None
-        command = next_command(
-            folder.out, seeds, first, sure=answer["sure"], of_search=search is not None, missing=missing
-        )
+        command = _next_command(folder, answer, search, outcome)
         first["decision"] |= {"next_command": command and command.text, "next_seconds": command and command.seconds}
     answer["decision"] = first["decision"]
     first["sentence"] += advice(answer)
@@ -84,6 +80,22 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     known: dict[str, Any] = with_nulls(answer)
     write_json(folder.out / "answer.json", known)
     return known
+
+
+def _next_command(
+    folder: Folder, answer: Mapping[str, Any], search: SearchRecord | None, outcome: SearchOutcome
+) -> NextCommand | None:
+    """The command that would make the answer about these runs surer."""
+    too_dear = search.failed_reference if search else None
+    return next_command(
+        folder.out,
+        folder.spec.values_of("seeds"),
+        answer["sizes"][0],
+        sure=answer["sure"],
+        of_search=search is not None,
+        missing=too_dear if outcome.instead else None,
+        untried=outcome.skipped if too_dear and not outcome.instead else (),
+    )
 
 
 def write_report(out: str | Path) -> Path:

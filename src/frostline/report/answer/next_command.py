@@ -30,10 +30,11 @@ def next_command(
     sure: float | None = None,
     of_search: bool = False,
     missing: str | None = None,
+    untried: Sequence[str] = (),
 ) -> NextCommand | None:
     """The command that adds seeds to a sweep's folder; None if the answer is sure, or if more seeds would hardly help.
 
-    If a search did not train the reference, the command trains it.
+    If a search did not train the reference, the command trains it, and then the k that its budget did not allow either.
 
     Args:
         out: The folder.
@@ -42,6 +43,7 @@ def next_command(
         sure: The wanted probability, if it was given.
         of_search: Whether a search trained the runs. Then only the recommended choice and its rival get more seeds.
         missing: The reference of a search that has no result.
+        untried: Every k that a search whose budget did not allow the reference has not trained either.
     """
     decision, choices = curve["decision"], curve["choices"]
     if decision is None or not curve["learned"]:
@@ -55,6 +57,9 @@ def next_command(
     wanted_sure = max(SURE, sure or 0.0)
     if all(one["probability"] >= wanted_sure or one["probability"] <= 1 - wanted_sure for one in known):
         return None
+    if untried:
+        grid = _grid(*({**cells[decision["reference"]], "trainable": k} for k in untried))
+        return NextCommand(f"{_sweep(out)}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
     rival = decision if decision["choice"] in cells else None
     if decision["choice"] == decision["reference"]:
         rival = max(others, key=lambda one: float(one["probability" if sure else "value"]))

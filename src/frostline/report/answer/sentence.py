@@ -94,11 +94,13 @@ def _recommendation(found: Recommendation) -> str:
     """What to tune, its score beside full fine-tuning, its cost, and how sure it is to reach the target."""
     cell, full = found.cell, found.full
     seeds = " with one seed" if cell["validation"]["n"] == 1 else ""
-    begin = f"{_instruction(found)}: {found.comparison.metric} {score(cell['validation']['mean'])}{seeds}"
+    largest = "" if full["tune_embeddings"] or len(found.cells) == 1 else ", the largest k that was run"
+    what = f"{_instruction(found)}{largest if cell is full else ''}"
+    begin = f"{what}: {found.comparison.metric} {score(cell['validation']['mean'])}{seeds}"
     subject = "It"
     if cell is not full:
         choice = found.answer["decision"]
-        begin += f" against {score(full['validation']['mean'])} with {found.full_name}{_cost(cell, full)}."
+        begin += f" against {score(full['validation']['mean'])} with {found.full_name}{largest}{_cost(cell, full)}."
     elif choice := found.runner_up:
         other = found.cells.get(choice["choice"])
         cost = _cost(other, full) if other else ""
