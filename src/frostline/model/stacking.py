@@ -5,8 +5,8 @@ leading batch dimension splits into K equal parts. A module with trained paramet
 parameters. Frozen modules process the whole batch.
 
 There are two ways. Run by run: the module's own forward once per run, with that run's parameters. Batched: one batched
-product (``Linear``, ``Conv1D``) or broadcast (norms). Batched pays where launching an operation takes longer than computing it.
-Run by run costs little more on a CPU and gives exactly the numbers of the run alone.
+product (``Linear``, ``Conv1D``), lookup (``Embedding``) or broadcast (norms). Batched pays where launching an operation takes
+longer than computing it. Run by run costs little more on a CPU and gives exactly the numbers of the run alone.
 
 Some types of model cannot be stacked. :func:`frostline.frozen.check.stacking.stack_refusal` tests a given model.
 """
@@ -200,7 +200,10 @@ class _Stack:
             if batched_forward is None or self.current_run is not None or args or kwargs:
                 return run_by_run(x, *args, **kwargs)
             parameters = {leaf: self.batched[name] for leaf, name in own.items()}
-            return batched_forward(module, parameters, self._split(x)).flatten(0, 1)
+            if not _is_shared(x):
+                return batched_forward(module, parameters, self._split(x)).flatten(0, 1)
+            out = batched_forward(module, parameters, x.expand(self.runs, *x.shape))  # [K, 1, ...]
+            return out.expand(self.runs, self.examples_per_run, *out.shape[2:]).flatten(0, 1)
 
         return run_by_run if batched_forward is None else batched
 
@@ -238,6 +241,8 @@ def _batched_forward(module: nn.Module) -> BatchedForward | None:
         return _product
     if type(module) in (nn.LayerNorm, nn.RMSNorm):
         return _scaled_norm
+    if type(module) is nn.Embedding and module.max_norm is None and not (module.scale_grad_by_freq or module.sparse):
+        return _lookup
     elementwise = not list(module.children()) and all(p.dim() == 1 for p in module.parameters())
     is_other_norm = "norm" in type(module).__name__.lower() and not isinstance(module, (nn.LayerNorm, nn.RMSNorm))
     return _broadcast if elementwise and is_other_norm else None
@@ -260,10 +265,20 @@ def _scaled_norm(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor)
         assert isinstance(module, nn.RMSNorm)
         out = F.rms_norm(x, list(module.normalized_shape), eps=module.eps)
     weight, bias = (_broadcastable(parameters[leaf], x) if leaf in parameters else None for leaf in ("weight", "bias"))
-    if weight is not None and bias is not None:
-        return torch.addcmul(bias, out, weight)
     out = out if weight is None else out * weight
     return out if bias is None else out + bias
+
+
+def _lookup(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    """One lookup in the tables of all runs, one below the other."""
+    assert isinstance(module, nn.Embedding)
+    tables = parameters["weight"]  # [K, entries, D]
+    runs, entries = tables.shape[:2]
+    first = torch.arange(0, runs * entries, entries, device=x.device).view(-1, *[1] * (x.dim() - 1))
+    out = F.embedding(x + first, tables.flatten(0, 1))
+    if module.padding_idx is None:
+        return out
+    return torch.where((x == module.padding_idx)[..., None], out.detach(), out)  # its entry gets no gradient
 
 
 def _broadcast(module: nn.Module, parameters: Mapping[str, Tensor], x: Tensor) -> Tensor:
