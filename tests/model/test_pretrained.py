@@ -9,6 +9,7 @@ from transformers import (
 
 from frostline.fast.optimizer import gradient_of
 from frostline.model.places import HEAD, POOLER
+from frostline.model.pretrained import _checksums
 from frostline.model.trainable import Trainable
 from model_folders import edit_config, edit_weights, load, values
 
@@ -186,7 +187,11 @@ def test_restore_undoes_a_training(tiny_bert):
     assert body and equal(values(pretrained, body), {name: truth[name] for name in body})
 
 
-def test_frozen_digest_depends_on_every_frozen_parameter(tiny_bert):
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_frozen_digest_depends_on_every_frozen_parameter(tiny_bert, monkeypatch, on_gpu):
+    """A CPU can compute a GPU's checksums, too. Weight decay changes all weights of a norm alike, because they are all ones."""
+    if on_gpu:
+        monkeypatch.setattr("frostline.model.pretrained.HASHED_HERE", ())
     pretrained = load(tiny_bert)
     trained = Trainable(1).parameters(pretrained.anatomy)
     before = pretrained.frozen_digest(trained)
@@ -196,3 +201,20 @@ def test_frozen_digest_depends_on_every_frozen_parameter(tiny_bert):
         assert (pretrained.frozen_digest(trained) == before) == (name in trained), name
         bits[-1] ^= 1
     assert pretrained.frozen_digest(trained) == before
+    ones = pretrained.model.bert.embeddings.LayerNorm.weight.data
+    assert len(ones.unique()) == 1 and not len(ones) % 2
+    ones *= 0.99
+    assert pretrained.frozen_digest(trained) != before
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_checksums_notice_a_change_of_any_bit(dtype):
+    x = torch.randn(3, 5, dtype=dtype)
+    before = torch.stack(_checksums(x)).tolist()
+    bits = x.view(torch.uint8).flatten()
+    for number in range(len(bits)):
+        bits[number] ^= 1
+        sum_, exclusive_or = torch.stack(_checksums(x)).tolist()
+        assert sum_ != before[0] and exclusive_or != before[1]
+        bits[number] ^= 1
+    assert torch.stack(_checksums(x)).tolist() == before

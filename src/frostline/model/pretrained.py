@@ -19,6 +19,9 @@ from frostline.model.shards import is_unread
 from frostline.model.streaming import Stream, stream_of
 from frostline.model.with_head import with_head
 
+HASHED_HERE = ("cpu", "mps")  # devices whose parameters are read for a digest; others compute checksums themselves
+INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
+
 
 @dataclass
 class Pretrained:
@@ -147,15 +150,29 @@ class Pretrained:
         """
         import xxhash
 
-        digest = xxhash.xxh3_128()
+        digest, on_gpu = xxhash.xxh3_128(), list[Tensor]()
         for name, parameter in self.model.named_parameters():
             if name not in trained and name not in self.new:
                 value = parameter.detach()
                 if is_unread(value):
                     digest.update(name.encode())
                     value = value[(0,) * value.dim()].reshape(1)
-                digest.update(value.cpu().contiguous().view(torch.uint8).numpy().data)
+                if value.device.type in HASHED_HERE:
+                    digest.update(value.cpu().contiguous().view(torch.uint8).numpy().data)
+                else:
+                    on_gpu += _checksums(value)
+        if on_gpu:
+            digest.update(torch.stack(on_gpu).cpu().numpy().data)
         return digest.hexdigest()
+
+
+def _checksums(x: Tensor) -> list[Tensor]:
+    """Two numbers for all values of a tensor, computed on its device: the sum of their bits as integers, and torch's hash.
+
+    The hash is the exclusive or of all values, so equal ones cancel in pairs. The sum notices if they all change alike.
+    """
+    bits = x.view(INTEGERS[x.element_size()])
+    return [bits.sum(dtype=torch.int64), torch.hash_tensor(x).view(torch.int64)]
 
 
 def _on_cpu(module: nn.Module, *, inner: bool) -> nn.Module:
