@@ -269,3 +269,15 @@ def test_idle_workers_train_the_next_candidates() -> None:
 def test_the_race_begins_at_the_estimated_k() -> None:
     _, steps = run_race(board(start_k=4), exact(RISING))
     assert {trial.tune for trial in steps[1].trials} == {4}
+
+
+def test_on_a_gpu_each_step_trains_full_stacks() -> None:
+    known, rows = with_rows(stacked=4)
+    _, steps = run_race(known, exact(RISING), rows)
+    whole = [
+        {k: sum(trial.tune == k for trial in step.trials) for k in {t.tune for t in step.trials}} for step in steps
+    ]
+    seeds = len(known.settings.seeds)
+    assert all(count % 4 == 0 or count % seeds == 0 for counts in whole for count in counts.values())
+    assert min(runs_per_k(steps).values()) == 4
+    assert not any("one more seed" in step.why for step in steps)

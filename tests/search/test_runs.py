@@ -18,7 +18,7 @@ import frostline.sweep.ray.node as node_module
 from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Ray
 from frostline.report.rebuild import rebuild
-from frostline.search.runs import run_together, sweep_of
+from frostline.search.runs import run_together, stacked_on_gpu, sweep_of
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.search import Search
 from frostline.search.trials import Trial
@@ -53,6 +53,40 @@ def test_the_grid_of_some_trials_has_these_runs_and_no_others(trials: list[Trial
     heads = [replace(trial, learning_rate=rate) for trial in trials if trial.tune == 0 for rate in (1e-4, 2e-4)]
     expected = {(one.tune, one.learning_rate, one.seed) for one in [*trials, *heads]}
     assert in_grid(sweep_of(spec, trials)) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "times", "found"),
+    [
+        ({}, 1.1, 4),
+        ({}, 1.6, 1),
+        ({"folds": 5}, 1.1, 1),
+        ({"stack": 8}, 1.1, 1),
+        ({"device": "cpu"}, 1.1, 1),
+        ({"fits": 2}, 1.1, 1),
+    ],
+)
+def test_a_gpu_that_trains_four_runs_in_about_the_time_of_one_gets_stacks(
+    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], times: float, found: int
+) -> None:
+    """The reference is timed, at one learning rate."""
+    given = {"folds": 0, "stack": "auto", "device": "cuda", "fits": 4} | change
+    context = SimpleNamespace(machine=SimpleNamespace(device=SimpleNamespace(type=given["device"])))
+    prepared: Any = SimpleNamespace(
+        requested=SimpleNamespace(tune=(0, 1, "all"), stack=given["stack"]),
+        identity=SimpleNamespace(folds=given["folds"]),
+        context=context,
+    )
+    trials = [Trial(k, rate, seed) for k in (0, 1, "all") for rate in (1e-4, 2e-4) for seed in range(5)]
+    runs: Any = {trial: SimpleNamespace(**vars(trial)) for trial in trials}
+
+    def profile_step(stack: Any, context: Any) -> tuple[float, int]:
+        assert {(run.tune, run.learning_rate) for run in stack} == {("all", 1e-4)} and len(stack) in (1, 4)
+        return (times if len(stack) == 4 else 1.0), 0
+
+    monkeypatch.setattr(runs_module, "profile_step", profile_step)
+    monkeypatch.setattr(runs_module, "stack_size", lambda some, *_: min(given["fits"], len(some)))
+    assert stacked_on_gpu(prepared, runs) == found
 
 
 def test_how_many_runs_are_trained_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:

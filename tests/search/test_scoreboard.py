@@ -1,6 +1,8 @@
 """The scoreboard of a race: scores, times, budget and learning rates."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
@@ -167,3 +169,34 @@ def test_seconds_of_a_step_are_its_makespan() -> None:
 def test_names_of_k_in_messages() -> None:
     assert [in_words(k) for k in (0, 1, 3, "all")] == ["k = 0", "k = 1", "k = 3", "full fine-tuning"]
     assert in_words("all", capital=True) == "Full fine-tuning" and in_words(2, capital=True) == "k = 2"
+
+
+TRIALS = st.builds(Trial, st.sampled_from([0, 2, "all"]), st.sampled_from([1e-4, 2e-4]), st.integers(0, 4))
+
+
+@given(st.sets(TRIALS, max_size=9), st.lists(TRIALS, min_size=1, max_size=6), st.integers(1, 4))
+def test_stacks_are_filled_with_seeds_that_were_not_trained(
+    ended: set[Trial], asked: list[Trial], stacked: int
+) -> None:
+    known = board(stacked=stacked)
+    known.outcomes |= {trial: Outcome(0.7, 1.0) for trial in ended}
+    missing, found = known.missing(asked), known.in_full_stacks(asked)
+    assert found[: len(missing)] == missing and len({*found}) == len(found) and not {*found} & ended
+    rates = {(trial.tune, trial.learning_rate) for trial in missing}
+    assert {(trial.tune, trial.learning_rate) for trial in found} == rates
+    for tune in {tune for tune, _ in rates}:
+        own = [trial for trial in found if trial.tune == tune]
+        left = {Trial(tune, rate, seed) for k, rate in rates if k == tune for seed in range(5)} - ended - {*own}
+        assert not len(own) % stacked or not left
+
+
+def test_a_run_in_a_stack_has_its_share_of_the_seconds() -> None:
+    """A stack of four takes as long as one run, here 14.5 s."""
+    known = board(stacked=4)
+    known.outcomes |= {Trial("all", 1e-4, seed): Outcome(0.8, SECONDS["all"] / 4) for seed in range(4)}
+    known.steps.append(tuple(known.outcomes))
+    assert known.spent == pytest.approx(SECONDS["all"])
+    for trial in (Trial("all", 2e-4, 0), Trial("all", 1e-4, 4)):  # the last seed is alone in its stack
+        assert known.predicted_seconds([trial]) == pytest.approx(SECONDS["all"])
+    known.outcomes |= {trial: Outcome(0.8, 100 * one.seconds) for trial, one in known.outcomes.items()}
+    assert known.budget == pytest.approx(FULL_RUNS * 100 * SECONDS["all"])

@@ -96,9 +96,9 @@ def _single(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
             tried = any(trial.tune == tune for trial in board.outcomes)
             failed = tried and board.best_learning_rate(tune) is None
             name = in_words(tune, capital=True)
-            why = f"{name} was not tried yet." if not tried else f"Train one more seed of {in_words(tune)}."
+            why = f"{name} was not tried yet." if not tried else f"Train {_more_seeds(board)} of {in_words(tune)}."
             why = f"{name} failed: try a lower learning rate." if failed else why
-            yield Candidate(trials, outlook.gain(trials), price(board, trials), why)
+            yield Candidate(trials, outlook.gain(board.in_full_stacks(trials)), price(board, trials), why)
 
 
 def _rounds(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
@@ -114,9 +114,9 @@ def _rounds(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
         share = 1 / seeds
         yield Candidate(
             tuple(rounds[0]),
-            share * outlook.gain(every),
+            share * outlook.gain(board.in_full_stacks(every)),
             share * price(board, every),
-            f"{names} may be the best: train one more seed.",
+            f"{names} may be the best: train {_more_seeds(board)}.",
         )
 
 
@@ -140,6 +140,10 @@ def _other_rates(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
             trials = (Trial(tune, other, board.first_seed(tune)),)
             gain = _expected_excess(outlook.value(tune) - best - RATE_SPREAD / 2, RATE_SPREAD)
             yield Candidate(trials, gain, price(board, trials), f"Try another learning rate for {in_words(tune)}.")
+
+
+def _more_seeds(board: Scoreboard) -> str:
+    return "one more seed" if board.settings.stacked == 1 else "more seeds"
 
 
 def _expected_excess(mean: float, spread: float) -> float:

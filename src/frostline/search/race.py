@@ -44,7 +44,7 @@ def race(board: Scoreboard) -> Steps:
     rate, seed = settings.middle_rate(), settings.seeds[0]
 
     def train(trials: Sequence[Trial], why: str) -> Generator[Step, None, None]:
-        if missing := board.missing(trials):
+        if missing := board.in_full_stacks(trials):
             board.steps.append(missing)
             yield Step(missing, why)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from frostline.search.trials import Trial
 from frostline.statistics.tune import Tune
+from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import workers_for
 from frostline.sweep.grids import MoreRuns
 from frostline.sweep.plan import expand
@@ -11,8 +12,10 @@ from frostline.sweep.prepare import Prepared
 from frostline.sweep.ray.driver import Driver
 from frostline.sweep.specification import SweepSpec
 from frostline.training.specification import RunSpec
+from frostline.training.step_profile import profile_step
 
 Runs = Mapping[Trial, RunSpec]
+STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times as long as one run that it may take
 
 
 def runs_of(prepared: Prepared) -> Runs:
@@ -35,6 +38,23 @@ def run_together(prepared: Prepared, runs: Runs, processes: int | None, ray: Dri
 def run_here(prepared: Prepared, runs: Runs) -> int:
     """How many long runs this process trains at the same time."""
     return workers_for(prepared, [run for run in runs.values() if run.tune == prepared.requested.tune[-1]][:2])
+
+
+def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
+    """How many runs of one k a GPU trains as one stack in about the time of one: ``STACK``, or 1.
+
+    A few steps of the reference are timed, alone and stacked. Every other k takes less time and memory.
+    """
+    spec, context = prepared.requested, prepared.context
+    own = [run for trial, run in runs.items() if trial.tune == spec.tune[-1]]
+    some = [run for run in own if run.learning_rate == own[0].learning_rate][:STACK]
+    on_gpu = context.machine.device.type == "cuda"
+    if not on_gpu or prepared.identity.folds or spec.stack != "auto" or len(some) < STACK:
+        return 1
+    if stack_size(some, context, "auto", lambda sentence: None) < STACK:
+        return 1
+    alone, together = (profile_step(stack, context)[0] for stack in (some[:1], some))
+    return STACK if together <= FREE * alone else 1
 
 
 def sweep_of(spec: SweepSpec, trials: Sequence[Trial]) -> SweepSpec:

@@ -1,6 +1,7 @@
 """All scores and times seen so far, and what follows from them for each k."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,9 +60,12 @@ class Scoreboard:
 
     @property
     def _reference_seconds(self) -> list[float]:
-        """Seconds of each finished run of the reference, divided by the number of runs trained at the same time."""
+        """Seconds of each finished run of the reference, divided by the number of runs trained at the same time.
+
+        Of a run in a stack, a result has its share of the seconds.
+        """
         finished = (one for trial, one in self.outcomes.items() if trial.tune == self.settings.reference)
-        return [one.seconds / one.workers for one in finished if one.score is not None]
+        return [self.settings.stacked * one.seconds / one.workers for one in finished if one.score is not None]
 
     def run_seconds(self, tune: Tune) -> float:
         """Predicted seconds of one run of this k: the median of its finished runs.
@@ -80,7 +84,10 @@ class Scoreboard:
 
     def predicted_seconds(self, trials: Sequence[Trial]) -> float:
         """Predicted wall-clock seconds of those trials that have no outcome, trained as one step."""
-        return makespan([self.run_seconds(trial.tune) for trial in self.missing(trials)], self.settings.workers)
+        counts = Counter(trial.tune for trial in self.in_full_stacks(trials))
+        stacked = self.settings.stacked
+        stacks = [stacked * self.run_seconds(k) for k, count in counts.items() for _ in range(0, count, stacked)]
+        return makespan(stacks, self.settings.workers)
 
     def fits_budget(self, *steps: Sequence[Trial]) -> bool:
         """Whether these steps, trained one after the other, fit into the rest of the budget."""
@@ -89,6 +96,17 @@ class Scoreboard:
     def missing(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
         """Those trials that have no outcome yet."""
         return tuple(trial for trial in dict.fromkeys(trials) if trial not in self.outcomes)
+
+    def in_full_stacks(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
+        """Those trials that have no outcome yet, and further seeds of the same k and learning rates until all stacks are full."""
+        found = list(self.missing(trials))
+        for tune in dict.fromkeys(trial.tune for trial in found):
+            own = [trial for trial in found if trial.tune == tune]
+            rates = dict.fromkeys(trial.learning_rate for trial in own)
+            further = [Trial(tune, rate, seed) for seed in self.settings.seeds for rate in rates]
+            further = [trial for trial in self.missing(further) if trial not in own]
+            found += further[: -len(own) % self.settings.stacked]
+        return tuple(found)
 
     def scores(self, tune: Tune, learning_rate: float) -> dict[int, float]:
         """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.outcomes.succeeded`)."""

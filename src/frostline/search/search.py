@@ -16,7 +16,7 @@ from frostline.report.rebuild import settings_of
 from frostline.search.probing import fit_alternatives
 from frostline.search.race import race
 from frostline.search.recorder import Recorder
-from frostline.search.runs import Runs, run_here, run_together, runs_of, sweep_of
+from frostline.search.runs import Runs, run_here, run_together, runs_of, stacked_on_gpu, sweep_of
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import (
     NOTHING_LEARNED,
@@ -133,6 +133,8 @@ class Search:
         settings = _race_settings(prepared, runs, rows.chance, budget)
         if together:
             settings = replace(settings, workers=together)
+        elif ray is None:
+            settings = replace(settings, stacked=stacked_on_gpu(prepared, runs))
         if estimate := estimates.get("probes"):
             settings = replace(settings, start_k=min(estimate, -(-identity.layers // 2)))
         logits = _validation_logits(prepared, runs, alternatives.values)

@@ -82,6 +82,8 @@ class RaceSettings:
         alternative_score: The lower end of the 95 % confidence interval of the best alternative.
         start_k: The k at which learning rates are compared first. It is cheap, and close to the k that probes suggest.
         workers: The number of runs that are trained at the same time.
+        stacked: How many runs of one k a GPU trains as one stack in about the time of one; 1 elsewhere. A step then trains
+            further seeds until its stacks are full.
     """
 
     ks: tuple[int, ...]
@@ -98,6 +100,7 @@ class RaceSettings:
     alternative_score: float = -math.inf
     start_k: int = 2
     workers: int = 1
+    stacked: int = 1
 
     @property
     def choices(self) -> tuple[Tune, ...]:
