@@ -1,5 +1,6 @@
 """The runs that a search may train, and how many of them are trained at the same time."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from frostline.search.trials import Trial
@@ -54,7 +55,7 @@ def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
     if stack_size(some, context, "auto", lambda sentence: None) < STACK:
         return 1
     alone, together = (profile_step(stack, context)[0] for stack in (some[:1], some))
-    return STACK if together <= FREE * alone else 1
+    return STACK if together <= FREE * alone < math.inf else 1  # infinite if no loss was finite
 
 
 def sweep_of(spec: SweepSpec, trials: Sequence[Trial]) -> SweepSpec:
