@@ -14,7 +14,7 @@ def test_analyze_answers_from_a_table(frostline: Frostline, desk: Path) -> None:
     got = frostline("analyze", "runs.csv", "--columns", "score=acc", "--chance", "t=0.5", "--out", "a")
     assert got.code == 0 and got.err == ""
     told = " ".join(got.out.split())
-    begin = "model, t: Tune the last 2 layers: accuracy 0.815 against 0.815 with the last 4 layers, the largest k that was run."
+    begin = "model, t: Tune the last 2 layers: accuracy 0.815 against 0.815 with the last 4 layers, the largest k with a score."
     assert begin in told
     assert "reach 95 % of the last 4 layers' gain over the majority-class baseline" in told
     analysis = json.loads((desk / "a" / "analysis.json").read_text())

@@ -210,7 +210,8 @@ def test_a_lack_of_memory_is_one_sentence(
     got = frostline("work", "o")
     assert got.code == 2 and "Traceback" not in got.err
     assert (
-        f"Memory ran out ({first_line(error)}): end other programs that use it, or choose another --device" in got.err
+        f"Memory ran out ({first_line(error)}): end other programs that use it, or use a device with more, and"
+        in got.err
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from frostline.model.anatomy import find_layers
-from frostline.model.modes import set_train_mode
+from frostline.model.modes import frozen_modules, set_train_mode
 from frostline.model.trainable import Trainable
 from model_folders import load
 from small_models import small_batch, small_model
@@ -66,3 +66,12 @@ def test_no_dropout_below_the_first_tuned_layer(model_type):
             hook.remove()
     assert torch.equal(inputs[0], inputs[1])
     assert not torch.equal(*outputs)
+
+
+def test_a_module_that_shares_a_trained_parameter_is_not_frozen():
+    """torch names a shared parameter once, after the first module that has it."""
+    model = torch.nn.ModuleDict(
+        {"one": torch.nn.Linear(2, 2), "other": torch.nn.Linear(2, 2), "own": torch.nn.Linear(2, 2)}
+    )
+    model["other"].weight = model["one"].weight
+    assert set(frozen_modules(model, {"one.weight"})) == {model["own"]}

@@ -83,6 +83,12 @@ def test_the_initial_head_depends_on_the_seed_only(tiny_bert):
     assert equal(values(other, head), first)
 
 
+def test_a_new_head_does_not_seed_the_generators_of_gpus(tiny_bert, monkeypatch):
+    pretrained = load(tiny_bert)
+    monkeypatch.setattr(torch, "manual_seed", None)
+    pretrained.start_run(Trainable(0).parameters(pretrained.anatomy), 7)
+
+
 def test_the_head_is_initialized_as_transformers_does(tiny_bert):
     pretrained = load(tiny_bert)
     weights = []

@@ -57,7 +57,7 @@ def test_values_and_gradients_are_those_of_each_run(
         assert torch.allclose(one, other, atol=1e-6)
 
 
-@pytest.mark.parametrize("option", [{"max_norm": 1.0}, {"scale_grad_by_freq": True}])
+@pytest.mark.parametrize("option", [{"max_norm": 1.0}, {"scale_grad_by_freq": True}, {"sparse": True}])
 def test_tables_with_options_are_looked_up_run_by_run(option: dict[str, float]) -> None:
     model = small_model("bert")
     old = model.bert.embeddings.word_embeddings

@@ -228,6 +228,10 @@ def test_a_torch_whose_key_heads_serve_one_query_head_uses_the_padded_grid_for_o
     monkeypatch.setattr(module, "varlen_attn", kernel)
     varlen.torch_kernel.cache_clear()
     assert is_possible() and not is_possible(key_heads=2)
+    mask = torch.empty(2, 1, 5, 5, dtype=torch.bool)
+    mask.frostline_window = ALL
+    heads = [torch.ones(1, 4, 8, 32) for _ in range(3)]
+    assert varlen.attention(Layout(torch.tensor([3, 5]), 5), mask, *heads, scale=None).shape == (1, 8, 4, 32)
 
 
 def record_calls(monkeypatch, given):

@@ -1,11 +1,14 @@
 """The command that would make an answer surer."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from frostline.report import rebuild
 from frostline.report.answer.next_command import NextCommand, next_command
+from frostline.report.answer.search_outcome import SearchOutcome
 
 EACH = (
     "frostline sweep o/sweep.toml --tune 2 --learning-rate 0.0002 --seeds 5 && "
@@ -86,6 +89,8 @@ def test_after_the_reference_come_the_k_that_a_small_budget_did_not_allow() -> N
     command = text(Path("o"), [0, 1], curve(0.7, None), of_search=True, untried=["last 3", "last 4"])
     assert command == "frostline sweep o/sweep.toml --tune 3,4 --learning-rate 0.0001 --seeds 2"
     assert text(Path("o"), [0, 1], curve(0.99, None), of_search=True, untried=["last 3"]) is None
+    many = text(Path("o"), [0, 1], curve(0.7, None), of_search=True, untried=[f"last {k}" for k in range(3, 13)])
+    assert many == command.replace("3,4", "3,6,9,12")
 
 
 def test_one_command_is_enough_at_one_learning_rate() -> None:
@@ -108,3 +113,21 @@ def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
     known["cells"][0] |= {"seconds": None}
     unknown = next_command(Path("o"), [0], known)
     assert unknown is not None and unknown.seconds is None
+
+
+@pytest.mark.parametrize(
+    ("failed_reference", "instead", "tunes"),
+    [("all", "Full fine-tuning was not run.", "all"), ("all", None, "3"), (None, None, None)],
+)
+def test_after_a_search_the_command_depends_on_what_its_budget_did_not_allow(
+    failed_reference: str | None, instead: str | None, tunes: str | None
+) -> None:
+    known = curve(0.7, None)
+    if instead:
+        known |= {"cells": known["cells"][:1], "decision": {**known["decision"], "reference": "last 2"}}
+    folder: Any = SimpleNamespace(out=Path("o"), spec=SimpleNamespace(values_of=lambda name: [0]))
+    search: Any = SimpleNamespace(failed_reference=failed_reference)
+    outcome = SearchOutcome(skipped=["last 3"], instead=instead)
+    command = rebuild._next_command(folder, {"sizes": [known], "sure": None}, search, outcome)
+    assert command is not None
+    assert (f" --tune {tunes} " in command.text) if tunes else (command.text == EACH)

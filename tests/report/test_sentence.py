@@ -66,7 +66,7 @@ def test_without_all_the_largest_k_is_the_reference() -> None:
     size = answer["sizes"][0]
     assert size["reference"] == "last 2" and not size["reference_is_full"]
     assert answer["sentence"].startswith(
-        "Tune the last 2 of 4 layers, the largest k that was run: accuracy 0.900. Tuning the last layer reaches 0.750, at "
+        "Tune the last 2 of 4 layers, the largest k with a score: accuracy 0.900. Tuning the last layer reaches 0.750, at "
     )
     assert answer["sentence"].endswith(
         "Tuning the last layer is less than 1 % sure to reach 95 % of the last 2 layers' gain over the majority-class baseline. "
@@ -74,10 +74,10 @@ def test_without_all_the_largest_k_is_the_reference() -> None:
     )
 
 
-def test_the_reference_is_said_to_be_the_largest_k_that_was_run_where_it_is_named() -> None:
+def test_the_reference_is_said_to_be_the_largest_k_with_a_score_where_it_is_named() -> None:
     answer = answer_of(make_runs(lambda k, *_: {0: 0.5, 1: 0.9, 2: 0.9}[k], ks=(0, 1, 2)))
     assert answer["sentence"].startswith("Tune the last layer of 4: accuracy 0.900 against 0.900 with ")
-    assert "with the last 2 layers, the largest k that was run, at " in answer["sentence"]
+    assert "with the last 2 layers, the largest k with a score, at " in answer["sentence"]
     assert "largest k" not in answer_of(make_runs(clear))["sentence"]
 
 

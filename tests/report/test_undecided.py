@@ -104,5 +104,5 @@ def test_a_larger_k_that_has_not_run_takes_no_answer_away_from_a_search_that_is_
     answer = answer_of(made, search=SearchOutcome(over=True))
     assert answer["sizes"][0]["reference"] == "last 2"
     assert answer["sizes"][0]["recommended"]["trainable"] == "last 2"
-    assert answer["sentence"].startswith("Tune the last 2 of 4 layers, the largest k that was run: accuracy 0.900")
+    assert answer["sentence"].startswith("Tune the last 2 of 4 layers, the largest k with a score: accuracy 0.900")
     assert answer["sentence"].endswith(" So far 15 of 20 runs have ended.")

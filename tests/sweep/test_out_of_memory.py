@@ -121,3 +121,22 @@ def test_a_stack_that_was_trained_gives_its_memory_back(
     del results
     gc.collect()
     assert not [one for one in made if one() is not None]
+
+
+def test_a_stack_for_which_there_is_no_memory_gives_back_what_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, made = context_of("bert", tmp_path), []
+    original = _Stack.add_run
+
+    def add_run(self: _Stack, run: int, values: Any) -> None:
+        if run:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        original(self, run, values)
+        made.extend(ref(p) for p in self.batched.values())
+
+    monkeypatch.setattr(_Stack, "add_run", add_run)
+    with pytest.raises(torch.OutOfMemoryError):
+        run_stacked([spec_of(1, seed, num_train_epochs=1) for seed in range(2)], context, batched=True)
+    gc.collect()
+    assert made and not [one for one in made if one() is not None]

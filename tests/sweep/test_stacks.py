@@ -25,7 +25,7 @@ from frostline.training.specification import RunSpec
 from tiny import run_sweep
 
 
-def spec_of(tune: int, seed: int, rate: float = 1e-3, **more: Any) -> RunSpec:
+def spec_of(tune: int | str, seed: int, rate: float = 1e-3, **more: Any) -> RunSpec:
     values = {"weights": "w", "vocabulary": "v", "data": "d", "tune": tune, "seed": seed, "train_size": 20}
     return RunSpec.model_validate({**values, "learning_rate": rate, **more})
 
@@ -88,6 +88,15 @@ def test_the_search_begins_at_a_size_that_is_known_to_pay(known: int, most: int,
     assert (_fastest_size(profile, most, 100, known=known), found) == (size, tried)
 
 
+def test_a_known_size_for_which_there_is_no_memory_now_is_searched_anew() -> None:
+    def profile(count: int) -> tuple[float, int]:
+        if count > 2:
+            raise torch.OutOfMemoryError
+        return 1.0, 1
+
+    assert _fastest_size(profile, 8, 1000, known=4) == 2
+
+
 def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """The larger k is tried, although its runs come later. Other training settings are tried anew."""
     tried: list[tuple[Any, int]] = []
@@ -106,9 +115,9 @@ def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: RunContext, monkeypat
         fresh.stack_sizes[some[0].stack_key] = StackSize(some[0], size, refusal)
         return size
 
-    runs = [spec_of(k, seed) for seed in range(4) for k in (1, 2)]
-    assert [(stack[0].tune, len(stack)) for stack in in_stacks(runs, remembered)] == [(1, 4), (2, 4)]
-    assert tried == [(2, 1), (2, 2), (2, 4)]
+    runs = [spec_of(k, seed) for seed in range(4) for k in (1, "all", 2)]
+    assert [(stack[0].tune, len(stack)) for stack in in_stacks(runs, remembered)] == [(1, 4), ("all", 4), (2, 4)]
+    assert tried == [("all", 1), ("all", 2), ("all", 4)]
     assert remembered([spec_of(1, seed, num_train_epochs=9.0) for seed in range(2)]) == 2
     assert tried[3:] == [(1, 1), (1, 2)]
 

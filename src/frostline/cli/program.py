@@ -124,7 +124,7 @@ def _of_the_machine(error: Exception) -> str | None:
     from frostline.sweep.execution.out_of_memory import memory_ran_out
 
     if memory_ran_out(error):
-        return f"Memory ran out ({first_line(error)}): end other programs that use it, or choose another --device,"
+        return f"Memory ran out ({first_line(error)}): end other programs that use it, or use a device with more,"
     return None
 
 

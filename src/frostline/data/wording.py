@@ -1,6 +1,7 @@
 """How messages show names, numbers, durations and errors."""
 
 import difflib
+import re
 from collections.abc import Iterable
 
 SHOWN_ROWS = 10  # the largest number of row numbers in a message or report
@@ -42,8 +43,9 @@ def first_line(error: BaseException) -> str:
     A long line is cut after a sentence: torch explains a lack of memory in ten.
     """
     line = "".join(str(error).strip().splitlines()[:1])
-    if len(line) > LONG_LINE and ". " in line[:LONG_LINE]:
-        line = line[: line.rindex(". ", 0, LONG_LINE) + 1].rstrip(".")
+    ends = [found.start() for found in re.finditer(r"\. (?=[A-Z])", line[:LONG_LINE])]
+    if len(line) > LONG_LINE and ends:
+        line = line[: ends[-1]]
     return ": ".join([type(error).__name__, *([line] if line else [])])
 
 

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.model.anatomy import Anatomy
+from frostline.model.memory import memory_limit
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.tokens import Tokens
 
 TOKENS = {"cpu": 4096, "cuda": 32768, "mps": 8192}  # in one batch, at most
-MORE_MEMORY, MOST_TIMES = (
-    16 << 30,
-    4,
-)  # a CUDA GPU with n times this memory computes n times as many tokens, up to 4 times
+MEMORY = 16 << 30  # bytes; a CUDA GPU with n times as many free computes n times as many tokens
+MOST_TIMES = 4
 WIDE = 384  # for wider models, the number of tokens shrinks in proportion, so that a batch needs no more memory
 # A packed batch has a capacity of one example per LENGTH_MULTIPLE tokens. Examples of at most LENGTH_MULTIPLE tokens have
 # separate batches, with a capacity of one example per TINY tokens.
@@ -70,8 +69,7 @@ def tokens_per_batch(device: torch.device, anatomy: Anatomy) -> int:
     """How many tokens the forward pass computes in one batch."""
     most = TOKENS[device.type]
     if device.type == "cuda":
-        memory = torch.cuda.get_device_properties(device).total_memory
-        most *= min(MOST_TIMES, max(1, round(memory / MORE_MEMORY)))
+        most *= min(MOST_TIMES, max(1, memory_limit(device) // MEMORY))
     return min(most, max(1, most * WIDE // anatomy.width // LENGTH_MULTIPLE) * LENGTH_MULTIPLE)
 
 

@@ -51,13 +51,13 @@ def stacked(
     forwards = {path: _batched_forward(module) if batched else None for path, module in modules.items()}
     transposed = {name for name in names if name.endswith(".weight") and isinstance(locations[name].module, nn.Linear)}
     stack = _Stack(runs, {name for name in names if forwards[name.rpartition(".")[0]] is not None}, transposed)
-    for run in range(runs):
-        values = start(run)
-        stack.add_run(run, values)
-    for parameter in values.values():
-        parameter.requires_grad_(False)
     hook = model.register_forward_pre_hook(stack._count_examples, with_kwargs=True)
     try:
+        for run in range(runs):
+            values = start(run)
+            stack.add_run(run, values)
+        for parameter in values.values():
+            parameter.requires_grad_(False)
         for path, module in modules.items():
             module.forward = stack.forward(module, path, locations, forwards[path])
         yield stack.own

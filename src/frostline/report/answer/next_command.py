@@ -12,6 +12,7 @@ from frostline.statistics.tune import LAST
 FIRST_SEEDS = 5  # what one seed is followed by
 MAX_SEEDS = 30  # more than this is no advice
 SURE = 0.95
+MOST_UNTRIED = 4  # k that one command tries
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,8 @@ def next_command(
     if all(one["probability"] >= wanted_sure or one["probability"] <= 1 - wanted_sure for one in known):
         return None
     if untried:
-        grid = _grid(*({**cells[decision["reference"]], "trainable": k} for k in untried))
+        some = untried[:: -(-len(untried) // MOST_UNTRIED)]  # evenly spaced
+        grid = _grid(*({**cells[decision["reference"]], "trainable": k} for k in some))
         return NextCommand(f"{_sweep(out)}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
     rival = decision if decision["choice"] in cells else None
     if decision["choice"] == decision["reference"]:

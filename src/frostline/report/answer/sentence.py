@@ -94,7 +94,7 @@ def _recommendation(found: Recommendation) -> str:
     """What to tune, its score beside full fine-tuning, its cost, and how sure it is to reach the target."""
     cell, full = found.cell, found.full
     seeds = " with one seed" if cell["validation"]["n"] == 1 else ""
-    largest = "" if full["tune_embeddings"] or len(found.cells) == 1 else ", the largest k that was run"
+    largest = "" if full["tune_embeddings"] or len(found.cells) == 1 else ", the largest k with a score"
     what = f"{_instruction(found)}{largest if cell is full else ''}"
     begin = f"{what}: {found.comparison.metric} {score(cell['validation']['mean'])}{seeds}"
     subject = "It"

@@ -126,8 +126,8 @@ def _fastest_size(profile: Callable[[int], tuple[float, int]], most: int, limit:
         return size
     try:
         seconds, used = profile(size)
-    except OUT_OF_MEMORY:  # the run itself reports the error
-        return 1
+    except OUT_OF_MEMORY:
+        return _fastest_size(profile, most, limit) if size > 1 else 1  # a single run itself reports the error
     while size < most and isfinite(seconds):
         larger = min(2 * size, most)
         if used * larger > limit * size:
