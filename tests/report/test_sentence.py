@@ -1,9 +1,14 @@
 """The sentence of an answer."""
 
 import re
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
+from frostline.report.answer.sentence import _without_training
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.predictions import Labelled
 from synthetic_answer import LAYERS, VALIDATION, answer_of, clear, make_runs, point
@@ -161,6 +166,24 @@ def test_a_probe_is_recommended_as_a_model_that_trains_no_layer() -> None:
         "Train no layer, but fit a linear probe on frozen features: accuracy 0.900 against"
     )
     assert answer["sizes"][0]["recommended"]["trainable"] == "probe"
+
+
+@pytest.mark.parametrize(
+    ("trainable", "named"),
+    [("last 3", "with the last 3 layers, the largest k with a score. "), ("all", "with full fine-tuning. ")],
+)
+def test_a_model_that_trains_no_layer_is_compared_with_the_largest_k_that_has_a_score(
+    trainable: str, named: str
+) -> None:
+    cells = [
+        {"trainable": name, "tune_embeddings": name == "all", "validation": {"mean": 0.8}}
+        for name in ("last 0", trainable)
+    ]
+    decision = {"choice": "probe", "score": 0.79, "low": -1.0, "high": 2.0, "probability": 0.6}
+    answer = {"decision": decision, "cells": cells, "reference": trainable, "choices": []}
+    evidence = SimpleNamespace(learned=lambda runs, among: True)
+    comparison: Any = SimpleNamespace(metric="accuracy", evidence=evidence, reached=lambda name: f"match {name}")
+    assert f"reaches accuracy 0.790 against 0.800 {named}" in _without_training(answer, comparison)
 
 
 def test_a_way_that_comes_next_is_named() -> None:

@@ -1,6 +1,6 @@
 """The answer for one train size in sentences: what to tune, how it compares with full fine-tuning, and how sure that is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +94,7 @@ def _recommendation(found: Recommendation) -> str:
     """What to tune, its score beside full fine-tuning, its cost, and how sure it is to reach the target."""
     cell, full = found.cell, found.full
     seeds = " with one seed" if cell["validation"]["n"] == 1 else ""
-    largest = "" if full["tune_embeddings"] or len(found.cells) == 1 else ", the largest k with a score"
+    largest = _largest(full, found.cells)
     what = f"{_instruction(found)}{largest if cell is full else ''}"
     begin = f"{what}: {found.comparison.metric} {score(cell['validation']['mean'])}{seeds}"
     subject = "It"
@@ -110,6 +110,11 @@ def _recommendation(found: Recommendation) -> str:
         return f"{begin}."
     sure = f"{subject} is {probability(choice['probability'])} sure to {found.comparison.reached(found.full_name)}."
     return f"{begin} {_difference(choice, 'Its' if cell is full else 'The')} {sure}"
+
+
+def _largest(full: CellSummary, cells: Sized) -> str:
+    """What the reference is, if it is not full fine-tuning and not the only k; else empty."""
+    return "" if full["tune_embeddings"] or len(cells) == 1 else ", the largest k with a score"
 
 
 def _beside_weak_reference(found: Recommendation, weak: str) -> str:
@@ -138,7 +143,7 @@ def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
         best = f"The best so far is {tuning(choice['choice'])} ({score(choice['score'])})."
         return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}. {best} {undecided.LEARN_FIRST}"
     full_name = _noun(full["trainable"])
-    begin += f" against {score(full['validation']['mean'])} with {full_name}."
+    begin += f" against {score(full['validation']['mean'])} with {full_name}{_largest(full, answer['cells'])}."
     sure = f"It is {probability(choice['probability'])} sure to {comparison.reached(full_name)}."
     return f"{begin} {_difference(choice)} {sure}"
 
