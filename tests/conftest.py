@@ -1,7 +1,8 @@
-"""The settings and fixtures of all tests: no network, a separate cache, a tiny model with its data."""
+"""The settings and fixtures of all tests: no network, no GPU, a separate cache, a tiny model with its data."""
 
 import gc
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_ASSETS_CACHE"] = tempfile.mkdtemp(prefix="frostline-test-assets-")
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # many tests expect the same bits again, which a GPU does not give
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["COLUMNS"] = "120"
 # Each sweep would collect garbage once. In a process that has loaded all tests, that takes half a second.
@@ -117,6 +119,14 @@ def real_data() -> Path:
     if not DATA.is_dir():
         pytest.skip("needs ../shared/data, which is not here")
     return DATA
+
+
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """A shell ignores it in background processes."""
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -37,14 +37,6 @@ def program(here: Path) -> tuple[list[str], dict[str, str]]:
     command = [sys.executable, "-m", "frostline", "sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1,all"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return [*command, "--seeds", "3", "--out", "o", *FAST, "--num-train-epochs", "3"], environment
-
-
-@pytest.fixture
-def heeds_ctrl_c() -> Iterator[None]:
-    """A shell ignores it in background processes."""
-    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, usual)
 
 
 def raising(error: BaseException) -> Callable[..., None]:

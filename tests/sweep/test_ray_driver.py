@@ -135,6 +135,7 @@ def test_a_task_that_is_lost_for_good_is_a_failed_run(
     assert_same_predictions(train(), Store(finished_small))
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_no_run_is_lost_by_a_signal_of_which_ray_makes_an_error(
     train: Train, prepared: Prepared, here: RayHere, number: signal.Signals
