@@ -81,6 +81,7 @@ def test_a_gpu_with_more_free_memory_has_more_tokens_in_a_batch(
     bert: ForwardPass, monkeypatch: pytest.MonkeyPatch, gigabytes: int, times: int
 ) -> None:
     monkeypatch.setattr(module, "memory_limit", lambda device: gigabytes << 30)
+    monkeypatch.setattr(module, "_times_as_many", module._times_as_many.__wrapped__)
     assert tokens_per_batch(torch.device("cuda"), bert.anatomy) == times * module.TOKENS["cuda"]
 
 

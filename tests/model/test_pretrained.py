@@ -84,9 +84,10 @@ def test_the_initial_head_depends_on_the_seed_only(tiny_bert):
 
 
 def test_a_new_head_does_not_seed_the_generators_of_gpus(tiny_bert, monkeypatch):
-    pretrained = load(tiny_bert)
-    monkeypatch.setattr(torch, "manual_seed", None)
+    pretrained, seeds = load(tiny_bert), []
+    monkeypatch.setattr(torch, "manual_seed", seeds.append)  # it seeds the generators of all devices
     pretrained.start_run(Trainable(0).parameters(pretrained.anatomy), 7)
+    assert seeds == []
 
 
 def test_the_head_is_initialized_as_transformers_does(tiny_bert):

@@ -12,6 +12,7 @@ Copies fill the remaining positions of a batch.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -69,8 +70,14 @@ def tokens_per_batch(device: torch.device, anatomy: Anatomy) -> int:
     """How many tokens the forward pass computes in one batch."""
     most = TOKENS[device.type]
     if device.type == "cuda":
-        most *= min(MOST_TIMES, max(1, memory_limit(device) // MEMORY))
+        most *= _times_as_many(device)
     return min(most, max(1, most * WIDE // anatomy.width // LENGTH_MULTIPLE) * LENGTH_MULTIPLE)
+
+
+@cache
+def _times_as_many(device: torch.device) -> int:
+    """How many times as many tokens a CUDA GPU computes in one batch, by its free memory when this is first asked."""
+    return min(MOST_TIMES, max(1, memory_limit(device) // MEMORY))
 
 
 def packed_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int | None) -> list[ForwardBatch]:

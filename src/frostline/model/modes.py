@@ -6,6 +6,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from frostline.model.anatomy import Anatomy
+from frostline.model.module_paths import paths_to
 from frostline.model.places import EMBEDDINGS, layer_place
 
 
@@ -35,16 +36,15 @@ def frozen_modules(model: nn.Module, trained: Set[str]) -> Iterator[nn.Module]:
     trained_ids = {id(p) for name, p in model.named_parameters() if name in trained}
     holders, trained_holders = set[str](), set[str]()  # paths of modules with parameters, and with trained ones
     for name, p in model.named_parameters(remove_duplicate=False):
-        around = _paths_around(name)
-        holders.update(around)
+        holders.update(_from_root(name))
         if id(p) in trained_ids:
-            trained_holders.update(around)
+            trained_holders.update(_from_root(name))
     frozen = holders - trained_holders
     for path, module in model.named_modules():
-        if path in frozen or not frozen.isdisjoint(_paths_around(path)):
+        if not frozen.isdisjoint(_from_root(path)):
             yield module
 
 
-def _paths_around(path: str) -> list[str]:
-    """The paths of the modules that contain a parameter or module: of ``a.b.c`` they are ``a.b``, ``a`` and the empty path."""
-    return [path[:n] for n, letter in enumerate(path) if letter == "."] + [""] if path else []
+def _from_root(name: str) -> list[str]:
+    """The path of the model itself, which is empty, and those from there to a parameter or module."""
+    return ["", *paths_to(name)]

@@ -31,10 +31,16 @@ def module_of(parameter: str) -> str:
     return parameter.rpartition(".")[0]
 
 
+def paths_to(name: str) -> list[str]:
+    """The paths of the modules that contain a parameter or module, from the outermost one down; its own path comes last."""
+    segments = name.split(".")
+    return [".".join(segments[: n + 1]) for n in range(len(segments))]
+
+
 def topmost_modules(names: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
     """The topmost modules that hold parameters of ``names`` but none of ``others``, in the order of ``names``."""
-    excluded = {path for name in others for path in _paths_to(name)}
-    return tuple(dict.fromkeys(next(path for path in _paths_to(name) if path not in excluded) for name in names))
+    excluded = {path for name in others for path in paths_to(name)}
+    return tuple(dict.fromkeys(next(path for path in paths_to(name) if path not in excluded) for name in names))
 
 
 def _matches(module: str, path: str) -> bool:
@@ -58,9 +64,3 @@ def _no_match(anatomy: Anatomy, module: str) -> FrostlineError:
         f"Give module paths or whole segments of them; the {anatomy.count} layers are {anatomy.path}.0 to "
         f"{anatomy.path}.{anatomy.count - 1}, numbered from 0."
     )
-
-
-def _paths_to(name: str) -> list[str]:
-    """The paths of the modules that contain a parameter, from the outermost one down; the parameter's own name comes last."""
-    segments = name.split(".")
-    return [".".join(segments[: n + 1]) for n in range(len(segments))]

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from frostline.fast.optimizer import clear_gradients
 from frostline.model.anatomy import Anatomy
 from frostline.model.device import CPU
+from frostline.model.module_paths import paths_to
 from frostline.model.places import HEAD
 from frostline.model.reading import OWN_HEAD, HeadKind
 from frostline.model.shards import is_unread
@@ -186,5 +187,5 @@ def _on_cpu(module: nn.Module, *, inner: bool) -> nn.Module:
 
 def _around(modules: Iterable[str]) -> list[str]:
     """The paths of the modules that contain one of ``modules``, the innermost first."""
-    outer = {path[:n] for path in modules for n, letter in enumerate(path) if letter == "."} - {*modules}
+    outer = {one for path in modules for one in paths_to(path)} - {*modules}
     return sorted(outer, key=lambda path: (-path.count("."), path))

@@ -46,17 +46,17 @@ def has_kernel(device: torch.device) -> bool:
     return torch.backends.cuda.is_flash_attention_available() and torch.cuda.get_device_capability(device) >= OLDEST_GPU
 
 
-def shares_key_heads(kernel: Kernel) -> bool:
-    """Whether a key head may serve several query heads. It may in torch 2.13, and not in 2.11."""
-    return "enable_gqa" in signature(kernel).parameters
+def shares_key_heads() -> bool:
+    """Whether a key head of torch's kernel may serve several query heads. It may in torch 2.13, and not in 2.11."""
+    kernel = torch_kernel()
+    return kernel is not None and "enable_gqa" in signature(kernel).parameters
 
 
 def is_possible(layout: Layout, mask: Tensor | None, query: Tensor, key: Tensor, value: Tensor, **kwargs: Any) -> bool:
     """Whether torch's kernel can compute this call of transformers' attention, with heads ``[K, H, T, C]``."""
-    (heads, tokens, size), kernel = query.shape[1:], torch_kernel()
+    heads, tokens, size = query.shape[1:]
     return (
         has_kernel(query.device)
-        and kernel is not None
         and _dtype(query) in DTYPES
         and window_of(mask) is not None
         and not kwargs.get("dropout")
@@ -64,7 +64,7 @@ def is_possible(layout: Layout, mask: Tensor | None, query: Tensor, key: Tensor,
         and key.shape == value.shape
         and key.shape[2:] == (tokens, size)
         and tokens == layout.tokens
-        and (heads == key.shape[1] or (heads % key.shape[1] == 0 and shares_key_heads(kernel)))
+        and (heads == key.shape[1] or (heads % key.shape[1] == 0 and shares_key_heads()))
         and size % HEAD_MULTIPLE == 0
         and size <= LARGEST_HEAD
     )

@@ -143,6 +143,7 @@ def _other_rates(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
 
 
 def _more_seeds(board: Scoreboard) -> str:
+    """How many seeds a step adds to a k, in words."""
     return "one more seed" if board.settings.stacked == 1 else "more seeds"
 
 

@@ -226,16 +226,15 @@ def _name(stack: Sequence[RunSpec]) -> str:
 def _save_best(stack: Sequence[RunSpec], results: Sequence[Result], weights: BestWeights, progress: Progress) -> None:
     """Store the trained parameters of the best run of a stack if it is the best of its k so far."""
     usable = [
-        (result.facts["validation_best"], -spec.seed, -number)
-        for number, (spec, result) in enumerate(zip(stack, results, strict=True))
+        (spec, result)
+        for spec, result in zip(stack, results, strict=True)
         if result.learned and result.facts["outcome"] == "ok" and result.facts["validation_best"] is not None
     ]
     if not usable:
         return
-    score, _, number = max(usable)
-    spec, result = stack[-number], results[-number]
+    spec, result = max(usable, key=lambda one: (one[1].facts["validation_best"], -one[0].seed))
     try:
-        weights.save_if_best(spec, score, result.learned)
+        weights.save_if_best(spec, result.facts["validation_best"], result.learned)
     except UNUSABLE as error:
         progress.note(not_stored(spec, error))
 

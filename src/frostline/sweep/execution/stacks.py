@@ -1,11 +1,11 @@
 """Group runs into stacks: runs of one k that are trained together as one model, each with its own weights."""
 
 from collections.abc import Callable, Iterator, Sequence, Set
-from math import ceil, inf, isfinite
+from math import ceil, isfinite
 
 from frostline.frozen.check.stacking import stack_refusal
 from frostline.model.memory import memory_limit
-from frostline.statistics.tune import Tune
+from frostline.statistics.tune import sort_key
 from frostline.sweep.work.memory import COPIES
 from frostline.training.context import RunContext, StackSize
 from frostline.training.session import start_values
@@ -26,17 +26,12 @@ def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) 
     by_key: dict[str, list[int]] = {}  # indices of the runs with this key
     for index, key in enumerate(keys):
         by_key.setdefault(key, []).append(index)
-    largest_first = sorted(by_key, key=lambda key: _rank(runs[by_key[key][0]].tune), reverse=True)
+    largest_first = sorted(by_key, key=lambda key: sort_key(runs[by_key[key][0]].trainable), reverse=True)
     sizes = {key: size_of([runs[index] for index in by_key[key]]) for key in largest_first}
     for index, key in enumerate(keys):
         number = by_key[key].index(index)
         if number % sizes[key] == 0:  # the first run of its stack
             yield [runs[other] for other in by_key[key][number : number + sizes[key]]]
-
-
-def _rank(tune: Tune) -> float:
-    """Orders runs by what they train, as far as ``tune`` tells it."""
-    return tune if isinstance(tune, int) else inf if tune == "all" else -1
 
 
 def stack_size(
