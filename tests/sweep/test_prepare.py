@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from transformers import AutoTokenizer
 
 from finished_runs import change_settings
 from frostline import FrostlineError
@@ -91,6 +92,19 @@ def test_precision_auto_uses_the_precision_of_the_sweep_in_the_folder(
 def test_bad_settings_leave_no_folder(settings: dict[str, Any], other: dict[str, Any], message: str) -> None:
     with pytest.raises(FrostlineError, match=message):
         Sweep(progress=Progress(), **{**settings, **other}).run()
+    assert not settings["out"].exists()
+
+
+def test_a_token_that_the_model_does_not_know_is_refused(
+    settings: dict[str, Any], tiny_bert: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(tiny_bert, tmp_path / "model"))
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer.add_tokens(["zzq"])
+    tokenizer.save_pretrained(model)
+    rows = pd.DataFrame({"text": [f"the zzq film {n}" for n in range(60)], "label": ["a", "b"] * 30})
+    with pytest.raises(FrostlineError, match="The tokenizer gives the token 'zzq' the number"):
+        Sweep(progress=Progress(), **{**settings, "model": model, "train": rows, "validation": rows}).run()
     assert not settings["out"].exists()
 
 

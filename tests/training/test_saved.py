@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from transformers import AutoTokenizer
 
 import frostline
 from frostline import FrostlineError
@@ -92,6 +93,18 @@ def test_pairs_are_refused_by_a_probe_of_single_texts(finished: Path) -> None:
     pairs, _ = read_unlabelled(pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
     with pytest.raises(FrostlineError, match="was trained on single texts"):
         frostline.predict(finished, pairs)
+
+
+def test_a_token_that_the_model_does_not_know_is_refused(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    """The training texts do not have it, so that the probe can be fitted."""
+    model = Path(shutil.copytree(tiny_bert, tmp_path / "model"))
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer.add_tokens(["zzq"])
+    tokenizer.save_pretrained(model)
+    frostline.probe(model=model, train=tiny_table, out=tmp_path / "o", **EXACT)
+    texts, _ = read_unlabelled(pd.DataFrame({"text": ["a good film", "a zzq film"]}))
+    with pytest.raises(FrostlineError, match="The tokenizer gives the token 'zzq' the number"):
+        frostline.predict(tmp_path / "o" / "probe", texts)
 
 
 def test_a_prediction_does_not_depend_on_the_other_examples(finished: Path, tiny_table: Path) -> None:

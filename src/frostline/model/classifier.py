@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from frostline import FrostlineError
@@ -26,6 +26,7 @@ from frostline.model.recurrent_folder import is_recurrent, is_recurrent_tagger, 
 from frostline.model.shards import is_unread
 from frostline.model.streaming import aligned, stream_of
 from frostline.model.tokens import Tokens, encode
+from frostline.model.vocabulary import require_known, vocabulary_tables
 
 BATCH = 64
 
@@ -49,8 +50,14 @@ class Classifier:
     anatomy: Anatomy | None = None
 
     def encode(self, texts: Texts) -> Tokens:
-        """The tokens of all texts."""
-        return encode(self.tokenizer, texts.texts, texts.pairs, self.max_length, of_words=self.of_words)
+        """The tokens of all texts.
+
+        Raises:
+            FrostlineError: The model does not know a token.
+        """
+        tokens = encode(self.tokenizer, texts.texts, texts.pairs, self.max_length, of_words=self.of_words)
+        require_known(tokens, self.model, self.tokenizer)
+        return tokens
 
 
 def is_tagger(folder: Path) -> bool:
@@ -151,9 +158,9 @@ def _align_weights(model: PreTrainedModel) -> None:
 
     The table of the vocabulary is not copied, because it is only looked up.
     """
-    vocabulary = getattr(model.config.get_text_config(), "vocab_size", None)
+    tables = vocabulary_tables(model).values()
     for module in model.modules():
-        if isinstance(module, nn.Embedding) and module.num_embeddings == vocabulary:
+        if module in tables:
             continue
         for parameter in module.parameters(recurse=False):
             if not is_unread(parameter):

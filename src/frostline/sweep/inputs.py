@@ -15,6 +15,7 @@ from frostline.frozen.batches import Rows
 from frostline.model.anatomy import position_limit
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens, encode
+from frostline.model.vocabulary import require_known
 from frostline.statistics.metrics import DEFAULT
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweep.specification import SweepSpec
@@ -98,7 +99,7 @@ def encode_splits(
     """Tokens of every split, at most ``max_length`` per example; of the training split only the rows ``trained``.
 
     Raises:
-        FrostlineError: More examples would be truncated than the specification allows.
+        FrostlineError: More examples would be truncated than the specification allows, or the model does not know a token.
     """
     encoded = {
         name: encode(
@@ -111,6 +112,8 @@ def encode_splits(
         )
         for name, s in splits.items()
     }
+    for tokens in encoded.values():
+        require_known(tokens, pretrained.model, pretrained.tokenizer)
     _check_truncation(spec, encoded, max_length, pretrained)
     return encoded
 

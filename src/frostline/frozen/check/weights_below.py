@@ -9,16 +9,12 @@ from transformers import PreTrainedModel
 
 from frostline.model.anatomy import Anatomy
 from frostline.model.places import EMBEDDINGS
+from frostline.model.vocabulary import vocabulary_tables
 
 
 def weights_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> dict[str, nn.Parameter]:
     """The parameters of the layers below the cut and the embedding tables of the vocabulary, by name."""
-    vocabulary = model.config.get_text_config().vocab_size
-    tables = {
-        f"{path}.weight"
-        for path, module in model.named_modules()
-        if isinstance(module, nn.Embedding) and module.num_embeddings == vocabulary
-    }
+    tables = {f"{path}.weight" for path in vocabulary_tables(model)}
     lower = tuple(f"{anatomy.path}.{number}." for number in range(cut))
     return {
         name: parameter

@@ -19,6 +19,7 @@ from frostline.model.device import Machine, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens, encode
+from frostline.model.vocabulary import require_known
 from frostline.training.probes.examples import computed_vectors
 from frostline.training.probes.inputs import ProbeInput, features_after, probe_forward_pass
 from frostline.training.probes.linear import Probe
@@ -82,13 +83,14 @@ class SavedProbe:
             of the words with tokens, one sentence after the other.
 
         Raises:
-            FrostlineError: The probe's model is not found, or has changed.
+            FrostlineError: The probe's model is not found, or has changed, or does not know a token.
         """
         about = self.about
         pretrained = self._load_model(trust_remote_code=trust_remote_code, streams=streams)
         machine = this_machine("cpu", about["precision"])
         length, tokenizer = about["max_length"], pretrained.tokenizer
         tokens = encode(tokenizer, texts.texts, texts.pairs, length, of_words=self.of_words)
+        require_known(tokens, pretrained.model, tokenizer)
         if not texts.texts:
             return np.zeros((0, len(self.probe.bias)), np.float32), tokens
         forward_pass = probe_forward_pass(
