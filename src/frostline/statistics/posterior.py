@@ -8,9 +8,9 @@ how much better it is than all others. Both come from draws of the joint posteri
   common value, which is known even with one seed per choice. Runs of the same seed are correlated.
 - **Rows.** The covariance that the validation rows cause is that of the confidence intervals (``inference/jackknife.py``),
   without what the spread over seeds contains already.
-- **The curve.** Neighbouring values of k score alike. The differences between neighbours are Student's t with 3 degrees of
-  freedom around a common slope, so most are small and some are large. The slope is Cauchy. Differences vary more near k = 0,
-  where curves rise. The prior of the level is flat.
+- **The curve.** Neighbouring values of k score alike. Most curves rise early, and some are straight: each chain has one of these
+  two forms, times a slope. The differences between neighbours are Student's t with 3 degrees of freedom around what the form
+  expects, so most are close to it and some are not. They vary more near k = 0. The slope is Cauchy. The prior of the level is flat.
 - **Ways.** Another way to tune is expected to score as the k of the same cost. Differences are Cauchy around zero, with a common
   scale. The best of many ways is therefore pulled towards its k, unless it is clearly better.
 - **Beside the curve.** A linear probe or a TF-IDF model has no neighbours. The prior of its mean is flat.

@@ -4,12 +4,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import erf
 
 Array = NDArray[np.float64]
 
 CHAINS = 200
 TAIL = 3.0  # degrees of freedom of the differences between neighbouring k
 RISE = 3.3  # how much faster curves rise at k = 0 than at full fine-tuning: exp(RISE) times
+EARLY = 0.36  # the depth at which a curve of the first form has risen by erf(1), 84 % of the way
+CHANCES = np.array([0.75, 0.25])  # of the two forms
 TYPICAL_STEP = 0.02  # the prior's scale of the differences along a whole curve, in score
 TYPICAL_SLOPE = 0.05  # the prior's scale of the rise along a whole curve, in score
 TYPICAL_GAP = 0.01  # the prior's scale of the differences between a way and the k of the same cost, in score
@@ -17,14 +20,16 @@ GAP_TAIL = 1.0  # their degrees of freedom: most ways score as their k, and a fe
 
 
 class Curve:
-    """The prior of the curve in each chain: the slope, and the scales of the differences between neighbours.
+    """The prior of the curve in each chain: its form and slope, and the scales of the differences between neighbours.
 
-    Differences are ``[CHAINS, n - 1]`` for the n choices on the curve. Given the slope and the scales they are normal.
+    Differences are ``[CHAINS, n - 1]`` for the n choices on the curve. Given form, slope and scales they are normal.
     """
 
     def __init__(self, depth: Sequence[float], others: int, random: np.random.Generator) -> None:
         """``depth``: of the n choices on the curve; ``others``: the number of choices that are not on it."""
         self.lengths, self.random = np.diff(_warped(depth)), random
+        self.forms = np.diff(_rises(depth))  # [forms, n - 1]
+        self.rises = self.forms[random.choice(len(CHANCES), CHAINS, p=CHANCES)]  # of each chain's form
         self.slope, self.scale = np.zeros(CHAINS), np.full(CHAINS, TYPICAL_STEP**2)
         self.steepness = np.full(CHAINS, TYPICAL_SLOPE**2)  # the variance of the slope, which makes it Cauchy
         self.local = np.ones((CHAINS, len(self.lengths)))
@@ -45,21 +50,29 @@ class Curve:
 
     @property
     def evidence(self) -> Array:
-        """``precision`` times the means that the slope alone expects, ``[CHAINS, J]``."""
-        evidence: Array = (self.weights * self.slope[:, None] * self.lengths) @ self.differences
+        """``precision`` times the means that form and slope alone expect, ``[CHAINS, J]``."""
+        evidence: Array = (self.weights * self.slope[:, None] * self.rises) @ self.differences
         return evidence
 
     def update(self, differences: Array) -> None:
-        """Draw the slope and the scales given the differences."""
-        weights, shape = self.weights, differences.shape
-        certainty = 1 / self.steepness + (weights * self.lengths**2).sum(1)
-        mean = (weights * self.lengths * differences).sum(1) / certainty
-        self.slope = mean + self.random.standard_normal(CHAINS) / np.sqrt(certainty)
-        self.steepness = (TYPICAL_SLOPE**2 + self.slope**2) / (2 * self.random.gamma(1.0, 1, CHAINS))
-        squares = (differences - self.slope[:, None] * self.lengths) ** 2 / self.lengths
+        """Draw the form, the slope and the scales given the differences."""
+        shape = differences.shape
+        self._draw_form_and_slope(differences)
+        squares = (differences - self.slope[:, None] * self.rises) ** 2 / self.lengths
         self.local = (TAIL + squares / self.scale[:, None]) / (2 * self.random.gamma((TAIL + 1) / 2, 1, shape))
         total = TYPICAL_STEP**2 + (squares / self.local).sum(1)
         self.scale = total / (2 * self.random.gamma(1 + shape[1] / 2, 1, CHAINS))
+
+    def _draw_form_and_slope(self, differences: Array) -> None:
+        """The form is drawn by its likelihood with any slope, and then the slope of this form."""
+        certainty = 1 / self.steepness[:, None] + self.weights @ (self.forms**2).T  # [CHAINS, forms]
+        mean = (self.weights * differences) @ self.forms.T / certainty
+        likelihood = (certainty * mean**2 - np.log(certainty)) / 2 + np.log(CHANCES)
+        form = (likelihood + self.random.gumbel(size=likelihood.shape)).argmax(1)  # drawn with these log odds
+        chains = np.arange(CHAINS)
+        self.rises = self.forms[form]
+        self.slope = (mean + self.random.standard_normal(mean.shape) / np.sqrt(certainty))[chains, form]
+        self.steepness = (TYPICAL_SLOPE**2 + self.slope**2) / (2 * self.random.gamma(1.0, 1, CHAINS))
 
 
 class Ways:
@@ -97,3 +110,13 @@ def _warped(depth: Sequence[float]) -> Array:
     place = np.asarray(depth, float)
     warped: Array = (1 - np.exp(-RISE * place)) / (1 - np.exp(-RISE))
     return warped
+
+
+def _rises(depth: Sequence[float]) -> Array:
+    """How far a curve of each form has risen at these places, as a share of its rise from k = 0 to all layers, ``[forms, n]``.
+
+    Most curves rise early. In the tables of Lee, Tang and Lin (2019), a quarter of the layers gains 75 % of what full fine-tuning
+    gains with BERT, in the mean over tasks; this form has 67 %. The other form is a straight line.
+    """
+    place = np.asarray(depth, float)
+    return np.array([erf(place / EARLY) / erf(1 / EARLY), place])
