@@ -10,7 +10,7 @@ how much better it is than all others. Both come from draws of the joint posteri
   without what the spread over seeds contains already.
 - **The curve.** Neighbouring values of k score alike. Most curves rise early, and some are straight: each chain has one of these
   two forms, times a slope. The differences between neighbours are Student's t with 3 degrees of freedom around what the form
-  expects, so most are close to it and some are not. They vary more near k = 0. The slope is Cauchy, and the prior of the level flat.
+  expects, so most are close to it, and some are not. Differences vary more near k = 0. The slope is Cauchy. The level is flat.
 - **Ways.** Another way to tune is expected to score as the k of the same cost. Differences are Cauchy around zero, with a common
   scale. The best of many ways is therefore pulled towards its k, unless it is clearly better.
 - **Beside the curve.** A linear probe or a TF-IDF model has no neighbours. The prior of its mean is flat.
