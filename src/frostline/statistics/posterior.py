@@ -8,8 +8,8 @@ how much better it is than all others. Both come from draws of the joint posteri
   common value, which is known even with one seed per choice. Runs of the same seed are correlated.
 - **Rows.** The covariance that the validation rows cause is that of the confidence intervals (``inference/jackknife.py``),
   without what the spread over seeds contains already.
-- **The curve.** Neighbouring values of k score alike. Most curves rise early, and some are straight: each chain has one of these
-  two forms, times a slope. The differences between neighbours are Student's t with 3 degrees of freedom around what the form
+- **The curve.** Neighbouring values of k score alike. A curve rises early, or is straight: each chain has one of these two forms,
+  times a slope. The differences between neighbours are Student's t with 3 degrees of freedom around what the form
   expects, so most are close to it, and some are not. Differences vary more near k = 0. The slope is Cauchy. The level is flat.
 - **Ways.** Another way to tune is expected to score as the k of the same cost. Differences are Cauchy around zero, with a common
   scale. The best of many ways is therefore pulled towards its k, unless it is clearly better.

@@ -10,9 +10,9 @@ Array = NDArray[np.float64]
 
 CHAINS = 200
 TAIL = 3.0  # degrees of freedom of the differences between neighbouring k
-RISE = 3.3  # how much faster curves rise at k = 0 than at full fine-tuning: exp(RISE) times
+RISE = 4.0  # how much more curves vary around their form at k = 0 than with all layers: exp(RISE) times
 EARLY = 0.36  # the depth at which a curve of the first form has risen by erf(1), 84 % of the way
-CHANCES = np.array([0.75, 0.25])  # of the two forms
+CHANCES = np.array([0.5, 0.5])  # of the two forms
 TYPICAL_STEP = 0.02  # the prior's scale of the differences along a whole curve, in score
 TYPICAL_SLOPE = 0.05  # the prior's scale of the rise along a whole curve, in score
 TYPICAL_GAP = 0.01  # the prior's scale of the differences between a way and the k of the same cost, in score
@@ -115,8 +115,8 @@ def _warped(depth: Sequence[float]) -> Array:
 def _rises(depth: Sequence[float]) -> Array:
     """How far a curve of each form has risen at these places, as a share of its rise from k = 0 to all layers, ``[forms, n]``.
 
-    Most curves rise early. In the tables of Lee, Tang and Lin (2019), a quarter of the layers gains 75 % of what full fine-tuning
-    gains with BERT, in the mean over tasks; this form has 67 %. The other form is a straight line.
+    One form rises early. In the tables of Lee, Tang and Lin (2019), a quarter of the layers gains 75 % of what full fine-tuning
+    gains with BERT, in the mean over tasks; this form has 67 %. The other one is a straight line.
     """
     place = np.asarray(depth, float)
     return np.array([erf(place / EARLY) / erf(1 / EARLY), place])
