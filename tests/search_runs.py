@@ -29,6 +29,7 @@ def record_of(**more: Any) -> SearchRecord:
         "results_so_far": [],
         "skipped": ["last 0", "all"],
         "failed_reference": None,
+        "untried": None,
         "requested": [],
         "abandoned": [],
         "known": [],

@@ -116,18 +116,24 @@ def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failed_reference", "instead", "tunes"),
-    [("all", "Full fine-tuning was not run.", "all"), ("all", None, "3"), (None, None, None)],
+    ("failed_reference", "instead", "untried", "tunes"),
+    [
+        ("all", "Full fine-tuning was not run.", None, "all"),
+        ("all", None, None, "3,4"),
+        (None, None, "last 4", "4"),
+        (None, None, "last 2", None),  # a sweep has trained it since
+        (None, None, None, None),
+    ],
 )
 def test_after_a_search_the_command_depends_on_what_its_budget_did_not_allow(
-    failed_reference: str | None, instead: str | None, tunes: str | None
+    failed_reference: str | None, instead: str | None, untried: str | None, tunes: str | None
 ) -> None:
     known = curve(0.7, None)
     if instead:
         known |= {"cells": known["cells"][:1], "decision": {**known["decision"], "reference": "last 2"}}
     folder: Any = SimpleNamespace(out=Path("o"), spec=SimpleNamespace(values_of=lambda name: [0]))
-    search: Any = SimpleNamespace(failed_reference=failed_reference)
-    outcome = SearchOutcome(skipped=["last 3"], instead=instead)
+    search: Any = SimpleNamespace(failed_reference=failed_reference, untried=untried)
+    outcome = SearchOutcome(skipped=["last 3", "last 4"], instead=instead)
     command = rebuild._next_command(folder, {"sizes": [known], "sure": None}, search, outcome)
     assert command is not None
     assert (f" --tune {tunes} " in command.text) if tunes else (command.text == EACH)

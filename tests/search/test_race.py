@@ -148,10 +148,14 @@ def test_a_budget_too_small_for_full_ends_the_race() -> None:
     assert run_race(board(budget=enough - 1), exact(RISING))[0].no_reference
 
 
-def test_a_small_budget_ends_the_race_with_the_next_step() -> None:
-    known, rows = with_rows(budget=40.0, rule=Rule(goal=Goal.of_gain(0.95, 0.5), price=0.001))
+@pytest.mark.parametrize(
+    ("budget", "untried", "step"), [(45.0, 4, "k = 4 was not tried yet."), (70.0, None, "Try another learning rate")]
+)
+def test_a_small_budget_ends_the_race_with_the_next_step(budget: float, untried: int | None, step: str) -> None:
+    known, rows = with_rows(budget=budget, rule=Rule(goal=Goal.of_gain(0.95, 0.5), price=0.001))
     verdict, _ = run_race(known, exact(LATE), rows)
-    assert verdict.why.startswith("The next step takes about") and ", it would be: " in verdict.why
+    assert verdict.why.startswith("The next step takes about") and f", it would be: {step}" in verdict.why
+    assert verdict.untried == untried
 
 
 def test_the_race_ends_when_more_runs_gain_less_than_they_cost() -> None:

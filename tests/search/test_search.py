@@ -94,6 +94,13 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     assert again["search"] == search and again["decision"] == answer["decision"]
 
 
+@pytest.mark.parametrize(("folds", "where"), [(0, ""), (5, ", on the first fold")])
+def test_the_line_about_probes_says_what_it_is_about(search_settings: dict[str, Any], folds: int, where: str) -> None:
+    notes = Notes()
+    answer = frostline.find(**{**search_settings, "progress": notes, "folds": folds, "max_k": 1, "budget": 1.0})
+    assert f"Linear probes{where}: {answer['search']['probes']['sentence']}" in notes.notes
+
+
 def test_a_model_of_words_can_be_recommended_and_is_saved(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     random = np.random.default_rng(0)
     words = [f"w{n}" for n in range(40)]  # the tiny model's tokenizer does not know them

@@ -86,7 +86,8 @@ def _next_command(
     folder: Folder, answer: Mapping[str, Any], search: SearchRecord | None, outcome: SearchOutcome
 ) -> NextCommand | None:
     """The command that would make the answer about these runs surer."""
-    too_dear = search.failed_reference if search else None
+    too_dear, next_k = (search.failed_reference, search.untried) if search else (None, None)
+    untried = outcome.skipped if too_dear and not outcome.instead else [k for k in outcome.skipped if k == next_k]
     return next_command(
         folder.out,
         folder.spec.values_of("seeds"),
@@ -94,7 +95,7 @@ def _next_command(
         sure=answer["sure"],
         of_search=search is not None,
         missing=too_dear if outcome.instead else None,
-        untried=outcome.skipped if too_dear and not outcome.instead else (),
+        untried=untried,
     )
 
 

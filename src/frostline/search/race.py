@@ -140,9 +140,11 @@ def _next(board: Scoreboard) -> Step | Verdict:
         return Step(brief, "Try every k whose run takes seconds.")
     if ranked[0].net > NEGLIGIBLE:
         needed, left = board.predicted_seconds(ranked[0].trials), max(0.0, board.budget - board.spent)
+        tried = {trial.tune for trial in board.outcomes}
         return Verdict(
             f"The next step takes about {duration(needed)}, but only {duration(left)} of the budget is left. "
-            f"With --budget {duration_at_least(board.spent + needed)}, it would be: {ranked[0].why}"
+            f"With --budget {duration_at_least(board.spent + needed)}, it would be: {ranked[0].why}",
+            untried=next((trial.tune for trial in ranked[0].trials if trial.tune not in tried), None),
         )
     most = max(ranked, key=lambda one: one.gain)
     return Verdict(

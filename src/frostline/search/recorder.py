@@ -68,6 +68,7 @@ class Recorder:
             over=over,
             pending_reference=None if over or settings.reference in tried else reference,
             failed_reference=reference if verdict and verdict.no_reference else None,
+            untried=name_of(verdict.untried) if verdict and verdict.untried is not None else None,
             skipped=[name_of(k) for k in settings.choices if k not in tried],
             requested=sorted(self.requested),
             abandoned=self._abandoned() if over else [],

@@ -157,7 +157,7 @@ class Search:
             The answer, as in answer.json.
         """
         if sentence := self.alternatives.sentence:
-            self.progress.note(f"Linear probes, no layer trained: {sentence}")
+            self.progress.note(f"Linear probes{', on the first fold' if self.board.settings.folds else ''}: {sentence}")
         write_alternatives(self.prepared.store.out, self.alternatives.values)
         self.recorder.write()  # from now on the test scores are hidden until the search is over
         try:

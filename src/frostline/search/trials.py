@@ -56,11 +56,13 @@ class Verdict:
         why: Why the race ended, as a sentence.
         nothing_learned: No run scores above the baseline with 95 % confidence.
         no_reference: The reference has no result, so no k can be compared with it.
+        untried: The k that would be tried next, if the budget allowed it; None if there is none.
     """
 
     why: str
     nothing_learned: bool = False
     no_reference: bool = False
+    untried: Tune | None = None
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def next_command(
         sure: The wanted probability, if it was given.
         of_search: Whether a search trained the runs. Then only the recommended choice and its rival get more seeds.
         missing: The reference of a search that has no result.
-        untried: Every k that a search whose budget did not allow the reference has not trained either.
+        untried: The k that a search would have tried, if its budget had allowed it.
     """
     decision, choices = curve["decision"], curve["choices"]
     if decision is None or not curve["learned"]:

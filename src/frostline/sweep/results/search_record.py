@@ -33,6 +33,7 @@ class SearchRecord:
             reaching the target.
         skipped: Every k that was not trained.
         failed_reference: The reference, if it could not be trained; then nothing is recommended.
+        untried: The k that the search would have tried next, if its budget had allowed it; else None.
         requested: Digests of the runs that this search, or an earlier one in the folder, requested.
         abandoned: Digests of runs that only an earlier search requested and that will not be finished.
         known: Digests of all runs in the folder that had ended when the search did. Its verdict is about these.
@@ -55,6 +56,7 @@ class SearchRecord:
     results_so_far: Sequence[Facts]
     skipped: Sequence[str]
     failed_reference: str | None
+    untried: str | None
     requested: Sequence[str]
     abandoned: Sequence[str]
     known: Sequence[str]
