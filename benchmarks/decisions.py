@@ -94,8 +94,10 @@ def judge(folder: Path) -> Facts:
 
 
 def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each rule with what it names in one replay."""
+    """Each rule with what it names in one replay; none if the search has used every fresh seed, so that the truth is unknown."""
     search = replayed(runs, random)
+    if not search.held_out:
+        return
     layers = runs.folder.identity.layers
     named = {
         "find": search.named,
@@ -147,7 +149,7 @@ def result(tasks: Mapping[str, Facts]) -> list[Facts]:
             "rows": rules,
         },
         {
-            "caption": f"What {REPLAYS} replayed searches name on each task, and the time of a real one relative to Trainer.",
+            "caption": f"What up to {REPLAYS} replayed searches name on each task, and the time of a real one relative to Trainer.",
             "header": [
                 "task",
                 "named (times)",
