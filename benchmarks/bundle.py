@@ -76,13 +76,15 @@ def bundle_side(work: Path) -> Predict:
 
 def separate_side(work: Path) -> Predict:
     """Load the separate models. Returns a function from texts to the values of each task."""
+    from frostline.data.specification import CLASSIFICATION
     from frostline.frozen.logits import logits_of_texts
     from frostline.model.classifier import Classifier, load_classifier
+    from frostline.statistics.outputs import OUTPUTS
 
     classifiers = [load_classifier(folder) for folder in sorted(work.glob("task*"))]
 
     def values(one: Classifier, texts: Any) -> Any:
-        return logits_of_texts(one, one.encode(texts)).softmax(1).numpy()
+        return OUTPUTS[CLASSIFICATION](logits_of_texts(one, one.encode(texts)).numpy())
 
     return lambda texts: [values(one, texts) for one in classifiers]
 

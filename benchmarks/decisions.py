@@ -149,7 +149,7 @@ def result(tasks: Mapping[str, Facts]) -> list[Facts]:
             "rows": rules,
         },
         {
-            "caption": f"What up to {REPLAYS} replayed searches name on each task, and the time of a real one relative to Trainer.",
+            "caption": f"What at most {REPLAYS} replayed searches name on each task, and the time of a real one by Trainer's.",
             "header": [
                 "task",
                 "named (times)",
