@@ -35,9 +35,11 @@ def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds
         )
     if point["verdict"] != UNDECIDED:
         return None
-    if seeds == 1:
+    of_reference = next((cell["runs"] for cell in size["cells"] if cell["trainable"] == size["reference"]), 0)
+    if 1 in (seeds, of_reference):
+        of = "" if seeds == 1 else f" of {tuning(size['reference'])}"
         return (
-            "One seed gives no confidence interval, so a difference between two k may be chance. The recommendation rests "
+            f"One seed{of} gives no confidence interval, so a difference between two k may be chance. The recommendation rests "
             "on these scores and on how much scores usually vary over seeds; five seeds would give intervals."
         )
     not_ruled_out, confident = tuning(point["not_ruled_out"]), tuning(point["confident"])
