@@ -16,6 +16,7 @@ from transformers.pytorch_utils import Conv1D
 from frostline import FrostlineError
 from frostline.model.places import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
 from frostline.model.trace import Batch, Call, Trace
+from frostline.model.vocabulary import vocabulary_size
 
 CHARACTERS = 1_000  # a model without a vocabulary reads characters: its random tokens are below this number
 
@@ -93,7 +94,7 @@ def probe_batch(model: PreTrainedModel, lengths: Sequence[int] = (23, 17, 9), *,
     config = model.config.get_text_config()
     limit = position_limit(model)
     lengths = [length if limit is None else min(length, limit) for length in lengths]
-    vocabulary = getattr(config, "vocab_size", None) or CHARACTERS
+    vocabulary = vocabulary_size(model) or CHARACTERS
     pad, *others = (getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "sep"))
     pad = 0 if pad is None else pad
     generator = torch.Generator().manual_seed(seed)

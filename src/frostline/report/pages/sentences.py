@@ -35,8 +35,8 @@ def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds
         )
     if point["verdict"] != UNDECIDED:
         return None
-    of_reference = next((cell["runs"] for cell in size["cells"] if cell["trainable"] == size["reference"]), 0)
-    if 1 in (seeds, of_reference):
+    reference_runs = next((cell["runs"] for cell in size["cells"] if cell["trainable"] == size["reference"]), 0)
+    if 1 in (seeds, reference_runs):
         of = "" if seeds == 1 else f" of {tuning(size['reference'])}"
         return (
             f"One seed{of} gives no confidence interval, so a difference between two k may be chance. The recommendation rests "
