@@ -1,6 +1,7 @@
 """The rows of the pool that a run trains on, their order, and the rows that it is scored on."""
 
-from collections.abc import Hashable
+import math
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -58,3 +59,14 @@ def shuffled(rows: Rows, order: torch.Generator) -> Rows:
     """The rows in a random order, for one epoch."""
     mixed: Rows = rows[torch.randperm(len(rows), generator=order).numpy()]
     return mixed
+
+
+def training_batches(context: RunContext, spec: RunSpec) -> Iterator[Rows]:
+    """The rows that the run computes at a time while it trains, ``[B]`` each, in the order in which it draws them.
+
+    The last epoch is whole, also if the run ends within it.
+    """
+    rows, order, size = train_rows(context, spec), order_generator(spec), spec.per_device_train_batch_size
+    for _ in range(math.ceil(spec.num_train_epochs)):
+        mixed = shuffled(rows, order)
+        yield from (mixed[n : n + size] for n in range(0, len(mixed), size))

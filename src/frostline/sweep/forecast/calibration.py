@@ -28,6 +28,7 @@ from frostline.sweep.work.workload import PLAIN_BATCH, TimingCase, Workload
 from frostline.training.context import RunContext
 
 TIMED_BATCHES = 3  # of the forward pass over the frozen layers
+MEASURED_STEPS = 4  # at least: a warm-up, one that is timed, and one for memory, which has the most tokens
 OVERHEAD_SECONDS = 0.1  # to begin and end a timed run, approximately
 
 
@@ -112,7 +113,7 @@ def calibrate(
     idle = _idle_bytes(context)
     random_states = RandomStates(need, context.tokens, workload.anatomy.width) if need.cuts or need.head else None
     with memory_reused(release_large=all(one.cut is not None for one in cases)):
-        timer = Timer(replace(context, states=random_states), matrices, speed, idle, stack, workers)
+        timer = Timer(replace(context, states=random_states), matrices, speed, idle, stack=stack, workers=workers)
         points = timer.points(chosen, budget)
         scoring = _scoring_seconds(context)
     context.pretrained.restore()
@@ -124,7 +125,7 @@ def calibrate_plain(workload: Workload, cases: Sequence[TimingCase], speed: floa
     context = workload.context
     machine = Machine(context.machine.device, "float32")
     uncut = replace(context, machine=machine, packed=False, head_token=None, states=None, as_trainer=True)
-    timer = Timer(uncut, workload.plain, speed / 2, _idle_bytes(context))
+    timer = Timer(uncut, workload.plain, speed / 2, _idle_bytes(context), memory=False)
     with memory_reused():
         points = timer.points([_plain(one) for one in _plain_ends(cases)], 0.0)
     context.pretrained.restore()
@@ -153,7 +154,7 @@ def _affordable(
     spent = 0.0
     for one in [*ends, *others]:
         step, scored = estimated_seconds(one, matrices, speed)
-        least = OVERHEAD_SECONDS + 2 * step + 2 * scored
+        least = OVERHEAD_SECONDS + MEASURED_STEPS * step + 2 * scored
         if one in always or spent + least <= budget:
             chosen.append(one)
             spent += least

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from math import ceil
 from time import perf_counter
 
 import numpy as np
@@ -27,7 +28,7 @@ from frostline.sweep.forecast.timer import SLOWDOWN
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.results.forecast_record import Cell, Forecast
-from frostline.sweep.work.memory import COPY_BYTES, SCORED_BYTES, STEP_BYTES
+from frostline.sweep.work.memory import COPY_BYTES, SCORED_BYTES, STEP_BYTES, kernel_bytes
 from frostline.sweep.work.workload import RunWork, Workload
 from frostline.training.specification import RunSpec
 
@@ -112,6 +113,8 @@ def _cells(
     """The forecast of each k and training-set size."""
     matrices, anatomy = workload.matrices, workload.anatomy
     largest = max(matrices.trained_parameters(run.to_train.parameters(anatomy)) for run in runs)
+    sizes = frozenset().union(*map(workload.batch_sizes, runs))
+    kernels = kernel_bytes(workload.context.machine, ceil(len(sizes) / workers))
     cells: dict[tuple[str, int], list[RunSpec]] = {}
     for run in runs:
         cells.setdefault((run.trainable, run.train_size), []).append(run)
@@ -135,6 +138,7 @@ def _cells(
             evaluation_seconds=evaluation,
             seconds=training + evaluation + near.overhead_seconds / workers,
             memory_bytes=calibration.memory_bytes
+            + kernels
             + COPY_BYTES * (largest + best)  # an upper bound: the copies of an earlier, larger run may still be held
             + max(
                 STEP_BYTES * updated + near.step_bytes * stack * max(work.longest for work in works),

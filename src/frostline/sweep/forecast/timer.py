@@ -18,14 +18,15 @@ from frostline.model.memory import peak_memory
 from frostline.statistics.tune import Tune
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.forecast.pace import Point, TimedPoints
-from frostline.sweep.work.memory import COPY_BYTES, STEP_BYTES
+from frostline.sweep.work.memory import COPY_BYTES
 from frostline.sweep.work.operations import BatchTotals, OperationCounter, batch_totals
 from frostline.sweep.work.workload import TimingCase
 from frostline.training.context import RunContext
+from frostline.training.gradients import backward
 from frostline.training.rows import shuffled, train_rows
 from frostline.training.run import run_stacked
 from frostline.training.seeds import generator_seed
-from frostline.training.session import training_session
+from frostline.training.session import set_mode, training_session
 from frostline.training.specification import RunSpec
 
 MAX_STEPS = 12  # that are timed at one k
@@ -39,10 +40,8 @@ SLOWDOWN = 1.5  # how much longer a step takes, approximately, than its operatio
 class TimedSteps:
     """Timed training steps of a stack."""
 
-    batches: list[Rows]  # of all steps, [K, B] each
     steps: list[tuple[Rows, float]]  # the batch and the seconds of every step but the first
     overhead_seconds: float  # of a run besides steps and scoring, including the extra time of the first step
-    peak: int  # bytes
 
 
 @dataclass(frozen=True)
@@ -62,6 +61,7 @@ class Timer:
     matrices: OperationCounter
     speed: float  # operations per second, to estimate how long timing takes
     idle: int  # bytes in use before training
+    memory: bool = True  # whether the memory of a step is measured
     stack: int | str = 1
     workers: int = 1
 
@@ -88,21 +88,29 @@ class Timer:
         if not seconds_per_operation:  # the loss was not finite
             return None
         operations, _ = case.operations(self.matrices)
-        tokens = max(self._batch_totals(rows.ravel()).tokens for rows in timed.batches)
-        trained, updated = (
-            len(runs) * count(case.names)
-            for count in (self.matrices.trained_parameters, self.matrices.updated_parameters)
-        )
         batches = int(np.clip(0.4 * budget / (scored * len(runs)), 1, MAX_SCORED_BATCHES))
         scoring = self._scored(case, runs, batches)
         return Point(
             step=(operations, operations * statistics.median(seconds_per_operation)),
             scored=scoring.pace,
             overhead_seconds=timed.overhead_seconds + scoring.overhead_seconds,
-            step_bytes=max(0.0, timed.peak - self.idle - STEP_BYTES * updated - COPY_BYTES * trained) / tokens,
+            step_bytes=self._step_bytes(case, runs) if self.memory else 0.0,
             scored_bytes=scoring.bytes,
             stack=len(runs),
         )
+
+    def _step_bytes(self, case: TimingCase, runs: Sequence[RunSpec]) -> float:
+        """Peak memory per token of the gradients of the batch with the most tokens, without what depends on the parameters."""
+        specs = [run.model_copy(update={"way": run.way.in_one_training}) for run in runs]
+        context, rows = self.context.for_run(specs[0]), np.stack([case.heaviest] * len(runs))
+        with peak_memory(context.machine) as peak, training_session(specs, self.context) as (_, forward):
+            set_mode(context, specs[0], case.names, training=True)
+            backward(forward, rows, range(len(runs)), context.problem)
+        return max(0.0, peak.bytes - self._held(case, runs)) / self._batch_totals(rows.ravel()).tokens
+
+    def _held(self, case: TimingCase, runs: Sequence[RunSpec]) -> int:
+        """Bytes in use with the values that these runs train."""
+        return self.idle + COPY_BYTES * len(runs) * self.matrices.trained_parameters(case.names)
 
     def _operations(self, case: TimingCase, rows: Rows) -> float:
         """Operations of a step on rows ``[K, B]``."""
@@ -143,10 +151,8 @@ class Timer:
         seconds = [later - earlier for earlier, later in pairwise(ends)]
         in_steps = len(ends) * statistics.median(seconds) if seconds else 0.0
         return TimedSteps(
-            batches,
             list(zip(batches[1:], seconds, strict=False)),
             max(0.0, cost["run_seconds"] - cost["evaluation_seconds"] - in_steps / len(runs)),
-            cost["peak_memory_bytes"],
         )
 
     def _scored(self, case: TimingCase, runs: Sequence[RunSpec], count: int) -> TimedScoring:
@@ -169,11 +175,10 @@ class Timer:
         (_, first), *others = timed
         seconds_per_operation = sum(seconds for _, seconds in others) / sum(operations for operations, _ in others)
         _, operations = case.operations(self.matrices)
-        held = self.idle + COPY_BYTES * len(runs) * self.matrices.trained_parameters(case.names)
         return TimedScoring(
             (operations, operations * seconds_per_operation),
             max(0.0, first - others[0][1]) / len(runs),
-            max(0.0, peak.bytes - held) / tokens,
+            max(0.0, peak.bytes - self._held(case, runs)) / tokens,
         )
 
 

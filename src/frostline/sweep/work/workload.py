@@ -1,6 +1,6 @@
 """The work of runs and of the forward pass that they share, counted in batches and operations. Nothing is timed."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from frostline.sweep.work.operations import (
 )
 from frostline.training.context import RunContext, starting_cut
 from frostline.training.estimators.by_name import estimator_of
-from frostline.training.rows import train_rows, validation_rows
+from frostline.training.rows import train_rows, training_batches, validation_rows
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
 from frostline.training.ways.phases import phases_of
@@ -36,7 +36,7 @@ class RunWork:
     steps: BatchTotals  # of all training steps
     scored: BatchTotals  # of all scored batches
     scorings: int  # how often metrics are computed
-    longest: int  # the most tokens of a training step, approximately
+    longest: int  # the most tokens that are trained together
     longest_scored: int  # the most tokens that are scored together
 
 
@@ -50,6 +50,7 @@ class TimingCase:
     step: BatchTotals  # the mean training step in this sweep
     scored_batch: BatchTotals  # the mean scored batch in this sweep
     stackable: tuple[RunSpec, ...]  # this run and all that differ from it only in seed and learning rate
+    heaviest: Rows  # the rows of the batch with the most tokens that one of them trains on
 
     def operations(self, matrices: OperationCounter) -> tuple[float, float]:
         """Operations of the training step, and of the scored batch."""
@@ -64,13 +65,21 @@ class Workload:
         self.matrices = OperationCounter.of(context.pretrained.model, self.anatomy, context.head_token)
         self.plain = OperationCounter.of(context.pretrained.model, self.anatomy)  # for plain transformers
         self._lengths: dict[tuple[int, int, int | None], Lengths] = {}
+        self._batch_sizes: dict[Hashable, frozenset[int]] = {}
 
     def lengths(self, spec: RunSpec) -> Lengths:
         """The number of tokens in each training example of a run."""
-        key = (spec.data_seed if spec.subset == "fixed" else spec.seed, spec.train_size, spec.fold)
+        key = self._subset(spec)
         if key not in self._lengths:
             self._lengths[key] = self.context.tokens.lengths[train_rows(self.context, spec)]
         return self._lengths[key]
+
+    def batch_sizes(self, spec: RunSpec) -> frozenset[int]:
+        """How many tokens the batches have that the run trains on."""
+        key = (*self._subset(spec), spec.seed, spec.num_train_epochs, spec.per_device_train_batch_size)
+        if key not in self._batch_sizes:
+            self._batch_sizes[key] = frozenset(map(self._computed_tokens, training_batches(self.context, spec)))
+        return self._batch_sizes[key]
 
     def run_work(self, spec: RunSpec) -> RunWork:
         """The work of a run."""
@@ -81,13 +90,11 @@ class Workload:
         phases = len(phases_of(spec, self.anatomy))  # each one scores some training rows at its end
         scored = parts.pop("validation") * times + sorted_batch_totals(lengths[: spec.train_score_rows], size) * phases
         scored, scorings = sum(parts.values(), scored), 2 * times + phases + len(parts)
-        batch = spec.per_device_train_batch_size
-        longest = max(self.context.computed_tokens(lengths[n : n + batch]) for n in range(0, len(lengths), batch))
         all_scored = (lengths, *self._splits(spec).values())
         longest_scored = max(self.context.largest_chunk(np.sort(some)[-size:], self.cut(spec)) for some in all_scored)
         if not self.context.packed:
             steps, scored = steps.padded, scored.padded
-        return RunWork(steps, scored, scorings, longest, longest_scored)
+        return RunWork(steps, scored, scorings, max(self.batch_sizes(spec)), longest_scored)
 
     def plain_run_work(self, spec: RunSpec) -> RunWork:
         """The work of a run with plain transformers: padding is computed, and examples are scored eight at a time, unsorted."""
@@ -149,7 +156,17 @@ class Workload:
 
     def _timing_case(self, spec: RunSpec, stackable: Sequence[RunSpec]) -> TimingCase:
         work, names = self.run_work(spec), spec.to_train.parameters(self.anatomy)
-        return TimingCase(spec, names, self.cut(spec), work.steps.mean, work.scored.mean, tuple(stackable))
+        longest = max(stackable, key=lambda run: max(self.batch_sizes(run)))
+        heaviest = max(training_batches(self.context, longest), key=self._computed_tokens)
+        return TimingCase(spec, names, self.cut(spec), work.steps.mean, work.scored.mean, tuple(stackable), heaviest)
+
+    def _computed_tokens(self, rows: Rows) -> int:
+        """The number of computed tokens of a batch of rows ``[B]``."""
+        return self.context.computed_tokens(self.context.tokens.lengths[rows])
+
+    def _subset(self, spec: RunSpec) -> tuple[int, int, int | None]:
+        """Runs with the same key train on the same rows."""
+        return spec.data_seed if spec.subset == "fixed" else spec.seed, spec.train_size, spec.fold
 
     def _steps(self, spec: RunSpec, lengths: Lengths) -> tuple[BatchTotals, int]:
         """The totals of all training steps of a run, and how often it is scored on validation in all its phases."""
