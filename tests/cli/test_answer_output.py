@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.cli.answer_output import LINES, answer_lines, print_answer
-from frostline.cli.choices_table import by_interest, choices_table
+from frostline.cli.choices_table import by_interest, choices_table, why_points_differ
 from synthetic_answer import LAYERS, answer_of, clear, make_runs
 
 DEPTH = 12
@@ -21,7 +21,8 @@ def deep_answer(**changes: Any) -> dict[str, Any]:
         ks=(*range(DEPTH + 1), "all"),
         seeds=3,
     )
-    runs = [run | ({"tuned_layers": DEPTH} if run["tune_embeddings"] else {}) for run in runs]
+    whole = {"tuned_layers": DEPTH, "train_seconds": 1.0 + DEPTH}
+    runs = [run | (whole if run["tune_embeddings"] else {}) for run in runs]
     return as_in_a_sweep(answer_of((runs, logits)) | {"layers": DEPTH} | changes)
 
 
@@ -90,8 +91,14 @@ def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
     assert not any("folds" in text or "of different rows" in text for text in texts)
     fewer["sizes"][0]["folds"] = 5
     of_folds = " ".join(" ".join(line.text for line in answer_lines(fewer, Path("o"))).split())
-    assert "validation examples in 5 folds, one for each seed (majority-class" in of_folds
+    assert "validation examples, of which each seed is scored on one of 5 folds (majority-class" in of_folds
     assert "similar choices. With folds, scores of different numbers of seeds are of different rows." in of_folds
+    assert "all folds" not in of_folds
+    fewer["sizes"][0]["choices"] = [
+        *fewer["sizes"][0]["choices"],
+        fewer["sizes"][0]["choices"][0] | {"choice": "probe"},
+    ]
+    assert why_points_differ(fewer["sizes"][0]).endswith(" Models that train no layer are scored on all folds.")
     remark = "a score of few seeds is pulled towards"
     assert [remark in " ".join(text.split()) for text in texts] == ["seeds" in text for text in texts] == [False, True]
     (last_2,) = [line for line in texts[1].splitlines() if line[3:].startswith("last 2 ")]

@@ -47,7 +47,7 @@ def test_a_budget_that_is_too_small_is_named_with_one_that_is_not(
     made: SearchPlan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shown = printed(replace(made, budget=45.0, budget_given=True), capsys)
-    assert "Budget: 45 s of training, as given. It ends before full fine-tuning has run" in shown
+    assert "Budget: 45 s of training, as given. It probably ends before full fine-tuning has run" in shown
     assert "give about --budget 46s or more." in shown
     assert "nothing can be compared" not in printed(replace(made, budget=46.0, budget_given=True), capsys)
 
@@ -64,6 +64,14 @@ def test_a_reference_without_a_forecast(made: SearchPlan, capsys: pytest.Capture
     untimed = replace(nothing, plan=replace(made.plan, forecast=None))
     shown = printed(untimed, capsys)
     assert "because no step could be timed. Budget: the larger of 4 such runs and 120 s." in shown
+
+
+def test_a_measured_reference_needs_no_forecast(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = printed(replace(made, of_reference=None, measured=50.0, budget=200.0), capsys)
+    assert "Full fine-tuning: 50 s a run, as measured in this folder." in shown
+    assert "Budget: 3 min 20 s of training, the larger of 4 such runs and 120 s" in shown
+    two = replace(made, plan=replace(made.plan, forecast=replace(forecast(), workers=2)))
+    assert "the larger of 4 such runs, 2 at a time, and 120 s" in printed(two, capsys)
 
 
 def test_a_reference_that_is_too_large_for_the_memory(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,7 +19,7 @@ def test_unusual_data_are_reported() -> None:
     data = load(train=train, validation=pd.DataFrame({"text": ["a", "d"], "label": ["x", "x"]}), test="none")
     assert data.notes[-4:] == (
         "Warning: 1 of 2 validation rows has a text that is also in train.",
-        "Warning: 1 training text has more than one label.",
+        "Warning: 1 training text has more than one label (rows 2, 3): correct what is wrong.",
         "1 train row has an empty text (row 4); it is not removed.",
         "No validation row has the label 'y'.",
     )
@@ -28,6 +28,14 @@ def test_unusual_data_are_reported() -> None:
     assert data.report.splits["train"].characters["max"] == 2
     assert json.loads(json.dumps(data.report.as_dict()))["shared"] == {"train/validation": 1}
     assert overlap(data.train, data.validation).tolist() == [0]
+
+
+def test_at_most_ten_rows_of_conflicting_texts_are_named() -> None:
+    texts = [f"text {n // 2}" for n in range(40)]
+    data = load(train=pd.DataFrame({"text": texts, "label": ["x", "y"] * 20}), test="none")
+    assert data.report.conflicting > 10 and len(data.report.conflicting_rows) == 10
+    rows = ", ".join(map(str, data.report.conflicting_rows))
+    assert any(f"training texts have more than one label (rows {rows}, ...): correct" in note for note in data.notes)
 
 
 def test_a_rare_label_that_resembles_a_frequent_one_may_be_a_typo() -> None:

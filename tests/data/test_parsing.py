@@ -26,4 +26,5 @@ def test_numbers_are_recognized(text: str, is_number: bool) -> None:
 @given(st.floats(0.01, 1e6))
 def test_a_duration_for_a_flag_is_enough_and_little_more(seconds: float) -> None:
     assert seconds <= parse_duration(duration_at_least(seconds)) < seconds + 60
+    assert [parse_duration(text) for text in ("5 minutes", "1 hour", "2sec", "7")] == [300, 3600, 2, 7]
     assert duration_at_least(62.1) == "63s" and duration_at_least(99.5) == "2min"

@@ -68,6 +68,12 @@ def test_operating_points_and_the_target(answer: dict[str, Any]) -> None:
     assert [row.values["of"] for row in points.rows] == ["gain"] * 3 + ["score"] * 3 + ["margin"]
     assert [row.values["target"] for row in points.rows if row.chosen] == [0.95]
     assert points.rows[-1].values["rule"] == "at most 0.01 below full"
+    of_same_seeds = "Shares compare runs of the same seeds"
+    first, *others = curve["cells"]
+    more = {**curve, "cells": [{**first, "validation": {**first["validation"], "n": 99}}, *others]}
+    equal = {**curve, "cells": [{**one, "validation": {**one["validation"], "n": 99}} for one in curve["cells"]]}
+    assert of_same_seeds in operating_points_table(more, main_point(curve)).caption
+    assert of_same_seeds not in operating_points_table(equal, main_point(curve)).caption
 
 
 def test_captions_give_the_learning_rates(answer: dict[str, Any]) -> None:

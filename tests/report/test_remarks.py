@@ -25,6 +25,21 @@ def test_a_k_without_a_usable_run_is_mentioned() -> None:
     assert answer_of(failed)["sentence"].endswith(" 5 of 5 runs of tuning the last layer failed.")
 
 
+@pytest.mark.parametrize(("seconds", "doubted"), [(5.4, False), (5.6, True)])
+def test_times_are_doubted_if_fewer_layers_took_longer(seconds: float, doubted: bool) -> None:
+    """Full fine-tuning took 5 seconds."""
+    runs, logits = make_runs(clear)
+    slow = [run | ({"train_seconds": seconds} if run["trainable"] == "last 1" else {}) for run in runs]
+    said = answer_of((slow, logits))["sentence"]
+    remark = (
+        " Do not trust the training times: tuning the last layer took 112 % of the time of full fine-tuning, so other programs "
+        "probably slowed some runs down."
+    )
+    assert said.endswith(remark) == doubted and ("Do not trust" in said) == doubted
+    alone = [run | ({"concurrent_runs": 2} if run["trainable"] == "last 1" else {"concurrent_runs": 1}) for run in slow]
+    assert "Do not trust" not in answer_of((alone, logits))["sentence"]  # their times are not compared
+
+
 def test_named_parts_are_separate_from_the_k_of_the_same_cost() -> None:
     runs, logits = make_runs(with_named, ks=(0, 1, 2, "all", "named"))
     size = answer_of((runs, logits))["sizes"][0]

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import frostline.search.plan as plan_module
@@ -43,6 +44,10 @@ def test_a_plan_writes_nothing_and_says_what_the_search_then_does(
     assert [(step.why, step.runs) for step in made.steps[:2]] == [(one["why"], len(one["runs"])) for one in steps[:2]]
     again = find.plan(**search_settings)
     assert again.spent > 0 and again.steps[0].done == again.steps[0].runs and again.steps[0].seconds == 0
+    whole = find.find(**search_settings, exhaustive=True)["search"]["steps"][-1]["runs"]
+    seconds = [run["seconds"] for run in whole if run["trainable"] == "last 1"]
+    assert made.measured is None
+    assert find.plan(**search_settings).reference_seconds == pytest.approx(np.median(seconds))
 
 
 @pytest.mark.usefixtures("forecast")

@@ -107,9 +107,9 @@ def test_how_many_runs_are_trained_at_the_same_time(monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def known_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run takes a second, so that two searches cannot differ because of their times. The model seems to learn."""
-    outcome = Search._outcome
+    outcome = Search.outcome
     monkeypatch.setattr(Scoreboard, "above_baseline", lambda board, tune: True)
-    monkeypatch.setattr(Search, "_outcome", lambda self, run: replace(outcome(self, run), seconds=1.0))
+    monkeypatch.setattr(Search, "outcome", lambda self, run: replace(outcome(self, run), seconds=1.0))
 
 
 @pytest.mark.usefixtures("known_seconds")

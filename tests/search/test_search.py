@@ -128,7 +128,7 @@ def test_the_model_of_an_earlier_recommendation_is_replaced(search_settings: dic
     assert (search_settings["out"] / "model" / "config.json").exists()
 
 
-def test_progress_shows_the_best_choice_and_the_rest_of_the_budget(search_settings: dict[str, Any]) -> None:
+def test_progress_shows_the_best_choice_and_the_budget(search_settings: dict[str, Any]) -> None:
     progress = Notes()
     search = frostline.find(**{**search_settings, "progress": progress})["search"]
     notes_of_steps = [note for note in progress.notes if "Trained for" in note]
@@ -136,7 +136,7 @@ def test_progress_shows_the_best_choice_and_the_rest_of_the_budget(search_settin
     known = ["all" in {run["trainable"] for run in step["runs"]} for step in search["steps"]].index(True)
     assert all(note.startswith("  Full fine-tuning has not run yet. Trained for") for note in notes_of_steps[:known])
     assert all(note.startswith("  Best so far: ") for note in notes_of_steps[known:])
-    assert all(note.endswith(" of the budget left.") for note in notes_of_steps)
+    assert all(note.endswith(", and the budget is 17 min.") for note in notes_of_steps)
 
 
 def test_an_interruption_before_full_has_run_leaves_no_answer(

@@ -51,7 +51,8 @@ def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
 
 
 def why_points_differ(size: Mapping[str, Any]) -> str:
-    """A sentence if the points below full fine-tuning are not the differences of the printed scores; else empty."""
+    """Sentences if the points below full fine-tuning are not the differences of the printed scores; else empty."""
+    from frostline.statistics.alternatives import ALTERNATIVES
     from frostline.statistics.analysis_settings import POINT
 
     full = next((one["score"] for one in size["choices"] if one["choice"] == size["reference"]), None)
@@ -59,12 +60,12 @@ def why_points_differ(size: Mapping[str, Any]) -> str:
         abs((full - one["score"]) / POINT - one["below_full"]) < WORTH_A_REMARK for one in size["choices"]
     ):
         return ""
-    others = (
-        " With folds, scores of different numbers of seeds are of different rows."
-        if size.get("folds") and _seeds(size)
-        else ""
-    )
-    return f"Points below are expected ones: a score of few seeds is pulled towards those of similar choices.{others}"
+    folds = bool(size.get("folds"))
+    seeds = " With folds, scores of different numbers of seeds are of different rows." if folds and _seeds(size) else ""
+    fitted = folds and any(one["choice"] in ALTERNATIVES for one in size["choices"])
+    alternatives = " Models that train no layer are scored on all folds." if fitted else ""
+    begin = "Points below are expected ones: a score of few seeds is pulled towards those of similar choices."
+    return f"{begin}{seeds}{alternatives}"
 
 
 def by_interest(choices: Sequence[Mapping[str, Any]], chosen: str | None, reference: str | None) -> list[str]:

@@ -8,6 +8,7 @@ from frostline.cli.executor import Executor, with_executor
 from frostline.cli.flags import as_typed, with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
+from frostline.data.parsing import UNITS
 from frostline.search.defaults import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweep.specification import CHOSEN_BY_SEARCH
 
@@ -74,7 +75,18 @@ Processes = Annotated[
 ]
 
 
-@app.command(cls=PanelCommand, short_help="Search for what to tune, with few runs.")
+class FindCommand(PanelCommand):
+    """The command, with a budget of one or two words: ``5min`` or ``5 minutes``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Join the two words of a budget, and parse the arguments."""
+        place = args.index("--budget") if "--budget" in args else len(args)
+        if args[place + 2 : place + 3] and args[place + 2] in UNITS:
+            args[place + 1 : place + 3] = ["".join(args[place + 1 : place + 3])]
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=FindCommand, short_help="Search for what to tune, with few runs.")
 @with_settings(file=False, leave_out=(*CHOSEN_BY_SEARCH, *DEFAULTS), others={"out": "frostline-find"})
 @with_executor
 def find(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from frostline.cli.printing import print_table, size_of
+from frostline.cli.printing import print_table, size_of, wrapped
 from frostline.data.wording import duration
 from frostline.statistics.tune import name_of
 
@@ -52,10 +52,11 @@ def _print_shared(plan: Any) -> None:
     states += ["of the token that the head reads"] * plan.cached.head
     states += ["of first, mean and last token after every layer"] * bool(plan.cached.pooled)
     if states:
-        print(
-            f"\nShared: one forward pass of {plan.rows:,} examples ({plan.tokens:,} tokens) through the frozen layers caches\n"
-            f"hidden states {', '.join(states)}: {size_of(plan.cache_bytes)}."
+        shared = (
+            f"Shared: one forward pass of {plan.rows:,} different examples ({plan.tokens:,} tokens) through the frozen layers "
+            f"caches hidden states {', '.join(states)}: {size_of(plan.cache_bytes)}."
         )
+        print("", *wrapped(shared), sep="\n")
     else:
         print("\nShared: nothing; every run computes its frozen layers itself.")
     if missing := len(plan.wanted.cuts) - len(plan.cached.cuts):

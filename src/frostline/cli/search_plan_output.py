@@ -31,6 +31,8 @@ def print_search_plan(made: Any) -> None:
 def _of_reference(made: Any) -> str:
     """The time and the memory of one run of the reference."""
     cell, name = made.of_reference, capitalized(tuning(name_of(made.reference)))
+    if made.measured is not None:
+        return f"{name}: {duration(made.measured)} a run, as measured in this folder."
     if cell is None:
         why = "all its runs are done" if made.plan.forecast else "no step could be timed"
         return f"{name}: no forecast, because {why}."
@@ -47,7 +49,9 @@ def _of_budget(made: Any) -> str:
     """The budget, what is spent of it, and whether it allows the reference."""
     if made.exhaustive:
         return "The whole grid is trained, whatever the budget (--exhaustive)."
-    rule = f"the larger of {FULL_RUNS} such runs and {SECONDS:g} s"
+    at_a_time = made.plan.forecast.workers if made.plan.forecast else 1
+    together = f", {at_a_time} at a time," if at_a_time > 1 else ""
+    rule = f"the larger of {FULL_RUNS} such runs{together} and {SECONDS:g} s"
     if made.budget is None:
         text = f"Budget: {rule}."
     elif made.budget_given:
@@ -59,7 +63,7 @@ def _of_budget(made: Any) -> str:
     if made.budget is not None and made.enough is not None and made.enough > made.budget:
         name = tuning(name_of(made.reference))
         text += (
-            f" It ends before {name} has run, so nothing can be compared: give about "
+            f" It probably ends before {name} has run, and then nothing can be compared: give about "
             f"--budget {duration_at_least(made.enough)} or more."
         )
     return text

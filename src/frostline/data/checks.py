@@ -1,6 +1,6 @@
 """Facts about the data for the report, and warnings. No data are refused here."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
@@ -53,12 +53,14 @@ class DataReport:
         repeated: By split, the number of rows whose text occurs earlier in the same split.
         shared: By pair of splits ``first/second``, the number of rows of the second whose text also occurs in the first.
         conflicting: The number of training texts with more than one target.
+        conflicting_rows: The row numbers of up to ten training rows with such texts.
     """
 
     splits: dict[str, SplitReport]
     repeated: dict[str, int]
     shared: dict[str, int]
     conflicting: int
+    conflicting_rows: tuple[int, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """The facts as values for JSON."""
@@ -78,7 +80,11 @@ class DataReport:
         if self.conflicting:
             have = "text has" if self.conflicting == 1 else "texts have"
             labels = CONFLICTS.get(task_type, "more than one label")
-            warnings.append(f"Warning: {self.conflicting:,} training {have} {labels}.")
+            where = ", ".join(map(str, self.conflicting_rows))
+            more = ", ..." if len(self.conflicting_rows) == SHOWN_ROWS else ""
+            warnings.append(
+                f"Warning: {self.conflicting:,} training {have} {labels} (rows {where}{more}): correct what is wrong."
+            )
         if task_type == CLASSIFICATION:
             warnings += _probable_typos(self.splits["train"].label_counts)
         return warnings
@@ -125,12 +131,14 @@ def _of_rows(count: int, rows: int, split: str) -> str:
 
 def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
     """The facts about all splits. ``splits`` must be in the order train, validation, test."""
+    conflicts = conflicting(splits["train"])
     keys = {split: _keys(examples) for split, examples in splits.items()}
     return DataReport(
         splits={split: _split_report(examples, task) for split, examples in splits.items()},
         repeated={split: len(rows) - len(set(rows)) for split, rows in keys.items()},
         shared={f"{one}/{two}": len(overlap(splits[one], splits[two])) for one, two in combinations(splits, 2)},
-        conflicting=conflicting(splits["train"]),
+        conflicting=len(conflicts),
+        conflicting_rows=tuple([row for rows in conflicts for row in rows][:SHOWN_ROWS]),
     )
 
 
@@ -140,11 +148,13 @@ def overlap(train: Texts, other: Texts) -> Indices:
     return np.array([i for i, key in enumerate(_keys(other)) if key in known], dtype=np.int64)
 
 
-def conflicting(examples: Examples) -> int:
-    """The number of distinct texts (or pairs of texts) with more than one target, or list of tags."""
-    targets = [target.tobytes() for target in examples.targets]
-    text_and_target = set(zip(_keys(examples), targets, strict=True))
-    return sum(count > 1 for count in Counter(key for key, _ in text_and_target).values())
+def conflicting(examples: Examples) -> list[list[int]]:
+    """The row numbers of each text (or pair of texts) that occurs with more than one target, or list of tags."""
+    rows, targets = defaultdict(list), defaultdict(set)
+    for key, row, target in zip(_keys(examples), examples.rows.tolist(), examples.targets, strict=True):
+        rows[key].append(row)
+        targets[key].add(target.tobytes())
+    return [rows[key] for key, different in targets.items() if len(different) > 1]
 
 
 def _keys(texts: Texts) -> list[Any]:

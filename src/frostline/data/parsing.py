@@ -7,8 +7,12 @@ from frostline import FrostlineError
 
 INTEGER = re.compile(r"[+-]?[0-9]+")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-DURATION = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*(s|sec|min|m|h)?\s*")
-SECONDS_PER_UNIT = {"s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600}
+UNITS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hour", "hours"), 3600),
+}  # of a duration, in seconds
+DURATION = re.compile(rf"\s*([0-9]*\.?[0-9]+)\s*({'|'.join(UNITS)})?\s*")
 
 
 def comma_separated(text: str) -> list[str]:
@@ -23,7 +27,7 @@ def normalized_name(name: str) -> str:
 
 def duration_at_least(seconds: float) -> str:
     """A duration as :func:`parse_duration` reads it, rounded up: ``90s`` up to 99 seconds, else minutes."""
-    return f"{ceil(seconds)}s" if seconds <= 99 else f"{ceil(seconds / SECONDS_PER_UNIT['min'])}min"
+    return f"{ceil(seconds)}s" if seconds <= 99 else f"{ceil(seconds / UNITS['min'])}min"
 
 
 def parse_duration(text: str) -> float:
@@ -35,4 +39,4 @@ def parse_duration(text: str) -> float:
     found = DURATION.fullmatch(text)
     if not found:
         raise FrostlineError(f"{text!r} is not a duration: give seconds, or as in 90s, 10min, 2h.")
-    return float(found[1]) * SECONDS_PER_UNIT[found[2] or "s"]
+    return float(found[1]) * UNITS[found[2] or "s"]

@@ -64,7 +64,7 @@ def complete_splits(given: Mapping[str, Examples], task: Task, spec: DataSpec) -
         numbers = fold_numbers(splits["train"], task, folds, spec.data_seed)
         notes.append(
             f"All {len(splits['train']):,} rows are validation rows, in {folds} folds: each run is scored on the fold that it "
-            f"does not train on, one fold per seed (data seed {spec.data_seed})."
+            f"does not train on, one fold per seed (data seed {spec.data_seed}). Rows with the same text are in the same fold."
         )
     return CompleteSplits(splits=splits, folds=numbers, notes=notes)
 

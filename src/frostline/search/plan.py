@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Self
 
 from frostline.search.defaults import default_budget
@@ -44,6 +45,7 @@ class SearchPlan:
         steps: The first steps. What follows them depends on their scores.
         reference: What every k is compared with.
         of_reference: The forecast of its runs; None if all are done or none could be timed.
+        measured: The median wall-clock seconds of those of its runs that are done; None if none is.
         exhaustive: Whether the whole grid is trained in one step, whatever the budget.
         budget: Wall-clock seconds of training; None: a default that is not known before a run is timed.
         budget_given: Whether the budget is not the default.
@@ -54,6 +56,7 @@ class SearchPlan:
     steps: tuple[PlannedStep, ...]
     reference: Tune
     of_reference: Cell | None
+    measured: float | None
     exhaustive: bool
     budget: float | None
     budget_given: bool
@@ -76,14 +79,16 @@ class SearchPlan:
         at_a_time = plan.forecast.workers if plan.forecast else 1
         seconds = {name: at_a_time * cell.seconds for name, cell in cells.items()}  # wall-clock seconds of one run
         earlier, of_reference = read_search(prepared.store.out), name_of(settings.reference)
-        budget = settings.budget
-        if budget is None and of_reference in seconds:
-            budget = default_budget(seconds[of_reference] / settings.workers)
+        measured, budget = _measured(search), settings.budget
+        one = measured or seconds.get(of_reference)
+        if budget is None and one is not None:
+            budget = default_budget(one / settings.workers)
         return cls(
             plan=plan,
             steps=tuple(_planned(search, step, seconds, settings.workers) for step in steps),
             reference=settings.reference,
             of_reference=cells.get(of_reference),
+            measured=measured,
             exhaustive=exhaustive,
             budget=budget,
             budget_given=settings.budget is not None,
@@ -92,7 +97,9 @@ class SearchPlan:
 
     @property
     def reference_seconds(self) -> float | None:
-        """Wall-clock seconds of one run of the reference."""
+        """Wall-clock seconds of one run of the reference: measured, or as forecast."""
+        if self.measured is not None:
+            return self.measured
         if self.of_reference is None or self.plan.forecast is None:
             return None
         return self.plan.forecast.workers * self.of_reference.seconds
@@ -113,6 +120,14 @@ def _with_forecast(search: Search, runs: Sequence[RunSpec]) -> Plan:
     check_cuts(prepared)
     progress.begin("timing a few steps")
     return replace(prepared.plan, forecast=make_forecast(prepared, runs, plain=True))
+
+
+def _measured(search: Search) -> float | None:
+    """The median wall-clock seconds of the runs of the reference that have a score; None if none has."""
+    done = [run for trial, run in search.runs.items() if trial.tune == search.board.settings.reference]
+    outcomes = [search.outcome(run) for run in done if search.prepared.store.has(run.digest)]
+    seconds = [outcome.seconds for outcome in outcomes if outcome.score is not None]
+    return median(seconds) if seconds else None
 
 
 def _planned(search: Search, step: Step, seconds: dict[str, float], workers: int) -> PlannedStep:

@@ -207,10 +207,10 @@ class Search:
         try:
             self._train(list(runs.values()))
         except KeyboardInterrupt:
-            finished = {trial: self._outcome(run) for trial, run in runs.items() if store.has(run.digest)}
+            finished = {trial: self.outcome(run) for trial, run in runs.items() if store.has(run.digest)}
             self.recorder.add(step.why, finished)
             raise
-        self.recorder.add(step.why, {trial: self._outcome(run) for trial, run in runs.items()})
+        self.recorder.add(step.why, {trial: self.outcome(run) for trial, run in runs.items()})
         self.recorder.write()
         self.progress.note(self._so_far())
 
@@ -231,7 +231,7 @@ class Search:
         else:
             self.ray.train(runs, weights)
 
-    def _outcome(self, run: RunSpec) -> Outcome:
+    def outcome(self, run: RunSpec) -> Outcome:
         """The outcome of a run; a diverged run has no score."""
         if not self.prepared.store.has(run.digest):  # it ended in an error
             return Outcome(None, 0.0)
@@ -244,8 +244,8 @@ class Search:
     def _so_far(self) -> str:
         """A line of progress: the best choice so far and how sure that is, the time spent and the budget left."""
         board = self.board
-        left = f", {duration(max(0.0, board.budget - board.spent))} of the budget left" if board.budget_is_final else ""
-        spent = f"Trained for {duration(board.spent)}{left}."
+        budget = f", and the budget is {duration(board.budget)}" if board.budget_is_final else ""
+        spent = f"Trained for {duration(board.spent)}{budget}."
         outlook = board.outlook()
         if outlook is None:
             return f"  {in_words(board.settings.reference, capital=True)} has not run yet. {spent}"

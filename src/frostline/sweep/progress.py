@@ -12,6 +12,8 @@ from rich.progress import BarColumn, Task, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+ENOUGH = 0.05  # of all work is done before its speed predicts the rest: the first steps are slow
+
 
 class Progress:
     """Tracks progress and shows nothing. Subclasses show it.
@@ -65,10 +67,10 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """The time left, from the speed so far. Before any work is done: the predicted time, or None if there is none."""
+        """The time left, from the speed so far. With little work done: the predicted time, or None if there is none."""
         done = self.done + self.under_way
-        if not done:
-            return self.total if self.in_seconds else None
+        if not done or done < ENOUGH * self.total:
+            return self.total - done if self.in_seconds else None
         return (monotonic() - self.started) * (self.total - done) / done
 
     @property

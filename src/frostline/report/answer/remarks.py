@@ -8,13 +8,31 @@ from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.formatting import score, score_interval
 from frostline.report.names import tuning
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.tune import is_way, k_of, name_of
+from frostline.statistics.tune import is_k, is_way, k_of, name_of
+
+CLEARLY_LONGER = 1.1  # times as long; fewer layers never take longer by themselves
 
 
 def smaller(cell: CellSummary, names: Iterable[str]) -> list[int]:
     """The numbers of layers among these values of k that are smaller than the k of the cell."""
     ks = [k for name in names if (k := k_of(name)) is not None]
     return [k for k in ks if cell["tune_embeddings"] or k < cell["tuned_layers"]]
+
+
+def times_not_comparable(cells: Mapping[str, CellSummary], full: CellSummary) -> str:
+    """A sentence if a k took clearly longer than a larger one, the reference; else empty.
+
+    Fewer layers never take more operations. Measured times also hold what other programs took of the processor.
+    """
+    comparable = [cell for name, cell in cells.items() if is_k(name) and cell is not full and cell["times_cheaper"]]
+    shares = {cell["trainable"]: float(cell["seconds"] or 0.0) / float(full["seconds"] or 1.0) for cell in comparable}
+    longest = max(shares, key=lambda name: shares[name], default=None)
+    if longest is None or shares[longest] < CLEARLY_LONGER:
+        return ""
+    return (
+        f" Do not trust the training times: {tuning(longest)} took {100 * shares[longest]:.0f} % of the time of "
+        f"{tuning(full['trainable'])}, so other programs probably slowed some runs down."
+    )
 
 
 def not_tried(ks: Sequence[int]) -> str:

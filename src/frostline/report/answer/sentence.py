@@ -78,6 +78,7 @@ def sentence(
     failed = remarks.failed_runs((cell["trainable"], full["trainable"], *no_answers), cells)
     not_tried = remarks.not_tried(remarks.smaller(cell, search.skipped))
     beside = remarks.named_parts(named, full, comparison) + remarks.full_not_run(cells, comparison, search)
+    beside += remarks.times_not_comparable(cells, full)
     return f"{_recommendation(found)}{failed}{not_tried}{beside}"
 
 

@@ -50,10 +50,18 @@ def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str
     )
     caption = (
         f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} "
-        f"{rules.learning_rates(curve)}{rules.without_layers(curve)}"
+        f"{_of_same_seeds(curve)}{rules.learning_rates(curve)}{rules.without_layers(curve)}"
     )
     title = title_of("Operating points", curve, suffix)
     return ReportTable(f"operating_points{suffix}", title, caption, columns, tuple(rows), style="prose")
+
+
+def _of_same_seeds(curve: Curve) -> str:
+    """A sentence if the k have different numbers of seeds; else empty."""
+    seeds = {cell["validation"]["n"] for cell in curve["cells"] if cell["validation"]["n"]}
+    if len(seeds) < 2:
+        return ""
+    return "Shares compare runs of the same seeds, so they can differ from those of the mean scores. "
 
 
 THREE_WAYS = (

@@ -41,9 +41,9 @@ def _caption(found: Mapping[str, Any]) -> str:
     budget, skipped = found["budget_seconds"], ", ".join(trainable(name) for name in found["skipped"])
     spent = f"{formatting.seconds(found['spent_seconds'])} of training"
     if budget is not None:
-        spent += f" within a budget of {formatting.seconds(budget)}"
+        spent += f"; the budget was {formatting.seconds(budget)}"
     ended = found["why"] or "It has not ended."
-    return f"Every step with its reason; {spent}. {ended} {f'Not trained: {skipped}.' if skipped else 'Every k was trained.'}"
+    return f"Every step with its reason. {spent}. {ended} {f'Not trained: {skipped}.' if skipped else 'Every k was trained.'}"
 
 
 def estimates_table(answer: Mapping[str, Any]) -> ReportTable:
