@@ -90,6 +90,25 @@ def test_a_new_head_does_not_seed_the_generators_of_gpus(tiny_bert, monkeypatch)
     assert seeds == []
 
 
+class Refusing:
+    """A hook whose state must not be copied."""
+
+    def __call__(self, module, given, output):
+        return output
+
+    def __deepcopy__(self, memo):
+        raise AssertionError("a hook was copied")
+
+
+def test_what_hooks_hold_is_not_copied(tiny_bert):
+    pretrained, other = load(tiny_bert), load(tiny_bert)
+    for module in pretrained.model.modules():
+        module.register_forward_hook(Refusing())
+    one, two = (model.start_run(frozenset(), 7) for model in (pretrained, other))
+    assert equal(one, two) and equal(values(pretrained), values(other))
+    assert all(module._forward_hooks for module in pretrained.model.modules())
+
+
 def test_the_head_is_initialized_as_transformers_does(tiny_bert):
     pretrained = load(tiny_bert)
     weights = []

@@ -177,11 +177,12 @@ def _checksums(x: Tensor) -> list[Tensor]:
 
 
 def _on_cpu(module: nn.Module, *, inner: bool) -> nn.Module:
-    """A copy of a module whose parameters are on the CPU. It shares the modules inside unless ``inner``."""
+    """A copy of a module whose parameters are on the CPU. It shares hooks, and the modules inside unless ``inner``."""
     copied: dict[int, Any] = {
         id(p): nn.Parameter(torch.empty_like(p, device=CPU).copy_(p), p.requires_grad)
         for p in module.parameters(recurse=inner)
     }
+    copied |= {id(held): held for one in module.modules() for name, held in vars(one).items() if "hooks" in name}
     return deepcopy(module, copied if inner else copied | {id(child): child for child in module.children()})
 
 
