@@ -137,6 +137,16 @@ def test_full_is_recommended_if_it_is_worth_its_price() -> None:
     assert best(known) == "all"
 
 
+def test_a_tiny_budget_allows_one_run_of_a_small_k() -> None:
+    """Two runs of k = 0 take 0.4 s, and a run of k = 2 takes 4 s."""
+    verdict, steps = run_race(board(budget=1.0), exact(RISING))
+    assert runs_per_k(steps) == {0: 2, 2: 1} and verdict.no_reference
+    assert steps[1].why == "Train k = 2 once. The budget may be too small, but its time is unknown without a run."
+    two = 2 * SECONDS[0] + 2 * SECONDS[2]
+    assert runs_per_k(run_race(board(budget=two - 0.1), exact(RISING))[1]) == {0: 2, 2: 1}
+    assert runs_per_k(run_race(board(budget=two), exact(RISING))[1])[2] == 2
+
+
 def test_a_budget_too_small_for_full_ends_the_race() -> None:
     verdict, steps = run_race(board(budget=20.0), exact(RISING))
     assert runs_per_k(steps).keys() == {0, 2} and verdict.no_reference
@@ -220,7 +230,7 @@ def test_every_race_ends_within_its_budget(seed: int, noise: float, budget: floa
     known = board(budget=budget, workers=workers)
     _, steps = run_race(known, lambda trial: None if rng.random() < 0.05 else curve[trial.tune] + rng.normal(0, noise))
     assert max(runs_per_k(steps).values()) <= 5 + 5 * (len(RATES) - 1)
-    least = 2 * SECONDS[0] + 2 * SECONDS[2]  # trained whatever the budget
+    least = 2 * SECONDS[0] + SECONDS[2]  # trained whatever the budget
     assert known.spent <= max(budget, least) + 1e-6
 
 

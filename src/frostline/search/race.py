@@ -62,8 +62,11 @@ def race(board: Scoreboard) -> Steps:
         return Verdict(ALTERNATIVE_IS_ENOUGH)
 
     first = settings.learning_rate_k
-    always = "" if board.fits_budget(rates.trials) else " The budget is too small for it, but nothing is known without."
-    yield from train(rates.trials, f"{rates.why}{always}")
+    if not board.fits_budget(rates.trials):
+        once = f"Train {in_words(first)} once. The budget may be too small, but its time is unknown without a run."
+        yield from train(rates.trials[:1], once)
+    if board.fits_budget(rates.trials):
+        yield from train(rates.trials, rates.why)
     yield from try_lower_rates(first)
     rate = board.best_learning_rate(first) or rate
     no_reference = yield from _train_reference(board, train, try_lower_rates, rate)
