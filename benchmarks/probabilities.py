@@ -95,7 +95,9 @@ def measure(count: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     goals = {"95 % of the gain": Goal.of_gain(TARGET, BASELINE), "within one point": Goal.within(POINT)}
     for facts, truth, means, draws, cost in tasks(np.random.default_rng(seed), count):
         choices = [
-            Choice(name=str(n), score=float(means[n]), cost=float(cost[n]), draws=draws[:, n])
+            Choice(
+                name=str(n), score=float(means[n]), comparable=float(means[n]), cost=float(cost[n]), draws=draws[:, n]
+            )
             for n in range(len(truth))
         ]
         full = choices[-1]

@@ -15,7 +15,7 @@ GOAL = Goal.of_gain(0.95, base=0.5)
 
 def choice(name: str, score: float, cost: float, spread: float = 0.001, seed: int = 0) -> Choice:
     draws = score + spread * np.random.default_rng(seed).standard_normal(2_000)
-    return Choice(name=name, score=score, cost=cost, draws=draws)
+    return Choice(name=name, score=score, comparable=score, cost=cost, draws=draws)
 
 
 def test_a_point_is_worth_less_than_two_thirds_of_the_training_time() -> None:

@@ -36,6 +36,7 @@ class Choice:
     Attributes:
         name: ``last 2``, ``all``, ``lora-2``, ``probe``.
         score: The mean of its measured scores.
+        comparable: The same without the effects of the folds on which it was measured.
         cost: The share of layers that it tunes; 1 for full fine-tuning.
         draws: Of its mean score, from the posterior, ``[draws]``.
         is_way: Whether it is a way to tune, which is compared with the k of the same cost.
@@ -43,6 +44,7 @@ class Choice:
 
     name: str
     score: float
+    comparable: float
     cost: float
     draws: Array
     is_way: bool = False
@@ -170,10 +172,7 @@ def _probabilities(choice: Choice, full: Choice, base: float, margin: float) -> 
 def dominating(choice: Choice, choices: Sequence[Choice]) -> str | None:
     """The first choice that has measured at least as high a score for at most the cost, one of them better; None: none."""
     for one in choices:
-        if (
-            one.score >= choice.score
-            and one.cost <= choice.cost
-            and (one.score, one.cost) != (choice.score, choice.cost)
-        ):
+        theirs, ours = (one.comparable, one.cost), (choice.comparable, choice.cost)
+        if theirs[0] >= ours[0] and theirs[1] <= ours[1] and theirs != ours:
             return one.name
     return None

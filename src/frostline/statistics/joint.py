@@ -56,16 +56,19 @@ class JointEstimate:
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
         """The choices that have a score, the cheapest first."""
-        means = zip(self.observed.seen.tolist(), self.observed.means, strict=True)
+        observed = self.observed
+        measured = observed.means if observed.measured is None else observed.measured
+        means = zip(observed.seen.tolist(), observed.means, measured, strict=True)
         choices = [
             Choice(
                 name=self.names[n],
-                score=float(mean),
+                score=float(score),
+                comparable=float(mean),
                 cost=self.costs[n],
                 draws=self.posterior.draws[:, n],
                 is_way=n in self.ways,
             )
-            for n, mean in means
+            for n, mean, score in means
         ]
         return tuple(sorted(choices, key=lambda choice: choice.cost))  # stable: k = 0 before the models without layers
 

@@ -45,12 +45,17 @@ class Observed:
         depth: Of each choice on the curve, rising: 0 for k = 0, 1 for the largest number of layers, more with the embeddings.
             None, after all others: the choice is not on the curve.
         beside: For ways to tune, by position: the position of the k that they are expected to score as.
+        measured: The mean score of each choice with scores, as it was measured; None: as in ``scores``. With folds, ``scores``
+            are without the effects of the folds.
+        fold_parameters: How many degrees of freedom the estimates of these effects have taken.
     """
 
     scores: Sequence[Mapping[str, float]]
     row_covariance: Array | None
     depth: Sequence[float | None]
     beside: Mapping[int, int] = field(default_factory=dict)
+    measured: Sequence[float] | None = None
+    fold_parameters: float = 0.0
 
     @property
     def seen(self) -> NDArray[np.int64]:
@@ -95,6 +100,7 @@ class SeedNoise:
         deviations = [_deviations(one) for one in observed.scores if one]
         squares = np.array([sum(value**2 for value in one.values()) for one in deviations])
         freedom = np.array([len(one) - 1.0 for one in deviations])
+        freedom *= max(0.0, 1 - observed.fold_parameters / max(1.0, freedom.sum()))
         pooled_freedom = PRIOR_SEEDS + float(freedom.sum())
         pooled = (PRIOR_SEEDS * prior_spread(observed) ** 2 + float(squares.sum())) / pooled_freedom
         between = _seed_correlation(deviations, pooled)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.statistics.evidence import Run, by_seed, same_seeds, summary_with_interval
+from frostline.statistics.fold_effects import FoldEffects
 from frostline.statistics.inference.intervals import mean_interval, score_interval
 from frostline.statistics.inference.jackknife import row_groups, shared_row_covariance
 from frostline.statistics.inference.pair import Pair, pair, pairing_gain, unpaired
@@ -108,9 +109,10 @@ class RunPredictions:
         return summary_with_interval(scores[:, 0], interval, self.metric)
 
     def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float | None]) -> Observed:
-        scores = [by_seed(runs, [float(self[run["run"]][0]) for run in runs]) for runs in cells]
+        comparable, effects = self._comparable(cells)
+        scores = [by_seed(runs, [float(comparable[run["run"]][0]) for run in runs]) for runs in cells]
         some = [runs for runs in cells if runs]
-        left_out = [by_seed(runs, [self[run["run"]][1:] for run in runs]) for runs in some]
+        left_out = [by_seed(runs, [comparable[run["run"]][1:] for run in runs]) for runs in some]
         max_row_effect = self._max_row_effect(min(self.rows_of(run["run"] for run in runs) for runs in some))
         if all(np.isfinite(scores).all() for runs in left_out for scores in runs.values()):
             known = shared_row_covariance(left_out, max_row_effect)
@@ -119,7 +121,40 @@ class RunPredictions:
         seen = np.flatnonzero([len(runs) > 0 for runs in cells])
         covariance = np.full((len(cells),) * 2, np.nan)
         covariance[np.ix_(seen, seen)] = known
-        return Observed(scores, covariance, depth)
+        measured = [float(np.mean([self[run["run"]][0] for run in runs])) for runs in some]
+        return Observed(scores, covariance, depth, measured=measured, fold_parameters=effects)
+
+    def _comparable(self, cells: Sequence[Sequence[Run]]) -> tuple[dict[str, NDArray[np.float64]], float]:
+        """Scores of the runs as in ``self[run]``, without the effects of their folds; and the parameters of these effects.
+
+        A run that is scored on all rows, such as a probe, has a score on each fold, too. It only helps to estimate the effects.
+        """
+        names = [run["run"] for runs in cells for run in runs]
+        masks = {name: self._rows_scored(name) for name in names}
+        folds = {mask.tobytes(): mask for mask in masks.values() if not mask.all()}
+        if not folds:
+            return {name: self[name] for name in names}, 0.0
+        choice_of = {run["run"]: n for n, runs in enumerate(cells) for run in runs}
+        rest = ~np.any(list(folds.values()), 0)
+        parts = [(name, mask.tobytes(), self[name]) for name, mask in masks.items() if not mask.all()]
+        parts += [
+            (name, fold, found)
+            for name, mask in masks.items()
+            for fold, rows in {**folds, b"": rest}.items()
+            if mask.all() and rows.any() and np.isfinite(found := self._on(name, rows)).all()
+        ]
+        runs, on, scores = zip(*parts, strict=True)
+        effects = FoldEffects.of(np.array(scores), [choice_of[name] for name in runs], on)
+        of_runs = {name: values for name, values in zip(runs, effects.values, strict=True) if not masks[name].all()}
+        return {name: self[name] - of_runs.get(name, 0.0) for name in names}, effects.parameters
+
+    def _on(self, run: str, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Scores of a run ``[1 + groups]`` on some rows, then on them without each group."""
+        key = f"{run} on {hash(rows.tobytes())}"
+        if key not in self.scores:
+            some = [np.flatnonzero(rows), *(group[rows[group]] for group in self.groups)]
+            self.scores[key] = np.array(self.split.scores(self.logits(run), some))
+        return self.scores[key]
 
     def alone(self, run: str, quantile: float = QUANTILE) -> dict[str, float]:
         """The score of one run, and its interval for the sample of rows."""

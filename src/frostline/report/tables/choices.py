@@ -52,7 +52,7 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         "training time is roughly proportional to it. Expected scores and probabilities come from the joint posterior of all "
         f"mean scores, given the runs and the validation examples. The margin is {margin:g}. Below the points lost: their 95 % "
         "interval, which is the posterior's. It also uses the scores of similar choices. The 95 % confidence intervals of other "
-        "tables use only the runs of the k themselves, so they are wider."
+        "tables use only the runs of the k themselves."
     )
     return ReportTable(f"choices{suffix}", title_of("Choices", curve, suffix), caption, columns, tuple(rows))
 

@@ -1,0 +1,92 @@
+"""Evidence with folds: each run is scored on the rows of one fold."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from frostline.statistics.alternatives import alternative_run
+from frostline.statistics.decision import dominating
+from frostline.statistics.joint import JointEstimate
+from frostline.statistics.predictions import Labelled, RunPredictions
+
+FOLDS, SIZE = 3, 60
+DEPTH = [0.0, 0.5, 1.2]
+
+
+class Made:
+    """Predictions of runs on folds of which the last one is easier."""
+
+    def __init__(self) -> None:
+        self.logits: dict[str, np.ndarray[Any, Any]] = {}
+        targets = np.zeros(FOLDS * SIZE, int)
+        self.evidence = RunPredictions(
+            Labelled(targets, "text-classification", ("a", "b"), "accuracy"), self.logits.get
+        )
+
+    def run(self, name: str, fold: int, right: int) -> dict[str, Any]:
+        """A run that is right on this many rows of its fold."""
+        rows = np.full((FOLDS * SIZE, 2), np.nan)
+        rows[fold * SIZE :][:SIZE] = [(0.0, 1.0)] * (SIZE - right) + [(1.0, 0.0)] * right
+        self.logits[f"{name}/{fold}"] = rows
+        return {"trainable": name, "run": f"{name}/{fold}", "seed": fold}
+
+    def on_all_rows(self, name: str, *right: int) -> str:
+        parts = [[(0.0, 1.0)] * (SIZE - one) + [(1.0, 0.0)] * one for one in right]
+        self.logits[name] = np.array([row for part in parts for row in part])
+        return name
+
+
+@pytest.fixture
+def made() -> Made:
+    return Made()
+
+
+def test_a_choice_with_an_easy_fold_is_not_better(made: Made) -> None:
+    """Last 1 is three rows behind full on their common fold. Its mean is higher only because it also had the easy fold."""
+    head = [made.run("last 0", 0, 30), made.run("last 0", 2, 42)]
+    one = [made.run("last 1", 0, 42), made.run("last 1", 2, 54)]
+    full = [made.run("all", 0, 45)]
+    cells = {"last 0": head, "last 1": one, "all": full}
+    found = {choice.name: choice for choice in JointEstimate.of(cells, DEPTH, [], made.evidence).choices}
+    assert found["last 1"].score == pytest.approx(0.8) and found["all"].score == pytest.approx(0.75)
+    effect = 0.1 * 2 / (2 + 1)  # of each fold: two choices share both
+    assert found["last 1"].comparable == pytest.approx(0.8)
+    assert found["all"].comparable == pytest.approx(0.75 + effect)
+    assert dominating(found["all"], list(found.values())) is None
+    assert found["all"].expected > found["last 1"].expected
+
+
+def test_a_model_scored_on_all_rows_tells_how_easy_folds_are(made: Made) -> None:
+    cells = {
+        "last 0": [made.run("last 0", 0, 30)],
+        "last 1": [made.run("last 1", 2, 42)],
+        "all": [made.run("all", 0, 45)],
+    }
+    alone = made.evidence.observed([*cells.values()], DEPTH)
+    np.testing.assert_allclose(alone.means, [0.5, 0.7, 0.75])  # no choice was scored on two folds
+    probe = alternative_run(made.on_all_rows("probe", 30, 36, 48))
+    with_probe = made.evidence.observed([*cells.values(), [probe]], [*DEPTH, None])
+    assert with_probe.measured == pytest.approx([0.5, 0.7, 0.75, 38 / 60])
+    head, one, full, of_probe = with_probe.means
+    assert of_probe == pytest.approx(38 / 60)  # scored on all folds, so it needs no correction
+    assert one < 0.7 and head > 0.5 and full - head == pytest.approx(0.25)
+    assert with_probe.fold_parameters > 0
+
+
+def test_scores_of_the_same_rows_are_left_alone(made: Made) -> None:
+    names = [made.on_all_rows(name, *right) for name, right in (("one", (30, 40, 50)), ("two", (31, 39, 52)))]
+    observed = made.evidence.observed([[alternative_run(name)] for name in names], [0.0, 1.0])
+    np.testing.assert_allclose(observed.means, [120 / 180, 122 / 180])
+    assert observed.fold_parameters == 0
+
+
+def test_equal_folds_change_no_difference(made: Made) -> None:
+    cells = [
+        [made.run(name, fold, right + 5 * fold) for fold in range(FOLDS)]
+        for name, right in (("last 0", 30), ("last 1", 38), ("all", 44))
+    ]
+    observed = made.evidence.observed(cells, DEPTH)
+    np.testing.assert_allclose(observed.means, observed.measured)
+    spread = [np.std(list(one.values())) for one in observed.scores]
+    assert max(spread) < np.std([0, 5 / 60, 10 / 60])  # the common part of the spread over seeds is gone
