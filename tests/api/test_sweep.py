@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from matplotlib.figure import Figure
+from safetensors.torch import load_file, save_file
 from transformers import pipeline
 
 import frostline
@@ -137,11 +138,18 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     assert (out / "model" / "README.md").stat().st_mtime_ns == before
     assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is False
     assert "These are the weights of the run itself" in (out / "model" / "README.md").read_text()
-    weights = (out / "model" / "model.safetensors").read_bytes()
+    file = out / "model" / "model.safetensors"
+    weights = file.read_bytes()
     answer["sentence"] = answer["sizes"][0]["sentence"] = "Tune something else."
     save_recommended(prepared, answer, progress := Notes())
+    assert progress.notes == [] and file.read_bytes() == weights  # the saved model is the same
+    assert "Tune something else" in (out / "model" / "README.md").read_text()
+    assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is False
+    save_file({name: value + 0.1 for name, value in load_file(file).items()}, file)  # somebody has changed it
+    answer["sentence"] = answer["sizes"][0]["sentence"] = "Tune a third thing."
+    save_recommended(prepared, answer, progress)
     assert progress.notes == ["The recommended run is trained again, to save its model."]
-    assert "Tune something else" in (card := (out / "model" / "README.md").read_text())
+    assert "Tune a third thing" in (card := (out / "model" / "README.md").read_text())
     assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is True
     assert "trained a second time to save it. Its predictions are bitwise identical." in card
     assert (out / "model" / "model.safetensors").read_bytes() == weights

@@ -55,6 +55,8 @@ def test_a_budget_that_is_too_small_is_named_with_one_that_is_not(
 def test_a_plan_counts_what_an_earlier_search_spent(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
     shown = printed(replace(made, spent=30.0, budget=75.0, budget_given=True), capsys)
     assert "A search in this folder has spent 30 s; this one continues it." in shown
+    ended = printed(replace(made, spent=30.0, over=True), capsys)
+    assert "A search in this folder has spent 30 s, and has ended: only a larger budget trains more." in ended
     assert "give about --budget 76s or more." in shown
 
 

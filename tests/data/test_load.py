@@ -86,6 +86,34 @@ def test_refused_splits() -> None:
     assert "the label is missing" in refusal(train=frame(20), validation=frame(2).assign(label=["no", None]))
 
 
+def test_the_column_that_the_model_was_trained_on_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,coment\n1,good\n")
+    with pytest.raises(
+        FrostlineError, match=r"no column 'comment' \(did you mean 'coment'\?\), which the model was trained on"
+    ):
+        read_unlabelled(tmp_path / "a.csv", trained={"text": "comment"})
+    assert read_unlabelled(tmp_path / "a.csv", text_column="coment", trained={"text": "comment"})[0].texts == ("good",)
+    texts, _ = read_unlabelled(frame(2), trained={"text": "comment"})  # another column has a common name
+    assert texts.texts == tuple(frame(2)["text"])
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("films.csv", "films"),
+        ("comments_train.csv", "comments"),
+        ("train-films-2024.csv", "films-2024"),
+        ("films-train-00000-of-00001.csv", "films"),
+        ("train-00000-of-00001.csv", "folder"),
+        ("Train.csv", "folder"),
+    ],
+)
+def test_the_task_is_called_after_the_file_or_its_folder(file: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    frame(40).to_csv(tmp_path / "folder" / file, index=False)
+    assert load(train=tmp_path / "folder" / file, test="none").task.name == name
+
+
 def test_unlabelled_texts(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("index\tsentence1\tsentence2\n0\ta\tb\n")
     texts, _ = read_unlabelled(tmp_path / "a.tsv")

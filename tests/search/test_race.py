@@ -141,7 +141,7 @@ def test_a_tiny_budget_allows_one_run_of_a_small_k() -> None:
     """Two runs of k = 0 take 0.4 s, and a run of k = 2 takes 4 s."""
     verdict, steps = run_race(board(budget=1.0), exact(RISING))
     assert runs_per_k(steps) == {0: 2, 2: 1} and verdict.no_reference
-    assert steps[1].why == "Train k = 2 once. The budget may be too small, but its time is unknown without a run."
+    assert steps[1].why == "Train k = 2 once: how long a run takes is not known yet."
     two = 2 * SECONDS[0] + 2 * SECONDS[2]
     assert runs_per_k(run_race(board(budget=two - 0.1), exact(RISING))[1]) == {0: 2, 2: 1}
     assert runs_per_k(run_race(board(budget=two), exact(RISING))[1])[2] == 2

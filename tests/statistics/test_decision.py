@@ -52,6 +52,8 @@ def test_the_decision_says_what_is_lost_and_what_it_costs() -> None:
     assert facts[1]["probability"] == 1.0 and facts[1]["below_full"] == 0 == facts[1]["low"]
     assert facts[0]["value"] == pytest.approx(0.870 - 0.25 * PRICE, abs=1e-4)
     assert facts[0]["better_than_previous"] is None and facts[1]["better_than_previous"] > 0.9
+    _, facts = decide([two, choice("probe", 0.99, 0.0), full], full, Rule(goal=GOAL), base=0.5, margin=0.01)
+    assert facts[1]["better_than_previous"] is None and facts[2]["better_than_previous"] > 0.9  # beside the smaller k
 
 
 @st.composite

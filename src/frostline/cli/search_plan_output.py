@@ -22,7 +22,8 @@ def print_search_plan(made: Any) -> None:
     if not made.exhaustive:
         print(
             "\nThen each step trains what is expected to gain the most, until more runs would hardly\n"
-            "change the choice or the budget is spent."
+            "change the choice or the budget is spent. Probes choose the small k whose learning rates are\n"
+            "compared; without them, the plan assumes the dearest one."
         )
     print(f"\nHidden states of the frozen layers: {size_of(made.plan.cache_bytes)}.")
     print_space(made.plan)
@@ -59,7 +60,8 @@ def _of_budget(made: Any) -> str:
     else:
         text = f"Budget: {duration(made.budget)} of training, {rule}; --budget sets another."
     if made.spent:
-        text += f" A search in this folder has spent {duration(made.spent)}; this one continues it."
+        text += f" A search in this folder has spent {duration(made.spent)}"
+        text += "; this one continues it." if not made.over else ", and has ended: only a larger budget trains more."
     if made.budget is not None and made.enough is not None and made.enough > made.budget:
         name = tuning(name_of(made.reference))
         text += (

@@ -68,6 +68,14 @@ def split_of_name(name: str) -> str | None:
     return found.pop() if len(found) == 1 and "mismatched" not in words else None
 
 
+def without_split(name: str) -> str:
+    """The name of a file without the words of splits and the number of a shard: ``reviews`` from ``reviews_train``."""
+    stem = match["stem"] if (match := SHARD.fullmatch(name)) else name
+    parts = re.split("([^A-Za-z0-9]+)", stem)
+    kept = [n for n in range(0, len(parts), 2) if parts[n].lower() not in SPLIT_WORDS and parts[n]]
+    return "".join(parts[n - 1] * (n != kept[0]) + parts[n] for n in kept)
+
+
 def from_folder(folder: Path, read: Read, split_of: SplitOf = split_of_name) -> dict[str, Table]:
     """The tables in a folder by split. The folder holds files, or was written by ``save_to_disk``."""
     if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):

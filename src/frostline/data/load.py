@@ -12,7 +12,7 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.checks import DataReport, report_on
 from frostline.data.columns import Columns, choose_columns, missing_tags, task_of_lists
-from frostline.data.dataset_sources import read_splits, split_of_name
+from frostline.data.dataset_sources import read_splits, split_of_name, without_split
 from frostline.data.examples import Examples, Texts
 from frostline.data.formats.reader import read_table
 from frostline.data.glue.files import read_glue_splits
@@ -130,13 +130,20 @@ def read_unlabelled(
     table = source
     if not isinstance(source, Table):
         table = read_table(source, column_names=column_names, of_tokens=task_type == TOKENS)
-    if trained and text_column is None and text_pair_column is None:
-        known = [trained["text"], trained.get("text_pair")]
-        if all(name is None or name in table.columns for name in known):
-            text_column, text_pair_column = known
-    columns = choose_columns(
-        table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False, task_type=task_type
-    )
+    known = [trained["text"], trained.get("text_pair")] if trained else []
+    missing = [name for name in known if name is not None and name not in table.columns] if text_column is None else []
+    if known and not missing and text_column is None and text_pair_column is None:
+        text_column, text_pair_column = known
+    try:
+        columns = choose_columns(
+            table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False, task_type=task_type
+        )
+    except FrostlineError:
+        if not missing:
+            raise
+        lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"
+        instead = f"pass one of {listed(table.columns)} with --text-column"
+        raise FrostlineError(f"{table.name}: {lacking}, which the model was trained on; {instead}.") from None
     return _texts(table, columns, task_type), replace(columns, label=None)
 
 
@@ -211,13 +218,15 @@ def _task_type_of_columns(table: Table, spec: DataSpec) -> str | None:
 
 
 def _source_name(spec: DataSpec) -> str:
-    """The name of the hub data set, folder or file. For a file that is only called train, the name of its folder."""
+    """The name of the hub data set, folder or file, without words such as train. If nothing is left, the name of the folder."""
     if spec.data is not None:
         return "-".join(part for part in (Path(spec.data).resolve().name, spec.config) if part)
     if not isinstance(spec.train, str | Path):
         return "data"
     path = Path(spec.train).resolve()
-    return path.stem if split_of_name(path.stem) is None else path.parent.name
+    if split_of_name(path.stem) is None:
+        return path.stem
+    return without_split(path.stem) or path.parent.name
 
 
 def _descriptions(table: Table, task: Task) -> list[str]:

@@ -1,17 +1,21 @@
 """The recommended model, saved as a Hugging Face model folder."""
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor
 
 from frostline.data.wording import capitalized
 from frostline.model.output_keys import OUTPUT_KEYS, output_keys
 from frostline.report.names import tuning
-from frostline.sweep.execution.best_weights import BestWeights
+from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
@@ -25,6 +29,7 @@ from frostline.training.rows import validation_rows
 from frostline.training.run import restore, run
 from frostline.training.specification import RunSpec
 
+SAME = 0.01  # the largest difference of logits at which a saved model counts as unchanged
 ONLY_FINE_TUNED = (
     "A temperature and a threshold are saved with models of transformers only, and the recommended one is none: "
     "`frostline predict --threshold` sets a threshold."
@@ -36,9 +41,10 @@ def save_recommended(
 ) -> Path | None:
     """Save the recommended model, and return its folder: a Hugging Face model folder, or a model that trains no layer.
 
-    The sweep stored the trained weights of the best runs. If they are missing, the run is trained again. In both cases the
-    predictions are compared with those in the run's result, and the model card reports the largest difference. None if nothing is
-    recommended, or if another process has added runs in the meantime.
+    The sweep stored the trained weights of the best runs. If they are missing, an earlier command may have saved the model of the
+    same run. Otherwise the run is trained again. In each case the predictions are compared with those in the run's result, and
+    the model card reports the largest difference. None if nothing is recommended, or if another process has added runs in the
+    meantime.
     """
     from frostline.report.card import Saved
     from frostline.report.model_folder import ADAPTER, save_model
@@ -72,12 +78,13 @@ def save_recommended(
     if not _is_saved(target, recommended["run"], answer) or (adapter and not (target / ADAPTER).is_dir()):
         prepare_hidden_states(prepared, [spec], progress)
         learned = weights.load(spec.digest, progress.note)
+        gap = math.inf if learned is None else _gap(prepared, spec, restore(spec, prepared.context, learned))
+        if learned is None and (learned := _learned_before(target, spec, prepared)):
+            gap = _gap(prepared, spec, restore(spec, prepared.context, learned))
+            learned = learned if gap <= SAME else None  # somebody has changed the saved model
         if learned is None:
             progress.note("The recommended run is trained again, to save its model.")
-            logits = run(spec, prepared.context).logits["validation_best"]
-        else:
-            logits = restore(spec, prepared.context, learned)
-        gap = float(np.nanmax(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits)))
+            gap = _gap(prepared, spec, run(spec, prepared.context).logits["validation_best"])
         saved = Saved(gap, trained_again=learned is None)
         pretrained = prepared.context.for_run(spec).pretrained
         save_model(target, pretrained, prepared.identity, answer, spec, saved, adapter=adapter)
@@ -100,9 +107,25 @@ def _save_fitted(
     prepare_hidden_states(prepared, [spec], progress)
     learned = BestWeights.in_folder(prepared.store.out).load(spec.digest, progress.note)
     fitted = estimator.fit(spec, context) if learned is None else estimator.restore(spec, context, learned)
-    logits = fitted.logits(validation_rows(context, spec), "validation")
-    gap = float(np.nanmax(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits)))
+    gap = _gap(prepared, spec, fitted.logits(validation_rows(context, spec), "validation"))
     save_fitted(target, fitted, prepared.identity, answer, spec, Saved(gap, trained_again=learned is None))
+
+
+def _gap(prepared: Prepared, spec: RunSpec, logits: NDArray[np.float32]) -> float:
+    """The largest difference between these logits of the validation rows and those in the run's result."""
+    return float(np.nanmax(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits)))
+
+
+def _learned_before(folder: Path, spec: RunSpec, prepared: Prepared) -> dict[str, Tensor] | None:
+    """What the run itself has learned, from its model that an earlier command saved; None if the folder does not hold that."""
+    try:
+        facts, stored = json.loads((folder / "frostline.json").read_bytes()), load_file(folder / "model.safetensors")
+    except (*UNUSABLE, ValueError):
+        return None
+    if facts.get("run") != spec.digest or facts.get("trained_again") is not False:
+        return None
+    names = spec.to_train.parameters(prepared.context.for_run(spec).pretrained.anatomy)
+    return {name: stored[name] for name in names} if names <= stored.keys() else None
 
 
 def _facts_in(path: Path) -> tuple[Any, Any] | None:

@@ -50,6 +50,7 @@ class SearchPlan:
         budget: Wall-clock seconds of training; None: a default that is not known before a run is timed.
         budget_given: Whether the budget is not the default.
         spent: Wall-clock seconds that an earlier search in the folder has trained for.
+        over: Whether it has ended.
     """
 
     plan: Plan
@@ -61,6 +62,7 @@ class SearchPlan:
     budget: float | None
     budget_given: bool
     spent: float
+    over: bool
 
     @classmethod
     def of(cls, search: Search, *, exhaustive: bool) -> Self:
@@ -93,6 +95,7 @@ class SearchPlan:
             budget=budget,
             budget_given=settings.budget is not None,
             spent=earlier.spent_seconds if earlier else 0.0,
+            over=earlier is not None and earlier.over,
         )
 
     @property

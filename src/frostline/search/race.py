@@ -63,7 +63,7 @@ def race(board: Scoreboard) -> Steps:
 
     first = settings.learning_rate_k
     if not board.fits_budget(rates.trials):
-        once = f"Train {in_words(first)} once. The budget may be too small, but its time is unknown without a run."
+        once = f"Train {in_words(first)} once: how long a run takes is not known yet."
         yield from train(rates.trials[:1], once)
     if board.fits_budget(rates.trials):
         yield from train(rates.trials, rates.why)

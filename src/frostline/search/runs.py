@@ -1,9 +1,11 @@
-"""The runs that a search may train, and how many of them are trained at the same time."""
+"""The runs that a search may train, how many of them are trained at the same time, and the settings of its race."""
 
 import math
 from collections.abc import Mapping, Sequence
 
-from frostline.search.trials import Trial
+from frostline.report.rebuild import settings_of
+from frostline.search.trials import RaceSettings, Trial
+from frostline.statistics.decision import Rule
 from frostline.statistics.tune import Tune
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import workers_for
@@ -12,6 +14,7 @@ from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.ray.driver import Driver
 from frostline.sweep.specification import SweepSpec
+from frostline.sweep.work.workload import Workload
 from frostline.training.specification import RunSpec
 from frostline.training.step_profile import profile_step
 
@@ -68,3 +71,23 @@ def sweep_of(spec: SweepSpec, trials: Sequence[Trial]) -> SweepSpec:
         for (tune, rates), some in seeds.items()
     ]
     return spec.model_copy(update={**first.values(), "grid": tuple(others)})
+
+
+def race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float | None) -> RaceSettings:
+    """The settings of the race, without what the alternatives contribute."""
+    spec = prepared.requested
+    *ks, reference = spec.tune
+    workload = Workload(prepared.context, prepared.plan.cached)
+    return RaceSettings(
+        ks=tuple(k for k in ks if isinstance(k, int)),
+        reference=reference,
+        learning_rates=tuple(sorted(spec.learning_rate)),
+        head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(0) if rate is not None),
+        seeds=spec.seeds,
+        chance=chance,
+        rule=Rule.of(settings_of(spec), chance),
+        operations={tune: workload.operations(run) for tune, run in {r.tune: r for r in runs.values()}.items()},
+        budget=budget,
+        folds=prepared.identity.folds,
+        workers=run_here(prepared, runs),
+    )

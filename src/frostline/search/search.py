@@ -12,23 +12,20 @@ from frostline.fast.garbage_collection import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.formatting import probability, score
 from frostline.report.names import tuning
-from frostline.report.rebuild import settings_of
 from frostline.search.probing import fit_alternatives
 from frostline.search.race import race
 from frostline.search.recorder import Recorder
-from frostline.search.runs import Runs, run_here, run_together, runs_of, stacked_on_gpu, sweep_of
+from frostline.search.runs import Runs, race_settings, run_together, runs_of, stacked_on_gpu, sweep_of
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import (
     NOTHING_LEARNED,
     Outcome,
-    RaceSettings,
     Step,
     Verdict,
     in_words,
     interim_analyses,
     reference_failed,
 )
-from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
@@ -39,7 +36,6 @@ from frostline.sweep.ray.driver import Driver
 from frostline.sweep.register import register
 from frostline.sweep.results.alternatives import write_alternatives
 from frostline.sweep.results.search_record import read_search
-from frostline.sweep.work.workload import Workload
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.specification import RunSpec
 
@@ -108,10 +104,17 @@ class Search:
     def without_probes(
         cls, prepared: Prepared, progress: Progress, budget: float | None, processes: int | None = None
     ) -> Self:
-        """Set up the race before models that train no layer are fitted, so with no estimate of k. Nothing is written."""
+        """Set up the race before models that train no layer are fitted. Nothing is written.
+
+        The estimates of k are those of an earlier search in the folder. Without one, learning rates are compared at the dearest
+        k that probes may suggest.
+        """
         runs, nothing = runs_of(prepared), Alternatives(None, None, {}, {})
-        together = run_together(prepared, runs, processes, None)
-        return cls._of(prepared, progress, runs, budget, nothing, {}, together=together)
+        together, earlier = run_together(prepared, runs, processes, None), read_search(prepared.store.out)
+        estimates = (
+            {one["by"]: one["k"] for one in earlier.estimates} if earlier else {"probes": prepared.identity.layers}
+        )
+        return cls._of(prepared, progress, runs, budget, nothing, estimates, together=together)
 
     @classmethod
     def _of(
@@ -130,7 +133,7 @@ class Search:
         earlier = read_search(prepared.store.out)
         identity, validation = prepared.identity, prepared.data.validation
         rows = Labelled(validation.targets, identity.task_type, identity.labels, identity.metric)
-        settings = _race_settings(prepared, runs, rows.chance, budget)
+        settings = race_settings(prepared, runs, rows.chance, budget)
         if together:
             settings = replace(settings, workers=together)
         elif ray is None:
@@ -261,26 +264,6 @@ def _alternatives(prepared: Prepared, runs: Runs, progress: Progress) -> tuple[A
     early = [run for seed in seeds[: max(2, folds)] for trial, run in runs.items() if trial.seed == seed]
     prepare_hidden_states(prepared, early, progress)
     return fit_alternatives(prepared, list({run.fold: run for run in reversed(early)}.values())[::-1], progress)
-
-
-def _race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float | None) -> RaceSettings:
-    """The settings of the race, without what the alternatives contribute."""
-    spec = prepared.requested
-    *ks, reference = spec.tune
-    workload = Workload(prepared.context, prepared.plan.cached)
-    return RaceSettings(
-        ks=tuple(k for k in ks if isinstance(k, int)),
-        reference=reference,
-        learning_rates=tuple(sorted(spec.learning_rate)),
-        head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(0) if rate is not None),
-        seeds=spec.seeds,
-        chance=chance,
-        rule=Rule.of(settings_of(spec), chance),
-        operations={tune: workload.operations(run) for tune, run in {r.tune: r for r in runs.values()}.items()},
-        budget=budget,
-        folds=prepared.identity.folds,
-        workers=run_here(prepared, runs),
-    )
 
 
 def _validation_logits(

@@ -122,9 +122,19 @@ def decide(
             "dominated_by": dominating(choice, choices),
             "beside_k": _beside_k(choice, choices),
         }
-        for previous, choice in zip((None, *choices), choices, strict=False)
+        for choice, previous in zip(choices, _smaller_k(choices), strict=True)
     ]
     return {**_beside_full(chosen, full, rule), "reference": reference}, facts
+
+
+def _smaller_k(choices: Sequence[Choice]) -> list[Choice | None]:
+    """For each choice the k before it; None for the first k, and for what is no k."""
+    found: list[Choice | None] = []
+    before: Choice | None = None
+    for choice in choices:
+        found.append(before if is_k(choice.name) else None)
+        before = choice if is_k(choice.name) else before
+    return found
 
 
 def _beside_full(choice: Choice, full: Choice, rule: Rule) -> dict[str, Any]:

@@ -41,9 +41,9 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         Column("score", "mean\nscore", formatting.score),
         *(interval, Column("low"), Column("high")),
         Column("cost_of_full", "layers\n(cost)", formatting.percent),
-        *(Column(name, title, formatting.percent) for name, title in PROBABILITIES.items()),
-        Column("better_than_previous", "better than\nthe row above", formatting.percent),
         *(Column("expected", "expected\nscore", formatting.score), Column("value", "value", formatting.score)),
+        *(Column(name, title, formatting.percent) for name, title in PROBABILITIES.items()),
+        Column("better_than_previous", "better than\nsmaller k", formatting.percent),
         Column("dominated_by"),
     )
     caption = (
