@@ -120,7 +120,7 @@ def test_unknown_and_incomplete_flags(frostline: Frostline, here: Path, words: l
         ("predict model t.csv --out t.xlsx", "t.xlsx has an unknown ending"),
         ("predict model t.csv --out t.csv", "t.csv is the input file and would be overwritten"),
         ("predict model t.csv --text-column txt", "there is no column 'txt'"),
-        ("predict model nohead.tsv", "name one with --text-column"),
+        ("predict model nohead.tsv", "or --column-names for a file without a header"),
         ("predict m t.csv", "is not a trained classifier"),
         ("predict kept t.csv", "kept contains no model"),
         ("status kept", "kept holds no sweep"),

@@ -53,7 +53,9 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     planned = frostline("plan", "s.toml", *FAST)
     assert planned.code == 0 and not (here / "o").exists()
     assert "4 runs, 0 of them done; 28,802 parameters in the model." in planned.out
-    assert "states of all tokens after layer 2, of the token that the head reads" in " ".join(planned.out.split())
+    assert "states of all tokens, after layer 2; of the token that the head reads, after the last layer" in " ".join(
+        planned.out.split()
+    )
     assert "1,122" in planned.out and "0.0 % of train" in planned.out
 
     swept = frostline("sweep", "s.toml", *FAST)

@@ -41,6 +41,20 @@ def test_a_smaller_k_without_results_is_mentioned() -> None:
     assert rules.conclusion(decided, curve).endswith("lies above the target; some smaller k has no results.")
 
 
+def test_why_a_target_is_undecided() -> None:
+    cells = [{"trainable": k, "validation": {"n": 3}} for k in ("last 1", "last 2", "all")]
+    curve = {"cells": cells, "reference": "all", "reference_is_full": True}
+    point = {"verdict": "undecided", "estimate": "last 2", "confident": "last 2", "not_ruled_out": "last 1"}
+    conclusion = "Undecided: tuning the last 2 layers reaches it with confidence, and tuning the last layer"
+    assert rules.conclusion(point, curve) == f"{conclusion} is not ruled out."
+    cells[0]["validation"] = {"n": 1}
+    assert rules.conclusion(point, curve) == f"{conclusion} has one seed, so no interval rules it out."
+    of_full = rules.conclusion({**point, "confident": "all"}, curve)
+    assert of_full.startswith(
+        "Undecided: no smaller k reaches it with confidence, and tuning the last layer has one seed"
+    )
+
+
 @pytest.mark.parametrize(("reference", "name"), [("all", "full fine-tuning"), ("last 3", "tuning the last 3 layers")])
 def test_the_reference_is_named(reference: str, name: str) -> None:
     nothing = {"estimate": None, "confident": None, "not_ruled_out": None, "verdict": "undefined"}

@@ -48,13 +48,13 @@ def _print_too_large(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _print_shared(plan: Any) -> None:
     """Print which hidden states all runs share."""
-    states = [f"of all tokens after layer {cut}" for cut in plan.cached.cuts]
-    states += ["of the token that the head reads"] * plan.cached.head
-    states += ["of first, mean and last token after every layer"] * bool(plan.cached.pooled)
+    states = [f"of all tokens, after layer {cut}" for cut in plan.cached.cuts]
+    states += ["of the token that the head reads, after the last layer"] * plan.cached.head
+    states += ["of first, mean and last token, after every layer"] * bool(plan.cached.pooled)
     if states:
         shared = (
             f"Shared: one forward pass of {plan.rows:,} different examples ({plan.tokens:,} tokens) through the frozen layers "
-            f"caches hidden states {', '.join(states)}: {size_of(plan.cache_bytes)}."
+            f"caches hidden states {'; '.join(states)}: {size_of(plan.cache_bytes)}."
         )
         print("", *wrapped(shared), sep="\n")
     else:
@@ -122,9 +122,12 @@ def print_forecast(forecast: Any) -> None:
     runs = forecast.seconds - forecast.forward_pass_seconds
     at_a_time = f", {forecast.workers} at a time" if forecast.workers > 1 else ""
     at_a_time += f", on {forecast.processes} GPUs" if forecast.processes > 1 else ""
+    layers = "hidden states are cached"
+    if forecast.forward_pass_seconds:
+        layers = f"forward pass over the frozen layers {duration(forecast.forward_pass_seconds)}"
     print(
-        f"\nForecast from timed steps: about {duration(forecast.seconds)} (forward pass over the frozen layers "
-        f"{duration(forecast.forward_pass_seconds)},\nruns {duration(runs)}{at_a_time}) and at most "
+        f"\nForecast from timed steps: about {duration(forecast.seconds)} "
+        f"({layers},\nruns {duration(runs)}{at_a_time}) and at most "
         f"{size_of(forecast.memory_bytes)} of memory{' per run' if forecast.workers > 1 else ''}."
     )
     if forecast.trainer_seconds is not None:

@@ -142,7 +142,7 @@ def read_unlabelled(
         if not missing:
             raise
         lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"
-        instead = f"pass one of {listed(table.columns)} with --text-column"
+        instead = f"pass one of {listed(table.columns)} with --text-column, or --column-names for a file without a header"
         raise FrostlineError(f"{table.name}: {lacking}, which the model was trained on; {instead}.") from None
     return _texts(table, columns, task_type), replace(columns, label=None)
 

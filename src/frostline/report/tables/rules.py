@@ -65,7 +65,10 @@ def conclusion(point: Mapping[str, Any], curve: Curve) -> str:
         return _certain(point, curve)
     if all(cell["validation"]["n"] < 2 for cell in curve["cells"]):
         return f"{capitalized(by_mean)} by one seed, which gives no confidence interval."
-    return f"Undecided: {confident} reaches it with confidence, and {not_ruled_out} is not ruled out."
+    known = "no smaller k" if point["confident"] == curve["reference"] else confident
+    seeds = next(cell["validation"]["n"] for cell in curve["cells"] if cell["trainable"] == point["not_ruled_out"])
+    why = "is not ruled out" if seeds > 1 else "has one seed, so no interval rules it out"
+    return f"Undecided: {known} reaches it with confidence, and {not_ruled_out} {why}."
 
 
 def _certain(point: Mapping[str, Any], curve: Curve) -> str:
