@@ -9,6 +9,7 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.formats.reader import EXTENSIONS, read_table
+from frostline.data.specification import DataSpec
 from frostline.data.table import Table
 from frostline.data.wording import first_line, listed, quoted
 
@@ -68,7 +69,19 @@ def split_of_name(name: str) -> str | None:
     return found.pop() if len(found) == 1 and "mismatched" not in words else None
 
 
-def without_split(name: str) -> str:
+def source_name(spec: DataSpec) -> str:
+    """The name of the hub data set, folder or file, without words such as train. If nothing is left, the name of the folder."""
+    if spec.data is not None:
+        return "-".join(part for part in (Path(spec.data).resolve().name, spec.config) if part)
+    if not isinstance(spec.train, str | Path):
+        return "data"
+    path = Path(spec.train).resolve()
+    if split_of_name(path.stem) is None:
+        return path.stem
+    return _without_split(path.stem) or path.parent.name
+
+
+def _without_split(name: str) -> str:
     """The name of a file without the words of splits and the number of a shard: ``reviews`` from ``reviews_train``."""
     stem = match["stem"] if (match := SHARD.fullmatch(name)) else name
     parts = re.split("([^A-Za-z0-9]+)", stem)

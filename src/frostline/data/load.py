@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.checks import DataReport, report_on
 from frostline.data.columns import Columns, choose_columns, missing_tags, task_of_lists
-from frostline.data.dataset_sources import read_splits, split_of_name, without_split
+from frostline.data.dataset_sources import read_splits, source_name
 from frostline.data.examples import Examples, Texts
 from frostline.data.formats.reader import read_table
 from frostline.data.glue.files import read_glue_splits
@@ -142,7 +141,9 @@ def read_unlabelled(
         if not missing:
             raise
         lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"
-        instead = f"pass one of {listed(table.columns)} with --text-column, or --column-names for a file without a header"
+        instead = (
+            f"pass one of {listed(table.columns)} with --text-column, or --column-names for a file without a header"
+        )
         raise FrostlineError(f"{table.name}: {lacking}, which the model was trained on; {instead}.") from None
     return _texts(table, columns, task_type), replace(columns, label=None)
 
@@ -191,7 +192,7 @@ def _decide_task(tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | N
             task_type=task_type,
         )
         columns = replace(columns, separator=spec.label_separator)
-    usual_name = _source_name(spec) if glue is None else glue.name
+    usual_name = source_name(spec) if glue is None else glue.name
     return unified, decide_task(
         unified["train"],
         columns,
@@ -215,18 +216,6 @@ def _task_type_of_columns(table: Table, spec: DataSpec) -> str | None:
         other = "--label-column" if spec.label_column else "--label-separator"
         raise FrostlineError(f"--indicator-columns replace a label column: leave {other} or --indicator-columns out.")
     return MULTI_LABEL
-
-
-def _source_name(spec: DataSpec) -> str:
-    """The name of the hub data set, folder or file, without words such as train. If nothing is left, the name of the folder."""
-    if spec.data is not None:
-        return "-".join(part for part in (Path(spec.data).resolve().name, spec.config) if part)
-    if not isinstance(spec.train, str | Path):
-        return "data"
-    path = Path(spec.train).resolve()
-    if split_of_name(path.stem) is None:
-        return path.stem
-    return without_split(path.stem) or path.parent.name
 
 
 def _descriptions(table: Table, task: Task) -> list[str]:
