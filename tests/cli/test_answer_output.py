@@ -92,7 +92,10 @@ def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
     fewer["sizes"][0]["folds"] = 5
     of_folds = " ".join(" ".join(line.text for line in answer_lines(fewer, Path("o"))).split())
     assert "validation examples, of which each seed is scored on one of 5 folds (majority-class" in of_folds
-    assert "similar choices. With folds, scores of different numbers of seeds are of different rows." in of_folds
+    assert (
+        "similar choices. With folds, scores of different numbers of seeds are of different rows; the points"
+        in of_folds
+    )
     assert "all folds" not in of_folds
     fewer["sizes"][0]["choices"] = [
         *fewer["sizes"][0]["choices"],

@@ -30,9 +30,12 @@ from tiny import Frostline, contents, run_sweep, tiny_bert_folder
         ({"class_weights": "balanced"}, "class_weights is different (none there, balanced now)"),
         ({"data_seed": 1}, "data_seed is different (0 there, 1 now)"),
         ({"subset": "fixed"}, "subset is different (per-seed there, fixed now)"),
-        ({"test": "hold out"}, "data is different"),
+        ({"test": "hold out"}, "data is different (other rows or labels, or other rows are for validation or test)"),
         ({"model": "other"}, "model is different"),
-        ({"labels": "positive,negative"}, "data is different"),
+        (
+            {"labels": "positive,negative"},
+            "data is different (other rows or labels, or other rows are for validation or test)",
+        ),
     ],
 )
 def test_a_folder_with_another_sweep_is_refused_and_the_message_names_the_difference(

@@ -61,7 +61,11 @@ def why_points_differ(size: Mapping[str, Any]) -> str:
     ):
         return ""
     folds = bool(size.get("folds"))
-    seeds = " With folds, scores of different numbers of seeds are of different rows." if folds and _seeds(size) else ""
+    seeds = (
+        " With folds, scores of different numbers of seeds are of different rows; the points allow for that."
+        if folds and _seeds(size)
+        else ""
+    )
     fitted = folds and any(one["choice"] in ALTERNATIVES for one in size["choices"])
     alternatives = " Models that train no layer are scored on all folds." if fitted else ""
     begin = "Points below are expected ones: a score of few seeds is pulled towards those of similar choices."

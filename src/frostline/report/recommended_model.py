@@ -1,7 +1,6 @@
 """The recommended model, saved as a Hugging Face model folder."""
 
 import json
-import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -77,15 +76,13 @@ def save_recommended(
     adapter = prepared.requested.keep_adapter and spec.way.has_adapter
     if not _is_saved(target, recommended["run"], answer) or (adapter and not (target / ADAPTER).is_dir()):
         prepare_hidden_states(prepared, [spec], progress)
-        learned = weights.load(spec.digest, progress.note)
-        gap = math.inf if learned is None else _gap(prepared, spec, restore(spec, prepared.context, learned))
-        if learned is None and (learned := _learned_before(target, spec, prepared)):
-            gap = _gap(prepared, spec, restore(spec, prepared.context, learned))
-            learned = learned if gap <= SAME else None  # somebody has changed the saved model
+        learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, prepared)
         if learned is None:
             progress.note("The recommended run is trained again, to save its model.")
-            gap = _gap(prepared, spec, run(spec, prepared.context).logits["validation_best"])
-        saved = Saved(gap, trained_again=learned is None)
+            logits = run(spec, prepared.context).logits["validation_best"]
+        else:
+            logits = restore(spec, prepared.context, learned)
+        saved = Saved(_gap(prepared, spec, logits), trained_again=learned is None)
         pretrained = prepared.context.for_run(spec).pretrained
         save_model(target, pretrained, prepared.identity, answer, spec, saved, adapter=adapter)
     weights.remove()
@@ -117,7 +114,10 @@ def _gap(prepared: Prepared, spec: RunSpec, logits: NDArray[np.float32]) -> floa
 
 
 def _learned_before(folder: Path, spec: RunSpec, prepared: Prepared) -> dict[str, Tensor] | None:
-    """What the run itself has learned, from its model that an earlier command saved; None if the folder does not hold that."""
+    """What the run itself has learned, from its model that an earlier command saved.
+
+    None if the folder does not hold that, or if somebody has changed the model since.
+    """
     try:
         facts, stored = json.loads((folder / "frostline.json").read_bytes()), load_file(folder / "model.safetensors")
     except (*UNUSABLE, ValueError):
@@ -125,7 +125,10 @@ def _learned_before(folder: Path, spec: RunSpec, prepared: Prepared) -> dict[str
     if facts.get("run") != spec.digest or facts.get("trained_again") is not False:
         return None
     names = spec.to_train.parameters(prepared.context.for_run(spec).pretrained.anatomy)
-    return {name: stored[name] for name in names} if names <= stored.keys() else None
+    if not names <= stored.keys():
+        return None
+    learned = {name: stored[name] for name in names}
+    return learned if _gap(prepared, spec, restore(spec, prepared.context, learned)) <= SAME else None
 
 
 def _facts_in(path: Path) -> tuple[Any, Any] | None:

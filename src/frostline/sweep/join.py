@@ -14,6 +14,7 @@ from frostline.training.specification import Settings
 
 MUST_AGREE = {*Settings.model_fields, "head_learning_rate"}  # settings that all sweeps in a folder share
 DIGESTS = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}  # of the identity, with words for them
+OF_DATA = " (other rows or labels, or other rows are for validation or test)"
 
 
 def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any], out: Path) -> SweepSpec:
@@ -24,7 +25,7 @@ def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any],
     """
     if found := difference({**spec.model_dump(mode="json"), "identity": _toml_ready(asdict(identity))}, older):
         name, now, before = found
-        detail = f" ({before} there, {now} now)" if before else ""
+        detail = f" ({before} there, {now} now)" if before else OF_DATA * (name == DIGESTS["data"])
         again = f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}"
         raise FrostlineError(
             f"{out} holds another sweep: its {name} is different{detail}. Choose another --out, or add to that sweep with its "
