@@ -1,7 +1,9 @@
 """The settings and fixtures of all tests: no network, no GPU, a separate cache, a tiny model with its data."""
 
+import atexit
 import gc
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -23,6 +25,8 @@ from hypothesis import settings as of_properties
 
 from figures import draw_nothing, drawn
 from tiny import QUICK, SMALL, CommandResult, Frostline, run_sweep, sentences, tiny_bert_folder, write_csv
+
+atexit.register(shutil.rmtree, os.environ["HF_ASSETS_CACHE"], ignore_errors=True)
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
