@@ -167,11 +167,22 @@ def rules(named: pd.DataFrame) -> Facts:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=2000)
+def log_loss(stated: Array, true: NDArray[np.bool_]) -> float:
+    """The mean log loss of stated probabilities, of at least .001 each way."""
+    p = np.clip(stated, 1e-3, 1 - 1e-3)
+    return float(-np.where(true, np.log(p), np.log(1 - p)).mean())
+
+
+def options_of_simulation(description: str | None, tasks: int) -> argparse.Namespace:
+    """The flags of a simulation: how many tasks, by default ``tasks``, and the seed."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=tasks)
     parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = options_of_simulation(__doc__, 2000)
     stated, named = measure(options.tasks, options.seed)
     tables = [calibration(stated), by_fact(stated), rules(named)]
     by_seeds = named[named["rule"] == "frostline"].groupby("seeds")[["loss", "cost"]].mean().to_dict()

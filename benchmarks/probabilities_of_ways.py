@@ -8,14 +8,13 @@ it is better. The posterior of an answer ties each way to its k. It is compared 
 It uses one thread and a fixed seed.
 """
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from measuring import Facts, write_result
-from probabilities import SHAPES, Array, curve, observed, runs
+from probabilities import SHAPES, Array, curve, log_loss, observed, options_of_simulation, runs
 
 from frostline.statistics.posterior import posterior
 
@@ -64,8 +63,7 @@ def table(found: pd.DataFrame, caption: str) -> Facts:
     """What each prior says of these ways, and what is true."""
     rows = []
     for (prior, seeds), some in found.groupby(["prior", "seeds"]):
-        p = some["p"].clip(1e-3, 1 - 1e-3)
-        loss = -np.where(some["true"], np.log(p), np.log(1 - p)).mean()
+        loss = log_loss(some["p"].to_numpy(), some["true"].to_numpy())
         rows.append(
             [
                 *(str(prior), str(seeds), f"{100 * some['p'].mean():.0f} %", f"{100 * some['true'].mean():.0f} %"),
@@ -97,10 +95,7 @@ def by_fifth(found: pd.DataFrame) -> Facts:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = options_of_simulation(__doc__, 1000)
     found = measure(options.tasks, options.seed)
     best = found[found["best"]]
     tables = [

@@ -7,7 +7,6 @@ A row has a difficulty that all models share, one that neighbouring k share, and
 Scores as measured are compared with scores without the effects of folds. It uses a fixed seed.
 """
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from measuring import Facts, write_result
-from probabilities import SHAPES, Array, curve
+from probabilities import SHAPES, Array, curve, log_loss, options_of_simulation
 from scipy.stats import norm
 
 from frostline.statistics.alternatives import PROBE
@@ -30,10 +29,8 @@ RESULT = Path(__file__).parent / "results" / "probabilities_with_folds.json"
 LAYERS, ROWS, FOLDS = 6, 900, 5
 SHARED, OF_K, LUCK, OF_SEED = 1.0, 0.5, 0.6, 0.06  # standard deviations of what makes a row hard or easy
 TOTAL = float(np.sqrt(SHARED**2 + OF_K**2 + LUCK**2 + OF_SEED**2))
-SEEDS, SEED_SHARES = (
-    (0, 1, 2, 3),
-    (0.35, 0.3, 0.2, 0.15),
-)  # of a k between k = 0, which has two, and full, which has one to three
+# How many seeds a k has, and how often. k = 0 has two, full has one to three.
+SEEDS, SEED_SHARES = (0, 1, 2, 3), (0.35, 0.3, 0.2, 0.15)
 
 
 class AsMeasured(RunPredictions):
@@ -116,8 +113,7 @@ def decisions(stated: pd.DataFrame, named: pd.DataFrame) -> Facts:
     rows = []
     for side in SIDES:
         some, choices = stated[stated["side"] == side], named[named["side"] == side]
-        p = some["p"].clip(1e-3, 1 - 1e-3)
-        loss = -np.where(some["true"], np.log(p), np.log(1 - p)).mean()
+        loss = log_loss(some["p"].to_numpy(), some["true"].to_numpy())
         error, deviation = np.sqrt((some["error"] ** 2).mean()), choices["lost"].std() / np.sqrt(len(choices))
         rows.append(
             [
@@ -139,10 +135,7 @@ def decisions(stated: pd.DataFrame, named: pd.DataFrame) -> Facts:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    options = options_of_simulation(__doc__, 1000)
     table = decisions(*measure(options.tasks, options.seed))
     write_result(RESULT, "Does a search with folds decide better without their effects?", [table], {})
     print(table["caption"], *("  ".join(row) for row in (table["header"], *table["rows"])), sep="\n")

@@ -91,7 +91,7 @@ def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
     assert not any("folds" in text or "of different rows" in text for text in texts)
     fewer["sizes"][0]["folds"] = 5
     of_folds = " ".join(" ".join(line.text for line in answer_lines(fewer, Path("o"))).split())
-    assert "validation examples, of which each seed is scored on one of 5 folds (majority-class" in of_folds
+    assert "validation examples; each seed is scored on one of 5 folds (majority-class" in of_folds
     assert (
         "similar choices. With folds, scores of different numbers of seeds are of different rows; the points"
         in of_folds

@@ -19,8 +19,8 @@ def test_unusual_data_are_reported() -> None:
     data = load(train=train, validation=pd.DataFrame({"text": ["a", "d"], "label": ["x", "x"]}), test="none")
     assert data.notes[-4:] == (
         "Warning: 1 of 2 validation rows has a text that is also in train.",
-        "Warning: 1 training text has more than one label (rows 2, 3): correct what is wrong, or name the second text "
-        "that decides with --text-pair-column.",
+        "Warning: 1 training text has more than one label (rows 2, 3): correct what is wrong, or give the second text "
+        "of a pair with --text-pair-column.",
         "1 train row has an empty text (row 4); it is not removed.",
         "No validation row has the label 'y'.",
     )

@@ -61,7 +61,7 @@ def _about(answer: Mapping[str, Any]) -> str:
     from frostline.report import names
 
     size, baseline = answer["sizes"][0], names.baseline(answer["metric"])
-    folds = f", of which each seed is scored on one of {size['folds']} folds" if size.get("folds") else ""
+    folds = f"; each seed is scored on one of {size['folds']} folds" if size.get("folds") else ""
     about = (
         f"{answer['task']}, {size['train_size']:,} examples, {names.metric(answer['metric'])} on "
         f"{answer['validation_rows']:,} validation examples{folds} ({baseline} {answer['chance']:.3f})"

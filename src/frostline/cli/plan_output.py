@@ -122,12 +122,12 @@ def print_forecast(forecast: Any) -> None:
     runs = forecast.seconds - forecast.forward_pass_seconds
     at_a_time = f", {forecast.workers} at a time" if forecast.workers > 1 else ""
     at_a_time += f", on {forecast.processes} GPUs" if forecast.processes > 1 else ""
-    layers = "hidden states are cached"
+    before = "hidden states are cached"
     if forecast.forward_pass_seconds:
-        layers = f"forward pass over the frozen layers {duration(forecast.forward_pass_seconds)}"
+        before = f"forward pass over the frozen layers {duration(forecast.forward_pass_seconds)}"
     print(
         f"\nForecast from timed steps: about {duration(forecast.seconds)} "
-        f"({layers},\nruns {duration(runs)}{at_a_time}) and at most "
+        f"({before},\nruns {duration(runs)}{at_a_time}) and at most "
         f"{size_of(forecast.memory_bytes)} of memory{' per run' if forecast.workers > 1 else ''}."
     )
     if forecast.trainer_seconds is not None:

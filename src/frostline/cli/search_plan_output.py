@@ -23,7 +23,7 @@ def print_search_plan(made: Any) -> None:
         print(
             "\nThen each step trains what is expected to gain the most, until more runs would hardly\n"
             "change the choice or the budget is spent. Probes choose the small k whose learning rates are\n"
-            "compared; without them, the plan assumes the dearest one."
+            "compared; before they are fitted, the plan assumes the dearest one."
         )
     print(f"\nHidden states of the frozen layers: {size_of(made.plan.cache_bytes)}.")
     print_space(made.plan)

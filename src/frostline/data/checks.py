@@ -81,7 +81,7 @@ class DataReport:
             have = "text has" if self.conflicting == 1 else "texts have"
             labels = CONFLICTS.get(task_type, "more than one label")
             where = ", ".join(map(str, self.conflicting_rows))
-            also = "" if task_type == TOKENS else ", or name the second text that decides with --text-pair-column"
+            also = "" if task_type == TOKENS else ", or give the second text of a pair with --text-pair-column"
             more = ", ..." if len(self.conflicting_rows) == SHOWN_ROWS else ""
             warnings.append(
                 f"Warning: {self.conflicting:,} training {have} {labels} (rows {where}{more}): correct what is wrong{also}."

@@ -82,9 +82,9 @@ class SearchPlan:
         seconds = {name: at_a_time * cell.seconds for name, cell in cells.items()}  # wall-clock seconds of one run
         earlier, of_reference = read_search(prepared.store.out), name_of(settings.reference)
         measured, budget = _measured(search), settings.budget
-        one = measured or seconds.get(of_reference)
-        if budget is None and one is not None:
-            budget = default_budget(one / settings.workers)
+        of_one_run = measured or seconds.get(of_reference)
+        if budget is None and of_one_run is not None:
+            budget = default_budget(of_one_run / settings.workers)
         return cls(
             plan=plan,
             steps=tuple(_planned(search, step, seconds, settings.workers) for step in steps),

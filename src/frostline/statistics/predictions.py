@@ -63,15 +63,20 @@ class RunPredictions:
         self.groups = row_groups(len(split.targets))
         self.scores: dict[str, NDArray[np.float64]] = {}
         self.scored: dict[str, NDArray[np.bool_]] = {}
+        self.on_folds: dict[tuple[str, bytes], NDArray[np.float64]] = {}
 
     def __getitem__(self, run: str) -> NDArray[np.float64]:
         """Scores of a run ``[1 + groups]``: on all rows, then without each group of rows."""
         if run not in self.scores:
             logits = self.logits(run)
             scored = self.scored[run] = scored_rows(logits)
-            rows = [np.arange(len(scored)), *self.groups]
-            self.scores[run] = np.array(self.split.scores(logits, [some[scored[some]] for some in rows]))
+            self.scores[run] = self._scores_on(logits, scored)
         return self.scores[run]
+
+    def _scores_on(self, logits: NDArray[Any], rows: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Scores ``[1 + groups]`` on these rows, then on them without each group."""
+        every = [np.arange(len(rows)), *self.groups]
+        return np.array(self.split.scores(logits, [some[rows[some]] for some in every]))
 
     def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
         if not cell or not full:
@@ -109,7 +114,7 @@ class RunPredictions:
         return summary_with_interval(scores[:, 0], interval, self.metric)
 
     def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float | None]) -> Observed:
-        comparable, effects = self._comparable(cells)
+        comparable, fold_parameters = self._comparable(cells)
         scores = [by_seed(runs, [float(comparable[run["run"]][0]) for run in runs]) for runs in cells]
         some = [runs for runs in cells if runs]
         left_out = [by_seed(runs, [comparable[run["run"]][1:] for run in runs]) for runs in some]
@@ -122,7 +127,7 @@ class RunPredictions:
         covariance = np.full((len(cells),) * 2, np.nan)
         covariance[np.ix_(seen, seen)] = known
         measured = [float(np.mean([self[run["run"]][0] for run in runs])) for runs in some]
-        return Observed(scores, covariance, depth, measured=measured, fold_parameters=effects)
+        return Observed(scores, covariance, depth, measured=measured, fold_parameters=fold_parameters)
 
     def _comparable(self, cells: Sequence[Sequence[Run]]) -> tuple[dict[str, NDArray[np.float64]], float]:
         """Scores of the runs as in ``self[run]``, without the effects of their folds; and the parameters of these effects.
@@ -141,20 +146,19 @@ class RunPredictions:
             (name, fold, found)
             for name, mask in masks.items()
             for fold, rows in {**folds, b"": rest}.items()
-            if mask.all() and rows.any() and np.isfinite(found := self._on(name, rows)).all()
+            if mask.all() and rows.any() and np.isfinite(found := self._on_fold(name, rows)).all()
         ]
         runs, on, scores = zip(*parts, strict=True)
         effects = FoldEffects.of(np.array(scores), [choice_of[name] for name in runs], on)
         of_runs = {name: values for name, values in zip(runs, effects.values, strict=True) if not masks[name].all()}
         return {name: self[name] - of_runs.get(name, 0.0) for name in names}, effects.parameters
 
-    def _on(self, run: str, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Scores of a run ``[1 + groups]`` on some rows, then on them without each group."""
-        key = f"{run} on {hash(rows.tobytes())}"
-        if key not in self.scores:
-            some = [np.flatnonzero(rows), *(group[rows[group]] for group in self.groups)]
-            self.scores[key] = np.array(self.split.scores(self.logits(run), some))
-        return self.scores[key]
+    def _on_fold(self, run: str, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Scores ``[1 + groups]`` of a run that is scored on all rows, on those of a fold."""
+        key = run, rows.tobytes()
+        if key not in self.on_folds:
+            self.on_folds[key] = self._scores_on(self.logits(run), rows)
+        return self.on_folds[key]
 
     def alone(self, run: str, quantile: float = QUANTILE) -> dict[str, float]:
         """The score of one run, and its interval for the sample of rows."""

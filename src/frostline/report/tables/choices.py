@@ -43,7 +43,7 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         Column("cost_of_full", "layers\n(cost)", formatting.percent),
         *(Column("expected", "expected\nscore", formatting.score), Column("value", "value", formatting.score)),
         *(Column(name, title, formatting.percent) for name, title in PROBABILITIES.items()),
-        Column("better_than_previous", "better than\nsmaller k", formatting.percent),
+        Column("better_than_previous", "better than the\nnext smaller k", formatting.percent),
         Column("dominated_by"),
     )
     caption = (

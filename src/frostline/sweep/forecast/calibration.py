@@ -28,7 +28,9 @@ from frostline.sweep.work.workload import PLAIN_BATCH, TimingCase, Workload
 from frostline.training.context import RunContext
 
 TIMED_BATCHES = 3  # of the forward pass over the frozen layers
-MEASURED_STEPS = 4  # at least: a warm-up, one that is timed, and one for memory, which has the most tokens
+MEASURED_STEPS = (
+    4  # at least: a warm-up, one that is timed, and one for memory, which counts twice: it has the most tokens
+)
 OVERHEAD_SECONDS = 0.1  # to begin and end a timed run, approximately
 
 

@@ -20,7 +20,7 @@ from frostline.sweep.work.operations import (
 )
 from frostline.training.context import RunContext, starting_cut
 from frostline.training.estimators.by_name import estimator_of
-from frostline.training.rows import train_rows, training_batches, validation_rows
+from frostline.training.rows import subset_key, train_rows, training_batches, validation_rows
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
 from frostline.training.ways.phases import phases_of
@@ -64,19 +64,20 @@ class Workload:
         self.context, self.cached, self.anatomy = context, cached, context.pretrained.anatomy
         self.matrices = OperationCounter.of(context.pretrained.model, self.anatomy, context.head_token)
         self.plain = OperationCounter.of(context.pretrained.model, self.anatomy)  # for plain transformers
-        self._lengths: dict[tuple[int, int, int | None], Lengths] = {}
+        self._targets = context.problem.targets[context.splits["train"]]
+        self._lengths: dict[Hashable, Lengths] = {}
         self._batch_sizes: dict[Hashable, frozenset[int]] = {}
 
     def lengths(self, spec: RunSpec) -> Lengths:
         """The number of tokens in each training example of a run."""
-        key = self._subset(spec)
+        key = self._rows_key(spec)
         if key not in self._lengths:
             self._lengths[key] = self.context.tokens.lengths[train_rows(self.context, spec)]
         return self._lengths[key]
 
     def batch_sizes(self, spec: RunSpec) -> frozenset[int]:
         """How many tokens the batches have that the run trains on."""
-        key = (*self._subset(spec), spec.seed, spec.num_train_epochs, spec.per_device_train_batch_size)
+        key = (self._rows_key(spec), spec.seed, spec.num_train_epochs, spec.per_device_train_batch_size)
         if key not in self._batch_sizes:
             self._batch_sizes[key] = frozenset(map(self._computed_tokens, training_batches(self.context, spec)))
         return self._batch_sizes[key]
@@ -164,9 +165,9 @@ class Workload:
         """The number of computed tokens of a batch of rows ``[B]``."""
         return self.context.computed_tokens(self.context.tokens.lengths[rows])
 
-    def _subset(self, spec: RunSpec) -> tuple[int, int, int | None]:
+    def _rows_key(self, spec: RunSpec) -> Hashable:
         """Runs with the same key train on the same rows."""
-        return spec.data_seed if spec.subset == "fixed" else spec.seed, spec.train_size, spec.fold
+        return subset_key(spec, self._targets, self.context.folds)
 
     def _steps(self, spec: RunSpec, lengths: Lengths) -> tuple[BatchTotals, int]:
         """The totals of all training steps of a run, and how often it is scored on validation in all its phases."""
