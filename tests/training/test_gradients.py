@@ -6,9 +6,13 @@ import torch
 
 from frostline.data.specification import REGRESSION
 from frostline.training.gradients import backward
+from frostline.training.run import run, run_stacked
+from frostline.training.session import training_session
 from frostline.training.specification import Settings
 from frostline.training.steps import StepPlan
+from tiny import tiny_bert_folder
 from training.lines import TRAIN, Line, fit, problem_of, record_facts
+from training.runs import context_of, largest_difference, spec_of
 
 
 def gradients(problem_kind, micro_batch, *, scales=None):
@@ -63,3 +67,25 @@ def test_accumulation_trains_like_one_larger_batch():
     assert records[0][:4] == records[1][:4]
     for name, value in lines[0].values().items():
         torch.testing.assert_close(lines[1].values()[name], value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_divided_batch_of_stacked_runs_has_the_gradients_of_the_whole_batch(tmp_path, batched):
+    context, found = context_of(tiny_bert_folder(tmp_path, dropout=0.0)), []
+    rows = np.stack([np.arange(8), np.arange(8, 16)])
+    for micro_batch in (None, 3):
+        with training_session([spec_of(seed=seed) for seed in (0, 1)], context, batched=batched) as (learners, forward):
+            backward(forward, rows, [0, 1], context.problem, micro_batch=micro_batch)
+            found.append([p.grad.clone() for learner in learners for p in learner.parameters.values()])
+    assert len(found[0]) == len(found[1])
+    for whole, divided in zip(*found, strict=True):
+        torch.testing.assert_close(divided, whole, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_stacked_runs_with_accumulation_equal_runs_one_by_one(tmp_path, batched):
+    context = context_of(tiny_bert_folder(tmp_path, dropout=0.0))
+    divided = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
+    specs = [spec_of(seed=seed, **divided) for seed in (0, 1)]
+    for one, spec in zip(run_stacked(specs, context, batched=batched), specs, strict=True):
+        assert largest_difference(one, run(spec, context)) < 1e-4

@@ -147,10 +147,11 @@ class _Stack:
         return value.new_empty(self.runs, *value.shape)
 
     def _split_gradient(self, name: str, batched: Tensor) -> None:
-        """Give each run its part of the gradient of a batched parameter."""
+        """Give each run its part of the gradient of a batched parameter, added to those of earlier parts of the batch."""
         assert batched.grad is not None
         for own, gradient in zip(self.own, batched.grad, strict=True):
-            own[name].grad = gradient
+            before = own[name].grad
+            own[name].grad = gradient if before is None else before.add_(gradient)
         batched.grad = None
 
     def _count_examples(self, model: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
