@@ -40,6 +40,30 @@ def test_times_are_doubted_if_fewer_layers_took_longer(seconds: float, doubted: 
     assert "Do not trust" not in answer_of((alone, logits))["sentence"]  # their times are not compared
 
 
+@pytest.mark.parametrize(("on_train", "too_little"), [(0.901, False), (0.9, True), (0.3, True), (None, False)])
+def test_more_epochs_are_advised_if_training_examples_are_fitted_no_better_than_others(
+    on_train: float | None, too_little: bool
+) -> None:
+    """Full fine-tuning reaches .9 on validation."""
+    runs, logits = make_runs(clear)
+    runs = [run | ({"train_last": on_train} if run["trainable"] == "all" else {}) for run in runs]
+    said = answer_of((runs, logits))["sentence"]
+    remark = (
+        f" Full fine-tuning scores {on_train or 0:.3f} on examples that it was trained on, no more than on validation (0.900), "
+        "so it was trained too little: try more epochs (`--num-train-epochs`)."
+    )
+    assert said.endswith(remark) == too_little and ("epochs" in said) == too_little
+
+
+def test_more_epochs_are_not_advised_where_little_is_left_to_learn_or_no_layer_is_trained() -> None:
+    perfect, logits = make_runs(lambda k, *_: {0: 0.6, 1: 0.8}.get(k, 0.98))
+    perfect = [run | {"train_last": 0.97} for run in perfect]
+    assert "epochs" not in answer_of((perfect, logits))["sentence"]
+    heads, logits = make_runs(lambda *_: 0.8, ks=(0,))
+    heads = [run | {"train_last": 0.7} for run in heads]
+    assert "epochs" not in answer_of((heads, logits))["sentence"]
+
+
 def test_named_parts_are_separate_from_the_k_of_the_same_cost() -> None:
     runs, logits = make_runs(with_named, ks=(0, 1, 2, "all", "named"))
     size = answer_of((runs, logits))["sizes"][0]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.report.answer.scores_on_test import add_test_scores
+from frostline.report.answer.scores_on_test import add_test_scores, sentences_on_test
+from frostline.statistics.alternatives import PROBE
 from synthetic_answer import ROWS, VALIDATION, answer_of, cells, clear, make_runs, with_named
 
 
@@ -51,3 +52,14 @@ def test_test_scores_of_named_parts() -> None:
     made = make_runs(with_named, ks=("named",))
     answer = add_test_scores(answer_of(made), made[0], VALIDATION, made[1].__getitem__)
     assert cells(answer["sizes"][0])["named"]["test"]["mean"] == pytest.approx(0.89)
+
+
+def test_beside_a_probe_the_reference_has_its_score_on_test() -> None:
+    made = make_runs(clear)
+    (size,) = add_test_scores(answer_of(made), made[0], VALIDATION, made[1].__getitem__)["sizes"]
+    probed = {**size, "recommended": None, "decision": {"choice": PROBE}}
+    reached, missing = sentences_on_test(probed, "accuracy")
+    assert reached.startswith("Full fine-tuning reaches accuracy 0.900 on test (mean of 5 seeds, 95 % confidence")
+    assert missing == "A linear probe on frozen features was not scored on test."
+    assert sentences_on_test({**probed, "reference": None}, "accuracy") == [missing]
+    assert sentences_on_test({**probed, "decision": None, "reference": None}, "accuracy") == []

@@ -176,7 +176,8 @@ def test_a_model_that_trains_no_layer_is_compared_with_the_largest_k_that_has_a_
     trainable: str, named: str
 ) -> None:
     cells = [
-        {"trainable": name, "tune_embeddings": name == "all", "validation": {"mean": 0.8}}
+        {"trainable": name, "tune_embeddings": name == "all", "tuned_layers": 3}
+        | {"validation": {"mean": 0.8}, "validation_last": {"mean": 0.8}, "train_last": {"mean": 0.9}}
         for name in ("last 0", trainable)
     ]
     decision = {"choice": "probe", "score": 0.79, "low": -1.0, "high": 2.0, "probability": 0.6}

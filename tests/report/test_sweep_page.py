@@ -154,7 +154,7 @@ def test_nothing_succeeded(tmp_path: Path) -> None:
     runs = [(0, 0), (0, 1), ("all", 0)]
     page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=2, diverged=[*runs, ("all", 1)]))
     assert "There is no answer" in page.words and "4 of 4 finished runs failed" in page.words
-    assert "No run is recommended" in page.words
+    assert "No run has a usable score" in page.words
 
 
 def test_nothing_was_run(tmp_path: Path) -> None:

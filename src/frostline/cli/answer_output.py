@@ -50,7 +50,7 @@ def _sentences(answer: Mapping[str, Any]) -> list[str]:
 
     first, text = answer["sizes"][0], sentence_without_command(answer)
     why = answer["search"] and answer["search"]["why"]
-    on_test = sentences_on_test(first, answer["metric"])[:2] if answer["tested"] and first["recommended"] else []
+    on_test = sentences_on_test(first, answer["metric"])[:2] if answer["tested"] else []
     outputs = " ".join(output_sentences(answer)) if is_saved(answer) else ""
     parts = [text, why if why and why not in text else "", " ".join(on_test), outputs]
     return [line for part in parts if part for line in wrapped(part)]

@@ -1,4 +1,4 @@
-"""Sentences after the recommendation: failed and missing runs, and named parts."""
+"""Sentences after the recommendation: failed and missing runs, doubtful times, too few epochs, and named parts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,6 +10,7 @@ from frostline.report.names import tuning
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.tune import is_k, is_way, k_of, name_of
 
+NEARLY_PERFECT = 0.95  # a score on training examples that leaves little to learn
 CLEARLY_LONGER = 1.1  # times as long; fewer layers never take longer by themselves
 
 
@@ -32,6 +33,21 @@ def times_not_comparable(cells: Mapping[str, CellSummary], full: CellSummary) ->
     return (
         f" Do not trust the training times: {tuning(longest)} took {100 * shares[longest]:.0f} % of the time of "
         f"{tuning(full['trainable'])}, so other programs probably slowed some runs down."
+    )
+
+
+def trained_too_little(full: CellSummary) -> str:
+    """A sentence if the reference scores no better on the examples that it was trained on than on validation; else empty.
+
+    More steps fit the training examples better. As long as these are fitted no better than others, there is nothing to lose.
+    """
+    on_train, on_validation = full["train_last"]["mean"], full["validation_last"]["mean"]
+    trains_layers = full["tuned_layers"] or full["tune_embeddings"]
+    if not trains_layers or on_train is None or on_validation is None or on_train > min(on_validation, NEARLY_PERFECT):
+        return ""
+    return (
+        f" {capitalized(tuning(full['trainable']))} scores {score(on_train)} on examples that it was trained on, no more than on "
+        f"validation ({score(on_validation)}), so it was trained too little: try more epochs (`--num-train-epochs`)."
     )
 
 

@@ -8,6 +8,7 @@ from frostline.report import formatting
 from frostline.report.answer.recommendation import cell_of
 from frostline.report.names import baseline, tuning
 from frostline.report.names import metric as name_of_metric
+from frostline.statistics.cells import CellSummary
 from frostline.statistics.evidence import Run
 from frostline.statistics.inference.ratio import ratio
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
@@ -42,18 +43,15 @@ def add_test_scores(answer: dict[str, Any], runs: Sequence[Run], test: Labelled,
 
 
 def sentences_on_test(size: Mapping[str, Any], metric: str) -> list[str]:
-    """Sentences on the test scores of the recommended k, for a train size that was tested."""
-    recommended = size["recommended"]
-    cell, full = (cell_of(size, name) for name in (recommended["trainable"], size["reference"]))
+    """Sentences on the test scores of the recommended k, for a train size that was tested. Models without training have none."""
+    recommended, full = size["recommended"], cell_of(size, size["reference"])
+    if recommended is None:
+        choice = size["decision"] and size["decision"]["choice"]
+        missing = [f"{capitalized(tuning(choice))} was not scored on test."] if choice else []
+        return [_reached(full, metric), *missing] if full is not None and full["test"]["n"] else missing
+    cell = cell_of(size, recommended["trainable"])
     assert cell is not None
-    test = cell["test"]
-    seeds = "1 seed" if test["n"] == 1 else f"{test['n']} seeds"
-    if test["low"] is not None:
-        seeds += f", 95 % confidence interval {formatting.score_interval(test['low'], test['high'])}"
-    sentences = [
-        f"{capitalized(tuning(cell['trainable']))} reaches {name_of_metric(metric)} {formatting.score(test['mean'])} on test "
-        f"(mean of {seeds})."
-    ]
+    sentences = [_reached(cell, metric)]
     if full is not None and cell is not full:
         sentences.append(f"{capitalized(tuning(size['reference']))} reaches {formatting.score(full['test']['mean'])}.")
         share = recommended.get("test_share_corrected")
@@ -64,3 +62,13 @@ def sentences_on_test(size: Mapping[str, Any], metric: str) -> list[str]:
                 f"The share of its gain over the {baseline(metric)} is {formatting.percent(share['estimate'])} on test{known}."
             )
     return sentences
+
+
+def _reached(cell: CellSummary, metric: str) -> str:
+    """The mean score of a cell on test."""
+    test = cell["test"]
+    seeds = "1 seed" if test["n"] == 1 else f"{test['n']} seeds"
+    if test["low"] is not None:
+        seeds += f", 95 % confidence interval {formatting.score_interval(test['low'], test['high'])}"
+    mean = f"{name_of_metric(metric)} {formatting.score(test['mean'])}"
+    return f"{capitalized(tuning(cell['trainable']))} reaches {mean} on test (mean of {seeds})."

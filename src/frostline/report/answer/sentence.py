@@ -78,7 +78,7 @@ def sentence(
     failed = remarks.failed_runs((cell["trainable"], full["trainable"], *no_answers), cells)
     not_tried = remarks.not_tried(remarks.smaller(cell, search.skipped))
     beside = remarks.named_parts(named, full, comparison) + remarks.full_not_run(cells, comparison, search)
-    beside += remarks.times_not_comparable(cells, full)
+    beside += remarks.times_not_comparable(cells, full) + remarks.trained_too_little(full)
     return f"{_recommendation(found)}{failed}{not_tried}{beside}"
 
 
@@ -146,7 +146,7 @@ def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
     full_name = _noun(full["trainable"])
     begin += f" against {score(full['validation']['mean'])} with {full_name}{_largest(full, answer['cells'])}."
     sure = f"It is {probability(choice['probability'])} sure to {comparison.reached(full_name)}."
-    return f"{begin} {_difference(choice)} {sure}"
+    return f"{begin} {_difference(choice)} {sure}{remarks.trained_too_little(full)}"
 
 
 def _noun(name: str) -> str:

@@ -42,7 +42,7 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
         "full": cell_of(size, size["reference"]),
         "explanation": explanation,
         "test_sentences": list(map(formatting.unbroken, sentences_on_test(size, answer["metric"])))
-        if answer["tested"] and recommended
+        if answer["tested"]
         else [],
         "rules": other_rules(size, main),
         "front": front(size),
