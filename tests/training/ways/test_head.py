@@ -86,6 +86,22 @@ def test_the_head_of_a_decoder_is_the_same_if_batches_are_scored_in_chunks(tmp_p
     torch.testing.assert_close(context.pretrained.model.score.weight, whole, rtol=1e-3, atol=1e-3 * whole.abs().max())
 
 
+def test_no_row_is_read_twice_if_memory_runs_out_in_the_head(uncached, monkeypatch):
+    context = replace(uncached, scoring_tokens={})
+    start_values(SPEC, context)
+    head = context.pretrained.model.classifier
+    whole, real = head.weight.detach().clone(), head.forward
+
+    def short_of_memory(x):
+        if len(x) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(x)
+
+    monkeypatch.setattr(head, "forward", short_of_memory)
+    start_values(SPEC, context)
+    torch.testing.assert_close(head.weight, whole, rtol=1e-3, atol=1e-3 * whole.abs().max())
+
+
 def test_the_run_goes_on_from_the_fitted_head(context):
     fitted, random = run(SPEC, context), run(way_spec(Way()), context)
     first = [next(s for s in one.facts["scores"] if s["metric"] == "loss") for one in (fitted, random)]
