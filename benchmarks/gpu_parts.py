@@ -22,8 +22,7 @@ from transformers import (
 
 from frostline.model import varlen
 from frostline.model.device import CPU, Machine
-from frostline.model.memory import memory_limit, peak_memory
-from frostline.sweep.execution.out_of_memory import memory_ran_out
+from frostline.model.memory import memory_limit, memory_ran_out, peak_memory
 from frostline.training.context import RunContext
 from frostline.training.result import Result
 from frostline.training.run import run, run_stacked

@@ -22,6 +22,7 @@ from frostline.model.memory import (
     anonymous_memory,
     device_memory,
     memory_limit,
+    memory_ran_out,
     peak_memory,
     sampled_peak,
 )
@@ -119,3 +120,13 @@ def test_the_memory_of_a_gpu_is_its_own_and_that_of_a_cpu_the_machines(monkeypat
     machine, mine = psutil.virtual_memory(), device_memory(CPU.device)
     assert mine.total == machine.total and 0 < mine.held < mine.total and 0 < mine.free < mine.total
     assert 0 < memory_limit(CPU.device) < machine.total / 2
+
+
+@pytest.mark.parametrize("reason", ["CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling", "CUDNN_STATUS_ALLOC_FAILED"])
+def test_libraries_of_gpus_report_lack_of_memory_in_their_own_words(reason: str) -> None:
+    assert memory_ran_out(RuntimeError(reason))
+
+
+@pytest.mark.parametrize("error", [ValueError("out of memory"), RuntimeError("The size of tensor a must match")])
+def test_other_errors_do_not(error: Exception) -> None:
+    assert not memory_ran_out(error)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import frostline
+from frostline.frozen.cache.device_copies import DeviceCopies
 from frostline.model.device import Machine
 from frostline.sweep.execution import copies as copies_module
 from frostline.sweep.execution.copies import limit_copies
@@ -15,17 +16,18 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.sweep.work.workload import Workload
 
-LIMIT, IN_USE = 1000, 100
+LIMIT, IN_USE, COPIES = 1000, 100, 30
 
 
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The limits that are set, on a GPU with 1000 free bytes, and a model of 100."""
+    """The limits that are set, on a GPU with 1000 free bytes, a model of 100, and copies that take 30."""
     found: list[int] = []
     monkeypatch.setattr(copies_module, "memory_limit", lambda device: LIMIT)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: IN_USE)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: IN_USE + COPIES)
+    monkeypatch.setattr(DeviceCopies, "bytes", COPIES)
     monkeypatch.setattr(Workload, "memory_bound", lambda self, run: 200)
-    monkeypatch.setattr("frostline.frozen.cache.device_copies.DeviceCopies.keep_within", lambda _, n: found.append(n))
+    monkeypatch.setattr(DeviceCopies, "keep_within", lambda _, n: found.append(n))
     return found
 
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from frostline.model.stacking import _Stack
-from frostline.sweep.execution.out_of_memory import memory_ran_out
 from frostline.sweep.results.store import Store
 from frostline.training.forward import ForwardFunction
 from frostline.training.run import run_stacked
@@ -53,6 +52,26 @@ def test_when_memory_runs_out_stacks_are_halved_and_then_micro_batches(
         assert all(np.allclose(mine[name], theirs[name], rtol=0.3, atol=0.1) for name in theirs)
 
 
+def test_when_memory_runs_out_in_an_evaluation_no_run_is_trained_again(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = ForwardFunction._logits, 0
+
+    def short_of_memory(self: Any, rows: Any) -> Any:
+        nonlocal failures
+        if not torch.is_grad_enabled() and rows.shape[1] > 3:
+            failures += 1
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(self, rows)
+
+    monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
+    notes = notes_of(monkeypatch)
+    sweep = run_sweep(settings, tune="1", seeds=2, per_device_train_batch_size=16, num_train_epochs=1)
+    assert failures and not [note for note in notes if "emory" in note]
+    stored = Store(Path(sweep.spec.out)).results().values()
+    assert [facts["provenance"]["micro_batch"] for facts in stored] == [16, 16]
+
+
 def test_a_run_without_memory_for_one_example_fails(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(self: Any, rows: Any) -> Any:
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
@@ -64,16 +83,6 @@ def test_a_run_without_memory_for_one_example_fails(settings: dict[str, Any], mo
         f"Memory ran out with {size} examples at a time" for size in (5, 3, 2)
     ]
     assert set(sweep.table().status) == {"failed"}
-
-
-@pytest.mark.parametrize("reason", ["CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling", "CUDNN_STATUS_ALLOC_FAILED"])
-def test_libraries_of_gpus_say_it_in_their_own_words(reason: str) -> None:
-    assert memory_ran_out(RuntimeError(reason))
-
-
-@pytest.mark.parametrize("error", [ValueError("out of memory"), RuntimeError("The size of tensor a must match")])
-def test_other_errors_are_not_tried_again(error: Exception) -> None:
-    assert not memory_ran_out(error)
 
 
 def test_copies_of_hidden_states_are_given_up_first(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

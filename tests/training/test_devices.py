@@ -184,9 +184,9 @@ def without_lengths(monkeypatch):
 def item_in_the_loop(monkeypatch):
     original = updates.DeviceUpdates.step
 
-    def step(self, losses):
+    def step(self, number, losses):
         sum(loss.item() for loss in losses)
-        original(self, losses)
+        original(self, number, losses)
 
     monkeypatch.setattr(updates.DeviceUpdates, "step", step)
 
@@ -217,10 +217,10 @@ def mask_as_an_index(monkeypatch):
 def clipping_on_the_host(monkeypatch):
     original = updates.DeviceUpdates.step
 
-    def step(self, losses):
+    def step(self, number, losses):
         for state in self.states:
             nn.utils.clip_grad_norm_(state.tensors, self.max_norm, error_if_nonfinite=True)
-        original(self, losses)
+        original(self, number, losses)
 
     monkeypatch.setattr(updates.DeviceUpdates, "step", step)
 

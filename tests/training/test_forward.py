@@ -13,6 +13,7 @@ from frostline.frozen.cache.device_copies import DeviceCopies
 from frostline.frozen.cache.readers import AheadReader, HostReader
 from frostline.frozen.check.exactness import check
 from frostline.frozen.cut import UpperModel
+from frostline.training.forward import ForwardFunction
 from frostline.training.learner import LearnerState
 from frostline.training.run import run
 from frozen.recorded_stream import RecordedStream
@@ -57,6 +58,29 @@ def test_batches_are_scored_in_chunks(context, monkeypatch, k):
     assert len(again) > len(scored) and max(again) <= max(scored) // 3
     for name, logits in whole.logits.items():
         np.testing.assert_allclose(parts.logits[name], logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("k", [0, 2, "all"])
+def test_when_memory_runs_out_smaller_chunks_are_scored(context, monkeypatch, k):
+    """An allocator with memory to score 64 tokens. No step is repeated, and the next run scores smaller chunks at once."""
+    spec, seen, real = spec_of(k), [], ForwardFunction._logits
+
+    def short_of_memory(self, rows):
+        tokens = rows.shape[1] * self.context.tokens.lengths[rows].max()
+        fails = not torch.is_grad_enabled() and tokens > 64
+        seen.append((torch.is_grad_enabled(), fails))
+        if fails:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(self, rows)
+
+    whole, short = run(spec, context), replace(context, scoring_tokens={})
+    monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
+    for fails in (True, False):
+        parts = run(spec, short)
+        assert seen.count((True, False)) == whole.facts["cost"]["steps"] and ((False, True) in seen) is fails
+        for name, logits in whole.logits.items():
+            np.testing.assert_allclose(parts.logits[name], logits, atol=1e-5)
+        seen.clear()
 
 
 def test_bfloat16(tiny_bert, context, tmp_path):

@@ -14,15 +14,16 @@ from tiny import tiny_bert_folder
 from training.lines import TRAIN, Line, fit, problem_of, record_facts
 from training.runs import context_of, largest_difference, spec_of
 
+WEIGHTS = {"weighted": torch.tensor([0.3, 2.0]), "one class counts": torch.tensor([0.0, 2.0])}
+MIXED = np.stack([TRAIN[:10], TRAIN[7:17]])
 
-def gradients(problem_kind, micro_batch, *, scales=None):
+
+def gradients(problem_kind, micro_batch, *, rows=MIXED, scales=None):
     lines = [Line(0), Line(1)]
     if problem_kind == "regression":
         problem = problem_of(lines[0].x[:, 0].double().numpy(), task_type=REGRESSION, metric="pearson")
     else:
-        weights = torch.tensor([0.3, 2.0]) if problem_kind == "weighted" else None
-        problem = problem_of(lines[0].targets, weights=weights)
-    rows = np.stack([TRAIN[:10], TRAIN[7:17]])
+        problem = problem_of(lines[0].targets, weights=WEIGHTS.get(problem_kind))
     logits, losses = backward(
         lambda rows: torch.stack([line.forward(own) for line, own in zip(lines, rows, strict=True)]),
         rows,
@@ -54,6 +55,14 @@ def test_losses_are_scaled_for_each_run():
         assert torch.equal(losses, scaled_losses)
         for n, (one, other) in enumerate(zip(plain, scaled, strict=True)):
             torch.testing.assert_close(other, one * scales[n // 2])
+
+
+def test_a_part_in_which_one_run_has_a_loss_has_the_scale_of_that_run():
+    """The first part of run 0 and the second one of run 1 only have examples without weight."""
+    without, counts = (TRAIN[Line(0).targets[TRAIN] == label][:4] for label in (0, 1))
+    rows, scales = np.stack([np.append(without, counts), np.append(counts, without)]), torch.tensor([4.0, 0.5])
+    whole, divided = (gradients("one class counts", size, rows=rows, scales=scales)[1:] for size in (None, 4))
+    torch.testing.assert_close(divided, whole)
 
 
 def test_accumulation_trains_like_one_larger_batch():

@@ -144,11 +144,11 @@ def test_words_that_were_cut_off_are_neither_trained_on_nor_scored(bert):
     assert problem.predictions_per_row == problem.targets.shape[1:]
 
 
-def test_a_batch_whose_words_have_no_tokens_changes_nothing(bert):
+@pytest.mark.parametrize("micro_batch", [None, 1])
+def test_a_batch_whose_words_have_no_tokens_changes_nothing(bert, micro_batch):
     problem = replace(bert.problem, token_targets=np.full_like(bert.problem.token_targets, NO_WORD))
-    logits = torch.full((2, 5, len(LABELS)), torch.nan, requires_grad=True)
-    loss = problem.loss(logits, np.arange(2))
-    loss.backward()
+    logits = torch.full((1, 2, 5, len(LABELS)), torch.nan, requires_grad=True)
+    _, loss = backward(lambda rows: logits[:, rows[0]], np.arange(2)[None], [0], problem, micro_batch=micro_batch)
     assert loss.item() == 0 and not logits.grad.any()
 
 

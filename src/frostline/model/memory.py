@@ -1,4 +1,4 @@
-"""Memory: of a device, the measured peak of a run, and the limit for one training."""
+"""Memory: of a device, the measured peak of a run, the limit for one training, and what to do when it runs out."""
 
 import gc
 import threading
@@ -16,6 +16,8 @@ from frostline.model.device import Machine
 
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two samples
 OVERHEAD = 50  # the pause after a sample lasts at least this many times the sample's own processor time
+# In errors that have no class of their own. cuBLAS and cuDNN write ALLOC_FAILED.
+WORDS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 
 
 class PeakMemory:
@@ -95,6 +97,19 @@ def memory_limit(device: torch.device) -> int:
     """
     memory = device_memory(device)
     return int(0.85 * (memory.free + memory.held) if device.type == "cuda" else 0.5 * memory.free)
+
+
+def memory_ran_out(error: BaseException) -> bool:
+    """Whether the error says that the memory of the machine or of its device is used up."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in WORDS)
+
+
+def release_unused(device: torch.device) -> None:
+    """Release the memory that torch holds on a CUDA GPU without using it."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # smaller tensors do not fit into the blocks that torch holds for larger ones
 
 
 def anonymous_memory(process: psutil.Process) -> int:

@@ -60,6 +60,7 @@ class RunContext:
         stack_sizes: The sizes of stacks that were found (:mod:`frostline.sweep.execution.stacks`).
         micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
             with more (:mod:`frostline.sweep.execution.out_of_memory`).
+        scoring_tokens: By cut: how many tokens of each run are scored together, if memory ran out with more.
     """
 
     pretrained: Pretrained
@@ -81,6 +82,7 @@ class RunContext:
     forward_pass_seconds: float = 0.0
     stack_sizes: dict[Hashable, StackSize] = field(default_factory=dict)
     micro_batches: dict[str, int] = field(default_factory=dict)
+    scoring_tokens: dict[int | None, int] = field(default_factory=dict)
     other_head_tokens: dict[HeadKind, HeadTokenPart | None] = field(default_factory=dict)
 
     def for_run(self, spec: RunSpec) -> "RunContext":
@@ -115,15 +117,22 @@ class RunContext:
     def scoring_chunks(self, lengths: NDArray[np.int64], cut: int | None) -> list[slice]:
         """Split a batch into chunks for scoring, so that the tokens of a chunk fit into memory.
 
-        If only the head runs, the batch is not split, because the head needs little memory.
+        If only the head runs, the batch is not split, because the head needs little memory, unless memory ran out.
 
         Args:
             lengths: Tokens of the examples, ``[K, B]``.
             cut: The number of layers that do not run; None runs the whole model.
         """
-        if self.as_trainer or cut == self.pretrained.anatomy.count:
+        capacity = self.scoring_tokens.get(cut)
+        if capacity is None and (self.as_trainer or cut == self.pretrained.anatomy.count):
             return [slice(0, lengths.shape[1])]
-        return list(chunks_within(lengths, tokens_per_batch(self.machine.device, self.pretrained.anatomy) // 2))
+        most = tokens_per_batch(self.machine.device, self.pretrained.anatomy) // 2
+        return list(chunks_within(lengths, most if capacity is None else capacity))
+
+    def score_smaller_chunks(self, lengths: NDArray[np.int64], cut: int | None) -> None:
+        """Let chunks have at most half the tokens of this one, ``[K, B]``, for which there was no memory."""
+        half = lengths.shape[1] * int(lengths.max()) // 2
+        self.scoring_tokens[cut] = min(half, self.scoring_tokens.get(cut, half))
 
     def computed_tokens(self, lengths: NDArray[np.int64]) -> int:
         """The number of computed tokens of a batch, with padding unless packed. ``lengths`` are its tokens, ``[B]``."""

@@ -16,6 +16,7 @@ from frostline.frozen.cache.part import Part
 from frostline.frozen.cache.readers import AheadReader, Reader, reader_of
 from frostline.frozen.cut import UpperModel, cut_at
 from frostline.model.device import random_state_restored, to_device
+from frostline.model.memory import memory_ran_out, release_unused
 from frostline.model.packing import packable
 from frostline.model.pretrained import Pretrained
 from frostline.training.checkpoint import State
@@ -39,7 +40,7 @@ class ForwardFunction:
         if torch.is_grad_enabled():
             return self._logits(rows)
         chunks = self.context.scoring_chunks(self.context.tokens.lengths[rows], self.cut)
-        return torch.cat([self._logits(rows[:, chunk]) for chunk in chunks], 1)
+        return torch.cat([self._scored(rows[:, chunk]) for chunk in chunks], 1)
 
     @property
     def prefetch(self) -> Callable[[Rows], None] | None:
@@ -64,6 +65,17 @@ class ForwardFunction:
         torch.set_rng_state(state["torch"])
         if device.type != "cpu":
             torch.get_device_module(device).set_rng_state(state["device"])
+
+    def _scored(self, rows: Rows) -> Tensor:
+        """The logits of a chunk. If memory runs out, they are computed in smaller ones, as are those of all later batches."""
+        try:
+            return self._logits(rows)
+        except (RuntimeError, MemoryError) as error:
+            if rows.shape[1] == 1 or not memory_ran_out(error):
+                raise
+        release_unused(self.context.machine.device)  # outside of the except block, where the error would hold memory
+        self.context.score_smaller_chunks(self.context.tokens.lengths[rows], self.cut)
+        return self(rows)
 
     def _logits(self, rows: Rows) -> Tensor:
         device = self.context.machine.device

@@ -71,7 +71,7 @@ def train(
         rows = np.stack([state.next_rows(settings.batch_size) for state in states])
         updates.prepare()
         logits, losses = gradients(rows, updates.counted, scales=updates.loss_scales)
-        updates.step(losses)
+        updates.step(step, losses)
         if not any(state.active for state in states):
             break
         training.add_step(rows, logits)

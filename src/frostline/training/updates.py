@@ -50,8 +50,11 @@ class Updates(Protocol):
     def prepare(self) -> None:
         """Set the parameters of the model for the forward pass of a step."""
 
-    def step(self, losses: Tensor) -> None:
-        """Take one step. ``losses`` are those of the ``counted`` runs, ``[len(counted)]``. Gradients are cleared."""
+    def step(self, number: int, losses: Tensor) -> None:
+        """Take the step with this number, from 1. ``losses`` are those of the ``counted`` runs, ``[len(counted)]``.
+
+        Gradients are cleared.
+        """
 
     def settle(self) -> None:
         """End all runs that have diverged so far."""
@@ -84,7 +87,6 @@ class HostUpdates:
         self.restraints = AllRestraints([one for state in states for one in state.learner.restraints])
         self.optimizer = make_optimizer([group for state in states for group in state.learner.groups], settings)
         self.schedule = make_schedule(self.optimizer, settings, steps)
-        self.number = 0  # of the last step
 
     @property
     def counted(self) -> list[int]:
@@ -93,10 +95,9 @@ class HostUpdates:
     def prepare(self) -> None:
         self.restraints.before_forward()
 
-    def step(self, losses: Tensor) -> None:
-        self.number += 1
+    def step(self, number: int, losses: Tensor) -> None:
         self.restraints.after_backward()
-        self._clip(losses, f"step {self.number} of {self.total}")
+        self._clip(losses, f"step {number} of {self.total}")
         if any(state.active for state in self.states):
             self.optimizer.step()
             self.schedule.step()
@@ -109,10 +110,9 @@ class HostUpdates:
         self.optimizer.flush()
 
     def state(self) -> State:
-        return {"number": self.number, "optimizer": optimizer_state(self.optimizer, self.schedule)}
+        return {"optimizer": optimizer_state(self.optimizer, self.schedule)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.number = state["number"]
         load_optimizer_state(self.optimizer, self.schedule, state["optimizer"])
 
     def _clip(self, losses: Tensor, step: str) -> None:
@@ -156,7 +156,6 @@ class DeviceUpdates:
         self.bad_loss = torch.zeros(runs, device=device)  # 1 if it was the loss that was not finite
         self.scale = LossScale(runs, device) if settings.precision == "float16" else None
         self.rates = [learning_rates(one, steps).to(device) for one in self.schedules] if self.scale else None
-        self.number = 0  # of the last step
 
     @property
     def counted(self) -> range:
@@ -170,8 +169,7 @@ class DeviceUpdates:
         self.restraints.before_forward()
 
     @torch.no_grad()
-    def step(self, losses: Tensor) -> None:
-        self.number += 1
+    def step(self, number: int, losses: Tensor) -> None:
         if self.scale is not None:
             self.scale.unscale([list(state.learner.learned.values()) for state in self.states])
         self.restraints.after_backward()
@@ -185,7 +183,7 @@ class DeviceUpdates:
             optimizer.step_unless(skipped[n], None if excess is None else excess[n], self.taken[n], rates)
             self.schedules[n].step()
         self.restraints.after_step()
-        if self.number % READ_EVERY == 0:
+        if number % READ_EVERY == 0:
             self.settle()
 
     def _takes(self, finite_loss: Tensor, finite_norm: Tensor) -> Tensor:
@@ -214,14 +212,12 @@ class DeviceUpdates:
     def state(self) -> State:
         both = zip(self.optimizers, self.schedules, strict=True)
         return {
-            "number": self.number,
             "optimizers": [optimizer_state(optimizer, schedule) for optimizer, schedule in both],
             "flags": {name: getattr(self, name) for name in FLAGS},
             "scale": None if self.scale is None else self.scale.state(),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.number = state["number"]
         for optimizer, schedule, one in zip(self.optimizers, self.schedules, state["optimizers"], strict=True):
             load_optimizer_state(optimizer, schedule, one)
         for name, value in state["flags"].items():

@@ -7,6 +7,7 @@ import torch
 from sklearn.linear_model import Ridge, RidgeClassifier
 
 from frostline.data.specification import CLASSIFICATION
+from frostline.frozen import batches
 from frostline.model.loading import load_pretrained
 from frostline.training.problem import Problem
 from frostline.training.rows import train_rows
@@ -14,6 +15,7 @@ from frostline.training.run import run
 from frostline.training.session import start_values
 from frostline.training.ways.head import last_linear
 from frostline.training.ways.way import Way
+from model.test_stacking import context_of as model_of_type
 from training.by_hand import way_spec
 from training.runs import context_of, with_states
 
@@ -72,6 +74,32 @@ def test_the_same_head_from_cached_hidden_states(context, tmp_path):
     plain = context.pretrained.model.classifier.weight.detach().clone()
     start_values(SPEC, with_states(context, tmp_path))
     assert (context.pretrained.model.classifier.weight - plain).abs().max() < 1e-3 * plain.abs().max()
+
+
+def test_the_head_of_a_decoder_is_the_same_if_batches_are_scored_in_chunks(tmp_path, monkeypatch):
+    """Its head runs for every token."""
+    context = replace(model_of_type("gpt2", tmp_path), states=None)
+    start_values(SPEC, context)
+    whole = context.pretrained.model.score.weight.detach().clone()
+    monkeypatch.setitem(batches.TOKENS, "cpu", 200)
+    start_values(SPEC, context)
+    torch.testing.assert_close(context.pretrained.model.score.weight, whole, rtol=1e-3, atol=1e-3 * whole.abs().max())
+
+
+def test_no_row_is_read_twice_if_memory_runs_out_in_the_head(uncached, monkeypatch):
+    context = replace(uncached, scoring_tokens={})
+    start_values(SPEC, context)
+    head = context.pretrained.model.classifier
+    whole, real = head.weight.detach().clone(), head.forward
+
+    def short_of_memory(x):
+        if len(x) > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return real(x)
+
+    monkeypatch.setattr(head, "forward", short_of_memory)
+    start_values(SPEC, context)
+    torch.testing.assert_close(head.weight, whole, rtol=1e-3, atol=1e-3 * whole.abs().max())
 
 
 def test_the_run_goes_on_from_the_fitted_head(context):

@@ -80,6 +80,13 @@ def test_cached_hidden_states_change_nothing(context, tmp_path):
     assert found.facts["provenance"]["cut"] == 2 and largest_difference(without, found) < 1e-5
 
 
+def test_scaled_losses_change_nothing(context):
+    """The gradients of the factors come from those of the matrices. This machine computes in float32, so nothing is rounded."""
+    spec = way_spec(Way(tune=2, low_rank=2))
+    plain = {name: p.detach().clone() for name, p in run(spec, context).learned.items()}
+    assert gap(run(spec.model_copy(update={"precision": "float16"}), context), plain) < 1e-6
+
+
 def test_the_learned_matrices_are_stored_merged(context, tmp_path):
     spec = way_spec(Way(tune=1, low_rank=2), load_best_model_at_end=True, evaluations_per_epoch=2)
     result = run(spec, context)

@@ -14,12 +14,13 @@ from frostline.data.wording import first_line
 from frostline.fast.malloc import memory_reused
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.loading import load_or_compute
+from frostline.model.memory import memory_ran_out
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights, not_stored
 from frostline.sweep.execution.checkpoints import RunCheckpoints
 from frostline.sweep.execution.copies import limit_copies
 from frostline.sweep.execution.cuts import check_cuts
-from frostline.sweep.execution.out_of_memory import memory_ran_out, smaller_parts
+from frostline.sweep.execution.out_of_memory import smaller_parts
 from frostline.sweep.execution.queue import Queue, Stack
 from frostline.sweep.execution.sharing import POLL, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size

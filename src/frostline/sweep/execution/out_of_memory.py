@@ -1,25 +1,15 @@
 """What is tried again when memory runs out.
 
 First runs are trained without copies of hidden states on the GPU, then a stack in two halves, then a single run with smaller
-micro-batches.
+micro-batches. If memory runs out while examples are scored, :mod:`frostline.training.forward` scores smaller chunks, and nothing
+is trained again.
 """
 
 from collections.abc import Sequence
 
-import torch
-
+from frostline.model.memory import release_unused
 from frostline.training.context import RunContext
 from frostline.training.specification import RunSpec
-
-# In errors that have no class of their own. cuBLAS and cuDNN write ALLOC_FAILED.
-WORDS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
-
-
-def memory_ran_out(error: BaseException) -> bool:
-    """Whether the error says that the memory of the machine or of its device is used up."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in WORDS)
 
 
 def smaller_parts(
@@ -38,8 +28,7 @@ def smaller_parts(
     """
     spec, count = stack[0], len(stack)
     had_copies = ran_out and context.copies.refuse()
-    if context.machine.device.type == "cuda":
-        torch.cuda.empty_cache()  # smaller tensors do not fit into the blocks that torch holds for larger ones
+    release_unused(context.machine.device)
     if had_copies:
         note = (
             f"Memory ran out in runs of {spec.trainable} ({reason}); they are retried without hidden states on the GPU."

@@ -66,15 +66,16 @@ def _inputs_of(head: nn.Linear, spec: RunSpec, context: RunContext, rows: np.nda
     size = spec.per_device_eval_batch_size
     seen: list[Tensor] = []
 
-    def keep(module: nn.Module, args: tuple[Tensor]) -> None:
+    def keep(module: nn.Module, args: tuple[Tensor], out: Tensor) -> None:
         read = args[0].detach().float().cpu()
         if read.dim() == 3:  # the head runs for every token, and the model then takes the logits of one
-            lengths = torch.from_numpy(context.tokens.lengths[rows[len(seen) * size :][: len(read)]])
+            done = sum(map(len, seen))
+            lengths = torch.from_numpy(context.tokens.lengths[rows[done : done + len(read)]])
             at = lengths - 1 if context.head_reads == "last" else torch.zeros_like(lengths)
             read = read[torch.arange(len(read)), at.clamp(max=read.shape[1] - 1)]
         seen.append(read)
 
-    hook = head.register_forward_pre_hook(keep)
+    hook = head.register_forward_hook(keep)
     context.pretrained.model.eval()
     try:
         with torch.no_grad(), forward_function(context, [frozen(spec)]) as forward:
