@@ -12,6 +12,7 @@ from sklearn.metrics import f1_score
 
 from figures import drawn
 from finished_runs import change_settings
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL
 from frostline.report.answer.output_sentences import threshold_sentences
 from frostline.report.answer.recommended_classes import by_class
 from frostline.report.formatting import UNKNOWN
@@ -20,6 +21,8 @@ from frostline.report.rebuild import rebuild
 from frostline.report.tables.by_class import class_scores_table
 from frostline.statistics.by_class import scores_by_class
 from frostline.statistics.calibration import fit_temperature, probabilities
+from frostline.statistics.label_sets import f1_macro
+from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.folder import Folder
@@ -31,6 +34,16 @@ def with_settings(out: Path, settings: str) -> dict[str, Any]:
     """The answer of a folder with other settings for the saved model, as lines of TOML."""
     change_settings(out, "calibrate = false\n", settings)
     return rebuild(out)
+
+
+def answered(targets: np.ndarray, logits: np.ndarray, **settings: Any) -> dict[str, Any]:
+    """What the answer says of one run on these targets: label sets ``[n, C]``, or two classes ``[n]``."""
+    task, metric = (MULTI_LABEL, "f1_macro") if targets.ndim > 1 else (CLASSIFICATION, "f1")
+    cell = {"trainable": "1", "points": [{"run": "best", "in_mean": True}]}
+    size = {"recommended": {"run": "best", "trainable": "1"}, "cells": [cell]}
+    validation = Labelled(targets, task, ("price", "story", "plot")[: logits.shape[1]], metric)
+    spec = make_spec({"model": "m", "train": "t", "tune": 0, "out": "o", **settings})
+    return by_class(size, validation, {"best": logits}.__getitem__, spec)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +120,28 @@ def test_a_given_threshold_and_a_recall(tmp_path: Path) -> None:
     found = rebuild(out)["threshold"]
     assert (probabilities(logits)[targets == 1, 1] >= found["threshold"]).mean() >= 0.95
     assert "a recall of at least 0.95 on validation" in page_of(out).words
+
+
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_thresholds_of_labels_are_scored_on_examples_they_were_not_chosen_on(calibrate: bool) -> None:
+    draw = np.random.default_rng(0)
+    targets, logits = draw.random((40, 3)) < 0.5, draw.normal(size=(40, 3))
+    found = answered(targets, logits, threshold="best", calibrate=calibrate)
+    temperature = found["calibration"]["temperature"] if calibrate else 1.0
+    predicted = OUTPUTS[MULTI_LABEL](logits / temperature) >= list(found["threshold"]["by_label"].values())
+    assert found["threshold"]["cross_fitted"]["f1_macro"] < f1_macro(targets, predicted) - 0.01
+
+
+@pytest.mark.parametrize("sets", [False, True])
+def test_rows_that_the_run_is_not_scored_on_change_nothing(sets: bool) -> None:
+    """With folds, each run is scored on its own fold only."""
+    draw = np.random.default_rng(0)
+    targets = draw.random((80, 3)) < 0.5 if sets else draw.integers(0, 2, 80)
+    logits, scored = draw.normal(size=(80, 3 if sets else 2)), np.arange(80) % 2 == 1
+    with_folds = np.where(scored[:, None], logits, np.nan)
+    settings: dict[str, Any] = {"threshold": "best", "calibrate": True}
+    found, alone = answered(targets, with_folds, **settings), answered(targets[scored], logits[scored], **settings)
+    assert found["calibration"] == alone["calibration"] and found["threshold"] == alone["threshold"]
 
 
 def test_without_settings_nothing_is_saved(tmp_path: Path) -> None:
