@@ -132,6 +132,25 @@ def test_thresholds_of_labels_are_scored_on_examples_they_were_not_chosen_on(cal
     assert found["threshold"]["cross_fitted"]["f1_macro"] < f1_macro(targets, predicted) - 0.01
 
 
+def test_a_label_that_no_validation_example_has_keeps_one_half_and_is_named() -> None:
+    draw = np.random.default_rng(0)
+    targets, logits = draw.random((40, 3)) < [0.5, 0.5, 0.0], draw.normal(size=(40, 3)) - [0.0, 0.0, 9.0]
+    found = answered(targets, logits, threshold="recall=0.9")["threshold"]
+    assert found["not_chosen"] == ["plot"] and found["by_label"]["plot"] == 0.5 > found["by_label"]["story"]
+    sentence = "No threshold could be chosen where no validation example has the label: 0.5 is saved for {}."
+    assert sentence.format("'plot'") in threshold_sentences(found)
+    second = answered(np.zeros(40, np.int64), logits[:, [0, 2]], threshold="recall=0.9")["threshold"]
+    assert second["not_chosen"] == ["story"] and second["threshold"] == 0.5
+    words = threshold_sentences(second)
+    assert sentence.format("'story'") in words and not any("highest threshold" in one for one in words)
+
+
+def test_a_label_that_only_the_held_out_fold_has_is_predicted_from_one_half() -> None:
+    targets = np.column_stack([np.arange(20) % 2 == 0, np.arange(20) == 3])
+    found = answered(targets, np.where(targets, 3.0, -2.0), threshold="recall=0.9")["threshold"]
+    assert found["not_chosen"] == [] and found["cross_fitted"]["subset_accuracy"] == 1
+
+
 @pytest.mark.parametrize("sets", [False, True])
 def test_rows_that_the_run_is_not_scored_on_change_nothing(sets: bool) -> None:
     """With folds, each run is scored on its own fold only."""
@@ -183,7 +202,8 @@ def test_a_regression_has_no_classes(tmp_path: Path) -> None:
 
 def test_a_threshold_of_one_half_is_no_change() -> None:
     half = {"f1": 0.8}
-    facts = {"label": "yes", "threshold": 0.5, "rule": "f1", "metric": "f1", "at_half": half, "cross_fitted": half}
+    facts = {"label": "yes", "threshold": 0.5, "rule": "f1", "metric": "f1", "not_chosen": []}
+    facts |= {"at_half": half, "cross_fitted": half}
     words = " ".join(threshold_sentences(facts))
     assert "No other threshold has a higher F1 on validation." in words and "changes" not in words
 
@@ -193,7 +213,7 @@ def test_a_threshold_of_one_half_is_no_change() -> None:
 )
 def test_a_threshold_that_loses_on_new_examples_says_so(rule: str, chosen: float, loss: bool) -> None:
     metric = rule.partition("=")[0]
-    facts = {"label": "yes", "threshold": 0.3, "rule": rule, "metric": metric}
+    facts = {"label": "yes", "threshold": 0.3, "rule": rule, "metric": metric, "not_chosen": []}
     facts |= {"at_half": {metric: 0.8}, "cross_fitted": {metric: chosen}}
     assert ("That is a loss" in " ".join(threshold_sentences(facts))) == loss
 
@@ -218,7 +238,8 @@ def test_sentences_on_the_thresholds_of_labels(
 ) -> None:
     half, chosen = {"f1_micro": 0.5, "f1_macro": 0.4}, {"f1_micro": 0.6, "f1_macro": 0.3}
     by_label = dict(zip(("price", "story"), limits, strict=True))
-    threshold = {"rule": rule, "metric": metric, "by_label": by_label, "at_half": half, "cross_fitted": chosen}
+    threshold = {"rule": rule, "metric": metric, "by_label": by_label, "not_chosen": []}
+    threshold |= {"at_half": half, "cross_fitted": chosen}
     text = " ".join(threshold_sentences(threshold))
     assert all(one in text for one in expected), text
     assert ("That is a loss" in text) == (metric == "f1_macro") and "decision_thresholds" in text

@@ -20,7 +20,7 @@ from frostline.statistics.calibration import (
 from frostline.statistics.metrics import score, scored_rows
 from frostline.statistics.outputs import OUTPUTS, softmax
 from frostline.statistics.predictions import Labelled, LogitsOf
-from frostline.statistics.threshold import choose_threshold, choose_thresholds, scores_of
+from frostline.statistics.threshold import choose_threshold, choose_thresholds, not_chosen, scores_of
 from frostline.statistics.threshold_rule import ThresholdRule
 from frostline.sweep.specification import SweepSpec
 
@@ -100,6 +100,7 @@ def _of_class(
     return {
         "label": label,
         "threshold": threshold,
+        "not_chosen": not_chosen((targets == 1)[:, None], [label], rule),
         "at_half": scores_of(logits.argmax(1) == 1, targets == 1),
         "cross_fitted": scores_of(predicted, targets == 1),
     }
@@ -113,6 +114,7 @@ def _of_labels(
     thresholds, predicted = _chosen(logits, targets, OUTPUTS[MULTI_LABEL], choose, calibrate=calibrate)
     return {
         "by_label": dict(zip(labels, thresholds.tolist(), strict=True)),
+        "not_chosen": not_chosen(targets, labels, rule),
         "at_half": score(targets, logits, MULTI_LABEL),
         "cross_fitted": score(targets, np.where(predicted, 1.0, -1.0), MULTI_LABEL),
     }
