@@ -144,10 +144,11 @@ def test_words_that_were_cut_off_are_neither_trained_on_nor_scored(bert):
     assert problem.predictions_per_row == problem.targets.shape[1:]
 
 
-def test_a_batch_whose_words_have_no_tokens_changes_nothing(bert):
-    problem = replace(bert.problem, token_targets=np.full_like(bert.problem.token_targets, NO_WORD))
-    logits = torch.full((2, 5, len(LABELS)), torch.nan, requires_grad=True)
-    loss = problem.loss(logits, np.arange(2))
+@pytest.mark.parametrize(("tag", "weights"), [(NO_WORD, None), (0, torch.tensor([0.0, 1.0, 1.0, 1.0]))])
+def test_a_batch_whose_words_have_no_tokens_or_a_tag_of_weight_0_changes_nothing(bert, tag, weights):
+    targets = np.full_like(bert.problem.token_targets, tag)
+    logits = torch.full((2, targets.shape[1], len(LABELS)), torch.nan, requires_grad=True)
+    loss = replace(bert.problem, token_targets=targets, class_weights=weights).loss(logits, np.arange(2))
     loss.backward()
     assert loss.item() == 0 and not logits.grad.any()
 

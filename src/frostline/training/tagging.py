@@ -99,17 +99,15 @@ class TagProblem(Problem):
         chosen = logits.gather(-2, first.clamp(min=0).expand(*first.shape[:-1], logits.shape[-1]))
         return chosen.masked_fill(first < 0, torch.nan)
 
-    def loss(self, logits: Tensor, rows: Rows) -> Tensor:
-        """The mean cross entropy over the labelled tokens of a batch in float32; 0, with gradients of 0, if it has none."""
-        targets = self.token_targets[rows]
-        if (targets == NO_WORD).all():  # words of invisible characters have no tokens
-            return logits.flatten()[:0].float().sum()
-        return self._mean_of_known(logits, targets)
+    def _weighted_mean(self, logits: Tensor, rows: Rows) -> Tensor:
+        """The mean cross entropy over the labelled tokens."""
+        return self._mean_of_known(logits, self.token_targets[rows])
 
     def losses(self, logits: Tensor, rows: Rows) -> Tensor:
         return torch.stack([self.loss(own, some) for own, some in zip(logits, rows, strict=True)])
 
     def weight(self, rows: Rows) -> float:
+        """That of the labelled tokens. Words of invisible characters have none."""
         targets = self.token_targets[rows]
         targets = targets[targets != NO_WORD]
         return float(len(targets) if self.class_weights is None else self.class_weights.cpu().numpy()[targets].sum())
