@@ -153,6 +153,17 @@ def test_a_batch_whose_words_have_no_tokens_or_a_tag_of_weight_0_changes_nothing
     assert loss.item() == 0 and not logits.grad.any()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_not_finite_have_no_score(bert, value):
+    """Words that were cut off have none by design. Other words with NaN must not count as cut off."""
+    problem, rows = bert.problem, SPLITS["validation"]
+    logits = np.eye(len(LABELS), dtype=np.float32)[problem.targets[rows].clip(0)]
+    logits[problem.known[rows] == NO_WORD] = np.nan
+    assert problem.scores(logits, rows)["token_accuracy"] == 1
+    logits[12:] = np.where(np.isnan(logits[12:]), np.nan, value)
+    assert all(map(np.isnan, problem.scores(logits, rows).values()))
+
+
 def test_a_run_misses_the_entity_whose_first_word_has_no_token(tmp_path):
     """Its scores are those that tables and the report compute again from its predictions."""
     words = [["\u3000", "Lee", "sings"], ["Anna", "Lee", "sings"]]

@@ -3,6 +3,7 @@
 Shapes: N rows of the pool, B rows of a batch, K runs, T tokens of a batch, W words and P labelled tokens of a sentence, C tags.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -113,10 +114,10 @@ class TagProblem(Problem):
         return float(len(targets) if self.class_weights is None else self.class_weights.cpu().numpy()[targets].sum())
 
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
-        """The loss at the words' first tokens, and every metric."""
-        known = self.known[rows]
-        loss = float(self._mean_of_known(torch.from_numpy(logits), known))
-        return {**score(self.targets[rows], logits, self.task_type, self.labels), "loss": loss}
+        """The loss at the words' first tokens, and every metric. They are NaN if a logit of a word with tokens is not finite."""
+        loss = float(self._mean_of_known(torch.from_numpy(logits), self.known[rows]))
+        scores = {**score(self.targets[rows], logits, self.task_type, self.labels), "loss": loss}
+        return scores if self.is_finite(logits, rows) else dict.fromkeys(scores, math.nan)
 
     def _mean_of_known(self, logits: Tensor, targets: NDArray[np.int64]) -> Tensor:
         flat = targets.ravel()
