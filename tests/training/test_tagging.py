@@ -9,7 +9,7 @@ from transformers import DataCollatorForTokenClassification
 
 from frostline.data.sentences import joined
 from frostline.data.specification import TOKENS
-from frostline.data.tags import NO_WORD
+from frostline.data.tags import NO_WORD, filled
 from frostline.frozen.check.head_token import find_head_reads
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine
@@ -34,10 +34,7 @@ SPLITS = {"train": np.arange(48), "validation": np.arange(48, 72), "test": np.ar
 
 
 def targets_of(tags):
-    targets = np.full((len(tags), max(map(len, tags))), NO_WORD)
-    for n, own in enumerate(tags):
-        targets[n, : len(own)] = [LABELS.index(tag) for tag in own]
-    return targets
+    return filled([[LABELS.index(tag) for tag in own] for own in tags], max(map(len, tags)))
 
 
 def context_of(folder):
