@@ -155,7 +155,8 @@ def test_a_file_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_a_saved_threshold_changes_is_printed() -> None:
     half, more = {"f1": 0.7}, {"f1": 0.8}
-    threshold = {"label": "yes", "threshold": 0.3, "rule": "f1", "metric": "f1", "at_half": half, "cross_fitted": more}
+    threshold = {"label": "yes", "threshold": 0.3, "rule": "f1", "metric": "f1", "not_chosen": []}
+    threshold |= {"at_half": half, "cross_fitted": more}
     judged = {"error": 0.1, "by_chance_high": 0.01, "log_loss": 0.5}
     calibration = {"saved": False, "counted": "examples", "temperature": 2.0, "before": judged, "after": judged}
     answer = as_in_a_sweep(answer_of(make_runs(clear))) | {"threshold": threshold, "calibration": calibration}

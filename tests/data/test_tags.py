@@ -47,6 +47,16 @@ def test_lists_of_labels_are_token_classification() -> None:
     )
 
 
+def test_splits_are_filled_to_the_same_width() -> None:
+    """A place without a word must not look like a word outside of entities, whose index is 0."""
+    parts = {"train": [WORDS, TAGS], "validation": [WORDS[1::2], TAGS[1::2]], "test": [[["Hi"]] * 9, [["O"]] * 9]}
+    tables = {name: pd.DataFrame({"tokens": words, "ner_tags": tags}) for name, (words, tags) in parts.items()}
+    data = load_data(DataSpec(**tables))
+    assert data.test is not None
+    assert np.unique(data.validation.targets, axis=0).tolist() == [[0, 0, NO_WORD]]
+    assert np.unique(data.test.targets, axis=0).tolist() == [[0, NO_WORD, NO_WORD]]
+
+
 def test_plain_tags_and_their_order() -> None:
     data = load(tags=[["NOUN", "NOUN", "VERB"], ["PRON", "VERB"]] * 15)
     assert data.task.labels == ("NOUN", "PRON", "VERB") and "A tag for each word, one of 3" in data.notes[1]

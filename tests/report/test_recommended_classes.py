@@ -12,6 +12,7 @@ from sklearn.metrics import f1_score
 
 from figures import drawn
 from finished_runs import change_settings
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL
 from frostline.report.answer.output_sentences import threshold_sentences
 from frostline.report.answer.recommended_classes import by_class
 from frostline.report.formatting import UNKNOWN
@@ -20,6 +21,8 @@ from frostline.report.rebuild import rebuild
 from frostline.report.tables.by_class import class_scores_table
 from frostline.statistics.by_class import scores_by_class
 from frostline.statistics.calibration import fit_temperature, probabilities
+from frostline.statistics.label_sets import f1_macro
+from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.folder import Folder
@@ -31,6 +34,16 @@ def with_settings(out: Path, settings: str) -> dict[str, Any]:
     """The answer of a folder with other settings for the saved model, as lines of TOML."""
     change_settings(out, "calibrate = false\n", settings)
     return rebuild(out)
+
+
+def answered(targets: np.ndarray, logits: np.ndarray, **settings: Any) -> dict[str, Any]:
+    """What the answer says of one run on these targets: label sets ``[n, C]``, or two classes ``[n]``."""
+    task, metric = (MULTI_LABEL, "f1_macro") if targets.ndim > 1 else (CLASSIFICATION, "f1")
+    cell = {"trainable": "1", "points": [{"run": "best", "in_mean": True}]}
+    size = {"recommended": {"run": "best", "trainable": "1"}, "cells": [cell]}
+    validation = Labelled(targets, task, ("price", "story", "plot")[: logits.shape[1]], metric)
+    spec = make_spec({"model": "m", "train": "t", "tune": 0, "out": "o", **settings})
+    return by_class(size, validation, {"best": logits}.__getitem__, spec)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +122,47 @@ def test_a_given_threshold_and_a_recall(tmp_path: Path) -> None:
     assert "a recall of at least 0.95 on validation" in page_of(out).words
 
 
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_thresholds_of_labels_are_scored_on_examples_they_were_not_chosen_on(calibrate: bool) -> None:
+    draw = np.random.default_rng(0)
+    targets, logits = draw.random((40, 3)) < 0.5, draw.normal(size=(40, 3))
+    found = answered(targets, logits, threshold="best", calibrate=calibrate)
+    temperature = found["calibration"]["temperature"] if calibrate else 1.0
+    predicted = OUTPUTS[MULTI_LABEL](logits / temperature) >= list(found["threshold"]["by_label"].values())
+    assert found["threshold"]["cross_fitted"]["f1_macro"] < f1_macro(targets, predicted) - 0.01
+
+
+def test_a_label_that_no_validation_example_has_keeps_one_half_and_is_named() -> None:
+    draw = np.random.default_rng(0)
+    targets, logits = draw.random((40, 3)) < [0.5, 0.5, 0.0], draw.normal(size=(40, 3)) - [0.0, 0.0, 9.0]
+    found = answered(targets, logits, threshold="recall=0.9")["threshold"]
+    assert found["not_chosen"] == ["plot"] and found["by_label"]["plot"] == 0.5 > found["by_label"]["story"]
+    sentence = "No threshold could be chosen where no validation example has the label: 0.5 is saved for {}."
+    assert sentence.format("'plot'") in threshold_sentences(found)
+    second = answered(np.zeros(40, np.int64), logits[:, [0, 2]], threshold="recall=0.9")["threshold"]
+    assert second["not_chosen"] == ["story"] and second["threshold"] == 0.5
+    words = threshold_sentences(second)
+    assert sentence.format("'story'") in words and not any("highest threshold" in one for one in words)
+
+
+def test_a_label_that_only_the_held_out_fold_has_is_predicted_from_one_half() -> None:
+    targets = np.column_stack([np.arange(20) % 2 == 0, np.arange(20) == 3])
+    found = answered(targets, np.where(targets, 3.0, -2.0), threshold="recall=0.9")["threshold"]
+    assert found["not_chosen"] == [] and found["cross_fitted"]["subset_accuracy"] == 1
+
+
+@pytest.mark.parametrize("sets", [False, True])
+def test_rows_that_the_run_is_not_scored_on_change_nothing(sets: bool) -> None:
+    """With folds, each run is scored on its own fold only."""
+    draw = np.random.default_rng(0)
+    targets = draw.random((80, 3)) < 0.5 if sets else draw.integers(0, 2, 80)
+    logits, scored = draw.normal(size=(80, 3 if sets else 2)), np.arange(80) % 2 == 1
+    with_folds = np.where(scored[:, None], logits, np.nan)
+    settings: dict[str, Any] = {"threshold": "best", "calibrate": True}
+    found, alone = answered(targets, with_folds, **settings), answered(targets[scored], logits[scored], **settings)
+    assert found["calibration"] == alone["calibration"] and found["threshold"] == alone["threshold"]
+
+
 def test_without_settings_nothing_is_saved(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "out", labels=HOSTILE, tune=(0, "all"), seeds=2, rows=60)
     answer = answer_of(out)
@@ -148,7 +202,8 @@ def test_a_regression_has_no_classes(tmp_path: Path) -> None:
 
 def test_a_threshold_of_one_half_is_no_change() -> None:
     half = {"f1": 0.8}
-    facts = {"label": "yes", "threshold": 0.5, "rule": "f1", "metric": "f1", "at_half": half, "cross_fitted": half}
+    facts = {"label": "yes", "threshold": 0.5, "rule": "f1", "metric": "f1", "not_chosen": []}
+    facts |= {"at_half": half, "cross_fitted": half}
     words = " ".join(threshold_sentences(facts))
     assert "No other threshold has a higher F1 on validation." in words and "changes" not in words
 
@@ -158,7 +213,7 @@ def test_a_threshold_of_one_half_is_no_change() -> None:
 )
 def test_a_threshold_that_loses_on_new_examples_says_so(rule: str, chosen: float, loss: bool) -> None:
     metric = rule.partition("=")[0]
-    facts = {"label": "yes", "threshold": 0.3, "rule": rule, "metric": metric}
+    facts = {"label": "yes", "threshold": 0.3, "rule": rule, "metric": metric, "not_chosen": []}
     facts |= {"at_half": {metric: 0.8}, "cross_fitted": {metric: chosen}}
     assert ("That is a loss" in " ".join(threshold_sentences(facts))) == loss
 
@@ -183,7 +238,8 @@ def test_sentences_on_the_thresholds_of_labels(
 ) -> None:
     half, chosen = {"f1_micro": 0.5, "f1_macro": 0.4}, {"f1_micro": 0.6, "f1_macro": 0.3}
     by_label = dict(zip(("price", "story"), limits, strict=True))
-    threshold = {"rule": rule, "metric": metric, "by_label": by_label, "at_half": half, "cross_fitted": chosen}
+    threshold = {"rule": rule, "metric": metric, "by_label": by_label, "not_chosen": []}
+    threshold |= {"at_half": half, "cross_fitted": chosen}
     text = " ".join(threshold_sentences(threshold))
     assert all(one in text for one in expected), text
     assert ("That is a loss" in text) == (metric == "f1_macro") and "decision_thresholds" in text

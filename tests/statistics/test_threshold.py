@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
 from frostline.data.specification import CLASSIFICATION
 from frostline.statistics.label_sets import f1_macro, f1_micro
 from frostline.statistics.metrics import METRICS, metrics_for
-from frostline.statistics.threshold import SCORES, choose_threshold, choose_thresholds, scores_of
+from frostline.statistics.threshold import SCORES, choose_threshold, choose_thresholds, not_chosen, scores_of
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, ThresholdRule, check_threshold
 
 rows = st.lists(st.tuples(st.integers(1, 99), st.booleans()), min_size=1, max_size=40)
@@ -40,6 +40,7 @@ def test_scores_are_those_of_the_metrics(pairs: list[tuple[int, bool]]) -> None:
 @given(rows, st.sampled_from(MAXIMIZED))
 def test_no_threshold_is_better(pairs: list[tuple[int, bool]], metric: str) -> None:
     probability, positive = of(pairs)
+    assume(positive.any())
     chosen = choose_threshold(probability, positive, ThresholdRule(metric))
     assert 0 < chosen < 1
     best = scores_of(probability >= chosen, positive)[metric]
@@ -126,3 +127,19 @@ def test_a_number_and_a_recall_hold_for_every_label() -> None:
     assert choose_thresholds(probability, targets, ThresholdRule(number=0.3)).tolist() == [0.3, 0.3]
     found = choose_thresholds(probability, targets, ThresholdRule("recall", 0.9))
     assert found[0] <= 0.2 < 0.3 < found[1] <= 0.9
+
+
+@pytest.mark.parametrize("rule", [*map(ThresholdRule, MAXIMIZED), ThresholdRule("recall", 0.9)])
+@pytest.mark.parametrize("probability", [np.array([0.1, 0.2]), np.array([0.1, 0.9])])
+def test_a_class_without_examples_keeps_one_half(rule: ThresholdRule, probability: np.ndarray) -> None:
+    assert choose_threshold(probability, np.zeros(2, bool), rule) == 0.5
+
+
+def test_labels_without_examples_keep_one_half() -> None:
+    probability, targets = np.array([[0.2, 0.3], [0.1, 0.4]]), np.array([[True, False], [False, False]])
+    for rule in (ThresholdRule("recall", 0.9), ThresholdRule("f1_macro")):
+        found = choose_thresholds(probability, targets, rule)
+        assert found[0] < 0.5 == found[1]
+        assert not_chosen(targets, ("price", "story"), rule) == ["story"]
+    for rule in (ThresholdRule(number=0.3), ThresholdRule("f1_micro")):
+        assert not_chosen(targets, ("price", "story"), rule) == []

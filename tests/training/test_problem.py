@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from frostline.data.specification import CLASSIFICATION, REGRESSION
 from frostline.training import problem
 from frostline.training.problem import Problem
-from training.lines import problem_of
+from training.lines import ONE_EPOCH, TRAIN, Line, fit, problem_of
 from training.stand_in import META, StandIn
 
 
@@ -70,6 +70,26 @@ def test_class_weights_change_the_loss_as_in_torch():
     assert weighted.item() == pytest.approx(by_hand.item(), rel=1e-6)
     assert weighted.item() != pytest.approx(plain.item(), rel=1e-3)
     assert torch.equal(weighted, F.cross_entropy(logits, torch.from_numpy(targets), weight=weights))
+
+
+def test_a_batch_whose_classes_have_weight_0_changes_nothing():
+    problem = problem_of(np.array([0, 0, 0, 1]), weights=torch.tensor([0.0, 1.0]))
+    logits, rows = torch.zeros(2, 2, 2, requires_grad=True), np.array([[0, 1], [2, 3]])
+    losses = problem.losses(logits, rows)
+    losses.sum().backward()
+    assert losses.tolist() == [0, pytest.approx(np.log(2))]
+    assert not logits.grad[0].any() and not logits.grad[1, 0].any() and logits.grad[1, 1].all()
+    with StandIn() as watched:
+        problem.losses(torch.empty(2, 2, 2, device=META), rows)
+    assert watched.reads.total() == 0
+
+
+def test_batches_whose_classes_have_weight_0_do_not_end_a_run():
+    line = Line()
+    problem = problem_of(line.targets, weights=torch.tensor([0.0, 1.0]))
+    settings = ONE_EPOCH.model_copy(update={"per_device_train_batch_size": 1})
+    trained = fit(line, settings, problem=problem)
+    assert trained.outcome != "diverged" and trained.steps == len(TRAIN)
 
 
 def test_the_loss_of_a_regression_is_the_mean_squared_error():

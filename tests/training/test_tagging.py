@@ -9,7 +9,7 @@ from transformers import DataCollatorForTokenClassification
 
 from frostline.data.sentences import joined
 from frostline.data.specification import TOKENS
-from frostline.data.tags import NO_WORD
+from frostline.data.tags import NO_WORD, filled
 from frostline.frozen.check.head_token import find_head_reads
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine
@@ -34,10 +34,7 @@ SPLITS = {"train": np.arange(48), "validation": np.arange(48, 72), "test": np.ar
 
 
 def targets_of(tags):
-    targets = np.full((len(tags), max(map(len, tags))), NO_WORD)
-    for n, own in enumerate(tags):
-        targets[n, : len(own)] = [LABELS.index(tag) for tag in own]
-    return targets
+    return filled([[LABELS.index(tag) for tag in own] for own in tags], max(map(len, tags)))
 
 
 def context_of(folder):
@@ -145,11 +142,24 @@ def test_words_that_were_cut_off_are_neither_trained_on_nor_scored(bert):
 
 
 @pytest.mark.parametrize("micro_batch", [None, 1])
-def test_a_batch_whose_words_have_no_tokens_changes_nothing(bert, micro_batch):
-    problem = replace(bert.problem, token_targets=np.full_like(bert.problem.token_targets, NO_WORD))
-    logits = torch.full((1, 2, 5, len(LABELS)), torch.nan, requires_grad=True)
+@pytest.mark.parametrize(("tag", "weights"), [(NO_WORD, None), (0, torch.tensor([0.0, 1.0, 1.0, 1.0]))])
+def test_a_batch_whose_words_have_no_tokens_or_a_tag_of_weight_0_changes_nothing(bert, tag, weights, micro_batch):
+    targets = np.full_like(bert.problem.token_targets, tag)
+    problem = replace(bert.problem, token_targets=targets, class_weights=weights)
+    logits = torch.full((1, 2, targets.shape[1], len(LABELS)), torch.nan, requires_grad=True)
     _, loss = backward(lambda rows: logits[:, rows[0]], np.arange(2)[None], [0], problem, micro_batch=micro_batch)
     assert loss.item() == 0 and not logits.grad.any()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_logits_that_are_not_finite_have_no_score(bert, value):
+    """Words that were cut off have none by design. Other words with NaN must not count as cut off."""
+    problem, rows = bert.problem, SPLITS["validation"]
+    logits = np.eye(len(LABELS), dtype=np.float32)[problem.targets[rows].clip(0)]
+    logits[problem.known[rows] == NO_WORD] = np.nan
+    assert problem.scores(logits, rows)["token_accuracy"] == 1
+    logits[12:] = np.where(np.isnan(logits[12:]), np.nan, value)
+    assert all(map(np.isnan, problem.scores(logits, rows).values()))
 
 
 def test_a_run_misses_the_entity_whose_first_word_has_no_token(tmp_path):

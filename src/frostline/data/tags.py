@@ -120,22 +120,24 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
         if entities and (orphan := _orphan(words, named, labels)):
             word, problem = orphan
             raise FrostlineError(f"{table.location(n, column, word)}: {problem}")
-    targets = np.full((len(rows), max(map(len, rows))), NO_WORD, np.int64)
-    for n, row in enumerate(rows):
-        targets[n, : len(row)] = row
-    return targets
+    return filled(rows, max(map(len, rows)))
 
 
 def of_equal_width(splits: Mapping[str, Examples]) -> dict[str, Examples]:
     """The splits with targets ``[N, W]`` of the same W; targets ``[N]`` as they are."""
     width = max(part.targets.shape[-1] for part in splits.values())
+    return {
+        name: replace(part, targets=filled(part.targets, width)) if part.of_words else part
+        for name, part in splits.items()
+    }
 
-    def widened(part: Examples) -> Examples:
-        targets = np.full((len(part), width), NO_WORD, np.int64)
-        targets[:, : part.targets.shape[1]] = part.targets
-        return replace(part, targets=targets)
 
-    return {name: widened(part) if part.of_words else part for name, part in splits.items()}
+def filled(rows: Sequence[Sequence[int]] | npt.NDArray[Any], width: int) -> npt.NDArray[np.int64]:
+    """The indices of tags of sentences, ``[N, width]``, filled up with ``NO_WORD``."""
+    targets = np.full((len(rows), width), NO_WORD, np.int64)
+    for n, row in enumerate(rows):
+        targets[n, : len(row)] = row
+    return targets
 
 
 def has_no_tags(table: Table, column: str) -> bool:

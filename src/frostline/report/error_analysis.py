@@ -72,9 +72,7 @@ def _misclassified(examples: Examples, logits: NDArray[np.float32], labels: Sequ
     predicted = logits.argmax(1)
     return [
         PredictionError(
-            row=int(examples.rows[n]),
-            text=shortened(examples.texts[n]),
-            pair=None if examples.pairs is None else shortened(examples.pairs[n]),
+            **shown(examples, n),
             label=labels[target],
             predicted=labels[predicted[n]],
             probability=float(np.exp(log_p[n, predicted[n]])),
@@ -89,9 +87,7 @@ def _misclassified(examples: Examples, logits: NDArray[np.float32], labels: Sequ
 def _residuals(examples: Examples, logits: NDArray[np.float32]) -> list[PredictionError]:
     return [
         PredictionError(
-            row=int(examples.rows[n]),
-            text=shortened(examples.texts[n]),
-            pair=None if examples.pairs is None else shortened(examples.pairs[n]),
+            **shown(examples, n),
             label=f"{target:.4g}",
             predicted=f"{logits[n, 0]:.4g}",
             probability=None,
@@ -102,6 +98,12 @@ def _residuals(examples: Examples, logits: NDArray[np.float32]) -> list[Predicti
     ]
 
 
-def shortened(text: str) -> str:
+def shown(examples: Examples, n: int) -> dict[str, Any]:
+    """The row, the text and the pair of one example, as keywords of an error."""
+    pair = None if examples.pairs is None else _shortened(examples.pairs[n])
+    return {"row": int(examples.rows[n]), "text": _shortened(examples.texts[n]), "pair": pair}
+
+
+def _shortened(text: str) -> str:
     """The beginning of a long text, with its length."""
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} … ({len(text):,} characters)"

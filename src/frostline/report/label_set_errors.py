@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from frostline.data.examples import Examples
 from frostline.data.specification import MULTI_LABEL
-from frostline.report.error_analysis import shortened
+from frostline.report.error_analysis import shown
 from frostline.statistics.metrics import predict
 from frostline.statistics.outputs import OUTPUTS
 
@@ -56,9 +56,7 @@ def label_set_errors(examples: Examples, logits: NDArray[np.float32], labels: Se
     def text(n: int) -> WrongText:
         order = [c for c in np.argsort(-losses[n], kind="stable").tolist() if wrong[n, c]]
         return WrongText(
-            row=int(examples.rows[n]),
-            text=shortened(examples.texts[n]),
-            pair=None if examples.pairs is None else shortened(examples.pairs[n]),
+            **shown(examples, n),
             labels=[label for label, has in zip(labels, targets[n], strict=True) if has],
             wrong=[WrongLabel(labels[c], bool(targets[n, c]), float(probability[n, c])) for c in order],
             loss=float(losses[n].mean()),

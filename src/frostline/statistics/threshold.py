@@ -1,6 +1,6 @@
 """The threshold on the probability of the second of two classes, or of each label, from which it is predicted."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -61,7 +61,8 @@ def choose_threshold(probability: Array, positive: NDArray[np.bool_], rule: Thre
     """The threshold that the rule asks for, on these examples.
 
     A metric is maximized. Of several thresholds with the same score, the one nearest to 0.5 is chosen. For a recall, it is the
-    highest threshold with at least this recall, so that precision is as high as the recall allows.
+    highest threshold with at least this recall, so that precision is as high as the recall allows. If no example is positive,
+    nothing can be chosen, and the threshold is 0.5.
 
     Args:
         probability: Of the second class, ``[n]``.
@@ -71,6 +72,8 @@ def choose_threshold(probability: Array, positive: NDArray[np.bool_], rule: Thre
     if rule.metric is None:
         assert rule.number is not None
         return rule.number
+    if not positive.any():
+        return 0.5
     thresholds = _candidates(probability)
     counts = _counts(probability, positive, thresholds)
     scores = SCORES[rule.metric](*counts)
@@ -97,6 +100,13 @@ def choose_thresholds(probability: Array, targets: NDArray[np.bool_], rule: Thre
         return np.full(targets.shape[1], one)
     own = replace(rule, metric="f1") if rule.metric == "f1_macro" else rule
     return np.array([choose_threshold(p, t, own) for p, t in zip(probability.T, targets.T, strict=True)])
+
+
+def not_chosen(targets: NDArray[np.bool_], labels: Sequence[str], rule: ThresholdRule) -> list[str]:
+    """The labels that keep 0.5, because the rule chooses a threshold for each label and no example has these ``[n, C]``."""
+    if rule.metric in (None, "f1_micro"):
+        return []
+    return [label for label, has in zip(labels, targets.T, strict=True) if not has.any()]
 
 
 def scores_of(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> dict[str, float | None]:

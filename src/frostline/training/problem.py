@@ -51,7 +51,15 @@ class Problem:
         return logits
 
     def loss(self, logits: Tensor, rows: Rows) -> Tensor:
-        """The mean loss of a batch in float32: cross entropy for classification, squared error for regression."""
+        """The mean loss of a batch in float32: cross entropy for classification, squared error for regression.
+
+        It is 0, with gradients of 0, if the rows have no weight.
+        """
+        if not self.weight(rows):
+            return logits.flatten()[:0].float().sum()
+        return self._weighted_mean(logits, rows)
+
+    def _weighted_mean(self, logits: Tensor, rows: Rows) -> Tensor:
         return self._mean(logits, self._targets(rows, logits.device))
 
     def _mean(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -91,7 +99,7 @@ class Problem:
 
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
         """The loss, and every metric of this type of task."""
-        loss = float(self.loss(torch.from_numpy(logits), rows))
+        loss = float(self._weighted_mean(torch.from_numpy(logits), rows))
         return {**score(self.targets[rows], logits, self.task_type), "loss": loss}
 
     def is_finite(self, logits: NDArray[np.float32], rows: Rows) -> bool:

@@ -3,6 +3,7 @@
 Shapes: N rows of the pool, B rows of a batch, K runs, T tokens of a batch, W words and P labelled tokens of a sentence, C tags.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -99,26 +100,24 @@ class TagProblem(Problem):
         chosen = logits.gather(-2, first.clamp(min=0).expand(*first.shape[:-1], logits.shape[-1]))
         return chosen.masked_fill(first < 0, torch.nan)
 
-    def loss(self, logits: Tensor, rows: Rows) -> Tensor:
-        """The mean cross entropy over the labelled tokens of a batch in float32; 0, with gradients of 0, if it has none."""
-        targets = self.token_targets[rows]
-        if (targets == NO_WORD).all():  # words of invisible characters have no tokens
-            return logits.flatten()[:0].float().sum()
-        return self._mean_of_known(logits, targets)
+    def _weighted_mean(self, logits: Tensor, rows: Rows) -> Tensor:
+        """The mean cross entropy over the labelled tokens."""
+        return self._mean_of_known(logits, self.token_targets[rows])
 
     def losses(self, logits: Tensor, rows: Rows) -> Tensor:
         return torch.stack([self.loss(own, some) for own, some in zip(logits, rows, strict=True)])
 
     def weight(self, rows: Rows) -> float:
+        """That of the labelled tokens. Words of invisible characters have none."""
         targets = self.token_targets[rows]
         targets = targets[targets != NO_WORD]
         return float(len(targets) if self.class_weights is None else self.class_weights.cpu().numpy()[targets].sum())
 
     def scores(self, logits: NDArray[np.float32], rows: Rows) -> dict[str, float]:
-        """The loss at the words' first tokens, and every metric."""
-        known = self.known[rows]
-        loss = float(self._mean_of_known(torch.from_numpy(logits), known))
-        return {**score(self.targets[rows], logits, self.task_type, self.labels), "loss": loss}
+        """The loss at the words' first tokens, and every metric. They are NaN if a logit of a word with tokens is not finite."""
+        loss = float(self._mean_of_known(torch.from_numpy(logits), self.known[rows]))
+        scores = {**score(self.targets[rows], logits, self.task_type, self.labels), "loss": loss}
+        return scores if self.is_finite(logits, rows) else dict.fromkeys(scores, math.nan)
 
     def _mean_of_known(self, logits: Tensor, targets: NDArray[np.int64]) -> Tensor:
         flat = targets.ravel()

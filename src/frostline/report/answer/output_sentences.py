@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from frostline.data.wording import quoted
+from frostline.data.wording import listed, quoted
 from frostline.model.output_keys import TEMPERATURE, THRESHOLD, THRESHOLDS
 from frostline.report import formatting
 from frostline.report.names import metric
@@ -70,7 +70,7 @@ def threshold_sentences(threshold: Mapping[str, Any]) -> list[str]:
         changes.append("That is a loss: 0.5 is the better threshold for new texts.")
     return [
         f"The class {label} is predicted if its probability is at least {least}.",
-        _origin(threshold),
+        *(_not_chosen(threshold) or [_origin(threshold)]),
         *changes,
         f"The threshold is saved as {THRESHOLD} in config.json.",
     ]
@@ -94,6 +94,7 @@ def _of_labels(threshold: Mapping[str, Any]) -> list[str]:
     return [
         f"A label is predicted if its probability is at least {shown}.",
         origin,
+        *_not_chosen(threshold),
         f"The {_name(name)} changes from {half} at 0.5 to {chosen}{where}.",
         *(["That is a loss: 0.5 is the better threshold for new texts."] if is_loss else []),
         f"It is saved as {THRESHOLDS} in config.json.",
@@ -110,6 +111,13 @@ def _origin(threshold: Mapping[str, Any]) -> str:
     if threshold["threshold"] == 0.5:
         return f"No other threshold has a higher {_name(threshold['metric'])} on validation."
     return f"It maximizes the {_name(threshold['metric'])} on validation."
+
+
+def _not_chosen(threshold: Mapping[str, Any]) -> list[str]:
+    """The labels that keep 0.5, in a sentence; none if a threshold was chosen for each."""
+    labels = threshold["not_chosen"]
+    why = "No threshold could be chosen where no validation example has the label"
+    return [f"{why}: 0.5 is saved for {listed(labels)}."] if labels else []
 
 
 def _name(score: str) -> str:

@@ -1,6 +1,7 @@
 """The recommended model by class: scores of each class, calibration of its probabilities, and thresholds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,11 @@ from frostline.statistics.calibration import (
     cross_fitted,
     fit_temperature,
     folds_of,
-    probabilities,
 )
 from frostline.statistics.metrics import score, scored_rows
-from frostline.statistics.outputs import OUTPUTS
+from frostline.statistics.outputs import OUTPUTS, softmax
 from frostline.statistics.predictions import Labelled, LogitsOf
-from frostline.statistics.threshold import choose_threshold, choose_thresholds, scores_of
+from frostline.statistics.threshold import choose_threshold, choose_thresholds, not_chosen, scores_of
 from frostline.statistics.threshold_rule import ThresholdRule
 from frostline.sweep.specification import SweepSpec
 
@@ -54,9 +54,9 @@ def by_class(size: Mapping[str, Any], validation: Labelled, logits: LogitsOf, sp
         rule = ThresholdRule.read(spec.threshold, validation.metric)
         found = {"rule": str(spec.threshold), "metric": rule.metric}
         if validation.task_type == MULTI_LABEL:
-            found |= _thresholds(best, targets, rule, validation.labels, calibrate=spec.calibrate)
+            found |= _of_labels(best, targets, rule, validation.labels, calibrate=spec.calibrate)
         else:
-            found |= {"label": validation.labels[1], **_threshold(best, targets, rule, calibrate=spec.calibrate)}
+            found |= _of_class(best, targets, rule, validation.labels[1], calibrate=spec.calibrate)
     return {
         "classes": classes,
         "calibration": {
@@ -88,45 +88,59 @@ def _calibration(logits: NDArray[Any], targets: NDArray[Any]) -> dict[str, Any]:
     }
 
 
-def _threshold(
-    logits: NDArray[Any], targets: NDArray[np.int64], rule: ThresholdRule, *, calibrate: bool
+def _of_class(
+    logits: NDArray[Any], targets: NDArray[np.int64], rule: ThresholdRule, label: str, *, calibrate: bool
 ) -> dict[str, Any]:
-    """The threshold chosen on all examples, and the scores at 0.5 and with thresholds that were chosen without each fold."""
+    """The threshold of the second class, and the scores at 0.5 and with thresholds that were chosen without each fold."""
 
-    def chosen_on(rows: NDArray[np.int64]) -> tuple[float, float]:
-        """The temperature and the threshold that these examples suggest."""
-        temperature = fit_temperature(logits[rows], targets[rows]) if calibrate else 1.0
-        return temperature, choose_threshold(probabilities(logits[rows], temperature)[:, 1], targets[rows] == 1, rule)
+    def choose(probability: NDArray[np.float64], own: NDArray[np.int64]) -> float:
+        return choose_threshold(probability, own == 1, rule)
 
-    predicted = np.zeros(len(targets), bool)
-    for rest, fold in folds_of(len(targets), np.random.default_rng(SEED)):
-        temperature, threshold = chosen_on(rest)
-        predicted[fold] = probabilities(logits[fold], temperature)[:, 1] >= threshold
+    threshold, predicted = _chosen(logits, targets, lambda x: softmax(x)[:, 1], choose, calibrate=calibrate)
     return {
-        "threshold": chosen_on(np.arange(len(targets)))[1],
+        "label": label,
+        "threshold": threshold,
+        "not_chosen": not_chosen((targets == 1)[:, None], [label], rule),
         "at_half": scores_of(logits.argmax(1) == 1, targets == 1),
         "cross_fitted": scores_of(predicted, targets == 1),
     }
 
 
-def _thresholds(
+def _of_labels(
     logits: NDArray[Any], targets: NDArray[np.bool_], rule: ThresholdRule, labels: Sequence[str], *, calibrate: bool
 ) -> dict[str, Any]:
     """The same for label sets: the threshold of each label, and the scores in the metrics of label sets."""
-
-    def above(rows: NDArray[np.int64], chosen_on: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """The thresholds that some examples suggest, and the label sets ``[n, C]`` that they predict for ``rows``."""
-        temperature = fit_temperature(logits[chosen_on], targets[chosen_on]) if calibrate else 1.0
-        probability = OUTPUTS[MULTI_LABEL](logits.astype(np.float64) / temperature)
-        thresholds = choose_thresholds(probability[chosen_on], targets[chosen_on], rule)
-        return thresholds, probability[rows] >= thresholds
-
-    everything, predicted = np.arange(len(targets)), np.zeros_like(targets)
-    for rest, fold in folds_of(len(targets), np.random.default_rng(SEED)):
-        predicted[fold] = above(fold, rest)[1]
-    thresholds, _ = above(everything, everything)
+    choose = partial(choose_thresholds, rule=rule)
+    thresholds, predicted = _chosen(logits, targets, OUTPUTS[MULTI_LABEL], choose, calibrate=calibrate)
     return {
         "by_label": dict(zip(labels, thresholds.tolist(), strict=True)),
+        "not_chosen": not_chosen(targets, labels, rule),
         "at_half": score(targets, logits, MULTI_LABEL),
         "cross_fitted": score(targets, np.where(predicted, 1.0, -1.0), MULTI_LABEL),
     }
+
+
+def _chosen(
+    logits: NDArray[Any],
+    targets: NDArray[Any],
+    probabilities: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    choose: Callable[[NDArray[np.float64], NDArray[Any]], Any],
+    *,
+    calibrate: bool,
+) -> tuple[Any, NDArray[np.bool_]]:
+    """The threshold or thresholds that all examples suggest, and the predictions for each fold with those of the other folds.
+
+    ``probabilities`` turns logits into the probabilities that ``choose`` reads; they have the shape of the targets.
+    """
+
+    def chosen_on(rows: NDArray[np.int64]) -> tuple[Any, NDArray[np.bool_]]:
+        """The threshold or thresholds that these examples suggest, and what they predict for all examples."""
+        temperature = fit_temperature(logits[rows], targets[rows]) if calibrate else 1.0
+        found = probabilities(logits.astype(np.float64) / temperature)
+        threshold = choose(found[rows], targets[rows])
+        return threshold, found >= threshold
+
+    predicted = np.zeros(targets.shape, bool)
+    for rest, fold in folds_of(len(targets), np.random.default_rng(SEED)):
+        predicted[fold] = chosen_on(rest)[1][fold]
+    return chosen_on(np.arange(len(targets)))[0], predicted
