@@ -18,8 +18,10 @@ import frostline.search.search as search_module
 import frostline.sweep.execution.execute as execute_module
 from frostline.report.rebuild import rebuild
 from frostline.search.defaults import DEFAULTS, SECONDS
+from frostline.statistics.alternatives import PROBE, WORDS
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
+from frostline.sweep.results.alternatives import TEST, read_alternatives
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import read_search, request_again, write_search
 from frostline.training.probes.alternatives import Alternatives
@@ -167,7 +169,7 @@ def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> No
 
 def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
-    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}), {}))
+    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
     answer = frostline.find(**search_settings, max_k=1, folds=0)
     folder, recommended = Folder(search_settings["out"]), answer["sizes"][0]["recommended"]
     assert recommended["trainable"] == answer["decision"]["choice"]
@@ -218,13 +220,29 @@ def test_test_scores_are_hidden_until_the_search_is_over(
     assert all(row["test"] is not None for row in Folder(search_settings["out"]).rows())
 
 
+def test_models_that_train_no_layer_are_scored_on_test_as_they_are_saved(
+    search_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted, finish = [], search_module.finish
+    monkeypatch.setattr(
+        search_module, "finish", lambda *a, **more: fitted.append(more["alternatives"]) or finish(*a, **more)
+    )
+    frostline.find(**{**search_settings, "test": search_settings["train"], "budget": 1.0})
+    found = read_alternatives(search_settings["out"], TEST)
+    assert set(found) == set(read_alternatives(search_settings["out"])) == {PROBE, WORDS}
+    for name, values in found.items():
+        fitted[0].save(name, tmp_path / name)
+        saved = frostline.predict(tmp_path / name, search_settings["train"])
+        assert [saved.labels[n] for n in values.argmax(1)] == list(saved.predicted)
+
+
 def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:
     assert frostline.find(**{**search_settings, "budget": "10min"})["search"]["budget_seconds"] == 600
 
 
 def test_max_k_can_be_the_recommended_k(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
-    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}), {}))
+    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
     answer = frostline.find(**search_settings, max_k=1, sure=0.99, target=1.0)
     assert answer["decision"]["choice"] == "last 1" and "last 1" in answer["search"]["selected_learning_rates"]
 

@@ -67,7 +67,7 @@ def test_scored_examples_with_a_changed_byte_are_never_used(finished_sweep: Path
 
 
 def write_predictions(out: Path) -> None:
-    write_alternatives(out, {"probe": np.arange(40).reshape(20, 2), "words": np.full((20, 2), np.nan)})
+    write_alternatives(out, {"probe": np.arange(40).reshape(20, 2), "words": np.full((20, 2), np.nan)}, {})
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def prepare(store: Store) -> None:
     store.fail("cc", {"digest": "cc", "reason": "out of memory"})
     store.write_spec({"seeds": [0]})
     write_search(store.out, search("old"))
-    write_alternatives(store.out, {"old": np.ones((2, 2))})
+    write_alternatives(store.out, {"old": np.ones((2, 2))}, {})
 
 
 def copy_from_another_folder(store: Store) -> None:
@@ -69,7 +69,7 @@ OPERATIONS: dict[str, Operation] = {
     "set damage aside": set_damage_aside,
     "write the settings": lambda store: store.write_spec({"seeds": [0, 1]}),
     "write the record of a search": lambda store: write_search(store.out, search("new")),
-    "write the predictions of a probe": lambda store: write_alternatives(store.out, {"new": np.zeros((1, 2))}),
+    "write the predictions of a probe": lambda store: write_alternatives(store.out, {"new": np.zeros((1, 2))}, {}),
 }
 
 

@@ -18,7 +18,7 @@ def test_test_scores_never_change_a_choice() -> None:
     draw = np.random.default_rng(1)
     for _ in range(2):
         shuffled = {run: values[draw.permutation(ROWS)] for run, values in logits.items()}
-        answer = add_test_scores(answer_of((runs, logits)), runs, VALIDATION, shuffled.__getitem__)
+        answer = add_test_scores(answer_of((runs, logits)), runs, VALIDATION, shuffled.__getitem__, {})
         assert json.dumps([_choice(size) for size in answer["sizes"]]) == chosen
         assert all(0.3 < cell["test"]["mean"] < 0.7 for cell in answer["sizes"][0]["cells"])
 
@@ -30,7 +30,7 @@ def _choice(size: Mapping[str, Any]) -> Any:
 
 def test_test_scores_are_those_of_the_chosen_runs() -> None:
     made = make_runs(clear, rates=(1e-4, 1e-3))
-    answer = add_test_scores(answer_of(made), made[0], VALIDATION, made[1].__getitem__)
+    answer = add_test_scores(answer_of(made), made[0], VALIDATION, made[1].__getitem__, {})
     (size,) = answer["sizes"]
     assert {name: cell["test"]["mean"] for name, cell in cells(size).items()} == {
         name: pytest.approx(cell["validation"]["mean"]) for name, cell in cells(size).items()
@@ -43,23 +43,31 @@ def test_a_run_without_test_score_is_left_out() -> None:
     runs, logits = make_runs(clear)
     answer = answer_of((runs, logits))
     recommended = answer["sizes"][0]["recommended"]["run"]
-    answer = add_test_scores(answer, [run for run in runs if run["run"] != recommended], VALIDATION, logits.__getitem__)
+    answer = add_test_scores(
+        answer, [run for run in runs if run["run"] != recommended], VALIDATION, logits.__getitem__, {}
+    )
     assert answer["sizes"][0]["recommended"]["test"] is None
     assert cells(answer["sizes"][0])["last 2"]["test"]["n"] == 4
 
 
 def test_test_scores_of_named_parts() -> None:
     made = make_runs(with_named, ks=("named",))
-    answer = add_test_scores(answer_of(made), made[0], VALIDATION, made[1].__getitem__)
+    answer = add_test_scores(answer_of(made), made[0], VALIDATION, made[1].__getitem__, {})
     assert cells(answer["sizes"][0])["named"]["test"]["mean"] == pytest.approx(0.89)
 
 
-def test_beside_a_probe_the_reference_has_its_score_on_test() -> None:
-    made = make_runs(clear)
-    (size,) = add_test_scores(answer_of(made), made[0], VALIDATION, made[1].__getitem__)["sizes"]
-    probed = {**size, "recommended": None, "decision": {"choice": PROBE}}
-    reached, missing = sentences_on_test(probed, "accuracy")
-    assert reached.startswith("Full fine-tuning reaches accuracy 0.900 on test (mean of 5 seeds, 95 % confidence")
-    assert missing == "A linear probe on frozen features was not scored on test."
-    assert sentences_on_test({**probed, "reference": None}, "accuracy") == [missing]
-    assert sentences_on_test({**probed, "decision": None, "reference": None}, "accuracy") == []
+def test_a_recommended_model_that_trains_no_layer_has_its_score_on_test() -> None:
+    runs, logits = make_runs(clear)
+    answer = answer_of((runs, logits))
+    (size,) = answer["sizes"]
+    size |= {"recommended": None, "decision": {"choice": PROBE}}
+    probe = logits[next(run["run"] for run in runs if run["trainable"] == "last 1")]
+    for alternatives, said in (
+        ({PROBE: probe}, "A linear probe on frozen features reaches accuracy 0.750 on test."),
+        ({}, "A linear probe on frozen features was not scored on test."),
+    ):
+        add_test_scores(answer, runs, VALIDATION, logits.__getitem__, alternatives)
+        own, full = sentences_on_test(size, "accuracy")
+        assert own == said and full.startswith("Full fine-tuning reaches accuracy 0.900 on test (mean of 5 seeds, 95 %")
+    assert sentences_on_test({**size, "reference": None}, "accuracy") == [said]
+    assert sentences_on_test({**size, "reference": None, "decision": None}, "accuracy") == []

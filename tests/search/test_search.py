@@ -118,7 +118,7 @@ def test_a_model_of_words_can_be_recommended_and_is_saved(search_settings: dict[
 
 def test_the_model_of_an_earlier_recommendation_is_replaced(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
-    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}), {}))
+    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
     settings = {**search_settings, "max_k": 1, "sure": 0.99, "target": 1.0, "budget": "1h"}
     frostline.find(**settings)
     (search_settings["out"] / "model" / "probe.json").write_text("{}")

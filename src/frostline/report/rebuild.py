@@ -17,7 +17,7 @@ from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.next_steps import advice
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.predictions import Labelled
-from frostline.sweep.results.alternatives import read_alternatives
+from frostline.sweep.results.alternatives import TEST, read_alternatives
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.inside import read_inside, require_inside
 from frostline.sweep.results.search_record import SearchRecord, as_of_now, read_search
@@ -71,7 +71,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
             assert scored is not None
             return scored[1]
 
-        answer = add_test_scores(answer, done, test, logits)
+        answer = add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
     answer["tested"] = test is not None
     answer["opened_by"] = _opened_by(folder.spec, first["recommended"])
     answer["data"] = _data_facts(folder.out)

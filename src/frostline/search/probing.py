@@ -18,7 +18,7 @@ from frostline.statistics.predictions import expand_to_all_rows
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.training.probes.alternatives import Alternatives
-from frostline.training.probes.fitting import Probed, fit_probes, probe_examples, refitted
+from frostline.training.probes.fitting import Probed, fit_probes, predictions_of, probe_examples, refitted
 from frostline.training.probes.inputs import WORD, ProbeInput, has_features
 from frostline.training.probes.words import WordsModel
 from frostline.training.rows import train_rows, validation_rows
@@ -63,7 +63,7 @@ def fit_alternatives(
             values[WORDS][scored] = again.values(data.validation)
         if probed is not None and prepared.context.states is not None:
             values[PROBE][scored] = refitted(probed, data, prepared.context.states, rows, prepared.context.tokens)
-    return Alternatives(probed, words, values, about), estimates
+    return Alternatives(probed, words, values, _on_test(prepared, probed, words), about), estimates
 
 
 def _examples(prepared: Prepared, run: RunSpec) -> tuple[Data, dict[str, Rows], NDArray[np.bool_]]:
@@ -76,6 +76,18 @@ def _examples(prepared: Prepared, run: RunSpec) -> tuple[Data, dict[str, Rows], 
     scored = np.zeros(len(prepared.data.validation), bool)
     scored[positions["validation"]] = True
     return data, rows, scored
+
+
+def _on_test(prepared: Prepared, probed: Probed | None, words: WordsModel | None) -> dict[str, NDArray[np.float32]]:
+    """The predictions for the test rows, by name, of the models that can be saved."""
+    context, test = prepared.context, prepared.data.test
+    found: dict[str, NDArray[np.float32]] = {}
+    if test is not None and probed is not None and context.states is not None:
+        values = predictions_of(probed, test, context.states, context.splits["test"], context.tokens)
+        found[PROBE] = values.astype(np.float32)
+    if test is not None and words is not None:
+        found[WORDS] = words.values(test).astype(np.float32)
+    return found
 
 
 def _probes(

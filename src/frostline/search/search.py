@@ -109,7 +109,7 @@ class Search:
         The estimates of k are those of an earlier search in the folder. Without one, learning rates are compared at the dearest
         k that probes may suggest.
         """
-        runs, nothing = runs_of(prepared), Alternatives(None, None, {}, {})
+        runs, nothing = runs_of(prepared), Alternatives(None, None, {}, {}, {})
         together, earlier = run_together(prepared, runs, processes, None), read_search(prepared.store.out)
         estimates = (
             {one["by"]: one["k"] for one in earlier.estimates} if earlier else {"probes": prepared.identity.layers}
@@ -161,7 +161,7 @@ class Search:
         """
         if sentence := self.alternatives.sentence:
             self.progress.note(f"Linear probes{', on the first fold' if self.board.settings.folds else ''}: {sentence}")
-        write_alternatives(self.prepared.store.out, self.alternatives.values)
+        write_alternatives(self.prepared.store.out, self.alternatives.values, self.alternatives.test)
         self.recorder.write()  # from now on the test scores are hidden until the search is over
         try:
             with objects_frozen():

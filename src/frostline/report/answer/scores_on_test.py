@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from frostline.data.wording import capitalized
 from frostline.report import formatting
 from frostline.report.answer.recommendation import cell_of
@@ -14,14 +17,23 @@ from frostline.statistics.inference.ratio import ratio
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 
 
-def add_test_scores(answer: dict[str, Any], runs: Sequence[Run], test: Labelled, logits: LogitsOf) -> dict[str, Any]:
+def add_test_scores(
+    answer: dict[str, Any],
+    runs: Sequence[Run],
+    test: Labelled,
+    logits: LogitsOf,
+    alternatives: Mapping[str, NDArray[Any]],
+) -> dict[str, Any]:
     """Add a test summary to each cell, and the comparison of the recommended k with full fine-tuning on test.
+
+    A recommended model that trains no layer gets its test score.
 
     Args:
         answer: What ``make_answer`` returned; it is changed in place and returned.
         runs: Rows of the results table that have a test score.
         test: Targets and metric of the test set.
         logits: Returns a run's predictions for the test examples.
+        alternatives: The same of models that train no layer, by name.
     """
     evidence, by_name = RunPredictions(test, logits), {run["run"]: run for run in runs}
     for size in answer["sizes"]:
@@ -39,16 +51,18 @@ def add_test_scores(answer: dict[str, Any], runs: Sequence[Run], test: Labelled,
             recommended["test"] = next((run["test"] for run in runs if run["run"] == recommended["run"]), None)
             recommended["test_share"] = vars(ratio(pair)) if pair else None
             recommended["test_share_corrected"] = vars(ratio(pair, test.chance)) if pair else None
+        elif recommended is None and size["decision"]:
+            values = alternatives.get(size["decision"]["choice"])
+            size["decision"]["test"] = None if values is None else test.score(values, np.arange(len(test.targets)))
     return answer
 
 
 def sentences_on_test(size: Mapping[str, Any], metric: str) -> list[str]:
-    """Sentences on the test scores of the recommended k, for a train size that was tested. Models without training have none."""
+    """Sentences on the test scores of the recommended choice, for a train size that was tested."""
     recommended, full = size["recommended"], cell_of(size, size["reference"])
     if recommended is None:
-        choice = size["decision"] and size["decision"]["choice"]
-        missing = [f"{capitalized(tuning(choice))} was not scored on test."] if choice else []
-        return [_reached(full, metric), *missing] if full is not None and full["test"]["n"] else missing
+        beside = [_reached(full, metric)] if full is not None and full["test"]["n"] else []
+        return [*_of_alternative(size["decision"], metric), *beside]
     cell = cell_of(size, recommended["trainable"])
     assert cell is not None
     sentences = [_reached(cell, metric)]
@@ -62,6 +76,16 @@ def sentences_on_test(size: Mapping[str, Any], metric: str) -> list[str]:
                 f"The share of its gain over the {baseline(metric)} is {formatting.percent(share['estimate'])} on test{known}."
             )
     return sentences
+
+
+def _of_alternative(decision: Mapping[str, Any] | None, metric: str) -> list[str]:
+    """The test score of a recommended model that trains no layer."""
+    if decision is None:
+        return []
+    if decision["test"] is None:
+        return [f"{capitalized(tuning(decision['choice']))} was not scored on test."]
+    mean = f"{name_of_metric(metric)} {formatting.score(decision['test'])}"
+    return [f"{capitalized(tuning(decision['choice']))} reaches {mean} on test."]
 
 
 def _reached(cell: CellSummary, metric: str) -> str:

@@ -14,17 +14,23 @@ from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.sweep.results.inside import ARRAY_BYTES, read_inside, require_inside
 
 FILE = "alternatives.safetensors"
+TEST = "test "  # begins the names of predictions for the test rows
 
 Logits = NDArray[np.float32]
 
 
-def write_alternatives(out: Path, values: Mapping[str, Logits]) -> None:
-    """Write the predictions by name, each for all validation rows, ``[rows, C]``; NaN where a row was not scored."""
+def write_alternatives(out: Path, validation: Mapping[str, Logits], test: Mapping[str, Logits]) -> None:
+    """Write the predictions by name, each for all rows of a split, ``[rows, C]``; NaN where a row was not scored."""
+    values = {**validation, **{f"{TEST}{name}": one for name, one in test.items()}}
     replace_file(out / FILE, seal_arrays({name: one.astype(np.float32) for name, one in values.items()}))
 
 
-def read_alternatives(out: Path) -> dict[str, Logits]:
+def read_alternatives(out: Path, prefix: str = "") -> dict[str, Logits]:
     """The predictions by name, in the order of ``ALTERNATIVES``; empty if no search has fitted such models.
+
+    Args:
+        out: The folder of the search.
+        prefix: ``TEST`` for those of the test rows; by default those of the validation rows.
 
     Raises:
         FrostlineError: The file is damaged.
@@ -39,4 +45,4 @@ def read_alternatives(out: Path) -> dict[str, Logits]:
         raise FrostlineError(
             f"{path} is damaged ({error}): run the command of the search again to write it."
         ) from error
-    return {name: found[name] for name in ALTERNATIVES if name in found}
+    return {name: found[prefix + name] for name in ALTERNATIVES if prefix + name in found}

@@ -22,12 +22,14 @@ class Alternatives:
         probed: The probes; None if the hidden states could not be cached.
         words: The TF-IDF model; None if the texts contain none.
         values: The predictions of each, by name, for all validation rows, ``[rows, C]``; NaN where a row was not scored.
+        test: The predictions of those that can be saved, by name, for all test rows, ``[rows, C]``; empty without a test set.
         about: The facts of the task that a saved model needs.
     """
 
     probed: Probed | None
     words: WordsModel | None
     values: Mapping[str, NDArray[np.float32]]
+    test: Mapping[str, NDArray[np.float32]]
     about: Mapping[str, Any]
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from frostline.data.examples import Targets
+from frostline.data.examples import Examples, Targets
 from frostline.data.load import Data
 from frostline.data.splits import NO_TEST_SET
 from frostline.frozen.batches import Rows
@@ -20,7 +20,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import defined
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.training.probes.examples import ProbeExamples, Vectors, cached_vectors, words_of_rows
+from frostline.training.probes.examples import ProbeExamples, Vectors, cached_vectors, words_by_row, words_of_rows
 from frostline.training.probes.inputs import ProbeInput, last_layers_inputs, single_layer_inputs
 from frostline.training.probes.linear import FITS, Probe
 from frostline.training.probes.saved import save_probe
@@ -185,6 +185,13 @@ def refitted(probed: Probed, data: Data, states: HiddenStates, rows: Mapping[str
     train, validation = probe_examples(data, states, rows, tokens, probed.facts["metric"])
     again = _fit(probed.best.input, train, probed.facts["kind"])
     return validation.by_row(again.values(validation.vectors))
+
+
+def predictions_of(probed: Probed, examples: Examples, states: HiddenStates, rows: Rows, tokens: Tokens) -> Any:
+    """The predictions of the best probe for these examples, whose hidden states are at ``rows``, as its ``predicted``."""
+    words = words_of_rows(tokens, rows)
+    values = probed.best.values(cached_vectors(states, rows, words))
+    return values if words is None else words_by_row(values, words, examples.targets.shape)
 
 
 def _fit_all(fit: Callable[[ProbeInput], P], layers: int, *, of_words: bool) -> list[P]:
