@@ -39,7 +39,9 @@ def test_lists_of_labels_are_token_classification() -> None:
     assert "Entities of 1 type with BIO tags: 'person'." in data.notes
     others = [[["O", "O", "O"], ["O", "O"]], *zip(TAGS[2::2], TAGS[3::2], strict=True)]
     notes = load(tags=[tags for two in others for tags in two]).notes
-    assert any("1 training text has several lists of tags (rows 1, " in note for note in notes)
+    assert any("1 training sentence has several lists of tags (rows 1, " in note for note in notes)
+    shared = load(validation=pd.DataFrame({"tokens": WORDS[:1], "ner_tags": TAGS[:1]})).notes
+    assert "Warning: 1 of 1 validation row has a sentence that is also in train." in shared
     assert data.report.splits["train"].label_counts == {"O": 14 + 2 * 13, "B-person": 14, "I-person": 14}
     assert (
         load_data(DataSpec(train=pd.DataFrame({"text": ["a", "b"] * 9, "label": [0, 1] * 9}))).task.task_type
