@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.checks import DataReport, report_on
-from frostline.data.columns import Columns, choose_columns, missing_tags, task_of_lists
+from frostline.data.columns import Columns, choose_columns, missing_tags, other_unit, task_of_lists
 from frostline.data.dataset_sources import read_splits, source_name
 from frostline.data.examples import Examples, Texts
 from frostline.data.formats.reader import read_table
@@ -138,6 +138,8 @@ def read_unlabelled(
             table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False, task_type=task_type
         )
     except FrostlineError:
+        if unsuitable := other_unit(table, task_type):
+            raise FrostlineError(unsuitable) from None
         if not missing:
             raise
         lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"
