@@ -147,8 +147,13 @@ def test_what_a_tagger_cannot_read_is_refused(finished: Path) -> None:
     ):
         with pytest.raises(FrostlineError, match=sentence):
             frostline_predict(finished / "model", texts)
-    with pytest.raises(FrostlineError, match="leave --threshold and --text-pair-column out"):
-        frostline_predict(finished / "model", [["Anna"]], threshold=0.5)
+    for option, sentence in (
+        ({"threshold": 0.5}, "leave --threshold out"),
+        ({"text_pair_column": "b"}, "leave --text-pair-column out"),
+        ({"threshold": 0.5, "text_pair_column": "b"}, "leave --threshold and --text-pair-column out"),
+    ):
+        with pytest.raises(FrostlineError, match=f"predicts tags of words: {sentence}"):
+            frostline_predict(finished / "model", [["Anna"]], **option)
 
 
 def test_a_bundle_is_of_models_of_texts(finished: Path, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ BAD = [
     ("--train t.csv --validation missing.csv", "missing.csv, row 9, column 'label': the label is missing"),
     ("--train t.csv --validation unknown.csv", "unknown.csv, row 9, column 'label': the label 'mixed' is none of"),
     ("--train case.csv", "look the same; write them alike"),
+    ("--train lists.csv", "labels such as 'bad;film' look like lists; choose with --label-separator ';'"),
+    ("--train tags.txt", "tags.txt: its lines look like words with their tags; pass --task-type token-classification."),
     ("--train space.csv", "look the same; write them alike"),
     (
         "--train numbers.csv",
@@ -201,6 +203,7 @@ def test_a_damaged_model(
         ("a\tB-x\nb\tI_x\n", "write it as"),
         ("\n\n", "t.conll"),
         ("a\t0\nb\t1\n", "--labels"),
+        ("a\tB-x\nb\tO\n", "t.conll: the file has one sentence of 2 words, because it has no blank line"),
         ("a\nb\n", "t.conll: its lines have a word and no tag; write the tag after each word"),
     ],
 )

@@ -196,6 +196,13 @@ def test_a_diverged_run_is_trained_again_on_request(
     assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
 
 
+def test_a_plan_has_its_own_command(frostline: Frostline) -> None:
+    got = frostline("sweep", "--model", "m", "--plan")
+    assert got.code == 2 and got.err == (
+        "frostline: `frostline sweep` has no --plan: run `frostline plan` with the same arguments.\n"
+    )
+
+
 def test_other_weights_under_the_same_name_are_another_sweep(frostline: Frostline, here: Path) -> None:
     words = ["sweep", "--train", "t.csv", "--tune", "0", "--seeds", "1", "--out", "o", *FAST]
     assert frostline(*words, "--model", "m").code == 0

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -82,6 +83,41 @@ def test_refusals(names: tuple[str, ...], options: dict[str, str], words: tuple[
     with pytest.raises(FrostlineError, match=r"^t\.csv: .*\.$") as caught:
         choose_columns(table(*names), **options)  # type: ignore[arg-type]
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_columns_of_zero_and_one_are_named() -> None:
+    cells = {
+        "text": ["a", "b"],
+        "joy": ["0", "1"],
+        "fear": ["1", "1"],
+        "never": ["0", "0"],
+        "id": ["1", "2"],
+        "b": [0, 1],
+    }
+    labels = read_table(pd.DataFrame(cells), name="t.csv")
+    with pytest.raises(FrostlineError, match=r"the columns of 0 and 1 with --indicator-columns joy,fear,b\.$"):
+        choose_columns(labels)
+    with pytest.raises(FrostlineError, match="--label-column, or the columns of a file without a header"):
+        choose_columns(read_table(pd.DataFrame({name: cells[name] for name in ("text", "joy", "id")}), name="t.csv"))
+
+
+@pytest.mark.parametrize(
+    ("content", "is_conll"),
+    [
+        ("@paul\tO\nsings\tO\n\nAnna\tB-x\n", True),
+        ("# id = 1\nEU NNP O\nsings VBZ O\n\nAnna NNP B-x\n", True),
+        ("a good film\tgood\na fine film\tgood\n", False),
+        ("film\tgood\nplot\tbad\n", False),  # no tag recurs
+        ("good\nbad\ngood\n", False),
+    ],
+)
+def test_a_text_file_of_words_and_tags_names_its_task(tmp_path: Path, content: str, *, is_conll: bool) -> None:
+    (tmp_path / "t.txt").write_text(content)
+    with pytest.raises(FrostlineError) as caught:
+        choose_columns(read_table(tmp_path / "t.txt"))
+    remedy = "t.txt: its lines look like words with their tags; pass --task-type token-classification."
+    assert str(caught.value).endswith(remedy) == is_conll
+    assert ("--text-column" in str(caught.value)) != is_conll
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.load import Data, load_data, read_unlabelled
-from frostline.data.specification import REGRESSION, DataSpec
+from frostline.data.specification import REGRESSION, TOKENS, DataSpec
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"  # ../shared/data of the repository
 
@@ -154,3 +154,31 @@ def test_the_real_files(name: str, column_names: list[str] | None, sizes: tuple[
         assert [data.report.splits[split].empty_texts for split in ("train", "test")] == [5, 3]
     if name == "cola":
         assert data.train.rows.min() == 1 or data.test.rows.min() == 1
+
+
+WORDS = [["Anna", "sings"]]
+OF_WORDS = "the table has sentences of words, but the model reads whole texts; give a table of texts, or a model that tags words."
+OF_TEXTS = "the table has texts, but the model tags words; give a CoNLL file or lists of words, or a model of texts."
+
+
+@pytest.mark.parametrize("trained", [None, {"text": "review"}])
+@pytest.mark.parametrize("name", ["t.conll", "t.txt", "t.jsonl"])
+def test_sentences_for_a_model_of_texts_are_refused(
+    tmp_path: Path, name: str, trained: dict[str, str | None] | None
+) -> None:
+    (tmp_path / name).write_text("Anna\tO\nsings\tO\n")
+    if name == "t.jsonl":
+        pd.DataFrame({"tokens": WORDS}).to_json(tmp_path / name, orient="records", lines=True)
+    with pytest.raises(FrostlineError) as caught:
+        read_unlabelled(tmp_path / name, trained=trained)
+    assert str(caught.value) == f"{tmp_path / name}: {OF_WORDS}"
+
+
+@pytest.mark.parametrize("trained", [None, {"text": "tokens"}])
+def test_texts_for_a_model_of_words_are_refused(tmp_path: Path, trained: dict[str, str | None] | None) -> None:
+    frame(4).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(FrostlineError) as caught:
+        read_unlabelled(tmp_path / "t.csv", trained=trained, task_type=TOKENS)
+    assert str(caught.value) == f"{tmp_path / 't.csv'}: {OF_TEXTS}"
+    with pytest.raises(FrostlineError, match="name one with --text-column"):
+        read_unlabelled(pd.DataFrame({"mine": WORDS}), task_type=TOKENS)

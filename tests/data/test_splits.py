@@ -173,6 +173,18 @@ def test_by_default_a_tenth_is_held_out_up_to_a_limit(monkeypatch: pytest.Monkey
     assert len(load(train=frame(50), test="none", held_out_share=0.1).validation) == 5  # the limit does not apply
 
 
+def test_too_few_rows_of_labels_that_look_like_lists_name_the_separator() -> None:
+    some, task = examples(classes([40, 40, 40, 1]))
+    lists = replace(task, labels=("good;books", "good", "bad", "bad;books"))
+    remedy = "give --validation FILE, or pass --label-separator ';' and no --task-type if labels such as 'bad;books' are lists."
+    with pytest.raises(FrostlineError) as caught:
+        fold_numbers(some, lists, 5, 0)
+    assert str(caught.value).endswith(remedy)
+    with pytest.raises(FrostlineError) as caught:
+        hold_out(some, lists, 4, 0, split="validation")
+    assert str(caught.value).endswith(remedy)
+
+
 def test_a_held_out_share_must_leave_training_rows() -> None:
     assert "for each of test and validation leaves no training rows: give less than 0.5." in refusal(
         train=frame(50), held_out_share=0.5

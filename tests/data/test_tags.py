@@ -39,7 +39,9 @@ def test_lists_of_labels_are_token_classification() -> None:
     assert "Entities of 1 type with BIO tags: 'person'." in data.notes
     others = [[["O", "O", "O"], ["O", "O"]], *zip(TAGS[2::2], TAGS[3::2], strict=True)]
     notes = load(tags=[tags for two in others for tags in two]).notes
-    assert any("1 training text has several lists of tags (rows 1, " in note for note in notes)
+    assert any("1 training sentence has several lists of tags (rows 1, " in note for note in notes)
+    shared = load(validation=pd.DataFrame({"tokens": WORDS[:1], "ner_tags": TAGS[:1]})).notes
+    assert "Warning: 1 of 1 validation row has a sentence that is also in train." in shared
     assert data.report.splits["train"].label_counts == {"O": 14 + 2 * 13, "B-person": 14, "I-person": 14}
     assert (
         load_data(DataSpec(train=pd.DataFrame({"text": ["a", "b"] * 9, "label": [0, 1] * 9}))).task.task_type
@@ -205,9 +207,37 @@ def test_errors_in_a_conll_file_name_the_line_of_the_word(tmp_path: Path, line: 
 def test_unknown_tags() -> None:
     assert "the tag 'B-person' of the word 'Anna' is none of the 2 tags" in refusal(labels=["O", "X"])
     other = pd.DataFrame({"tokens": WORDS, "ner_tags": [["B-persn", "O", "O"], ["O", "O"]] * 15})
-    assert "(did you mean 'B-person'?)" in refusal(validation=other)
+    assert (
+        "row 1, column 'ner_tags': the training data have no tag 'B-persn' (did you mean 'B-person'?); correct it, or pass "
+        "--labels O,B-persn,B-person,I-person to include it."
+    ) in refusal(validation=other)
     assert "names 'O' more than once" in refusal(labels=["O", "O"])
     assert "--text-pair-column" in refusal(text_column="tokens", text_pair_column="ner_tags")
+
+
+def test_tags_that_only_other_files_have_are_named_with_all_others() -> None:
+    words, tags = [["Rome"], ["It", "is"]], [["B-place"], ["O", "B-place"]]
+    train = {"words": [*WORDS, *words] * 2, "tags": [*TAGS, *tags] * 2}
+    validation = pd.DataFrame({"tokens": [["New", "York"]], "ner_tags": [["B-place", "I-place"]]})
+    test = pd.DataFrame({"tokens": [["Mars", "One"]], "ner_tags": [["B-event", "I-event"]]})
+    every = "O,B-event,I-event,B-person,I-person,B-place,I-place"
+
+    def loaded(**options: Any) -> Data:
+        frame = pd.DataFrame({"tokens": train["words"], "ner_tags": train["tags"]})
+        return load_data(DataSpec(train=frame, validation=validation, test=test, **options))
+
+    with pytest.raises(FrostlineError) as caught:
+        loaded()
+    assert str(caught.value) == (
+        "the validation data, row 1, column 'ner_tags': the training data have no tag 'I-place'; pass --labels "
+        f"{every} to include it."
+    )
+    assert loaded(labels=every.split(",")).task.labels == tuple(every.split(","))
+    assert "; name all tags with --labels." in refusal(
+        tags=[[f"B-{n}", f"I-{n}", "O"] if n % 2 else ["O", "O"] for n in range(1, 31)],
+        words=[WORDS[0] if n % 2 else WORDS[1] for n in range(1, 31)],
+        validation=test,
+    )
 
 
 def test_several_columns_of_tags_need_a_choice() -> None:

@@ -142,6 +142,22 @@ def test_a_column_with_too_many_different_texts_is_refused() -> None:
     assert "30 different labels in 30 rows" in sentence and "--label-column" in sentence
 
 
+LISTS = ["good;books", "bad;books", "", "good", "bad"]
+REMEDY = "or pass --label-separator ';' and no --task-type if labels such as 'bad;books' are lists."
+
+
+def test_labels_that_look_like_lists_need_a_choice() -> None:
+    assert refusal(LISTS) == (
+        "t.csv, column 'label': labels such as 'bad;books' look like lists; choose with --label-separator ';' for several "
+        "labels a text, or --task-type text-classification if each is one class."
+    )
+    assert refusal(LISTS, task_type=CLASSIFICATION).endswith(f"write one or remove the row, {REMEDY}")
+    assert "write one or remove the row." in refusal(["good", ""], task_type=CLASSIFICATION)
+    table = labelled([label for label in LISTS if label])
+    assert decided(table, task_type=CLASSIFICATION).labels == ("bad", "bad;books", "good", "good;books")
+    assert decided(table, labels=["good", "bad", "bad;books", "good;books"]).labels[0] == "good"
+
+
 def test_a_label_that_is_not_in_the_training_rows_is_refused() -> None:
     task = decided(labelled(["positive", "negative"]))
     with pytest.raises(FrostlineError) as caught:

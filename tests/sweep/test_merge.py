@@ -109,8 +109,8 @@ def test_a_record_that_names_files_elsewhere_is_damaged(part: Part, tmp_path: Pa
 @pytest.mark.parametrize(
     "old, new, named",
     [
-        ("num_train_epochs = 1.0", "num_train_epochs = 2.0", r"num_train_epochs is different \(1.0 and 2.0\)"),
-        ("layers = 3", "layers = 4", r"layers is different \(3 and 4\)"),
+        ("num_train_epochs = 1.0", "num_train_epochs = 2.0", r"value of num_train_epochs is different \(1.0 and 2.0\)"),
+        ("layers = 3", "layers = 4", r"value of layers is different \(3 and 4\)"),
         ('data = "', 'data = "0', r"data is different\."),
         ('\nweights = "', '\nweights = "0', r"model is different\."),
     ],

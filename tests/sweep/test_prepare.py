@@ -16,25 +16,34 @@ from frostline.report.rebuild import rebuild
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
-from tiny import Frostline, contents, run_sweep, tiny_bert_folder
+from tiny import Frostline, contents, run_sweep, sentences, tiny_bert_folder, write_csv
 
 
 @pytest.mark.parametrize(
     ("other", "named"),
     [
-        ({"num_train_epochs": 2}, "num_train_epochs is different (1.0 there, 2.0 now)"),
-        ({"head_learning_rate": "same"}, "head_learning_rate is different (0.01 there, same now)"),
-        ({"max_length": 16}, "max_length is different (32 there, 16 now)"),
-        ({"metric": "f1"}, "metric is different (accuracy there, f1 now)"),
-        ({"precision": "bfloat16"}, "precision is different (float32 there, bfloat16 now)"),
-        ({"class_weights": "balanced"}, "class_weights is different (none there, balanced now)"),
-        ({"data_seed": 1}, "data_seed is different (0 there, 1 now)"),
-        ({"subset": "fixed"}, "subset is different (per-seed there, fixed now)"),
-        ({"test": "hold out"}, "data is different (other rows or labels, or other rows are for validation or test)"),
-        ({"model": "other"}, "model is different"),
+        ({"num_train_epochs": 2}, "another sweep: its value of num_train_epochs is different (1.0 there, 2.0 now)"),
+        (
+            {"head_learning_rate": "same"},
+            "another sweep: its value of head_learning_rate is different (0.01 there, same now)",
+        ),
+        ({"max_length": 16}, "another sweep: its value of max_length is different (32 there, 16 now)"),
+        ({"metric": "f1"}, "another sweep: its value of metric is different (accuracy there, f1 now)"),
+        ({"precision": "bfloat16"}, "another sweep: its value of precision is different (float32 there, bfloat16 now)"),
+        (
+            {"class_weights": "balanced"},
+            "another sweep: its value of class_weights is different (none there, balanced now)",
+        ),
+        ({"data_seed": 1}, "another sweep: its value of data_seed is different (0 there, 1 now)"),
+        ({"subset": "fixed"}, "another sweep: its value of subset is different (per-seed there, fixed now)"),
+        (
+            {"test": "hold out"},
+            "results of other data (other rows or labels, or other rows are for validation or test)",
+        ),
+        ({"model": "other"}, "another sweep: its model is different"),
         (
             {"labels": "positive,negative"},
-            "data is different (other rows or labels, or other rows are for validation or test)",
+            "results of other data (other rows or labels, or other rows are for validation or test)",
         ),
     ],
 )
@@ -47,9 +56,31 @@ def test_a_folder_with_another_sweep_is_refused_and_the_message_names_the_differ
     before = contents(out / "runs")
     with pytest.raises(FrostlineError) as caught:
         Sweep(progress=Progress(), **{**settings, **other}).run()
-    assert f"{out} holds another sweep: its {named}." in str(caught.value)
+    assert f"{out} holds {named}." in str(caught.value)
     assert str(caught.value).endswith(f"add to that sweep with its own settings: `frostline sweep {out}/sweep.toml`.")
     assert contents(out / "runs") == before
+
+
+def test_other_data_come_before_what_follows_from_them(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """A regression has another metric, and more rows no folds. The user has chosen neither."""
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    rows = [{"text": row["text"], "label": f"{n / 7:.2f}"} for n, row in enumerate(sentences(160))]
+    with pytest.raises(FrostlineError) as caught:
+        Sweep(progress=Progress(), **{**settings, "train": write_csv(tmp_path / "t.csv", rows)}).run()
+    other = "results of other data (text-classification there, regression now)"
+    assert str(caught.value).startswith(f"{out} holds {other}. Choose another --out, or add to that sweep")
+
+
+def test_the_folder_of_a_search_names_find(finished_small: Path, settings: dict[str, Any], tmp_path: Path) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    (out / "search.json").touch()
+    with pytest.raises(FrostlineError) as caught:
+        Sweep(progress=Progress(), **{**settings, "data_seed": 1}).run()
+    assert str(caught.value).endswith(
+        "Choose another --out, or continue that search with its own `frostline find` command."
+    )
 
 
 def test_cached_hidden_states_need_no_more_disk_space(

@@ -105,10 +105,9 @@ def predict(
     probe = saved_probe(folder)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "streams": whether_to_stream(stream, CPU)}
     if _predicts_tags(folder, probe):
-        if threshold is not None or text_pair_column is not None:
-            raise FrostlineError(
-                f"The model in {folder} predicts tags of words: leave --threshold and --text-pair-column out."
-            )
+        unsuitable = {"--threshold": threshold, "--text-pair-column": text_pair_column}
+        if given := [flag for flag, value in unsuitable.items() if value is not None]:
+            raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
         return _predicted_tags(folder, as_sentences(texts, text_column, trained_columns(folder)), probe, options)
     texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder))
     require_shape(Path(folder), texts)

@@ -27,8 +27,8 @@ def _setting(name: str, help_text: str, metavar: str) -> Any:
 Budget = Annotated[
     str | None,
     _option(
-        "Training time, such as 90s, 10min or 2h. k = 0 and one run of a small k are always trained. [default: the larger of "
-        f"{FULL_RUNS} full fine-tunings and {SECONDS:g} s]",
+        "Training time, such as 90s, 10min or 2h; a number alone is seconds. k = 0 and one run of a small k are always "
+        f"trained. [default: the larger of {FULL_RUNS} full fine-tunings and {SECONDS:g} s]",
         "TIME",
     ),
 ]

@@ -216,10 +216,10 @@ def print_outputs(task: str, predictions: Any) -> None:
     if predictions.temperature != 1:
         print(f"{task}The logits are divided by the temperature {predictions.temperature:.3g}.", file=sys.stderr)
     if (limits := set(getattr(predictions, "thresholds", ()))) - {0.5}:
-        shown = (
-            f"{min(limits):.3g}" if len(limits) == 1 else f"{min(limits):.3g} to {max(limits):.3g}, each with its own"
-        )
-        print(f"{task}Labels are predicted from probability {shown} on.", file=sys.stderr)
+        applied = f"Labels are predicted from probability {min(limits):.3g} on."
+        if len(limits) > 1:
+            applied = f"Each label has its own threshold, from {min(limits):.3g} to {max(limits):.3g}."
+        print(f"{task}{applied}", file=sys.stderr)
     if limit := getattr(predictions, "threshold", None):
         print(
             f"{task}The label {limit.label!r} is predicted from probability {limit.probability:.3g} on.",

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from frostline import FrostlineError
 from frostline.cli.executor import Executor, with_executor
 from frostline.cli.flags import retry_kinds, retry_option, with_settings
 from frostline.cli.help import PanelCommand
@@ -23,7 +24,17 @@ Study = Annotated[
 ]
 
 
-@app.command(cls=PanelCommand, short_help="Train a grid of runs and recommend a k.")
+class SweepCommand(PanelCommand):
+    """The command, which names `frostline plan` if a plan is asked for, as `frostline find --plan` makes one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse ``--plan``, and parse the arguments."""
+        if "--plan" in args:
+            raise FrostlineError("`frostline sweep` has no --plan: run `frostline plan` with the same arguments.")
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=SweepCommand, short_help="Train a grid of runs and recommend a k.")
 @with_settings()
 @with_executor
 def sweep(

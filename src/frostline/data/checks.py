@@ -71,14 +71,14 @@ class DataReport:
         return [*self._warnings(task_type), *(note for split in self.splits for note in self._split_notes(split))]
 
     def _warnings(self, task_type: str) -> list[str]:
-        warnings = []
+        warnings, unit = [], "sentence" if task_type == TOKENS else "text"
         for pair, count in self.shared.items():
             first, second = pair.split("/")
             if count:
                 rows = self.splits[second].rows
-                warnings.append(f"Warning: {_of_rows(count, rows, second)} a text that is also in {first}.")
+                warnings.append(f"Warning: {_of_rows(count, rows, second)} a {unit} that is also in {first}.")
         if self.conflicting:
-            have = "text has" if self.conflicting == 1 else "texts have"
+            have = f"{unit} has" if self.conflicting == 1 else f"{unit}s have"
             labels = CONFLICTS.get(task_type, "more than one label")
             where = ", ".join(map(str, self.conflicting_rows))
             also = "" if task_type == TOKENS else ", or give the second text of a pair with --text-pair-column"

@@ -34,6 +34,14 @@ LABELS = (
 )
 WORDS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "upos")
+INDICATORS = {
+    "0": False,
+    "0.0": False,
+    "false": False,
+    "1": True,
+    "1.0": True,
+    "true": True,
+}  # cells, one column a label
 LABEL_SETS = ("labels", "label", "tags", "topics", "categories", "genres", "emotions")
 
 
@@ -163,6 +171,19 @@ def missing_tags(table: Table) -> str | None:
     return f"{table.name}: its lines have {len(table.columns)} columns; choose that of the tags with --tag-column, from 2 on."
 
 
+def other_unit(table: Table, task_type: str | None) -> str | None:
+    """What is wrong with sentences of words for a model of texts, or with texts for one of words; None for other tables."""
+    first = table.first(1)
+    lists = [name for name in table.columns if is_list(first.cells(name)[0])]
+    if task_type == TOKENS:
+        remedy = "give a CoNLL file or lists of words, or a model of texts"
+        return None if lists else f"{table.name}: the table has texts, but the model tags words; {remedy}."
+    if not conll.looks_like_conll(table) and not any(name.casefold() in WORDS for name in lists):
+        return None
+    remedy = "give a table of texts, or a model that tags words"
+    return f"{table.name}: the table has sentences of words, but the model reads whole texts; {remedy}."
+
+
 def is_list(cell: object) -> bool:
     """Whether a cell is a list of items; a data frame may hold arrays instead."""
     return isinstance(cell, list | tuple) or (hasattr(cell, "tolist") and hasattr(cell, "__len__"))
@@ -218,6 +239,8 @@ def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[s
             f"({listed([name for name in table.columns if name != label])}) has a common name for texts; name the text with "
             "--text-column, or another label."
         )
+    if conll.looks_like_conll(table):
+        raise FrostlineError(f"{table.name}: its lines look like words with their tags; pass --task-type {TOKENS}.")
     raise FrostlineError(
         f"{table.name}: none of its columns ({listed(table.columns)}) has a common name for texts; name one with "
         "--text-column, or the columns of a file without a header with --column-names."
@@ -235,7 +258,17 @@ def _find_label(table: Table, taken: set[str | None], common: CommonNames, *, ne
         raise FrostlineError(f"{table.name}: the label could be {listed(found)}; choose with --label-column.")
     if lack := missing_tags(table):
         raise FrostlineError(lack)
+    flags = [name for name in by_name.values() if _is_indicator(table, name)]
+    others = "the columns of a file without a header with --column-names"
+    if len(flags) > 1:
+        others = f"the columns of 0 and 1 with --indicator-columns {','.join(flags)}"
     raise FrostlineError(
         f"{table.name}: none of its columns ({listed(table.columns)}) has a common name for labels; name one with "
-        "--label-column, or the columns of a file without a header with --column-names."
+        f"--label-column, or {others}."
     )
+
+
+def _is_indicator(table: Table, column: str) -> bool:
+    """Whether a column has cells of 0 and 1 only, and a 1."""
+    found = {INDICATORS.get(str(cell).strip().casefold()) for cell in table.cells(column)}
+    return None not in found and True in found

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.columns import Columns, is_list, items_of
+from frostline.data.columns import INDICATORS, Columns, is_list, items_of
 from frostline.data.labels import are_too_many, check_declared, first_rows, ordered, refuse_similar_labels
 from frostline.data.parsing import INTEGER
 from frostline.data.table import Table
@@ -20,7 +20,6 @@ from frostline.data.wording import did_you_mean, listed, quoted
 
 LabelSets = npt.NDArray[np.bool_]
 
-INDICATORS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 BLANK = {None, "", "nan"}
 EMPTY = {*BLANK, "-1", "-1.0"}  # cells that test files contain instead of 0 or 1
 

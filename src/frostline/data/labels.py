@@ -1,8 +1,9 @@
 """Read and check the cells of a label column."""
 
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Number
 
 from frostline import FrostlineError
@@ -13,6 +14,9 @@ from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, quoted, visible
 
 MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
+SEPARATORS = ";|,"  # of the labels of a text, in one cell
+LISTS, RECURRING = 0.25, 0.8  # labels look like lists if this share of them are, and this share of their parts recur
+DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 UNLABELLED = {None, "", "-1", "-1.0"}  # cells that published test files contain instead of labels
 
 
@@ -43,8 +47,33 @@ def refuse_missing(table: Table, column: str, cells: Sequence[str | None]) -> No
     if missing:
         more = f" (and in {len(missing) - 1:,} more rows)" if len(missing) > 1 else ""
         raise FrostlineError(
-            f"{table.location(missing[0], column)}: the label is missing{more}; write one or remove the row."
+            f"{table.location(missing[0], column)}: the label is missing{more}; write one or remove the row"
+            f"{remedy_of_lists(cell for cell in cells if cell)}."
         )
+
+
+def lists_in(labels: Iterable[str]) -> tuple[str, str] | None:
+    """The separator and an example if many labels look like lists, such as ``good;books``; None if they do not.
+
+    The parts of a list are also labels, or parts of others. Those of names such as ``arts; culture`` are not.
+    """
+    distinct = {label for label in labels if not DECIMAL_COMMA.fullmatch(label)}
+    for separator in SEPARATORS:
+        parts = {label: {part.strip() for part in label.split(separator)} - {""} for label in distinct}
+        lists = [label for label, own in parts.items() if len(own) > 1]
+        uses = Counter(part for own in parts.values() for part in own)
+        of_lists = {part for label in lists for part in parts[label]}
+        recurring = sum(uses[part] > 1 for part in of_lists)
+        if len(lists) > 1 and len(lists) >= LISTS * len(distinct) and recurring >= RECURRING * len(of_lists):
+            return separator, min(lists)
+    return None
+
+
+def remedy_of_lists(labels: Iterable[str]) -> str:
+    """What else to do about an error of labels if they look like lists, else an empty string."""
+    if (found := lists_in(labels)) is None:
+        return ""
+    return f", or pass --label-separator {found[0]!r} and no --task-type if labels such as {quoted(found[1])} are lists"
 
 
 def first_rows(labels: Sequence[Sequence[str]]) -> dict[str, int]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.checks import DataReport, report_on
-from frostline.data.columns import Columns, choose_columns, missing_tags, task_of_lists
+from frostline.data.columns import Columns, choose_columns, missing_tags, other_unit, task_of_lists
 from frostline.data.dataset_sources import read_splits, source_name
 from frostline.data.examples import Examples, Texts
 from frostline.data.formats.reader import read_table
@@ -19,7 +19,7 @@ from frostline.data.glue.tables import read_glue_table, unify_layouts
 from frostline.data.glue.tasks import MISMATCHED, GlueTask, glue_task, refuse_redundant_options
 from frostline.data.label_sets import has_no_label_sets
 from frostline.data.labels import all_unlabelled, label_cells
-from frostline.data.sentences import sentences
+from frostline.data.sentences import refuse_one_sentence, sentences
 from frostline.data.specification import (
     CLASSIFICATION,
     HOLD_OUT,
@@ -33,7 +33,7 @@ from frostline.data.specification import (
 )
 from frostline.data.splits import complete_splits
 from frostline.data.table import Table
-from frostline.data.tags import are_entities, entity_types, has_no_tags, of_equal_width
+from frostline.data.tags import are_entities, entity_types, has_no_tags, of_equal_width, refuse_new_tags
 from frostline.data.targets import targets_of
 from frostline.data.task import Task, decide_task
 from frostline.data.wording import did_you_mean, listed, quoted
@@ -90,7 +90,11 @@ def load_data(spec: DataSpec) -> Data:
     notes += _descriptions(tables["train"], task)
     if spec.train is None and spec.test is None and "test" in tables and _is_unlabelled(tables["test"], task):
         notes.append(f"{tables.pop('test').name} has no labels and is left out.")
+    if task.task_type == TOKENS and not spec.labels:
+        refuse_new_tags(tables.values(), task.columns.of_labels[0], task.labels)
     given = of_equal_width({split: _examples(table, task, split) for split, table in tables.items()})
+    if spec.first_rows != 1:
+        refuse_one_sentence(tables)
     complete = complete_splits(given, task, spec)
     splits = complete.splits
     report = report_on({split: splits[split] for split in ("train", "validation", "test") if split in splits}, task)
@@ -138,6 +142,8 @@ def read_unlabelled(
             table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False, task_type=task_type
         )
     except FrostlineError:
+        if unsuitable := other_unit(table, task_type):
+            raise FrostlineError(unsuitable) from None
         if not missing:
             raise
         lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"

@@ -3,13 +3,26 @@
 A sentence is stored as a text with a line per word. Texts and sentences can then be compared, held out and written alike.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.columns import items_of
 from frostline.data.table import Table, is_storable
 from frostline.data.wording import quoted
+
+MANY_WORDS = 200  # more than in a sentence
+
+
+def refuse_one_sentence(tables: Mapping[str, Table]) -> None:
+    """Raise an error if a CoNLL file is one sentence because it has no blank line. A short test set may be one sentence."""
+    for split, table in tables.items():
+        words = len(table.word_lines[0]) if table.word_lines is not None and len(table) == 1 else 0
+        if words > MANY_WORDS or (words and split == "train"):
+            raise FrostlineError(
+                f"{table.name}: the file has one sentence of {words:,} {'word' if words == 1 else 'words'}, because it has no "
+                "blank line; write a blank line after each sentence."
+            )
 
 
 def joined(words: Iterable[str]) -> str:

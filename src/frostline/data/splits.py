@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.data.labels import remedy_of_lists
 from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, DataSpec, is_keyword
 from frostline.data.subsets import least_size, strata, stratified_indices
 from frostline.data.task import Task
@@ -158,7 +159,8 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
         if len(np.unique(numbers[rows])) == 1:
             raise FrostlineError(
                 f"{examples.name}, row {examples.rows[rows[0]]}: the label {quoted(task.labels[int(target)])} has too few "
-                "rows to be both trained on and scored; add rows, remove it, or give --validation FILE."
+                "rows to be both trained on and scored; add rows, remove it, or give --validation FILE"
+                f"{remedy_of_lists(task.labels)}."
             )
     return numbers
 
@@ -169,5 +171,6 @@ def _refuse_exhausted_class(rest: Examples, held_out: Examples, task: Task, spli
         label = task.labels[int(held_out.targets[exhausted[0]])]
         raise FrostlineError(
             f"{held_out.name}, row {held_out.rows[exhausted[0]]}: the label {quoted(label)} has too few rows for training "
-            f"and each split that is held out; add rows, remove it, or give --{split} FILE."
+            f"and each split that is held out; add rows, remove it, or give --{split} FILE"
+            f"{remedy_of_lists(task.labels)}."
         )

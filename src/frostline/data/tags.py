@@ -5,7 +5,7 @@ In the BIO scheme (IOB2), ``B-person`` begins an entity of the type person, ``I-
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from numbers import Integral
@@ -25,6 +25,7 @@ from frostline.data.wording import did_you_mean, listed, quoted
 OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
 # Tags of entities in the BIO scheme or a similar one (BIOES, BILOU, BMES), however their prefix is written.
 LIKE_ENTITY = re.compile(r"([BIESLUM])[-_](.+)", re.IGNORECASE)
+NAMED = 30  # tags that a message lists, to be copied
 NO_WORD = -100  # fills targets up to the longest sentence; the loss of transformers ignores this number
 
 
@@ -86,8 +87,28 @@ def _tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[
             f"{table.name}, column {quoted(column)}: every word has the tag {quoted(next(iter(counts)))}; give sentences with at "
             "least two different tags, or name another column with --label-column."
         )
-    names = tuple(counts)
-    return tuple(sorted(names, key=_order_of_entities) if are_entities(names) else sorted(names))
+    return _ordered(counts)
+
+
+def refuse_new_tags(tables: Iterable[Table], column: str, labels: Sequence[str]) -> None:
+    """Raise an error if a table has a tag that is none of the ``labels``, those of the training data."""
+    new: dict[str, str] = {}  # the place of each new tag
+    for table in tables:
+        if column not in table.columns or has_no_tags(table, column):
+            continue
+        names = table.class_names.get(column, labels)
+        for n, tags in enumerate(_tag_lists(table, column)):
+            for word, tag in enumerate(_named(one, names) for one in tags):
+                if isinstance(tag, str) and tag not in labels and not INTEGER.fullmatch(tag):
+                    new.setdefault(tag, table.location(n, column, word))
+    if new:
+        tag, place = next(iter(new.items()))
+        meant, every = _alike(tag, labels), _ordered([*labels, *new])
+        correct = f"{meant}; correct it, or" if meant else ";"
+        remedy = (
+            f"pass --labels {','.join(every)} to include it" if len(every) <= NAMED else "name all tags with --labels"
+        )
+        raise FrostlineError(f"{place}: the training data have no tag {quoted(tag)}{correct} {remedy}.")
 
 
 def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -113,7 +134,7 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
             tag = tags[unknown]
             raise FrostlineError(
                 f"{table.location(n, column, unknown)}: the tag {quoted(tag)} of the word {quoted(words[unknown])} is none of "
-                f"the {len(index)} tags ({listed(labels)}){did_you_mean(str(tag), labels)}; correct it, or name all "
+                f"the {len(index)} tags ({listed(labels)}){_alike(str(tag), labels)}; correct it, or name all "
                 "tags with --labels."
             )
         rows.append([index[tag] for tag in named])
@@ -200,6 +221,12 @@ def _meant(tag: str, labels: Sequence[str]) -> str:
     return did_you_mean(tag, [one for one in labels if one[: len(BEGIN)] == tag[: len(BEGIN)] and is_pair(one)])
 
 
+def _alike(tag: str, labels: Sequence[str]) -> str:
+    """The most similar tag. One of the same type of entity is no spelling of it."""
+    same_type = (f"{BEGIN}{entity_type(tag)}", f"{INSIDE}{entity_type(tag)}")
+    return did_you_mean(tag, [label for label in labels if label not in same_type])
+
+
 def _almost_entities(labels: Sequence[str]) -> str | None:
     """What keeps tags from being entities if most look like some; None if most do not, as those of parts of speech."""
     marked = [label for label in labels if label.upper() != OUTSIDE]
@@ -218,6 +245,12 @@ def _almost_entities(labels: Sequence[str]) -> str | None:
     elif other.upper() == OUTSIDE:
         meant = OUTSIDE
     return f"most tags look like the BIO scheme of entities, but {quoted(other)} is not in it; write it as {meant}"
+
+
+def _ordered(names: Iterable[str]) -> tuple[str, ...]:
+    """Tags of entities ordered by type, ``O`` first; others by code point."""
+    tags = tuple(names)
+    return tuple(sorted(tags, key=_order_of_entities) if are_entities(tags) else sorted(tags))
 
 
 def _order_of_entities(tag: str) -> tuple[bool, str, str]:

@@ -13,6 +13,7 @@ from frostline.data.labels import (
     check_declared,
     first_rows,
     label_cells,
+    lists_in,
     ordered,
     refuse_missing,
     refuse_similar_labels,
@@ -67,8 +68,10 @@ def decide_task(
     if task_type == TOKENS:
         return Task(name=name, task_type=TOKENS, labels=tag_names(table, columns.label, labels), columns=columns)
     cells = label_cells(table, columns.label)
-    refuse_missing(table, columns.label, cells)
     given = tuple(labels) if labels else table.class_names.get(columns.label)
+    if task_type is None and not given:
+        _refuse_lists(table, columns.label, cells)
+    refuse_missing(table, columns.label, cells)
     if task_type is None:
         task_type = CLASSIFICATION if given else _task_type(table, columns.label, cells)
     task = Task(name=name, task_type=task_type, labels=(), columns=columns)
@@ -89,6 +92,15 @@ def decide_task(
     if labels:
         check_declared(table, columns.label, tuple(labels), counts)
     return replace(task, labels=given if given else ordered(counts))
+
+
+def _refuse_lists(table: Table, column: str, cells: Sequence[str | None]) -> None:
+    """Raise an error if the labels look like lists of labels."""
+    if found := lists_in(cell for cell in cells if cell):
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: labels such as {quoted(found[1])} look like lists; choose with "
+            f"--label-separator {found[0]!r} for several labels a text, or --task-type {CLASSIFICATION} if each is one class."
+        )
 
 
 def _task_type(table: Table, column: str, cells: Sequence[str | None]) -> str:

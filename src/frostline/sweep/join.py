@@ -9,6 +9,7 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.statistics.tune import is_way
 from frostline.sweep.plan import Identity, read_settings
+from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.specification import SweepSpec
 from frostline.training.specification import Settings
 
@@ -24,13 +25,14 @@ def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any],
         FrostlineError: The folder holds another sweep.
     """
     if found := difference({**spec.model_dump(mode="json"), "identity": _toml_ready(asdict(identity))}, older):
-        name, now, before = found
-        detail = f" ({before} there, {now} now)" if before else OF_DATA * (name == DIGESTS["data"])
-        again = f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}"
-        raise FrostlineError(
-            f"{out} holds another sweep: its {name} is different{detail}. Choose another --out, or add to that sweep with its "
-            f"own settings: `{again}`."
-        )
+        what, now, before = found
+        held, detail = f"another sweep: its {what} is different", f" ({before} there, {now} now)" if before else ""
+        if what == DIGESTS["data"]:
+            held, detail = "results of other data", detail or OF_DATA
+        again = f"add to that sweep with its own settings: `frostline sweep {shlex.quote(str(out / 'sweep.toml'))}`"
+        if (out / SEARCH).exists():
+            again = "continue that search with its own `frostline find` command"
+        raise FrostlineError(f"{out} holds {held}{detail}. Choose another --out, or {again}.")
     earlier = read_settings(older, out)
     if earlier.tune_modules and spec.tune_modules not in (None, earlier.tune_modules):
         raise FrostlineError(
@@ -57,14 +59,19 @@ def other_way(one: SweepSpec, other: SweepSpec) -> str | None:
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str, str] | None:
     """What two sweeps in the form of sweep.toml differ in, besides the grid, and both values; None if nothing.
 
-    The values are empty for what is identified by a digest.
+    Another type of task comes first, then what the user has chosen, then what follows from the model and the data. The values
+    are empty for what is identified by a digest.
     """
-    first, second = ({**_shared_settings(sweep), **sweep["identity"]} for sweep in (one, other))
-    for name, value in first.items():
-        if second.get(name) != value and name != "task":
+    settings = _shared_settings(one), _shared_settings(other)
+    first, second = settings[0] | one["identity"], settings[1] | other["identity"]
+    if first["task_type"] != second["task_type"]:
+        return DIGESTS["data"], first["task_type"], second["task_type"]
+    chosen = [name for name, value in settings[0].items() if value != settings[1][name]]
+    for name in (*chosen, *one["identity"]):
+        if first[name] != second.get(name) and name != "task":
             if name in DIGESTS:
                 return DIGESTS[name], "", ""
-            return name, _shown(value), _shown(second.get(name))
+            return f"value of {name}", _shown(first[name]), _shown(second.get(name))
     return None
 
 

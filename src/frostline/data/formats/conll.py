@@ -16,6 +16,7 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.formats.encoding import open_text
+from frostline.data.formats.endings import ENDINGS
 from frostline.data.table import Table
 
 WORDS, TAGS = "tokens", "tags"
@@ -50,6 +51,21 @@ def read_conll(path: Path, tag_column: int | None = None) -> Table:
         rows=np.array([words[0][0] for words in sentences]),
         word_lines=[[line for line, _ in words] for words in sentences],
     )
+
+
+def looks_like_conll(table: Table) -> bool:
+    """Whether a text file that was read as a table with a header has a word and its tags on each line.
+
+    A header of texts and labels has other names than the cells below it, but a tag recurs.
+    """
+    if Path(table.name).suffix.lower() not in ENDINGS["TSV"]:
+        return False
+    rows = [list(table.columns), *zip(*map(table.cells, table.columns), strict=True)]
+    lines = [" ".join(row).split() for row in rows]
+    first, *others = [line for line in lines if line and line[0][0] != "#"] or [[]]
+    if len(first) < 2 or len(table.columns) not in (1, len(first)):  # 1: the columns are separated by spaces
+        return False
+    return {len(line) for line in others} == {len(first)} and first[-1] in {line[-1] for line in others}
 
 
 def is_writable(word: str) -> bool:
