@@ -18,10 +18,8 @@ import frostline.search.search as search_module
 import frostline.sweep.execution.execute as execute_module
 from frostline.report.rebuild import rebuild
 from frostline.search.defaults import DEFAULTS, SECONDS
-from frostline.statistics.alternatives import PROBE, WORDS
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
-from frostline.sweep.results.alternatives import TEST, read_alternatives
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import read_search, request_again, write_search
 from frostline.training.probes.alternatives import Alternatives
@@ -218,22 +216,6 @@ def test_test_scores_are_hidden_until_the_search_is_over(
     answer = frostline.find(**{**search_settings, "test": search_settings["train"]})
     assert len(scored) > 2 and not any(scored) and answer["tested"]
     assert all(row["test"] is not None for row in Folder(search_settings["out"]).rows())
-
-
-def test_models_that_train_no_layer_are_scored_on_test_as_they_are_saved(
-    search_settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fitted, finish = [], search_module.finish
-    monkeypatch.setattr(
-        search_module, "finish", lambda *a, **more: fitted.append(more["alternatives"]) or finish(*a, **more)
-    )
-    frostline.find(**{**search_settings, "test": search_settings["train"], "budget": 1.0})
-    found = read_alternatives(search_settings["out"], TEST)
-    assert set(found) == set(read_alternatives(search_settings["out"])) == {PROBE, WORDS}
-    for name, values in found.items():
-        fitted[0].save(name, tmp_path / name)
-        saved = frostline.predict(tmp_path / name, search_settings["train"])
-        assert [saved.labels[n] for n in values.argmax(1)] == list(saved.predicted)
 
 
 def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:
