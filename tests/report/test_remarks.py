@@ -40,19 +40,19 @@ def test_times_are_doubted_if_fewer_layers_took_longer(seconds: float, doubted: 
     assert "Do not trust" not in answer_of((alone, logits))["sentence"]  # their times are not compared
 
 
-@pytest.mark.parametrize(("on_train", "too_little"), [(0.901, False), (0.9, True), (0.3, True), (None, False)])
-def test_more_epochs_are_advised_if_training_examples_are_fitted_no_better_than_others(
-    on_train: float | None, too_little: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("on_train", "unfitted"), [(0.934, False), (0.933, True), (0.9, True), (0.3, True), (None, False)]
+)
+def test_more_epochs_are_advised_if_training_examples_are_not_fitted(on_train: float | None, unfitted: bool) -> None:
     """Full fine-tuning reaches .9 on validation."""
     runs, logits = make_runs(clear)
     runs = [run | ({"train_last": on_train} if run["trainable"] == "all" else {}) for run in runs]
     said = answer_of((runs, logits))["sentence"]
     remark = (
-        f" Full fine-tuning scores {on_train or 0:.3f} on examples that it was trained on, no more than on validation (0.900), "
-        "so it was trained too little: try more epochs (`--num-train-epochs`)."
+        f" Full fine-tuning scores {on_train or 0:.3f} on examples that it was trained on and 0.900 on validation. It has not "
+        "fitted its examples yet, so more epochs (`--num-train-epochs`) may help."
     )
-    assert said.endswith(remark) == too_little and ("epochs" in said) == too_little
+    assert said.endswith(remark) == unfitted and ("epochs" in said) == unfitted
 
 
 def test_more_epochs_are_not_advised_where_little_is_left_to_learn_or_no_layer_is_trained() -> None:
