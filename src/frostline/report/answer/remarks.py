@@ -50,8 +50,7 @@ def trained_too_little(full: CellSummary) -> str:
         return ""
     return (
         f" {capitalized(tuning(full['trainable']))} scores {score(on_train)} on examples that it was trained on and "
-        f"{score(on_validation)} on validation. It has not fitted its examples yet, so more epochs "
-        "(`--num-train-epochs`) may help."
+        f"{score(on_validation)} on validation. It has not fitted its examples yet, so a higher --num-train-epochs may help."
     )
 
 
