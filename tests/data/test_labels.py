@@ -12,6 +12,8 @@ from frostline.data.labels import lists_in
         (["a|b", "b|c", "a|c"], "|"),
         (["price, story", "story", "price, cast", "cast"], ","),
         (["1,3,5", "1,3", "3,5,1", "5"], ","),
+        (["books", "good;books", "good;dvd"], ";"),  # a part that occurs once
+        (["Albany, NY", "Boston, MA", "New York, NY"], None),
         (["arts; culture", "sports", "politics"], None),
         (["arts; culture", "home; garden", "food; drink"], None),  # names of two words each
         (["arts; culture", "arts", "culture", *(f"class {n}" for n in range(8))], None),

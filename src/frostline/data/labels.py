@@ -15,7 +15,7 @@ from frostline.data.wording import did_you_mean, listed, quoted, visible
 
 MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
 SEPARATORS = ";|,"  # of the labels of a text, in one cell
-LISTS, RECURRING = 0.25, 0.8  # labels look like lists if this share of them are, and this share of their parts recur
+LISTS, RECURRING = 0.25, 0.6  # labels look like lists if this share of them are, and this share of their parts recur
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 UNLABELLED = {None, "", "-1", "-1.0"}  # cells that published test files contain instead of labels
 
