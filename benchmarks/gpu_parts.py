@@ -102,13 +102,16 @@ class OnDevice:
         return context if tune == "all" else with_states(context, (self.layers - int(tune),))
 
     def stacked(self) -> Rows:
-        context = self.context(self.exact)
-        more = [{"seed": seed, "learning_rate": 1e-5 * (seed + 1), "num_train_epochs": 1} for seed in range(3)]
-        specs = [self._spec("all", context, **one) for one in more]
-        alone = [run(spec, context) for spec in specs]
-        together = run_stacked(specs, context, batched=True)
-        gap = max(difference(one, other) for one, other in zip(together, alone, strict=True))
-        return [("3 runs in a stack against each alone", _verdict(gap, EXACT))]
+        """Runs in a stack against each alone, also with two batches for each step, whose gradients add up."""
+        context, rows = self.context(self.exact), []
+        for batches, words in {1: "", 2: ", two batches a step"}.items():
+            same = {"num_train_epochs": 1, "gradient_accumulation_steps": batches}
+            specs = [self._spec("all", context, seed=n, learning_rate=1e-5 * (n + 1), **same) for n in range(3)]
+            alone = [run(spec, context) for spec in specs]
+            together = run_stacked(specs, context, batched=True)
+            gap = max(difference(one, other) for one, other in zip(together, alone, strict=True))
+            rows.append((f"3 runs in a stack against each alone{words}", _verdict(gap, EXACT)))
+        return rows
 
     def throughput(self) -> Rows:
         """Stacks of more and more runs, up to the first that does not fit into memory."""

@@ -13,7 +13,7 @@ from frostline.model.device import Machine
 from model.test_varlen import by_sequence
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-ROWS = {"equality": 5, "stacked": 1, "tags": 2, "kernel": 1, "throughput": 2, "forward_pass": 2, "llama": 2}
+ROWS = {"equality": 5, "stacked": 2, "tags": 2, "kernel": 1, "throughput": 2, "forward_pass": 2, "llama": 2}
 
 
 @pytest.fixture

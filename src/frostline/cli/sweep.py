@@ -25,7 +25,7 @@ Study = Annotated[
 
 
 class SweepCommand(PanelCommand):
-    """The command, which names `frostline plan` if a plan is asked for, as `frostline find --plan` makes one."""
+    """The command. It names `frostline plan` if somebody adds ``--plan``, which `frostline find` has."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse ``--plan``, and parse the arguments."""

@@ -34,14 +34,8 @@ LABELS = (
 )
 WORDS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "upos")
-INDICATORS = {
-    "0": False,
-    "0.0": False,
-    "false": False,
-    "1": True,
-    "1.0": True,
-    "true": True,
-}  # cells, one column a label
+# Cells of a column that says of each text whether it has one label.
+INDICATORS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 LABEL_SETS = ("labels", "label", "tags", "topics", "categories", "genres", "emotions")
 
 

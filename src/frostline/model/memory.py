@@ -1,4 +1,4 @@
-"""Memory: of a device, the measured peak of a run, the limit for one training, and what to do when it runs out."""
+"""Memory: of a device, the measured peak of a run, the limit for one training, and whether it ran out."""
 
 import gc
 import threading
@@ -16,7 +16,7 @@ from frostline.model.device import Machine
 
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two samples
 OVERHEAD = 50  # the pause after a sample lasts at least this many times the sample's own processor time
-# In errors that have no class of their own. cuBLAS and cuDNN write ALLOC_FAILED.
+# In errors of lacking memory that have no class of their own. cuBLAS and cuDNN write ALLOC_FAILED.
 WORDS = ("out of memory", "can't allocate memory", "not enough memory", "alloc_failed")
 
 

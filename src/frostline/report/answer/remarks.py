@@ -40,7 +40,7 @@ def times_not_comparable(cells: Mapping[str, CellSummary], full: CellSummary) ->
 def trained_too_little(full: CellSummary) -> str:
     """A sentence if the reference has not fitted the examples that it was trained on; else empty.
 
-    Its error on them is then not clearly smaller than its error on validation. ``docs/log.md`` has the tasks that gave the limit.
+    Its error on them (1 - score) is then not much smaller than on validation. ``docs/log.md`` has the tasks behind the limit.
     """
     on_train, on_validation = full["train_last"]["mean"], full["validation_last"]["mean"]
     trains_layers = full["tuned_layers"] or full["tune_embeddings"]

@@ -24,16 +24,16 @@ def add_test_scores(
     logits: LogitsOf,
     alternatives: Mapping[str, NDArray[Any]],
 ) -> dict[str, Any]:
-    """Add a test summary to each cell, and the comparison of the recommended k with full fine-tuning on test.
+    """Add a test summary to each cell, and the test scores of what is recommended.
 
-    A recommended model that trains no layer gets its test score.
+    A recommended k is also compared with full fine-tuning on test.
 
     Args:
         answer: What ``make_answer`` returned; it is changed in place and returned.
         runs: Rows of the results table that have a test score.
         test: Targets and metric of the test set.
         logits: Returns a run's predictions for the test examples.
-        alternatives: The same of models that train no layer, by name.
+        alternatives: The predictions of models that train no layer for the test examples, by name.
     """
     evidence, by_name = RunPredictions(test, logits), {run["run"]: run for run in runs}
     for size in answer["sizes"]:
