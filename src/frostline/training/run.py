@@ -134,7 +134,7 @@ def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batche
         audit = Audit(context.pretrained, names, learners)
 
         def set_audited_mode(training: bool) -> None:
-            set_mode(context, first, names, training=training)
+            set_mode(context, first, training=training)
             if training:
                 audit.check_modes()
 

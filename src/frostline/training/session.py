@@ -32,7 +32,7 @@ def training_session(
     batched: bool | None = None,
     earlier: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> Iterator[tuple[list[Learner], ForwardFunction]]:
-    """Prepare the model for training these runs as one stack.
+    """Prepare the model for training these runs as one stack. It begins and ends in evaluation mode.
 
     Args:
         specs: The runs.
@@ -57,7 +57,11 @@ def training_session(
         else stacked(pretrained.model, names, len(specs), start, batched=batched) as own,
         forward_function(context, specs) as forward,
     ):
-        yield [_learner(spec, parameters, context) for spec, parameters in zip(specs, own, strict=True)], forward
+        pretrained.model.eval()
+        try:
+            yield [_learner(spec, parameters, context) for spec, parameters in zip(specs, own, strict=True)], forward
+        finally:
+            pretrained.model.eval()
 
 
 def start_values(
@@ -92,15 +96,16 @@ def _learner(spec: RunSpec, parameters: Mapping[str, Tensor], context: RunContex
     )
 
 
-def set_mode(context: RunContext, spec: RunSpec, names: frozenset[str], *, training: bool) -> None:
-    """Set the model to evaluation mode, or to training mode for training the parameters ``names``."""
-    model = context.pretrained.model
+def set_mode(context: RunContext, spec: RunSpec, *, training: bool) -> None:
+    """Set the model of a run, with the head of the run, to training mode or to evaluation mode."""
+    pretrained = context.for_run(spec).pretrained
+    model = pretrained.model
     if not training:
         model.eval()
     elif spec.frozen_dropout:
         model.train()
     else:
-        set_train_mode(model, context.pretrained.anatomy, names)
+        set_train_mode(model, pretrained.anatomy, spec.to_train.parameters(pretrained.anatomy))
 
 
 def score_rows(forward: Forward, context: RunContext, rows: Rows, specs: Sequence[RunSpec]) -> NDArray[np.float32]:

@@ -24,7 +24,6 @@ def profile_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 
     """
     first, lengths = specs[0], context.problem.lengths
     context = context.for_run(first)
-    names = first.to_train.parameters(context.pretrained.anatomy)
 
     def longest(rows: Rows, count: int) -> Rows:  # repeats rows if there are fewer
         return np.resize(rows[np.argsort(-lengths[rows], kind="stable")], count)
@@ -39,7 +38,7 @@ def profile_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 
             longest(scored, min(len(scored), first.per_device_eval_batch_size)),
             # With two evaluations, peak memory includes the copy of the best parameters.
             first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),
-            set_mode=lambda training: set_mode(context, first, names, training=training),
+            set_mode=lambda training: set_mode(context, first, training=training),
             prefetch=forward.prefetch,
             on_step=lambda step, total: ends.append(context.machine.time()),
         )

@@ -23,7 +23,6 @@ from frostline.statistics.tune import FULL, Tune
 from frostline.sweep.forecast.pace import TimedPoints
 from frostline.sweep.forecast.random_states import RandomStates
 from frostline.sweep.forecast.timer import Timer, estimated_seconds, evenly_spaced
-from frostline.sweep.work.operations import OperationCounter
 from frostline.sweep.work.workload import PLAIN_BATCH, TimingCase, Workload
 from frostline.training.context import RunContext
 
@@ -107,15 +106,15 @@ def calibrate(
     Returns:
         None if the budget does not allow the largest k, or if no loss is finite.
     """
-    context, need, matrices = workload.context, workload.cached, workload.matrices
+    context, need = workload.context, workload.cached
     context.copies.keep_within(0)  # so that they do not count as memory in use
-    chosen = _affordable(cases, matrices, speed, budget, always=_ends(cases) if ends else [])
+    chosen = _affordable(cases, speed, budget, always=_ends(cases) if ends else [])
     if _ends(cases)[0] not in chosen:  # a small k alone does not predict a large one
         return None
     idle = _idle_bytes(context)
     random_states = RandomStates(need, context.tokens, workload.anatomy.width) if need.cuts or need.head else None
     with memory_reused(release_large=all(one.cut is not None for one in cases)):
-        timer = Timer(replace(context, states=random_states), matrices, speed, idle, stack=stack, workers=workers)
+        timer = Timer(replace(context, states=random_states), speed, idle, stack=stack, workers=workers)
         points = timer.points(chosen, budget)
         scoring = _scoring_seconds(context)
     context.pretrained.restore()
@@ -127,7 +126,7 @@ def calibrate_plain(workload: Workload, cases: Sequence[TimingCase], speed: floa
     context = workload.context
     machine = Machine(context.machine.device, "float32")
     uncut = replace(context, machine=machine, packed=False, head_token=None, states=None, as_trainer=True)
-    timer = Timer(uncut, workload.plain, speed / 2, _idle_bytes(context), memory=False)
+    timer = Timer(uncut, speed / 2, _idle_bytes(context), memory=False)
     with memory_reused():
         points = timer.points([_plain(one) for one in _plain_ends(cases)], 0.0)
     context.pretrained.restore()
@@ -144,18 +143,17 @@ def _idle_bytes(context: RunContext) -> int:
 
 def _affordable(
     cases: Sequence[TimingCase],
-    matrices: OperationCounter,
     speed: float,
     budget: float,
     always: Sequence[TimingCase],
 ) -> list[TimingCase]:
     """The cases to time: those in ``always``, and others while they fit into the budget, the ends first, then the cheapest."""
     ends = _ends(cases)
-    others = sorted((one for one in cases if one not in ends), key=lambda one: one.operations(matrices))
+    others = sorted((one for one in cases if one not in ends), key=lambda one: one.operations)
     chosen: list[TimingCase] = []
     spent = 0.0
     for one in [*ends, *others]:
-        step, scored = estimated_seconds(one, matrices, speed)
+        step, scored = estimated_seconds(one, speed)
         least = OVERHEAD_SECONDS + MEASURED_STEPS * step + 2 * scored
         if one in always or spent + least <= budget:
             chosen.append(one)
@@ -182,7 +180,15 @@ def _plain(case: TimingCase) -> TimingCase:
     """The same case for plain transformers: padded, all layers, eight examples per evaluation batch."""
     spec = case.spec.model_copy(update={"per_device_eval_batch_size": PLAIN_BATCH, "precision": "float32"})
     scored_batch = case.scored_batch.padded * (PLAIN_BATCH / case.spec.per_device_eval_batch_size)
-    return replace(case, spec=spec, cut=None, step=case.step.padded, scored_batch=scored_batch, stackable=(spec,))
+    return replace(
+        case,
+        spec=spec,
+        counter=replace(case.counter, head_token=None),
+        cut=None,
+        step=case.step.padded,
+        scored_batch=scored_batch,
+        stackable=(spec,),
+    )
 
 
 def _scoring_seconds(context: RunContext) -> float:

@@ -28,7 +28,7 @@ def estimated_cells(
     for (trainable, size), in_cell in cells.items():
         spec = in_cell[0]
         seconds = float(np.mean([workload.operations(run) for run in in_cell])) / speed
-        trained = workload.matrices.trained_parameters(spec.to_train.parameters(workload.anatomy))
+        trained = workload.matrices.trained_parameters(workload.names(spec))
         yield Cell(
             trainable=trainable,
             train_size=size,

@@ -1,6 +1,7 @@
 """Forecast the time and memory of a sweep: the work of all missing runs, at the speed that calibration measured."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from math import ceil
 from time import perf_counter
@@ -111,8 +112,7 @@ def _cells(
     workers: int,
 ) -> Iterator[Cell]:
     """The forecast of each k and training-set size."""
-    matrices, anatomy = workload.matrices, workload.anatomy
-    largest = max(matrices.trained_parameters(run.to_train.parameters(anatomy)) for run in runs)
+    largest = max(workload.counter(run).trained_parameters(workload.names(run)) for run in runs)
     sizes = frozenset().union(*map(workload.batch_sizes, runs))
     kernels = kernel_bytes(workload.context.machine, ceil(len(sizes) / workers))
     cells: dict[tuple[str, int], list[RunSpec]] = {}
@@ -123,10 +123,9 @@ def _cells(
         times = [_seconds(workload, calibration, spec, work) for work in works]
         training, evaluation = (float(np.mean(each)) / workers for each in zip(*times, strict=True))
         near = calibration.points.nearest(spec.tune)
-        stack = min(near.stack, len(in_cell))
+        stack, counter = min(near.stack, len(in_cell)), workload.counter(spec)
         trained, updated = (
-            stack * count(spec.to_train.parameters(anatomy))
-            for count in (matrices.trained_parameters, matrices.updated_parameters)
+            stack * count(workload.names(spec)) for count in (counter.trained_parameters, counter.updated_parameters)
         )
         keeps_best = spec.load_best_model_at_end and spec.evaluations_per_epoch
         best = trained if keeps_best else 0
@@ -154,9 +153,8 @@ def _cells(
 
 def _seconds(workload: Workload, calibration: Calibration, spec: RunSpec, work: RunWork) -> tuple[float, float]:
     """Seconds of the training steps of a run, and of its evaluation."""
-    matrices, cut = workload.matrices, workload.cut(spec)
     steps = workload.training_operations(spec, work)
-    scored = matrices.forward(work.scored, cut or 0)
+    scored = workload.counter(spec).forward(work.scored, workload.cut(spec) or 0)
     points = calibration.points
     return (
         points.steps.seconds(spec.tune, work.steps.count, steps),
@@ -166,11 +164,11 @@ def _seconds(workload: Workload, calibration: Calibration, spec: RunSpec, work: 
 
 def _plain_seconds(workload: Workload, points: TimedPoints, scoring_seconds: float, spec: RunSpec) -> float:
     """Seconds of a run with plain transformers: every layer of every padded batch, in float32."""
-    work, matrices = workload.plain_run_work(spec), workload.plain
-    steps = matrices.training(spec.to_train.parameters(workload.anatomy), work.steps, None)
+    work, counter = workload.plain_run_work(spec), replace(workload.counter(spec), head_token=None)
+    steps = counter.training(workload.names(spec), work.steps, None)
     return (
         points.steps.seconds(spec.tune, work.steps.count, steps)
-        + points.scored.seconds(spec.tune, work.scored.count, matrices.forward(work.scored))
+        + points.scored.seconds(spec.tune, work.scored.count, counter.forward(work.scored))
         + work.scorings * scoring_seconds
     )
 

@@ -14,12 +14,12 @@ import numpy as np
 import torch
 
 from frostline.frozen.batches import Rows
-from frostline.model.memory import peak_memory
+from frostline.model.memory import memory_ran_out, peak_memory
 from frostline.statistics.tune import Tune
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.forecast.pace import Point, TimedPoints
 from frostline.sweep.work.memory import COPY_BYTES
-from frostline.sweep.work.operations import BatchTotals, OperationCounter, batch_totals
+from frostline.sweep.work.operations import BatchTotals, batch_totals
 from frostline.sweep.work.workload import TimingCase
 from frostline.training.context import RunContext
 from frostline.training.gradients import backward
@@ -58,7 +58,6 @@ class Timer:
     """Times training steps and scored batches with the code that trains."""
 
     context: RunContext
-    matrices: OperationCounter
     speed: float  # operations per second, to estimate how long timing takes
     idle: int  # bytes in use before training
     memory: bool = True  # whether the memory of a step is measured
@@ -66,19 +65,21 @@ class Timer:
     workers: int = 1
 
     def points(self, cases: Sequence[TimingCase], budget: float) -> TimedPoints:
-        """Time these cases in about ``budget`` seconds in total; leave out those that fail or have no finite loss."""
+        """Time these cases in about ``budget`` seconds in total; leave out those without memory or without a finite loss."""
         found: dict[Tune, Point | None] = {}
         for case in cases:
             self.context.pretrained.restore()  # so that no memory of the last case is counted
             try:
                 found[case.spec.tune] = self._point(case, budget / len(cases))
-            except (RuntimeError, MemoryError):  # too large for this machine; the run itself reports the error
-                found[case.spec.tune] = None
+            except (RuntimeError, MemoryError) as error:
+                if not memory_ran_out(error):
+                    raise
+                found[case.spec.tune] = None  # the run itself reports it
         return TimedPoints({k: point for k, point in found.items() if point is not None})
 
     def _point(self, case: TimingCase, budget: float) -> Point | None:
         """Time steps and scored batches for about ``budget`` seconds, at least one of each."""
-        step, scored = estimated_seconds(case, self.matrices, self.speed)
+        step, scored = estimated_seconds(case, self.speed)
         size = stack_size(case.stackable, self.context, self.stack, lambda sentence: None, workers=self.workers)
         runs = case.stackable[:size]
         self.context.pretrained.restore()
@@ -87,7 +88,7 @@ class Timer:
         seconds_per_operation = [seconds / self._operations(case, rows) for rows, seconds in timed.steps]
         if not seconds_per_operation:  # the loss was not finite
             return None
-        operations, _ = case.operations(self.matrices)
+        operations, _ = case.operations
         batches = int(np.clip(0.4 * budget / (scored * len(runs)), 1, MAX_SCORED_BATCHES))
         scoring = self._scored(case, runs, batches)
         return Point(
@@ -104,17 +105,17 @@ class Timer:
         specs = [run.model_copy(update={"way": run.way.in_one_training}) for run in runs]
         context, rows = self.context.for_run(specs[0]), np.stack([case.heaviest] * len(runs))
         with peak_memory(context.machine) as peak, training_session(specs, self.context) as (_, forward):
-            set_mode(context, specs[0], case.names, training=True)
+            set_mode(context, specs[0], training=True)
             backward(forward, rows, range(len(runs)), context.problem)
         return max(0.0, peak.bytes - self._held(case, runs)) / self._batch_totals(rows.ravel()).tokens
 
     def _held(self, case: TimingCase, runs: Sequence[RunSpec]) -> int:
         """Bytes in use with the values that these runs train."""
-        return self.idle + COPY_BYTES * len(runs) * self.matrices.trained_parameters(case.names)
+        return self.idle + COPY_BYTES * len(runs) * case.trained_parameters
 
     def _operations(self, case: TimingCase, rows: Rows) -> float:
         """Operations of a step on rows ``[K, B]``."""
-        return sum(self.matrices.training(case.names, self._batch_totals(some), case.cut) for some in rows)
+        return sum(case.counter.training(case.names, self._batch_totals(some), case.cut) for some in rows)
 
     def _batch_totals(self, rows: Rows) -> BatchTotals:
         """The totals of one batch of these rows, with padding unless batches are packed."""
@@ -168,13 +169,13 @@ class Timer:
                 begun = self.context.machine.time()
                 self.context.problem.logits(forward, np.stack([some] * len(runs)), size)
                 seconds = self.context.machine.time() - begun
-                operations = len(runs) * self.matrices.forward(self._batch_totals(some), case.cut or 0)
+                operations = len(runs) * case.counter.forward(self._batch_totals(some), case.cut or 0)
                 timed.append((operations, seconds))
                 chunk = self.context.largest_chunk(self.context.tokens.lengths[some], case.cut)
                 tokens = max(tokens, len(runs) * chunk)
         (_, first), *others = timed
         seconds_per_operation = sum(seconds for _, seconds in others) / sum(operations for operations, _ in others)
-        _, operations = case.operations(self.matrices)
+        _, operations = case.operations
         return TimedScoring(
             (operations, operations * seconds_per_operation),
             max(0.0, first - others[0][1]) / len(runs),
@@ -182,9 +183,9 @@ class Timer:
         )
 
 
-def estimated_seconds(case: TimingCase, matrices: OperationCounter, speed: float) -> tuple[float, float]:
+def estimated_seconds(case: TimingCase, speed: float) -> tuple[float, float]:
     """Estimated seconds of a step and of a scored batch. Each takes at least a few milliseconds."""
-    step, scored = (SLOWDOWN * operations / speed + 0.004 for operations in case.operations(matrices))
+    step, scored = (SLOWDOWN * operations / speed + 0.004 for operations in case.operations)
     return step, scored
 
 

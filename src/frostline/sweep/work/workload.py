@@ -45,6 +45,7 @@ class TimingCase:
     """A run that the forecast can time as an example of its k."""
 
     spec: RunSpec
+    counter: OperationCounter  # of the model with the head that it trains
     names: frozenset[str]  # of the parameters that it trains
     cut: int | None
     step: BatchTotals  # the mean training step in this sweep
@@ -52,9 +53,16 @@ class TimingCase:
     stackable: tuple[RunSpec, ...]  # this run and all that differ from it only in seed and learning rate
     heaviest: Rows  # the rows of the batch with the most tokens that one of them trains on
 
-    def operations(self, matrices: OperationCounter) -> tuple[float, float]:
+    @property
+    def operations(self) -> tuple[float, float]:
         """Operations of the training step, and of the scored batch."""
-        return matrices.training(self.names, self.step, self.cut), matrices.forward(self.scored_batch, self.cut or 0)
+        step = self.counter.training(self.names, self.step, self.cut)
+        return step, self.counter.forward(self.scored_batch, self.cut or 0)
+
+    @property
+    def trained_parameters(self) -> int:
+        """The number of weights that it trains."""
+        return self.counter.trained_parameters(self.names)
 
 
 class Workload:
@@ -63,10 +71,23 @@ class Workload:
     def __init__(self, context: RunContext, cached: StateSelection) -> None:
         self.context, self.cached, self.anatomy = context, cached, context.pretrained.anatomy
         self.matrices = OperationCounter.of(context.pretrained.model, self.anatomy, context.head_token)
-        self.plain = OperationCounter.of(context.pretrained.model, self.anatomy)  # for plain transformers
+        self._by_head = {context.pretrained.head: self.matrices}
         self._targets = context.problem.targets[context.splits["train"]]
         self._lengths: dict[Hashable, Lengths] = {}
         self._batch_sizes: dict[Hashable, frozenset[int]] = {}
+
+    def counter(self, spec: RunSpec) -> OperationCounter:
+        """Counts the operations of the model with the head that a run trains."""
+        context = self.context.for_run(spec)
+        pretrained = context.pretrained
+        if pretrained.head not in self._by_head:
+            counter = OperationCounter.of(pretrained.model, pretrained.anatomy, context.head_token)
+            self._by_head[pretrained.head] = counter
+        return self._by_head[pretrained.head]
+
+    def names(self, spec: RunSpec) -> frozenset[str]:
+        """The names of the parameters that a run trains, in the model with its head."""
+        return spec.to_train.parameters(self.counter(spec).anatomy)
 
     def lengths(self, spec: RunSpec) -> Lengths:
         """The number of tokens in each training example of a run."""
@@ -115,15 +136,13 @@ class Workload:
             whole = self.matrices.training(Trainable(FULL).parameters(self.anatomy), epoch, None)
             return estimator.operations(spec, self.context, whole)
         work, cut = self.run_work(spec), self.cut(spec)
-        return self.training_operations(spec, work) + self.matrices.forward(work.scored, cut or 0)
+        return self.training_operations(spec, work) + self.counter(spec).forward(work.scored, cut or 0)
 
     def training_operations(self, spec: RunSpec, work: RunWork) -> float:
         """Operations of all training steps of a run. Its phases have equal parts of the steps."""
         phases = phases_of(spec, self.anatomy)
-        steps = work.steps * (1 / len(phases))
-        return sum(
-            self.matrices.training(phase.to_train.parameters(self.anatomy), steps, self.cut(phase)) for phase in phases
-        )
+        steps, counter = work.steps * (1 / len(phases)), self.counter(spec)
+        return sum(counter.training(self.names(phase), steps, self.cut(phase)) for phase in phases)
 
     def forward_pass_operations(self, rows: Rows) -> float:
         """Operations of the forward pass over the frozen layers for these rows, with the copies that fill up its batches."""
@@ -143,7 +162,7 @@ class Workload:
         also counts the pretrained values, as if a fork did not share them.
         """
         anatomy, work = self.anatomy, self.run_work(run)
-        parameters = self.matrices.trained_parameters(run.to_train.parameters(anatomy))
+        parameters = self.counter(run).trained_parameters(self.names(run))
         tokens = max(work.longest, work.longest_scored)
         return int(COPY_BYTES * ((COPIES + 1) * parameters + ACTIVATIONS * tokens * anatomy.count * anatomy.width))
 
@@ -156,10 +175,19 @@ class Workload:
         return [self._timing_case(spec, stackable[spec.stack_key]) for spec in largest.values()]
 
     def _timing_case(self, spec: RunSpec, stackable: Sequence[RunSpec]) -> TimingCase:
-        work, names = self.run_work(spec), spec.to_train.parameters(self.anatomy)
+        work = self.run_work(spec)
         longest = max(stackable, key=lambda run: max(self.batch_sizes(run)))
         heaviest = max(training_batches(self.context, longest), key=self._computed_tokens)
-        return TimingCase(spec, names, self.cut(spec), work.steps.mean, work.scored.mean, tuple(stackable), heaviest)
+        return TimingCase(
+            spec=spec,
+            counter=self.counter(spec),
+            names=self.names(spec),
+            cut=self.cut(spec),
+            step=work.steps.mean,
+            scored_batch=work.scored.mean,
+            stackable=tuple(stackable),
+            heaviest=heaviest,
+        )
 
     def _computed_tokens(self, rows: Rows) -> int:
         """The number of computed tokens of a batch of rows ``[B]``."""

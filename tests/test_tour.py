@@ -1,0 +1,178 @@
+"""The tour: every command and Python block of README and docs runs as printed.
+
+The model on the hub is a pretrained one (MiniLM, 6 layers), ``my-model`` a small one with random weights. Only names of
+files are replaced, where a page is toured with another kind of table.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+
+from figures import drawn
+from tagged import conll, tagged
+from tiny import BAD, GOOD, Frostline, sentences, write_csv
+
+ROOT = Path(__file__).parents[1]
+HUB_NAME = "google-bert/bert-base-uncased"
+BLOCK = re.compile(r"^```(console|python|toml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = {
+    str(page.relative_to(ROOT)): page
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    if page.parent.name != "tables" and BLOCK.search(page.read_text(encoding="utf-8"))
+}
+KINDS = ("two", "six", "pairs", "numbers", "labels", "tags")
+# The kinds of tables that each page is toured with, in place of its ``reviews.csv``.
+TOUR = {
+    "README.md": KINDS,
+    "CONTRIBUTING.md": ("two",),
+    "docs/get-started.md": ("two",),
+    "docs/how-it-works/exactness.md": ("two",),
+    "docs/how-it-works/search.md": ("two",),
+    "docs/how-to/clusters.md": ("two",),
+    "docs/how-to/errors.md": ("two",),
+    "docs/how-to/gpu.md": ("two",),
+    "docs/how-to/many-tasks.md": ("two",),
+    "docs/how-to/named-parts.md": ("two", "six"),
+    "docs/how-to/published-studies.md": ("two",),
+    "docs/how-to/reading-the-answer.md": ("two", "numbers"),
+    "docs/how-to/results-of-others.md": ("two", "labels"),
+    "docs/how-to/several-labels.md": ("two",),
+    "docs/how-to/several-processes.md": ("two",),
+    "docs/how-to/speed-and-memory.md": ("two", "six", "tags"),
+    "docs/how-to/tags-of-words.md": ("two",),
+    "docs/how-to/ways-to-tune.md": ("two", "six", "numbers", "labels", "tags"),
+    "docs/how-to/your-csv.md": ("two", "six"),
+}
+TABLES = {  # the training table of each kind, and one to predict
+    "two": ("reviews.csv", "new.csv"),
+    "six": ("six.csv", "new.csv"),
+    "pairs": ("pairs.csv", "new-pairs.csv"),
+    "numbers": ("numbers.csv", "new.csv"),
+    "labels": ("topics.jsonl", "new.csv"),
+    "tags": ("entities.conll", "new.conll"),
+}
+# What a page needs that an earlier page has made.
+SWEEP = "frostline sweep --model my-model --train reviews.csv --tune 0,1 --seeds 2 --out reviews"
+BEFORE = dict.fromkeys(("docs/how-to/errors.md", "docs/how-to/results-of-others.md"), SWEEP)
+# What cannot be done with a kind of table, and the reason that is printed.
+REFUSED: dict[str, dict[str, str]] = {}
+# Commands that are run elsewhere, and where.
+ELSEWHERE = {
+    "make demo": "CI",
+    "make test": "CI",
+    "make test-all": "CI runs the same tests in two parts",
+    "make lint": "CI",
+    "make docs": "CI",
+    ".ci/run": "CI",
+    'make test PYTEST="-m every tests/frozen"': "by hand, because it takes long",
+    "git clone https://github.com/frostline/frostline && cd frostline": "CI clones",
+    "python3 -m venv .venv && source .venv/bin/activate": "make does the same",
+    'pip install -e ".[demo]"': "make does the same",
+    "frostline sweep --model my-model --train reviews.csv --tune 0,1,all --out reviews --executor ray --address auto --gpus 1": (
+        "tests/faults/test_ray.py, with a cluster"
+    ),
+    "frostline demo --seeds 1": "test_the_demo_as_printed, among the slow tests",
+    "python benchmarks/on_gpu.py": "tests/test_on_gpu.py",
+}
+
+
+def commands(text: str) -> list[str]:
+    """The lines after ``$``, without comments."""
+    return [shlex.join(shlex.split(line[2:], comments=True)) for line in text.splitlines() if line.startswith("$ ")]
+
+
+@pytest.fixture(scope="module")
+def hub(minilm: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hub cache in which MiniLM has the name of the examples' model."""
+    hub = tmp_path_factory.mktemp("hub")
+    model = hub / f"models--{HUB_NAME.replace('/', '--')}"
+    (model / "snapshots").mkdir(parents=True)
+    (model / "snapshots" / ("0" * 40)).symlink_to(minilm)
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text("0" * 40)
+    return hub
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_bert: Path, hub: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the tables and the model of all pages."""
+    rows = sentences(60)
+    write_csv(tmp_path / "reviews.csv", rows)
+    write_csv(tmp_path / "new.csv", [{"text": row["text"]} for row in rows[:5]])
+    stars = [{"comment": row["text"], "stars": str(1 + n % 3)} for n, row in enumerate(rows)]
+    write_csv(tmp_path / "comments.csv", stars)
+    words = (*GOOD[:3], *BAD[:3])
+    six = [{"text": f"{row['text']} {words[n % 6]}", "label": words[n % 6]} for n, row in enumerate(rows)]
+    write_csv(tmp_path / "six.csv", six)
+    pairs = [{"text": row["text"], "text_pair": rows[n % 9]["text"]} for n, row in enumerate(rows)]
+    same = [{"label": str(row["label"] == rows[n % 9]["label"])} for n, row in enumerate(rows)]
+    write_csv(tmp_path / "pairs.csv", [one | label for one, label in zip(pairs, same, strict=True)])
+    write_csv(tmp_path / "new-pairs.csv", pairs[:5])
+    counts = [{"text": row["text"], "label": str(0.5 * len(row["text"].split()))} for row in rows]
+    write_csv(tmp_path / "numbers.csv", counts)
+    flags = [{"plot": "plot" in row["text"], "warm": "warm" in row["text"], "long": len(row["text"]) > 40} for row in rows]
+    both = list(zip(rows, flags, strict=True))
+    write_csv(tmp_path / "indicators.csv", [{"text": row["text"]} | {k: str(v) for k, v in of.items()} for row, of in both])
+    lines = [{"text": row["text"], "labels": [name for name, has in of.items() if has]} for row, of in both]
+    (tmp_path / "topics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    sentences_of_words, tags = tagged(60)
+    (tmp_path / "entities.conll").write_text(conll(sentences_of_words, tags))
+    (tmp_path / "new.conll").write_text(conll(sentences_of_words[:5], tags[:5]))
+    table = [{"task": "sentiment", "k": k, "seed": seed, "acc": 0.6 + 0.1 * k} for k in (0, 1, 2) for seed in (0, 1)]
+    write_csv(tmp_path / "runs.csv", [{name: str(value) for name, value in row.items()} for row in table])
+    (tmp_path / "glue" / "sst2").mkdir(parents=True)
+    for split, count, seed in (("train", 80, 0), ("dev", 40, 1)):
+        lines_of = [f"{row['text']}\t{int(row['label'] == 'positive')}" for row in sentences(count, seed=seed)]
+        (tmp_path / "glue" / "sst2" / f"{split}.tsv").write_text("\n".join(["sentence\tlabel", *lines_of]) + "\n")
+    (tmp_path / "my-model").symlink_to(tiny_bert)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(hub))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_page_is_toured_and_every_command_runs_somewhere() -> None:
+    assert PAGES.keys() == TOUR.keys()
+    printed = [one for page in PAGES.values() for _, text in BLOCK.findall(page.read_text("utf-8")) for one in commands(text)]
+    elsewhere = {shlex.join(shlex.split(command)) for command in ELSEWHERE}
+    assert elsewhere == {one for one in printed if not one.startswith("frostline ") or one in elsewhere}
+
+
+def with_names(text: str, kind: str) -> str:
+    """A command or a block with the names of the files of this kind."""
+    for of_two, of_kind in zip(TABLES["two"], TABLES[kind], strict=True):
+        text = text.replace(of_two, of_kind)
+    return text
+
+
+@pytest.fixture(autouse=True)
+def real_figures() -> Iterator[None]:
+    with drawn():
+        yield
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kinds in TOUR.items() for kind in kinds])
+def test_tour(name: str, kind: str, desk: Path, frostline: Frostline, capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = [("console", f"$ {BEFORE[name]}\n")] if name in BEFORE else []
+    page = PAGES[name].read_text("utf-8")
+    for language, text in [*blocks, *BLOCK.findall(page)]:
+        text = with_names(text, kind)
+        if language == "toml":
+            (desk / "reviews.toml").write_text(text)
+        elif language == "python":
+            exec(text, {})
+            assert capsys.readouterr().out.strip(), text
+        for command in commands(text) if language == "console" else []:
+            if not command.startswith("frostline ") or command in ELSEWHERE:
+                continue
+            done = frostline(*shlex.split(command)[1:])
+            refusal = next((why for start, why in REFUSED.get(kind, {}).items() if command.startswith(start)), None)
+            assert done.code == (2 if refusal else 0), (command, done)
+            assert (refusal in done.err) if refusal else done.out.strip(), (command, done)
+            assert "Traceback" not in done.out + done.err, (command, done)
+    for path in re.findall(r"^\| `(reviews/\S+)`", page, re.MULTILINE):
+        assert (desk / path).exists(), path
