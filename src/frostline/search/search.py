@@ -39,6 +39,8 @@ from frostline.sweep.results.search_record import read_search
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.specification import RunSpec
 
+INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
+
 
 @dataclass
 class Search:
@@ -161,15 +163,17 @@ class Search:
         """
         if sentence := self.alternatives.sentence:
             self.progress.note(f"Linear probes{', on the first fold' if self.board.settings.folds else ''}: {sentence}")
-        write_alternatives(self.prepared.store.out, self.alternatives.values, self.alternatives.test)
+        out = self.prepared.store.out
+        write_alternatives(out, self.alternatives.values, self.alternatives.test)
         self.recorder.write()  # from now on the test scores are hidden until the search is over
         try:
             with objects_frozen():
                 verdict = self._grid() if exhaustive else self._race()
-        except KeyboardInterrupt:
+        except INTERRUPTED:
             self.recorder.write(Verdict("The search was interrupted. The same command continues it."))
-            answer = finish(self.prepared, self.progress, save_model=False)
-            self.progress.note(f"So far: {answer['sentence']} Report: {self.prepared.store.out / 'report.html'}")
+            answer = finish(self.prepared, self.progress, alternatives=self.alternatives, interrupted=True)
+            saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
+            self.progress.note(f"So far: {answer['sentence']} Report: {out / 'report.html'}{saved}")
             raise
         self.recorder.write(verdict, over=True)
         return finish(self.prepared, self.progress, alternatives=self.alternatives)
@@ -209,7 +213,7 @@ class Search:
         store.retry({run.digest for run in runs.values()}, ("failed",))
         try:
             self._train(list(runs.values()))
-        except KeyboardInterrupt:
+        except INTERRUPTED:
             finished = {trial: self.outcome(run) for trial, run in runs.items() if store.has(run.digest)}
             self.recorder.add(step.why, finished)
             raise

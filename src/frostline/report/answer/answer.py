@@ -88,7 +88,10 @@ def answer_one(
     point = main_point(answer)
     if reference := _missing_reference(runs, search):
         text = reference_missing(answer, reference, evidence.metric) + _progress(runs)
-        return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": text}
+        if search is NO_SEARCH or answer["decision"] is None:
+            return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": text}
+        answer["decision"]["above_baseline"] = _learned(answer, evidence)
+        return {**answer, "recommended": recommend(answer, point, by_mean=settings.by_mean), "sentence": text}
     answer["recommended"] = recommend(answer, point, by_mean=settings.by_mean)
     text, learned = sentence(answer, point, Comparison(evidence, settings), layers, search), _learned(answer, evidence)
     if search.instead and not learned:

@@ -8,7 +8,6 @@ from frostline.report.answer.comparison import Comparison
 from frostline.report.formatting import score
 from frostline.report.names import tuning
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.tune import is_k
 
 LEARN_FIRST = "To learn the task, train with more epochs, another learning rate or more examples."
 
@@ -34,14 +33,14 @@ def only_ways(answer: Mapping[str, Any], best: str, comparison: Comparison) -> s
 
 
 def reference_missing(answer: Mapping[str, Any], reference: str, metric: str) -> str:
-    """The sentence while no run of the reference has ended; every other k is compared with the reference."""
-    known = [c for c in answer["cells"] if is_k(c["trainable"]) and c["validation"]["mean"] is not None]
-    best = max(known, key=lambda cell: cell["validation"]["mean"], default=None)
-    text = f"No answer yet: {tuning(reference)}, the reference of every comparison, has not run."
-    if best is not None:
-        reached = f"{names.metric(metric)} {score(best['validation']['mean'])}"
-        text += f" The best so far, {tuning(best['trainable'])}, reaches {reached}."
-    return text
+    """The sentence while no run of the reference has ended; every other choice is compared with the reference."""
+    text, best = (
+        f"No answer yet: {tuning(reference)}, the reference of every comparison, has not run.",
+        answer["decision"],
+    )
+    if best is None:
+        return text
+    return f"{text} The best so far, {tuning(best['choice'])}, reaches {names.metric(metric)} {score(best['score'])}."
 
 
 def not_learned(answer: Mapping[str, Any], cell: CellSummary, full: CellSummary, comparison: Comparison) -> str:
