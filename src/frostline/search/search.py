@@ -26,7 +26,9 @@ from frostline.search.trials import (
     interim_analyses,
     reference_failed,
 )
+from frostline.statistics.alternatives import alternative_run
 from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.tune import name_of
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.gpus import OtherGpus
@@ -256,10 +258,15 @@ class Search:
         outlook = board.outlook()
         if outlook is None:
             return f"  {in_words(board.settings.reference, capital=True)} has not run yet. {spent}"
-        best, sure = outlook.best, ""
-        if best is not outlook.full:
-            sure = f", {probability(outlook.probability(best))} sure to reach the target"
-        return f"  Best so far: {tuning(best.name)} ({score(best.score)}){sure}. {spent}"
+        best, full = outlook.best, board.settings.reference
+        if best is outlook.full:
+            return f"  Best so far: {tuning(best.name)} ({score(best.score)}). {spent}"
+        tune = next((k for k in board.settings.choices if name_of(k) == best.name), None)
+        runs = [alternative_run(best.name)] if tune is None else board.runs(tune)
+        same = board.evidence.on_same_rows(runs, board.runs(full))
+        scores = f"{score(same.ours)}; {in_words(full)} {score(same.theirs)}" if same else score(best.score)
+        sure = f"{probability(outlook.probability(best))} sure to reach the target"
+        return f"  Best so far: {tuning(best.name)} ({scores}), {sure}. {spent}"
 
 
 def _alternatives(prepared: Prepared, runs: Runs, progress: Progress) -> tuple[Alternatives, Mapping[str, int | None]]:

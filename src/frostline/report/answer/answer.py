@@ -66,6 +66,7 @@ def make_answer(
         "sure": settings.sure,
         "interim_analyses": search.interim_analyses,
         "chance": validation.chance,
+        "baseline": evidence.baseline(scored(done(runs))),
         "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
         "sentence": answers[0]["sentence"],
         "runs": {status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending")},
