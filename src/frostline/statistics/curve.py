@@ -1,6 +1,7 @@
 """The curve of one task at one train size: each k compared with full fine-tuning, and the operating points."""
 
 from collections.abc import Mapping, Sequence
+from math import isclose
 from typing import Any
 
 from frostline.statistics.alternatives import alternative_run
@@ -60,6 +61,11 @@ def compare(
         name = choice["choice"]
         own = cells[name].good if name in cells else [alternative_run(name)]
         choice |= _beside_reference(choice["score"], evidence.on_same_rows(own, full))
+    comparable = {one["choice"]: one["comparable"] for one in choices}
+    for cell in described:
+        mean = cell["validation"]["mean"]
+        found = comparable.get(cell["trainable"], mean)
+        cell["comparable"] = mean if mean is None or isclose(mean, found) else found
     undecided = main["not_ruled_out"] if main["verdict"] == UNDECIDED else None
     return {
         "train_size": runs[0]["train_size"],
