@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from frostline.report import formatting
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.report.answer.sentence import _without_training
+from frostline.report.figures.validation_curve import validation_curve
+from frostline.report.names import score_title
 from frostline.report.tables.choices import choices_table
+from frostline.report.tables.costs import costs_table
+from frostline.report.tables.scores import scores_table
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.predictions import Labelled
 from synthetic_answer import LAYERS, VALIDATION, answer_of, clear, make_runs, point
@@ -311,3 +316,25 @@ def test_scores_beside_each_other_are_of_the_same_rows(
     assert ("full on\nthe same rows" in [column.title for column in table.columns]) == any(
         one["part_of_rows"] for one in choices.values()
     )
+
+
+def test_curves_fronts_and_rules_compare_scores_without_the_effects_of_folds() -> None:
+    """Last 3 is behind the reference on their common fold. Its mean is higher only because that fold is the easiest."""
+    hard = {0: 0.9, 1: 0.75, 2: 0.75, 3: 0.75, 4: 0.75}
+    one, other = (
+        answer_with_folds({"last 0": hard, "last 3": {0: 0.85}, "all": all_seeds}, {})["sizes"][0]
+        for all_seeds in ({**hard, 1: 0.8}, {0: 0.9})
+    )
+    found = {cell["trainable"]: cell for cell in one["cells"]}
+    assert found["last 3"]["validation"]["mean"] == 0.85 > found["all"]["validation"]["mean"] == pytest.approx(0.79)
+    assert found["last 3"]["comparable"] < found["all"]["comparable"] == pytest.approx(0.79)
+    assert "all" in one["pareto"]["seconds"]
+    for k in ("last 3", "all"):
+        label = str(validation_curve(one, metric="accuracy").get_label())
+        assert f"{k} {formatting.score(found[k]['comparable'])}" in label
+    title = "accuracy, without the effects of folds"
+    assert title == score_title("accuracy", one["cells"])
+    rows = {row.values["tuned"]: row.values for row in costs_table(one).rows}
+    assert rows["last 3"]["mean"] == found["last 3"]["comparable"]
+    assert "mean without\nfold effects" in [column.title for column in scores_table(one, "accuracy").columns]
+    assert {cell["trainable"]: cell["comparable"] for cell in other["cells"]}["all"] < 0.9
