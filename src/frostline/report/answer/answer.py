@@ -88,7 +88,9 @@ def answer_one(
     answer = compare(runs, evidence, settings, search.alternatives)
     point = main_point(answer)
     if reference := _missing_reference(runs, search):
-        text = reference_missing(answer, reference, evidence.metric) + _progress(runs)
+        best = answer["decision"] and answer["decision"]["choice"]
+        mean = evidence.summary(_runs_of(answer, best))["mean"] if best else None  # of all rows: it stands alone
+        text = reference_missing(reference, best, mean, evidence.metric) + _progress(runs)
         if search is NO_SEARCH or answer["decision"] is None:
             return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": text}
         answer["decision"]["above_baseline"] = _learned(answer, evidence)
@@ -114,10 +116,14 @@ def _learned(answer: Mapping[str, Any], evidence: Evidence) -> bool | None:
     """Whether the recommended choice is significantly above the baseline; None if that cannot be tested."""
     if answer["decision"] is None:
         return False
-    name = answer["decision"]["choice"]
-    cell = cell_of(answer, name)
-    runs = [run for run in cell["points"] if run["in_mean"]] if cell else [alternative_run(name)]
+    runs = _runs_of(answer, answer["decision"]["choice"])
     return evidence.learned(runs, among=sum(one["runs"] for one in answer["cells"]) or 1)
+
+
+def _runs_of(answer: Mapping[str, Any], choice: str) -> list[Run]:
+    """The runs in the mean of a choice; of a model that trains no layer, the run that stands for it."""
+    cell = cell_of(answer, choice)
+    return [run for run in cell["points"] if run["in_mean"]] if cell else [alternative_run(choice)]
 
 
 def _missing_reference(runs: Sequence[Run], search: SearchOutcome) -> str | None:

@@ -32,15 +32,10 @@ def only_ways(answer: Mapping[str, Any], best: str, comparison: Comparison) -> s
     return f"Nothing was compared: {why}. The best way, {best}, reaches {reached}."
 
 
-def reference_missing(answer: Mapping[str, Any], reference: str, metric: str) -> str:
-    """The sentence while no run of the reference has ended; every other choice is compared with the reference."""
-    text, best = (
-        f"No answer yet: {tuning(reference)}, the reference of every comparison, has not run.",
-        answer["decision"],
-    )
-    if best is None:
-        return text
-    return f"{text} The best so far, {tuning(best['choice'])}, reaches {names.metric(metric)} {score(best['score'])}."
+def reference_missing(reference: str, best: str | None, mean: float | None, metric: str) -> str:
+    """The sentence while no run of the reference has ended; ``best`` is the best choice so far, with its mean score."""
+    text = f"No answer yet: {tuning(reference)}, the reference of every comparison, has not run."
+    return f"{text} The best so far, {tuning(best)}, reaches {names.metric(metric)} {score(mean)}." if best else text
 
 
 def not_learned(answer: Mapping[str, Any], cell: CellSummary, full: CellSummary, comparison: Comparison) -> str:
