@@ -11,6 +11,7 @@ def cells_of(means: Sequence[float], std: float = 0.01, costs: Sequence[float] |
             **{"trainable": str(k), "tuned_layers": k, "tune_embeddings": False},
             **{
                 "validation": {"mean": mean, "std": std, "n": 4},
+                "comparable": mean,
                 "shared_seconds": None,
                 "concurrent_runs": 1,
                 "seconds": costs[k] if costs else k,

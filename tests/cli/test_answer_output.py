@@ -89,19 +89,14 @@ def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
     )
     texts = ["\n".join(line.text for line in answer_lines(one, Path("o"))) for one in (equal, fewer)]
     assert not any("folds" in text or "of different rows" in text for text in texts)
+    for choice in fewer["sizes"][0]["choices"]:
+        choice |= {"part_of_rows": choice["choice"] == "last 2", "reference_score": 0.87}
     fewer["sizes"][0]["folds"] = 5
     of_folds = " ".join(" ".join(line.text for line in answer_lines(fewer, Path("o"))).split())
     assert "validation examples; each seed is scored on one of 5 folds (majority-class" in of_folds
-    assert (
-        "similar choices. With folds, scores of different numbers of seeds are of different rows; the points"
-        in of_folds
-    )
-    assert "all folds" not in of_folds
-    fewer["sizes"][0]["choices"] = [
-        *fewer["sizes"][0]["choices"],
-        fewer["sizes"][0]["choices"][0] | {"choice": "probe"},
-    ]
-    assert why_points_differ(fewer["sizes"][0]).endswith(" Models that train no layer are scored on all folds.")
+    beside = "Each score is of the folds that full fine-tuning is scored on, too; beside it is the score of full"
+    assert f"similar choices. {beside} fine-tuning on these." in of_folds and "seeds points" not in of_folds
+    assert "last 2 0.870 0.870" in of_folds and why_points_differ(fewer["sizes"][0]) in of_folds
     remark = "a score of few seeds is pulled towards"
     assert [remark in " ".join(text.split()) for text in texts] == ["seeds" in text for text in texts] == [False, True]
     (last_2,) = [line for line in texts[1].splitlines() if line[3:].startswith("last 2 ")]

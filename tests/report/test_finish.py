@@ -23,7 +23,7 @@ def test_one_process_at_a_time_writes_answer_model_and_report(
     done = list[str]()
 
     def step(name: str) -> Callable[..., Any]:
-        def do(*given: object) -> dict[str, str]:
+        def do(*given: object, **more: object) -> dict[str, str]:
             with pytest.raises(Timeout):
                 FileLock(tmp_path / ".finish.lock", timeout=0).acquire()
             done.append(name)

@@ -22,7 +22,7 @@ def known(choice: str, score: float, cost: float, half: float = 1.0, dominated_b
     """A choice of an answer; full fine-tuning is expected to score 0.9. ``half`` of its interval is in points."""
     below = 100 * (0.9 - score)
     facts = {"low": below - half, "high": below + half, "cost_of_full": cost, "dominated_by": dominated_by}
-    return {"choice": choice, "score": score + MEASURED_HIGHER, "expected": score, **facts}
+    return {"choice": choice, "comparable": score + MEASURED_HIGHER, "part_of_rows": False, "expected": score, **facts}
 
 
 def curve_of(*choices: dict[str, Any], choice: str = "last 1") -> dict[str, Any]:

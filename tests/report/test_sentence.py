@@ -1,14 +1,23 @@
 """The sentence of an answer."""
 
 import re
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from frostline.report import formatting
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.report.answer.sentence import _without_training
+from frostline.report.figures.validation_curve import validation_curve
+from frostline.report.names import score_title
+from frostline.report.tables.choices import choices_table
+from frostline.report.tables.costs import costs_table
+from frostline.report.tables.scores import scores_table
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.predictions import Labelled
 from synthetic_answer import LAYERS, VALIDATION, answer_of, clear, make_runs, point
@@ -181,6 +190,7 @@ def test_a_model_that_trains_no_layer_is_compared_with_the_largest_k_that_has_a_
         for name in ("last 0", trainable)
     ]
     decision = {"choice": "probe", "score": 0.79, "low": -1.0, "high": 2.0, "probability": 0.6}
+    decision |= {"reference_score": 0.8, "part_of_rows": False}
     answer = {"decision": decision, "cells": cells, "reference": trainable, "choices": []}
     evidence = SimpleNamespace(learned=lambda runs, among: True)
     comparison: Any = SimpleNamespace(metric="accuracy", evidence=evidence, reached=lambda name: f"match {name}")
@@ -203,3 +213,128 @@ def test_ways_without_any_k_that_succeeded_are_not_compared() -> None:
 def test_an_awaited_reference_comes_before_any_way() -> None:
     made = make_runs(lambda *_: 0.9, ks=("lora-2", "all"), outcome=lambda k, *_: "pending" if k == "all" else "ok")
     assert answer_of(made)["sentence"].startswith("No answer yet: full fine-tuning, the reference")
+
+
+Scores = Mapping[str, Mapping[int, float]]
+PROBE_ON_FOLDS = {0: 0.875, 1: 0.85, 2: 0.825, 3: 0.85, 4: 0.8}  # 0.840 on all rows
+
+
+def answer_with_folds(scores: Scores, probe: Mapping[int, float], **settings: Any) -> dict[str, Any]:
+    """The answer of a search with five folds of 40 rows: the score of each k on the fold of each of its seeds."""
+    fold_of, runs = np.arange(200) // 40, []
+    targets, logits = np.arange(200) % 2, {}
+
+    def right_on(fold: int, score: float) -> NDArray[np.float64]:
+        found = np.full((200, 2), np.nan)
+        rows = np.flatnonzero(fold_of == fold)
+        right = np.arange(40) < round(40 * score)
+        found[rows] = np.eye(2)[np.where(right, targets[rows], 1 - targets[rows])]
+        return found
+
+    for k, of_seeds in scores.items():
+        for seed, score in of_seeds.items():
+            logits[f"{k}/{seed}"] = right_on(seed % 5, score)
+            layers = int(k.removeprefix("last ")) if k != "all" else 6
+            runs.append(
+                {
+                    **{"model": "m", "task": "t", "train_size": 160, "trainable": k, "tuned_layers": layers},
+                    **{"tune_embeddings": k == "all", "tuned_share": layers / 6, "learning_rate": 1e-4, "seed": seed},
+                    **{"status": "done", "outcome": "ok", "run": f"{k}/{seed}", "validation_best": score},
+                    **{"validation_last": score, "train_last": 1.0, "train_seconds": 1.0 + layers},
+                }
+            )
+    if probe:
+        parts = [right_on(fold, score) for fold, score in probe.items()]
+        logits["probe"] = np.nanmax(np.nan_to_num(parts, nan=-1.0), 0)
+        logits["probe"][np.all(np.isnan(parts), 0)] = np.nan
+    return make_answer(
+        runs,
+        Labelled(targets, "text-classification", ("a", "b"), "accuracy"),
+        logits.__getitem__,
+        AnalysisSettings(**settings),
+        layers=6,
+        search=SearchOutcome(alternatives=["probe"] if probe else []),
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "probe", "text", "beside"),
+    [
+        (  # the case: .840 is the probe on all rows, .875 on the fold of the only run
+            {"last 0": {0: 0.6}, "all": {0: 0.95}},
+            PROBE_ON_FOLDS,
+            "embeddings: accuracy 0.950 with one seed. A linear probe on frozen features reaches 0.875 on the same rows",
+            {"last 0": (0.6, 0.95), "probe": (0.875, 0.95), "all": (0.95, 0.95)},
+        ),
+        (  # a recommended probe beside two runs of the reference
+            {"all": {0: 0.7, 1: 0.6}},
+            PROBE_ON_FOLDS,
+            "reaches accuracy 0.863 against 0.650 with full fine-tuning on the same rows",
+            {"probe": (0.8625, 0.65)},
+        ),
+        (  # unequal numbers of seeds: 0.830 of last 2 is over all folds
+            {"last 2": {0: 0.9, 1: 0.85, 2: 0.8, 3: 0.8, 4: 0.8}, "all": {0: 0.9, 1: 0.8}},
+            {},
+            "accuracy 0.875 against 0.850 with full fine-tuning on the same rows",
+            {"last 2": (0.875, 0.85), "all": (0.85, 0.85)},
+        ),
+        (  # the seed of the first fold failed for the reference, so there is no common one
+            {"last 2": {0: 0.9}, "all": {1: 0.8}},
+            {},
+            "accuracy 0.900 with one seed; full fine-tuning was not scored on the same rows",
+            {"last 2": (0.9, None), "all": (0.8, 0.8)},
+        ),
+        (  # a further seed on a fold that both have
+            {"last 2": {0: 0.9, 5: 0.8, 1: 0.9}, "all": {0: 0.9, 1: 0.8}},
+            {},
+            "accuracy 0.875 against 0.850 with full fine-tuning,",
+            {"last 2": (0.875, 0.85)},
+        ),
+        (  # the same folds for all: nothing changes
+            {"last 2": {0: 0.9, 1: 0.8}, "all": {0: 0.9, 1: 0.85}},
+            {0: 0.6, 1: 0.65},
+            "accuracy 0.850 against 0.875 with full fine-tuning,",
+            {"last 2": (0.85, 0.875), "probe": (0.625, 0.875)},
+        ),
+        (  # nothing is shown to be learned: all three numbers are of the first fold, where all models are alike
+            {"last 2": {0: 0.6, 1: 0.5, 2: 0.5}, "all": {0: 0.55}},
+            {},
+            "full fine-tuning reaches accuracy 0.550, and",
+            {"last 2": (0.6, 0.55)},
+        ),
+    ],
+)
+def test_scores_beside_each_other_are_of_the_same_rows(
+    scores: Scores, probe: Mapping[int, float], text: str, beside: Mapping[str, tuple[float, float | None]]
+) -> None:
+    (size,) = answer_with_folds(scores, probe)["sizes"]
+    assert text in size["sentence"]
+    choices = {one["choice"]: one for one in size["choices"]}
+    found = {name: (choices[name]["score"], choices[name]["reference_score"]) for name in beside}
+    assert found == {name: pytest.approx(pair) for name, pair in beside.items()}
+    table = choices_table(size, price=0.02, margin=0.01)
+    assert ("full on\nthe same rows" in [column.title for column in table.columns]) == any(
+        one["part_of_rows"] for one in choices.values()
+    )
+
+
+def test_curves_fronts_and_rules_compare_scores_without_the_effects_of_folds() -> None:
+    """Last 3 is behind the reference on their common fold. Its mean is higher only because that fold is the easiest."""
+    hard = {0: 0.9, 1: 0.75, 2: 0.75, 3: 0.75, 4: 0.75}
+    one, other = (
+        answer_with_folds({"last 0": hard, "last 3": {0: 0.85}, "all": all_seeds}, {})["sizes"][0]
+        for all_seeds in ({**hard, 1: 0.8}, {0: 0.9})
+    )
+    found = {cell["trainable"]: cell for cell in one["cells"]}
+    assert found["last 3"]["validation"]["mean"] == 0.85 > found["all"]["validation"]["mean"] == pytest.approx(0.79)
+    assert found["last 3"]["comparable"] < found["all"]["comparable"] == pytest.approx(0.79)
+    assert "all" in one["pareto"]["seconds"]
+    for k in ("last 3", "all"):
+        label = str(validation_curve(one, metric="accuracy").get_label())
+        assert f"{k} {formatting.score(found[k]['comparable'])}" in label
+    title = "accuracy, without the effects of folds"
+    assert title == score_title("accuracy", one["cells"])
+    rows = {row.values["tuned"]: row.values for row in costs_table(one).rows}
+    assert rows["last 3"]["mean"] == found["last 3"]["comparable"]
+    assert "mean without\nfold effects" in [column.title for column in scores_table(one, "accuracy").columns]
+    assert {cell["trainable"]: cell["comparable"] for cell in other["cells"]}["all"] < 0.9

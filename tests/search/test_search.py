@@ -1,6 +1,7 @@
 """A search on a tiny model: seeds, probes, progress and its record."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -139,29 +140,72 @@ def test_progress_shows_the_best_choice_and_the_budget(search_settings: dict[str
     assert all(note.endswith(", and the budget is 17 min.") for note in notes_of_steps)
 
 
-def test_an_interruption_before_full_has_run_leaves_no_answer(
-    search_settings: dict[str, Any], monkeypatch: Any
+WORDS, HEAD = "a TF-IDF model", "The best so far, tuning the classifier head only, reaches accuracy"
+
+
+@pytest.mark.parametrize(
+    ("signal", "steps", "ended", "fitted", "stored", "best", "saved"),
+    [
+        (KeyboardInterrupt(), 0, 0, True, True, WORDS, "words.json"),  # only models that train no layer are measured
+        (KeyboardInterrupt(), 0, 3, True, True, WORDS, "words.json"),  # some runs of a step
+        (SystemExit(143), 1, 0, True, True, WORDS, "words.json"),
+        (KeyboardInterrupt(), 2, 1, True, True, WORDS, "words.json"),  # after one run of the reference
+        (SystemExit(143), 1, 1, False, True, HEAD, "model.safetensors"),
+        (KeyboardInterrupt(), 1, 1, False, False, HEAD, None),  # to train it again would not be quick
+        (KeyboardInterrupt(), 2, 2, False, True, "Undecided: ", "model.safetensors"),
+    ],
+)
+def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
+    search_settings: dict[str, Any],
+    monkeypatch: Any,
+    signal: BaseException,
+    steps: int,
+    ended: int,
+    fitted: bool,
+    stored: bool,
+    best: str,
+    saved: str | None,
 ) -> None:
-    progress = Notes()
+    random, progress, calls = np.random.default_rng(0), Notes(), []
+    words = [f"w{n}" for n in range(40)]  # the tiny model's tokenizer does not know them
+    labels = ["positive", "negative"] * 150
+    texts = [" ".join(random.choice(words[20:] if label == "positive" else words[:20], 6)) for label in labels]
+    labels[:60] = ["positive"] * 60  # so that no model is as good as can be
+    out, execute = search_settings["out"], search_module.execute
 
-    def stop(*given: Any, **more: Any) -> None:
-        if len(runs_in(search_settings["out"])) > 2:
-            raise KeyboardInterrupt
-        execute(*given, **more)
+    def stop(prepared: Any, runs: Any, *given: Any, **more: Any) -> None:
+        calls.append(runs)
+        execute(prepared, runs if len(calls) <= steps else runs[:ended], *given, **more)
+        if len(calls) > steps:
+            if not stored:
+                shutil.rmtree(out / "weights")
+            raise signal
 
-    execute = search_module.execute
+    if not fitted:
+        monkeypatch.setattr(
+            search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {})
+        )
     monkeypatch.setattr(search_module, "execute", stop)
-    with pytest.raises(KeyboardInterrupt):
-        frostline.find(**{**search_settings, "progress": progress})
-    answer = json.loads((search_settings["out"] / "answer.json").read_text())
-    assert answer["search"]["pending_reference"] == "all" and answer["sizes"][0]["recommended"] is None
-    done = answer["runs"]["done"]
-    assert answer["sentence"].startswith(
-        "No answer yet: full fine-tuning, the reference of every comparison, has not run. The best so far, tuning "
-    )
-    assert answer["sentence"].endswith(f" So far {done} of {sum(answer['runs'].values())} runs have ended.")
-    assert progress.notes[-1] == f"So far: {answer['sentence']} Report: {search_settings['out'] / 'report.html'}"
-    assert "No answer yet" in (search_settings["out"] / "report.html").read_text()
+    rows = pd.DataFrame({"text": texts, "label": labels}) if fitted else search_settings["train"]
+    settings = {**search_settings, "train": rows, "max_k": 2, "cache_limit": 0.0, "progress": progress}
+    if not fitted:  # then a k has to learn something
+        settings |= {"num_train_epochs": 4, "train_size": 100, "learning_rate": "1e-3,3e-3"}
+    with pytest.raises(type(signal)):
+        frostline.find(**settings)
+    answer = json.loads((out / "answer.json").read_text())
+    assert answer["decision"] is not None and best in answer["sentence"]
+    assert answer["decision"]["choice"] == max(answer["sizes"][0]["choices"], key=lambda one: one["value"])["choice"]
+    at = f"Report: {out / 'report.html'}" + (f" Model: {out / 'model'}" if saved else "")
+    assert progress.notes[-1] == f"So far: {answer['sentence']} {at}"
+    assert (out / "report.html").is_file()
+    assert (out / "model").is_dir() == bool(saved)
+    if saved:
+        assert (out / "model" / saved).is_file()
+        assert len(list(frostline.predict(out / "model", texts[:4]).rows())) == 4
+    assert fitted or (out / "weights").is_dir() == stored  # for the rest of the search
+    monkeypatch.setattr(search_module, "execute", execute)
+    end = frostline.find(**settings)
+    assert end["search"]["over"] and (out / "model").is_dir() == (end["decision"] is not None)
 
 
 def test_no_probes_if_the_cache_is_too_small(search_settings: dict[str, Any]) -> None:

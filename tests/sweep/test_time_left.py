@@ -1,6 +1,6 @@
 """The time that the rest of a sweep will take."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 
 import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError
+from frostline.statistics.tune import Tune, sort_key
 from frostline.sweep.plan import Identity
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import Cell, Forecast, record
@@ -35,12 +36,14 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases_module, "datetime", Stopped)
 
 
-def planned(out: Path, seeds: int) -> list[RunSpec]:
-    """The runs of a sweep with k = 0 and k = 1, of which none has ended: all of one k come first."""
-    spec = SweepSpec(model="m", train="t.csv", tune=(0, 1), seeds=seeds, train_size=(100,), out=str(out))
+def planned(
+    out: Path, seeds: int, tune: tuple[Tune, ...] = (0, 1), train_size: tuple[int, ...] = (100,)
+) -> list[RunSpec]:
+    """The runs of a sweep, of which none has ended: all of the smallest k come first."""
+    spec = SweepSpec(model="m", train="t.csv", tune=tune, seeds=seeds, train_size=train_size, out=str(out))
     identity = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 100, 0, "t", "text-classification", ("a", "b"))
     Store(out).write_spec({**spec.model_dump(mode="json"), "identity": {**vars(identity), "labels": ["a", "b"]}})
-    return sorted(Folder(out).runs, key=lambda run: int(run.tune))
+    return sorted(Folder(out).runs, key=lambda run: sort_key(run.trainable))
 
 
 def end(out: Path, run: RunSpec, seconds: float, outcome: str = "ok", **cost: float) -> None:
@@ -86,22 +89,94 @@ def take(leases: Leases, runs: Sequence[RunSpec], ago: float) -> None:
             path.write_text(path.read_text().replace(lease.since, since))
 
 
+def left_of(seconds: float, *, at_least: bool = False, **counts: int) -> TimeLeft:
+    """The time left without a process that trains."""
+    return TimeLeft(
+        seconds, 0, at_least=at_least, **{"measured": 0, "forecast": 0, "scaled": 0, "unknown": 0, **counts}
+    )
+
+
 def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
     first, second, third, *of_one = planned(tmp_path, 3)
-    assert time_left(tmp_path) == TimeLeft(0.0, 0, measured=0, forecast=0, unknown=6)
+    assert time_left(tmp_path) == left_of(0.0, unknown=6, at_least=True)
     forecast(tmp_path, **{"last 1": 10.0, first.trainable: 99.0})
-    assert time_left(tmp_path) == TimeLeft(3 * 10.0 + 3 * 99.0, 0, measured=0, forecast=6, unknown=0)
+    assert time_left(tmp_path) == left_of(3 * 10.0 + 3 * 99.0, forecast=6)
     end(tmp_path, first, 2.0)
     end(tmp_path, second, 4.0)
-    assert time_left(tmp_path) == TimeLeft(3.0 + 3 * 10.0, 0, measured=1, forecast=3, unknown=0)
+    assert time_left(tmp_path) == left_of(3.0 + 3 * 10.0, measured=1, forecast=3)
     end(tmp_path, of_one[0], 0.1, outcome="diverged")  # it ended too early to count
     Store(tmp_path).fail(of_one[1].digest, {"digest": of_one[1].digest})
-    assert time_left(tmp_path) == TimeLeft(3.0 + 10.0, 0, measured=1, forecast=1, unknown=0)
+    assert time_left(tmp_path) == left_of(3.0 + 10.0, measured=1, forecast=1)
     (tmp_path / "forecast.json").write_text('{"calls": [{"predicted": {"cells": [{}]}}]}')
-    assert time_left(tmp_path) == TimeLeft(3.0, 0, measured=1, forecast=0, unknown=1)
+    assert time_left(tmp_path) == left_of(3.0 + 2 * 3.0, measured=1, scaled=1, at_least=True)
     end(tmp_path, third, 3.0)
     end(tmp_path, of_one[2], 3.0)
-    assert time_left(tmp_path) == TimeLeft(0.0, 0, measured=0, forecast=0, unknown=0)
+    assert time_left(tmp_path) == left_of(0.0)
+
+
+def _only_other_k(out: Path) -> None:
+    heads, lasts = planned(out, 2, (0, 1, "all"))[:2], planned(out, 2, (0, 1, "all"))[2:4]
+    for run, seconds in zip((*heads, *lasts), (1.0, 1.0, 4.0, 4.0), strict=True):
+        end(out, run, seconds)
+
+
+def _only_the_head(out: Path) -> None:
+    for run in planned(out, 1, (0, 5))[:1]:
+        end(out, run, 2.0)
+
+
+def _only_diverged_runs(out: Path) -> None:
+    first, *_ = planned(out, 2, (3,))
+    end(out, first, 2.0, outcome="diverged")
+
+
+def _another_train_size(out: Path) -> None:
+    for run in planned(out, 1, (2,), (50, 100)):
+        if run.train_size == 50:
+            end(out, run, 3.0)
+
+
+def _a_forecast_of_an_earlier_call(out: Path) -> None:
+    planned(out, 1, (1, "all"))
+    forecast(out, **{"last 1": 2.0, "all": 7.0})
+    forecast(out, **{"last 1": 3.0})  # of a call that asked for fewer k
+
+
+def _only_errors(out: Path) -> None:
+    first, *_ = planned(out, 2, (3,))
+    Store(out).fail(first.digest, {"digest": first.digest})
+
+
+def _a_result_without_a_time(out: Path) -> None:
+    _, second, *_ = planned(out, 2, (1, "all"))[1:]
+    first, *_ = planned(out, 2, (1, "all"))
+    end(out, first, 0.0)
+    end(out, second, 8.0)
+
+
+def _only_a_way(out: Path) -> None:
+    way, *_ = (run for run in planned(out, 1, ("all", "lora-2")) if run.trainable == "lora-2")
+    end(out, way, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("made", "left"),
+    [
+        (_only_other_k, left_of(2 * 4.0 * 8 / 2, scaled=2)),  # 7 parts and the rest, instead of one and the rest
+        (_only_the_head, left_of(2.0 * 6, scaled=1, at_least=True)),
+        (_only_diverged_runs, left_of(2.0, scaled=1, at_least=True)),
+        (_another_train_size, left_of(6.0, scaled=1)),
+        (_a_forecast_of_an_earlier_call, left_of(3.0 + 7.0, forecast=2)),
+        (_only_errors, left_of(0.0, unknown=1, at_least=True)),
+        (_a_result_without_a_time, left_of(8.0 * 2 / 8 + 8.0, measured=1, scaled=1)),
+        (_only_a_way, left_of(5.0 * 8 / 3, scaled=1)),  # LoRA in the last 2 layers
+    ],
+)
+def test_runs_of_a_kind_that_was_not_timed_have_the_best_estimate_there_is(
+    tmp_path: Path, made: Callable[[Path], None], left: TimeLeft
+) -> None:
+    made(tmp_path)
+    assert time_left(tmp_path) == left
 
 
 def test_processes_share_the_runs_and_what_they_have_done_of_them_counts(tmp_path: Path) -> None:
@@ -136,7 +211,7 @@ def test_runs_that_a_process_trains_at_the_same_time_take_as_many_times_as_long(
 def test_of_many_results_some_are_read_and_a_damaged_one_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = planned(tmp_path, 100)[100:]
+    runs = planned(tmp_path, 100, tune=(1,))
     for number, run in enumerate(runs[:99]):
         end(tmp_path, run, float(number))
     read, result = [], Store.result
@@ -151,7 +226,7 @@ def test_of_many_results_some_are_read_and_a_damaged_one_is_named(
 
 @pytest.mark.parametrize("since", ["", "yesterday", "0001-01-01T00:00:00+23:00", "9999-12-31T00:00:00"])
 def test_an_unreadable_or_late_beginning_counts_as_now(tmp_path: Path, since: str) -> None:
-    first, second, *_ = planned(tmp_path, 2)
+    first, second, *_ = planned(tmp_path, 2, tune=(1,))
     end(tmp_path, first, 5.0)
     with Leases(tmp_path, at_a_time=10**12) as leases:
         leases.take([[second.digest]])
@@ -171,7 +246,7 @@ def test_a_lease_may_claim_any_number_of_runs(tmp_path: Path) -> None:
 
 
 def test_the_time_of_a_run_that_was_continued_is_that_of_all_its_parts(tmp_path: Path) -> None:
-    first, *_ = planned(tmp_path, 2)
+    first, *_ = planned(tmp_path, 2, tune=(1,))
     end(tmp_path, first, 1.0, train_seconds=5.0, evaluation_seconds=2.0)
     assert time_left(tmp_path).seconds == 7.0
 

@@ -64,7 +64,7 @@ def _about(answer: Mapping[str, Any]) -> str:
     folds = f"; each seed is scored on one of {size['folds']} folds" if size.get("folds") else ""
     about = (
         f"{answer['task']}, {size['train_size']:,} examples, {names.metric(answer['metric'])} on "
-        f"{answer['validation_rows']:,} validation examples{folds} ({baseline} {answer['chance']:.3f})"
+        f"{answer['validation_rows']:,} validation examples{folds} ({baseline} {answer['baseline']:.3f})"
     )
     remark = why_points_differ(size)
     return f"{about}. {remark}" if remark else about

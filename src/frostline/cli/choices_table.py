@@ -37,12 +37,15 @@ def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
         shown = [choice for choice in choices if choice["choice"] in first]
     reference = "full" if size["reference_is_full"] or not size["reference"] else size["reference"]
     layers = "layers" if whole(size) == "all layers" else f"of {reference}"
-    head = ("", "choice", "score", "seeds", f"points below {reference}", layers, "sure", "")
-    seeds = _seeds(size)
+    # a score beside the reference's score on the same rows tells more than its number of seeds
+    beside = _parts_of_rows(choices)
+    head = ("", "choice", "score", reference if beside else "seeds", f"points below {reference}", layers, "sure", "")
+    known = {one["choice"]: formatting.score(one["reference_score"]) for one in choices} if beside else {}
+    known |= {} if beside else {name: str(count) for name, count in _seeds(size).items()}
     kinds = [CHOSEN if one["choice"] == chosen else DOMINATED if one["dominated_by"] else "" for one in shown]
     marks = {CHOSEN: mark_of_choice(decision) if decision else "", DOMINATED: DOMINATED, "": ""}
     table = [
-        (*_row(one, chosen, size["reference"], seeds), marks[kind]) for one, kind in zip(shown, kinds, strict=True)
+        (*_row(one, chosen, size["reference"], known), marks[kind]) for one, kind in zip(shown, kinds, strict=True)
     ]
     lines = _aligned([head, *table])
     left_out = len(choices) - len(shown)
@@ -52,24 +55,17 @@ def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
 
 def why_points_differ(size: Mapping[str, Any]) -> str:
     """Sentences if the points below full fine-tuning are not the differences of the printed scores; else empty."""
-    from frostline.statistics.alternatives import ALTERNATIVES
     from frostline.statistics.analysis_settings import POINT
 
-    full = next((one["score"] for one in size["choices"] if one["choice"] == size["reference"]), None)
-    if full is None or all(
-        abs((full - one["score"]) / POINT - one["below_full"]) < WORTH_A_REMARK for one in size["choices"]
+    choices = [one for one in size["choices"] if one["reference_score"] is not None]
+    if not choices or all(
+        abs((one["reference_score"] - one["score"]) / POINT - one["below_full"]) < WORTH_A_REMARK for one in choices
     ):
         return ""
-    folds = bool(size.get("folds"))
-    seeds = (
-        " With folds, scores of different numbers of seeds are of different rows; the points allow for that."
-        if folds and _seeds(size)
-        else ""
-    )
-    fitted = folds and any(one["choice"] in ALTERNATIVES for one in size["choices"])
-    alternatives = " Models that train no layer are scored on all folds." if fitted else ""
+    reference = "full fine-tuning" if size["reference_is_full"] else size["reference"]
+    rows = f" Each score is of the folds that {reference} is scored on, too; beside it is the score of {reference} on these."
     begin = "Points below are expected ones: a score of few seeds is pulled towards those of similar choices."
-    return f"{begin}{seeds}{alternatives}"
+    return f"{begin}{rows if _parts_of_rows(choices) else ''}"
 
 
 def by_interest(choices: Sequence[Mapping[str, Any]], chosen: str | None, reference: str | None) -> list[str]:
@@ -97,8 +93,15 @@ def _highest(choices: Sequence[Mapping[str, Any]], name: str, besides: str | Non
 
 def _of_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
     """A k of an answer without a decision: only its score is known."""
-    unknown = dict.fromkeys(("below_full", "low", "high", "cost_of_full", "probability", "value", "dominated_by"))
-    return {"choice": cell["trainable"], "score": cell["validation"]["mean"], **unknown}
+    unknown = dict.fromkeys(
+        ("reference_score", "below_full", "low", "high", "cost_of_full", "probability", "value", "dominated_by")
+    )
+    return {"choice": cell["trainable"], "score": cell["validation"]["mean"], "part_of_rows": False, **unknown}
+
+
+def _parts_of_rows(choices: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the scores of some choices are of other rows than those of others."""
+    return any(one["part_of_rows"] for one in choices)
 
 
 def _seeds(size: Mapping[str, Any]) -> dict[str, int]:
@@ -108,7 +111,7 @@ def _seeds(size: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _row(
-    choice: Mapping[str, Any], chosen: str | None, reference: str | None, seeds: Mapping[str, int]
+    choice: Mapping[str, Any], chosen: str | None, reference: str | None, known: Mapping[str, str]
 ) -> tuple[str, ...]:
     from frostline.report.names import trainable
 
@@ -117,7 +120,7 @@ def _row(
         ">" if name == chosen else "",
         trainable(name),
         formatting.score(choice["score"]),
-        str(seeds.get(name, "")),
+        known.get(name, ""),
         "" if name == reference else _below(choice),
         "" if cost is None else f"{100 * cost:.0f} %",
         "" if sure is None or name == reference else formatting.short_probability(sure),

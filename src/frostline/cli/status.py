@@ -76,16 +76,21 @@ def _time_left(sweep: "Folder", leases: "Leases") -> str:
     from frostline.sweep.time_left import TimeLeft
 
     left = TimeLeft.of(sweep, leases, lambda sentence: print(sentence, file=sys.stderr))
-    known = left.measured + left.forecast
+    known = left.measured + left.forecast + left.scaled
     if not known + left.unknown:
         return ""
     if not known:
-        return "\nTime left: unknown until a run has ended.\n"
+        return "\nTime left: unknown until a run has ended with a result.\n"
     step = " of this step of the search" if sweep.search and not sweep.search.over else ""
     by = _counted(left.processes, "process", "processes") if left.processes else "one process, while none trains"
-    sources = ((left.measured, "by measured times"), (left.forecast, "by the forecast"), (left.unknown, "not counted"))
+    sources = (
+        (left.measured, "by measured times"),
+        (left.forecast, "by the forecast"),
+        (left.scaled, "by the times of other k or sizes"),
+        (left.unknown, "not counted"),
+    )
     counts = ", ".join(f"{_counted(count, 'run', 'runs')} {source}" for count, source in sources if count)
-    least = "at least" if left.unknown else "about"
+    least = "at least" if left.at_least else "about"
     return f"\nTime left{step}: {least} {duration(left.seconds)} with {by} ({counts}).\n"
 
 

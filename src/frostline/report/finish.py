@@ -11,7 +11,12 @@ from frostline.training.probes.alternatives import Alternatives
 
 
 def finish(
-    prepared: Prepared, progress: Progress, *, save_model: bool = True, alternatives: Alternatives | None = None
+    prepared: Prepared,
+    progress: Progress,
+    *,
+    save_model: bool = True,
+    alternatives: Alternatives | None = None,
+    interrupted: bool = False,
 ) -> dict[str, Any]:
     """Write tables, answer, model and report after the last run, and return the answer.
 
@@ -20,6 +25,7 @@ def finish(
         progress: Where progress is reported.
         save_model: Whether to save the recommended model.
         alternatives: The models that train no layer, one of which may be recommended; None if the sweep is no search.
+        interrupted: Whether more runs will follow. The recommended model is then saved only if no run is trained again for it.
     """
     from frostline.report.pages.sweep import write_page
 
@@ -29,7 +35,7 @@ def finish(
         answer = rebuild(out)
         if save_model:
             progress.begin("saving the model")
-            save_recommended(prepared, answer, progress, alternatives)
+            save_recommended(prepared, answer, progress, alternatives, interrupted=interrupted)
         progress.begin("writing the report")
         write_page(out)
     return answer

@@ -4,7 +4,7 @@ A value of k is given by its name in results.csv: ``last 0``, ``last 3``, ``all`
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -110,3 +110,13 @@ def model_name(model: str) -> str:
         return model
     parts = [part for part in PurePath(model).parts if part not in ("model", "/", ".", "..", "~")]
     return parts[-1] if parts else "model"
+
+
+def score_title(name: str, cells: Iterable[Mapping[str, Any]]) -> str:
+    """The title of an axis with the comparable scores of cells, and what makes them so if their rows differ."""
+    return f"{metric(name)}, without the effects of folds" if rows_differ(cells) else metric(name)
+
+
+def rows_differ(cells: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the means of some cells are of other rows than those of others."""
+    return any(cell["comparable"] != cell["validation"]["mean"] for cell in cells)

@@ -85,7 +85,9 @@ def rebuild(out: str | Path) -> dict[str, Any]:
 def _next_command(
     folder: Folder, answer: Mapping[str, Any], search: SearchRecord | None, outcome: SearchOutcome
 ) -> NextCommand | None:
-    """The command that would make the answer about these runs surer."""
+    """The command that would make the answer about these runs surer; None while a search, which knows better, continues."""
+    if search and not search.over:
+        return None
     too_dear, next_k = (search.failed_reference, search.untried) if search else (None, None)
     untried = outcome.skipped if too_dear and not outcome.instead else [k for k in outcome.skipped if k == next_k]
     return next_command(

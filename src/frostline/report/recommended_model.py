@@ -36,7 +36,12 @@ ONLY_FINE_TUNED = (
 
 
 def save_recommended(
-    prepared: Prepared, answer: Mapping[str, Any], progress: Progress, alternatives: Alternatives | None = None
+    prepared: Prepared,
+    answer: Mapping[str, Any],
+    progress: Progress,
+    alternatives: Alternatives | None = None,
+    *,
+    interrupted: bool = False,
 ) -> Path | None:
     """Save the recommended model, and return its folder: a Hugging Face model folder, or a model that trains no layer.
 
@@ -44,6 +49,8 @@ def save_recommended(
     same run. Otherwise the run is trained again. In each case the predictions are compared with those in the run's result, and
     the model card reports the largest difference. None if nothing is recommended, or if another process has added runs in the
     meantime.
+
+    If the search was ``interrupted``, no run is trained again, and the stored weights are kept for the rest of it.
     """
     from frostline.report.card import Saved
     from frostline.report.model_folder import ADAPTER, save_model
@@ -55,8 +62,11 @@ def save_recommended(
         return None
     target = prepared.store.out / "model"
     if recommended is None:
-        weights.remove()
+        if not interrupted:
+            weights.remove()
         if decision is None:
+            if alternatives is not None:  # what this search saved when it was interrupted is not recommended any more
+                shutil.rmtree(target, ignore_errors=True)
             return None
         if alternatives is None:  # the search itself saved it, unless something else was recommended then
             if not any((target / name).is_file() for name in (PROBE_FACTS, WORDS_FACTS)):
@@ -77,6 +87,12 @@ def save_recommended(
     if not _is_saved(target, recommended["run"], answer) or (adapter and not (target / ADAPTER).is_dir()):
         prepare_hidden_states(prepared, [spec], progress)
         learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, prepared)
+        if learned is None and interrupted:
+            shutil.rmtree(target, ignore_errors=True)
+            progress.note(
+                "The weights of the best run are not stored: the same command trains it again to save its model."
+            )
+            return None
         if learned is None:
             progress.note("The recommended run is trained again, to save its model.")
             logits = run(spec, prepared.context).logits["validation_best"]
@@ -85,7 +101,8 @@ def save_recommended(
         saved = Saved(_gap(prepared, spec, logits), trained_again=learned is None)
         pretrained = prepared.context.for_run(spec).pretrained
         save_model(target, pretrained, prepared.identity, answer, spec, saved, adapter=adapter)
-    weights.remove()
+    if not interrupted:
+        weights.remove()
     return target
 
 

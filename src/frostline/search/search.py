@@ -26,7 +26,9 @@ from frostline.search.trials import (
     interim_analyses,
     reference_failed,
 )
+from frostline.statistics.alternatives import alternative_run
 from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.tune import name_of
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.gpus import OtherGpus
@@ -38,6 +40,8 @@ from frostline.sweep.results.alternatives import write_alternatives
 from frostline.sweep.results.search_record import read_search
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.specification import RunSpec
+
+INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
 
 
 @dataclass
@@ -161,15 +165,17 @@ class Search:
         """
         if sentence := self.alternatives.sentence:
             self.progress.note(f"Linear probes{', on the first fold' if self.board.settings.folds else ''}: {sentence}")
-        write_alternatives(self.prepared.store.out, self.alternatives.values, self.alternatives.test)
+        out = self.prepared.store.out
+        write_alternatives(out, self.alternatives.values, self.alternatives.test)
         self.recorder.write()  # from now on the test scores are hidden until the search is over
         try:
             with objects_frozen():
                 verdict = self._grid() if exhaustive else self._race()
-        except KeyboardInterrupt:
+        except INTERRUPTED:
             self.recorder.write(Verdict("The search was interrupted. The same command continues it."))
-            answer = finish(self.prepared, self.progress, save_model=False)
-            self.progress.note(f"So far: {answer['sentence']} Report: {self.prepared.store.out / 'report.html'}")
+            answer = finish(self.prepared, self.progress, alternatives=self.alternatives, interrupted=True)
+            saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
+            self.progress.note(f"So far: {answer['sentence']} Report: {out / 'report.html'}{saved}")
             raise
         self.recorder.write(verdict, over=True)
         return finish(self.prepared, self.progress, alternatives=self.alternatives)
@@ -209,7 +215,7 @@ class Search:
         store.retry({run.digest for run in runs.values()}, ("failed",))
         try:
             self._train(list(runs.values()))
-        except KeyboardInterrupt:
+        except INTERRUPTED:
             finished = {trial: self.outcome(run) for trial, run in runs.items() if store.has(run.digest)}
             self.recorder.add(step.why, finished)
             raise
@@ -252,10 +258,15 @@ class Search:
         outlook = board.outlook()
         if outlook is None:
             return f"  {in_words(board.settings.reference, capital=True)} has not run yet. {spent}"
-        best, sure = outlook.best, ""
-        if best is not outlook.full:
-            sure = f", {probability(outlook.probability(best))} sure to reach the target"
-        return f"  Best so far: {tuning(best.name)} ({score(best.score)}){sure}. {spent}"
+        best, full = outlook.best, board.settings.reference
+        if best is outlook.full:
+            return f"  Best so far: {tuning(best.name)} ({score(best.score)}). {spent}"
+        tune = next((k for k in board.settings.choices if name_of(k) == best.name), None)
+        runs = [alternative_run(best.name)] if tune is None else board.runs(tune)
+        same = board.evidence.on_same_rows(runs, board.runs(full))
+        scores = f"{score(same.ours)}; {in_words(full)} {score(same.theirs)}" if same else score(best.score)
+        sure = f"{probability(outlook.probability(best))} sure to reach the target"
+        return f"  Best so far: {tuning(best.name)} ({scores}), {sure}. {spent}"
 
 
 def _alternatives(prepared: Prepared, runs: Runs, progress: Progress) -> tuple[Alternatives, Mapping[str, int | None]]:

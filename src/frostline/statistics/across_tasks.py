@@ -69,7 +69,7 @@ def across_tasks(curves: Sequence[Curve], settings: AnalysisSettings) -> dict[st
 
 
 def _mean(cells: Mapping[str, Any], k: str) -> float | None:
-    value: float | None = cells[k]["validation"]["mean"] if k in cells else None
+    value: float | None = cells[k]["comparable"] if k in cells else None
     return value
 
 

@@ -1,6 +1,7 @@
 """The curve of one task at one train size: each k compared with full fine-tuning, and the operating points."""
 
 from collections.abc import Mapping, Sequence
+from math import isclose
 from typing import Any
 
 from frostline.statistics.alternatives import alternative_run
@@ -8,7 +9,7 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import CellRuns, CellSummary, by_depth, counted, describe, describe_comparison
 from frostline.statistics.curve_rules import knee, one_standard_error
 from frostline.statistics.decision import Rule, decide
-from frostline.statistics.evidence import Evidence, Run
+from frostline.statistics.evidence import Evidence, Run, SameRows
 from frostline.statistics.goal import seeds_to_decide
 from frostline.statistics.joint import JointEstimate
 from frostline.statistics.learning_rates import runs_at_best_learning_rate
@@ -56,6 +57,15 @@ def compare(
     ways = [cell for cell in described if is_way(cell["trainable"])]
     others = [name for name in alternatives if name not in cells]
     decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, others)
+    for choice in [decision, *choices] if decision else ():
+        name = choice["choice"]
+        own = cells[name].good if name in cells else [alternative_run(name)]
+        choice |= _beside_reference(choice["score"], evidence.on_same_rows(own, full))
+    comparable = {one["choice"]: one["comparable"] for one in choices}
+    for cell in described:
+        mean = cell["validation"]["mean"]
+        found = comparable.get(cell["trainable"], mean)
+        cell["comparable"] = mean if mean is None or isclose(mean, found) else found
     undecided = main["not_ruled_out"] if main["verdict"] == UNDECIDED else None
     return {
         "train_size": runs[0]["train_size"],
@@ -121,6 +131,12 @@ def _decide(
     rule = Rule.of(settings, evidence.chance)
     full = next((choice for choice in choices if choice.name == reference), None)
     return decide(choices, full, rule, base=base, margin=settings.margin)
+
+
+def _beside_reference(score: float, same: SameRows | None) -> dict[str, Any]:
+    """The score of a choice and that of the reference on the rows that both are scored on; if there are none, its own."""
+    found = same or (score, None, None, False)
+    return dict(zip(("score", "reference_score", "compared_seeds", "part_of_rows"), found, strict=True))
 
 
 def _points(

@@ -11,12 +11,12 @@ KNEE = 0.1  # smallest distance of a knee from the chord, as a share of the curv
 
 def one_standard_error(cells: Sequence[CellSummary]) -> str | None:
     """The smallest k whose mean is within one standard error of the best mean (Breiman et al. 1984)."""
-    known = [cell for cell in cells if cell["validation"]["mean"] is not None]
-    best = max(known, key=lambda cell: cell["validation"]["mean"], default=None)
+    known = [cell for cell in cells if cell["comparable"] is not None]
+    best = max(known, key=lambda cell: cell["comparable"], default=None)
     if best is None or best["validation"]["std"] is None:
         return None
-    floor = best["validation"]["mean"] - best["validation"]["std"] / best["validation"]["n"] ** 0.5
-    return next(str(cell["trainable"]) for cell in known if cell["validation"]["mean"] >= floor)
+    floor = best["comparable"] - best["validation"]["std"] / best["validation"]["n"] ** 0.5
+    return next(str(cell["trainable"]) for cell in known if cell["comparable"] >= floor)
 
 
 def knee(cells: Sequence[CellSummary]) -> str | None:
@@ -25,11 +25,11 @@ def knee(cells: Sequence[CellSummary]) -> str | None:
     Full fine-tuning, which trains the embeddings too, is excluded. None for fewer than three k, for a curve that does not rise,
     and for one that bends by less than ``KNEE``.
     """
-    known = [c for c in cells if c["validation"]["mean"] is not None and not c["tune_embeddings"]]
+    known = [c for c in cells if c["comparable"] is not None and not c["tune_embeddings"]]
     if len(known) < 3:
         return None
     x = np.array([cell["tuned_layers"] for cell in known], float)
-    y = np.array([cell["validation"]["mean"] for cell in known])
+    y = np.array([cell["comparable"] for cell in known])
     if y[-1] <= y[0]:
         return None
     above = (y - y[0]) / (y[-1] - y[0]) - (x - x[0]) / (x[-1] - x[0])

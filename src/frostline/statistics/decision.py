@@ -115,6 +115,7 @@ def decide(
     facts = [
         {
             **_beside_full(choice, full, rule),
+            "comparable": choice.comparable,
             "expected": choice.expected,
             "value": rule.value(choice),
             "probabilities": _probabilities(choice, full, base or 0.0, margin),

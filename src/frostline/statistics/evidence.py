@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,21 @@ from frostline.statistics.posterior import Observed
 
 Score = TypeVar("Score")
 Run = Mapping[str, Any]  # a row of results.csv
+
+
+class SameRows(NamedTuple):
+    """The mean scores of two choices on the rows that both are scored on.
+
+    Attributes:
+        ours, theirs: The means.
+        seeds: How many runs of the one with fewer runs they are means of.
+        partial: Whether one of the two is scored on further rows, too.
+    """
+
+    ours: float
+    theirs: float
+    seeds: int
+    partial: bool
 
 
 class Evidence(Protocol):
@@ -36,6 +51,15 @@ class Evidence(Protocol):
 
     def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
         """The comparison of the runs of a cell with those of full fine-tuning; None if one side has no runs."""
+
+    def on_same_rows(self, cell: Sequence[Run], full: Sequence[Run]) -> SameRows | None:
+        """The mean scores of both on the rows that both are scored on; None if there are none.
+
+        Numbers that stand beside each other are these. If rows are unknown, all runs count as scored on the same rows.
+        """
+
+    def baseline(self, runs: Sequence[Run]) -> float | None:
+        """The score of the best constant prediction on the rows that these runs are scored on; None if it is unknown."""
 
     def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
         """Whether these runs are significantly above the baseline; None if that cannot be tested.

@@ -31,9 +31,9 @@ def comparable_costs(cells: Sequence[CellSummary], cost: str) -> list[float | No
 
 def _front(cells: Sequence[CellSummary], costs: Sequence[float | None]) -> list[str]:
     known = [
-        (cell["validation"]["mean"], cost, cell["trainable"])
+        (cell["comparable"], cost, cell["trainable"])
         for cell, cost in zip(cells, costs, strict=True)
-        if cell["validation"]["mean"] is not None and cost is not None
+        if cell["comparable"] is not None and cost is not None
     ]
     return [
         name

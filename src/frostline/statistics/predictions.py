@@ -1,5 +1,6 @@
 """Evidence from the predictions of runs on a labelled split: scores with the uncertainty of seeds and of rows."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.evidence import Run, by_seed, same_seeds, summary_with_interval
+from frostline.statistics.evidence import Run, SameRows, by_seed, same_seeds, summary_with_interval
 from frostline.statistics.fold_effects import FoldEffects
 from frostline.statistics.inference.intervals import mean_interval, score_interval
 from frostline.statistics.inference.jackknife import row_groups, shared_row_covariance
@@ -45,7 +46,11 @@ class Labelled:
     @property
     def chance(self) -> float:
         """The score of the best constant prediction."""
-        return chance(self.targets, self.metric, len(self.labels), self.labels)
+        return self.chance_on(np.ones(len(self.targets), bool))
+
+    def chance_on(self, rows: NDArray[np.bool_]) -> float:
+        """The score of the best constant prediction for these rows."""
+        return chance(self.targets[rows], self.metric, len(self.labels), self.labels)
 
 
 class RunPredictions:
@@ -91,6 +96,35 @@ class RunPredictions:
             means = np.stack([ours[:, 1:].mean(0), theirs[:, 1:].mean(0)], 1)
             found = unpaired(ours[:, 0], theirs[:, 0], means, self._max_row_effect(rows), self.quantile)
         return replace(found, covered=rows / self.rows)
+
+    def on_same_rows(self, cell: Sequence[Run], full: Sequence[Run]) -> SameRows | None:
+        if not cell or not full:
+            return None
+        sides = [{run["run"]: self._rows_scored(run["run"]) for run in runs} for runs in (cell, full)]
+        counts = [Counter(mask.tobytes() for mask in side.values()) for side in sides]
+        if counts[0] == counts[1] or len(counts[0] | counts[1]) == 1:
+            ours, theirs = (float(np.mean([self[name][0] for name in side])) for side in sides)
+            return SameRows(ours, theirs, min(len(cell), len(full)), partial=False)
+        masks = {mask.tobytes(): mask for side in sides for mask in side.values()}
+        weights, means, used = list[int](), list[list[float]](), np.zeros(self.rows, bool)
+        for key, fold in masks.items():
+            if any((mask <= fold).all() and (mask < fold).any() for mask in masks.values()):
+                continue  # a run on more rows than others is scored on the rows of the others
+            found = [
+                [self._on_fold(name, fold)[0] for name, mask in side.items() if (fold <= mask).all()] for side in sides
+            ]
+            if all(found):
+                weights.append(min(count[key] for count in counts if count[key]))
+                means.append([float(np.mean(scores)) for scores in found])
+                used |= fold
+        if not weights or not np.isfinite(means).all():
+            return None
+        ours, theirs = np.average(means, 0, weights).tolist()
+        partial = any((np.any(list(side.values()), 0) != used).any() for side in sides)
+        return SameRows(ours, theirs, sum(weights), partial)
+
+    def baseline(self, runs: Sequence[Run]) -> float | None:
+        return self.split.chance_on(np.any([self._rows_scored(run["run"]) for run in runs], 0)) if runs else self.chance
 
     def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
         if not runs:

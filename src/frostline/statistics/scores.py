@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.evidence import Run, by_seed, same_seeds, summary_with_interval
+from frostline.statistics.evidence import Run, SameRows, by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference.intervals import mean_interval
 from frostline.statistics.inference.pair import Pair, pair, pairing_gain, unpaired
 from frostline.statistics.inference.ratio import is_above
@@ -42,6 +42,15 @@ class Scores:
             return pair(both)
         ours, theirs = (np.array([_score(run) for run in runs]) for runs in (cell, full))
         return unpaired(ours, theirs)
+
+    def on_same_rows(self, cell: Sequence[Run], full: Sequence[Run]) -> SameRows | None:
+        if not cell or not full:
+            return None
+        ours, theirs = (float(np.mean([_score(run) for run in runs])) for runs in (cell, full))
+        return SameRows(ours, theirs, min(len(cell), len(full)), partial=False)
+
+    def baseline(self, runs: Sequence[Run]) -> float | None:
+        return self.chance
 
     def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
         if self.chance is None or len(runs) < 2:

@@ -1,11 +1,13 @@
 """How long the rest of a sweep will take, from the runs that have ended and the processes that train."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import log
 from statistics import mean
-from typing import Self
+from typing import NamedTuple, Self
 
+from frostline.statistics.tune import is_way
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import forecast_seconds
 from frostline.sweep.results.leases import Lease, Leases
@@ -16,6 +18,7 @@ from frostline.training.specification import RunSpec
 
 SAMPLED = 20  # results of one k and train size that are read
 Kind = tuple[str, int]  # trainable and train size: runs of one kind take about equally long
+Work = tuple[int, float]  # the layers that a run of a kind trains, and its work
 
 
 @dataclass(frozen=True)
@@ -27,15 +30,20 @@ class TimeLeft:
             one: with a single process.
         processes: The processes that train now.
         measured: The pending runs with the k and the train size of a run that has ended. Its time counts.
-        forecast: The other pending runs with the k and the train size of the last recorded forecast.
+        forecast: The other pending runs with the k and the train size of a recorded forecast.
+        scaled: The other pending runs, if any run has ended: the time of the most similar k, in proportion to the work.
         unknown: All other pending runs. They are not in ``seconds``.
+        at_least: Whether some runs will probably take longer: only diverged runs, which end early, or runs that tune no layer
+            have told how long they take.
     """
 
     seconds: float
     processes: int
     measured: int
     forecast: int
+    scaled: int
     unknown: int
+    at_least: bool = False
 
     @classmethod
     def of(cls, folder: Folder, leases: Leases, note: Callable[[str], None]) -> Self:
@@ -46,26 +54,45 @@ class TimeLeft:
             if state != "failed":
                 (pending if state == "pending" else done)[run.trainable, run.train_size].append(run)
         measured = {kind: _measured(folder.store, done[kind], note) for kind in pending}
-        known = forecast_seconds(folder.out) | {kind: seconds for kind, seconds in measured.items() if seconds}
+        forecast = forecast_seconds(folder.out)
+        least = False
+        scaled: dict[Kind, float] = {}
+        if others := [kind for kind in pending if not measured[kind].whole and kind not in forecast]:
+            measured |= {kind: _measured(folder.store, done[kind], note) for kind in done.keys() - measured.keys()}
+            work = {kind: _work(runs[0], folder.identity.layers) for kind, runs in {**done, **pending}.items()}
+            for kind in others:
+                seconds, sure = _scaled(measured, work, kind)
+                scaled |= {kind: seconds} if seconds else {}
+                least |= not sure
+        whole = {kind: found.seconds for kind, found in measured.items() if found.whole}
+        known = scaled | forecast | whole
         of_process = {run.digest: known[kind] for kind in pending if kind in known for run in pending[kind]}
         alive = [lease for lease in leases.current() if leases.sign_of_life(lease) != "dead"]
-        counts = Counter(
-            "measured" if measured[kind] else "forecast" if kind in known else "unknown"
-            for kind, runs in pending.items()
-            for _ in runs
-        )
+        counts = Counter[str]()
+        for kind, runs in pending.items():
+            sources = {"measured": whole, "forecast": forecast, "scaled": scaled}
+            counts[next((name for name, found in sources.items() if kind in found), "unknown")] += len(runs)
         return cls(
             seconds=_seconds(of_process, alive),
             processes=len({lease.holder for lease in alive}),
             measured=counts["measured"],
             forecast=counts["forecast"],
+            scaled=counts["scaled"],
             unknown=counts["unknown"],
+            at_least=least or bool(counts["unknown"]),
         )
 
 
-def _measured(store: Store, runs: Sequence[RunSpec], note: Callable[[str], None]) -> float:
-    """The mean seconds of runs that have ended; 0 if that is unknown. Of many runs, some are read."""
-    found = []
+class _Measured(NamedTuple):
+    """The mean seconds of runs that have ended, 0 if unknown, and whether these ran to the end: a diverged run ends too early."""
+
+    seconds: float
+    whole: bool
+
+
+def _measured(store: Store, runs: Sequence[RunSpec], note: Callable[[str], None]) -> _Measured:
+    """The mean seconds of these runs, without diverged ones if there are others. Of many runs, some are read."""
+    found: dict[bool, list[float]] = {True: [], False: []}
     for run in runs[:: len(runs) // SAMPLED + 1]:
         try:
             facts = well_formed_result(store, run.digest)
@@ -73,12 +100,40 @@ def _measured(store: Store, runs: Sequence[RunSpec], note: Callable[[str], None]
             note(str(error))
             continue
         cost = facts["cost"]
-        if facts["outcome"] != "diverged":  # which ends too early
-            whole = (
-                cost["train_seconds"] + cost["evaluation_seconds"]
-            )  # of a run that was continued, run_seconds is a part
-            found.append(max(whole, cost.get("run_seconds") or 0.0))
-    return mean(found) if found else 0.0
+        # of a run that was continued, run_seconds is a part
+        seconds = max(cost["train_seconds"] + cost["evaluation_seconds"], cost.get("run_seconds") or 0.0)
+        if seconds > 0:
+            found[facts["outcome"] != "diverged"].append(seconds)
+    return next((_Measured(mean(seconds), whole) for whole, seconds in found.items() if seconds), _Measured(0.0, False))
+
+
+def _work(run: RunSpec, layers: int) -> Work:
+    """The layers that a run trains, and its work relative to other runs: each layer, and the rest of the model, counts as one.
+
+    The work of named parts, and of ways that do not tune the last layers, is that of the whole model at most.
+    """
+    k = run.way.tune if is_way(run.tune) and run.way.in_loop else run.tune
+    trained = k if isinstance(k, int) else layers + 1
+    return trained, run.train_size * (trained + 1)
+
+
+def _scaled(measured: Mapping[Kind, _Measured], work: Mapping[Kind, Work], kind: Kind) -> tuple[float, bool]:
+    """The seconds of a run of a kind of which no whole run has ended, and whether the estimate is no mere lower limit.
+
+    They are in proportion to the work of the most similar kind: whole runs come first, then those that train layers. 0: unknown.
+    """
+    trained, own = work[kind]
+
+    def distance(other: Kind) -> tuple[bool, bool, bool, float]:
+        layers, theirs = work[other]
+        return not measured[other].whole, bool(trained) and not layers, other != kind, abs(log(theirs / own))
+
+    known = [other for other, found in measured.items() if found.seconds]
+    if not known:
+        return 0.0, True
+    nearest = min(known, key=distance)
+    seconds, whole = measured[nearest]
+    return seconds * own / work[nearest][1], whole and bool(work[nearest][0] or not trained)
 
 
 def _seconds(of_process: dict[str, float], alive: Sequence[Lease]) -> float:

@@ -66,6 +66,7 @@ def make_answer(
         "sure": settings.sure,
         "interim_analyses": search.interim_analyses,
         "chance": validation.chance,
+        "baseline": evidence.baseline(scored(done(runs))),
         "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
         "sentence": answers[0]["sentence"],
         "runs": {status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending")},
@@ -87,8 +88,13 @@ def answer_one(
     answer = compare(runs, evidence, settings, search.alternatives)
     point = main_point(answer)
     if reference := _missing_reference(runs, search):
-        text = reference_missing(answer, reference, evidence.metric) + _progress(runs)
-        return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": text}
+        best = answer["decision"] and answer["decision"]["choice"]
+        mean = evidence.summary(_runs_of(answer, best))["mean"] if best else None  # of all rows: it stands alone
+        text = reference_missing(reference, best, mean, evidence.metric) + _progress(runs)
+        if search is NO_SEARCH or answer["decision"] is None:
+            return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": text}
+        answer["decision"]["above_baseline"] = _learned(answer, evidence)
+        return {**answer, "recommended": recommend(answer, point, by_mean=settings.by_mean), "sentence": text}
     answer["recommended"] = recommend(answer, point, by_mean=settings.by_mean)
     text, learned = sentence(answer, point, Comparison(evidence, settings), layers, search), _learned(answer, evidence)
     if search.instead and not learned:
@@ -110,10 +116,14 @@ def _learned(answer: Mapping[str, Any], evidence: Evidence) -> bool | None:
     """Whether the recommended choice is significantly above the baseline; None if that cannot be tested."""
     if answer["decision"] is None:
         return False
-    name = answer["decision"]["choice"]
-    cell = cell_of(answer, name)
-    runs = [run for run in cell["points"] if run["in_mean"]] if cell else [alternative_run(name)]
+    runs = _runs_of(answer, answer["decision"]["choice"])
     return evidence.learned(runs, among=sum(one["runs"] for one in answer["cells"]) or 1)
+
+
+def _runs_of(answer: Mapping[str, Any], choice: str) -> list[Run]:
+    """The runs in the mean of a choice; of a model that trains no layer, the run that stands for it."""
+    cell = cell_of(answer, choice)
+    return [run for run in cell["points"] if run["in_mean"]] if cell else [alternative_run(choice)]
 
 
 def _missing_reference(runs: Sequence[Run], search: SearchOutcome) -> str | None:

@@ -24,7 +24,7 @@ def recommend(curve: Mapping[str, Any], point: Mapping[str, Any], *, by_mean: bo
 def best_mean(cells: Sequence[CellSummary]) -> str | None:
     """The k with the best mean. At least one of its runs neither diverged nor is degenerate."""
     scored = [cell for cell in cells if any(run["in_mean"] and run["outcome"] in ANSWERS for run in cell["points"])]
-    return max(scored, key=lambda cell: cell["validation"]["mean"])["trainable"] if scored else None
+    return max(scored, key=lambda cell: cell["comparable"])["trainable"] if scored else None
 
 
 def with_best_run(cells: Sequence[CellSummary], name: str) -> dict[str, Any]:

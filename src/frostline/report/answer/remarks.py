@@ -85,7 +85,8 @@ def named_parts_only(named: CellSummary, comparison: Comparison, *, others: bool
     if scores["low"] is not None:
         basis += f", 95 % confidence interval {score_interval(scores['low'], scores['high'])}"
     if comparison.evidence.chance is not None:
-        basis += f"; {comparison.baseline} {score(comparison.evidence.chance)}"
+        runs = [point for point in named["points"] if point["in_mean"]]
+        basis += f"; {comparison.baseline} {score(comparison.evidence.baseline(runs))}"
     why = "no other run has succeeded so far" if others else "add numbers of layers and all to --tune to compare"
     reached = f"{comparison.metric} {score(scores['mean'])}"
     return f"The named parts reach {reached} ({basis}). Nothing was compared: {why}."

@@ -8,12 +8,14 @@ from frostline.data.wording import capitalized
 from frostline.report.answer import remarks, undecided
 from frostline.report.answer.comparison import Comparison
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
+from frostline.report.answer.undecided import on_same_rows
 from frostline.report.formatting import points, probability, score
 from frostline.report.names import tuning
 from frostline.statistics.alternatives import ALTERNATIVES, alternative_run
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.tune import NAMED, is_way
 
+NOT_ON_SAME_ROWS = "; {} was not scored on the same rows"
 WORTH_A_MENTION = 0.95  # of full fine-tuning's memory
 
 
@@ -94,23 +96,32 @@ def _by_mean(found: Recommendation, smallest: CellSummary | None) -> str:
 def _recommendation(found: Recommendation) -> str:
     """What to tune, its score beside full fine-tuning, its cost, and how sure it is to reach the target."""
     cell, full = found.cell, found.full
-    seeds = " with one seed" if cell["validation"]["n"] == 1 else ""
     largest = _largest(full, found.cells)
-    what = f"{_instruction(found)}{largest if cell is full else ''}"
-    begin = f"{what}: {found.comparison.metric} {score(cell['validation']['mean'])}{seeds}"
-    subject = "It"
+    begin = f"{_instruction(found)}{largest if cell is full else ''}: {found.comparison.metric}"
+    choice = found.runner_up if cell is full else found.answer["decision"]
+    if choice is None:
+        return f"{begin} {_with_seeds(cell['validation']['mean'], cell['validation']['n'])}."
+    subject, same, other = "It", choice["reference_score"], found.cells.get(choice["choice"])
+    cost = _cost(other, full) if other else ""
     if cell is not full:
-        choice = found.answer["decision"]
-        begin += f" against {score(full['validation']['mean'])} with {found.full_name}{largest}{_cost(cell, full)}."
-    elif choice := found.runner_up:
-        other = found.cells.get(choice["choice"])
-        cost = _cost(other, full) if other else ""
-        subject = capitalized(tuning(choice["choice"]))
-        begin += f". {subject} reaches {score(choice['score'])}{cost}."
+        begin += f" {_with_seeds(choice['score'], choice['compared_seeds'] or cell['validation']['n'])}"
+        known = f" against {score(same)} with {found.full_name}{largest}{on_same_rows(choice)}"
+        begin += f"{NOT_ON_SAME_ROWS.format(found.full_name) if same is None else known}{cost}."
     else:
-        return f"{begin}."
+        subject = capitalized(tuning(choice["choice"]))
+        mean, seeds = (full["validation"][name] for name in ("mean", "n"))
+        begin += (
+            f" {_with_seeds(mean, seeds) if same is None else _with_seeds(same, min(seeds, choice['compared_seeds']))}"
+        )
+        known = f". {subject} reaches {score(choice['score'])}{on_same_rows(choice)}"
+        begin += f"{NOT_ON_SAME_ROWS.format(subject) if same is None else known}{cost}."
     sure = f"{subject} is {probability(choice['probability'])} sure to {found.comparison.reached(found.full_name)}."
     return f"{begin} {_difference(choice, 'Its' if cell is full else 'The')} {sure}"
+
+
+def _with_seeds(value: float, seeds: int) -> str:
+    """A score, and that it is of one seed if it is."""
+    return f"{score(value)} with one seed" if seeds == 1 else score(value)
 
 
 def _largest(full: CellSummary, cells: Sized) -> str:
@@ -128,7 +139,7 @@ def _beside_weak_reference(found: Recommendation, weak: str) -> str:
     runs = sum(cell["runs"] for cell in found.cells.values())
     if found.cell is found.full or not undecided.is_above_baseline(found.cell, found.comparison, among=runs):
         return f"Undecided: {weak}. {undecided.LEARN_FIRST}"
-    reached = f"{found.comparison.metric} {score(found.cell['validation']['mean'])}"
+    reached = f"{found.comparison.metric} {score(found.answer['decision']['score'])}"
     advice = "To compare fairly, train with more epochs, another learning rate or more examples."
     return f"{_instruction(found)}: {reached}, which is above the {found.comparison.baseline}. {capitalized(weak)}. {advice}"
 
@@ -140,11 +151,15 @@ def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
     if full is None:
         return f"{begin}. No k can be compared with it: {undecided.no_usable_run(answer)}."
     if not comparison.evidence.learned([alternative_run(choice["choice"])], among=len(answer["choices"])):
-        reached = undecided.full_score(full, comparison)
+        reached = undecided.full_score(full, comparison, choice)
         best = f"The best so far is {tuning(choice['choice'])} ({score(choice['score'])})."
         return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}. {best} {undecided.LEARN_FIRST}"
     full_name = _noun(full["trainable"])
-    begin += f" against {score(full['validation']['mean'])} with {full_name}{_largest(full, answer['cells'])}."
+    if choice["reference_score"] is None:
+        begin += f"{NOT_ON_SAME_ROWS.format(full_name)}."
+    else:
+        largest = _largest(full, answer["cells"])
+        begin += f" against {score(choice['reference_score'])} with {full_name}{largest}{on_same_rows(choice)}."
     sure = f"It is {probability(choice['probability'])} sure to {comparison.reached(full_name)}."
     return f"{begin} {_difference(choice)} {sure}{remarks.trained_too_little(full)}"
 

@@ -8,7 +8,6 @@ from frostline.report.answer.comparison import Comparison
 from frostline.report.formatting import score
 from frostline.report.names import tuning
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.tune import is_k
 
 LEARN_FIRST = "To learn the task, train with more epochs, another learning rate or more examples."
 
@@ -33,15 +32,10 @@ def only_ways(answer: Mapping[str, Any], best: str, comparison: Comparison) -> s
     return f"Nothing was compared: {why}. The best way, {best}, reaches {reached}."
 
 
-def reference_missing(answer: Mapping[str, Any], reference: str, metric: str) -> str:
-    """The sentence while no run of the reference has ended; every other k is compared with the reference."""
-    known = [c for c in answer["cells"] if is_k(c["trainable"]) and c["validation"]["mean"] is not None]
-    best = max(known, key=lambda cell: cell["validation"]["mean"], default=None)
+def reference_missing(reference: str, best: str | None, mean: float | None, metric: str) -> str:
+    """The sentence while no run of the reference has ended; ``best`` is the best choice so far, with its mean score."""
     text = f"No answer yet: {tuning(reference)}, the reference of every comparison, has not run."
-    if best is not None:
-        reached = f"{names.metric(metric)} {score(best['validation']['mean'])}"
-        text += f" The best so far, {tuning(best['trainable'])}, reaches {reached}."
-    return text
+    return f"{text} The best so far, {tuning(best)}, reaches {names.metric(metric)} {score(mean)}." if best else text
 
 
 def not_learned(answer: Mapping[str, Any], cell: CellSummary, full: CellSummary, comparison: Comparison) -> str:
@@ -56,22 +50,37 @@ def not_learned(answer: Mapping[str, Any], cell: CellSummary, full: CellSummary,
     evidence, seeds = comparison.evidence, answer["seeds"]
     if evidence.chance is None:
         return ""
-    baseline = f"the {comparison.baseline} ({score(evidence.chance)})"
-    reached = full_score(full, comparison)
+    among = sum(one["runs"] for one in answer["cells"])
+    shown = [full, cell] if cell is not full and is_above_baseline(cell, comparison, among=among) else [full]
+    fewest = min(map(in_mean, shown), key=lambda runs: evidence.rows_of(run["run"] for run in runs) or 0)
+    baseline = f"the {comparison.baseline} ({score(evidence.baseline(fewest))})"
+    reached = full_score(full, comparison, answer["decision"] if cell in shown[1:] else None)
     if not answer["learned"] and (seeds > 1 or evidence.rows is not None):
         return f"{reached}, and {_seeds_shown(full, seeds)} not show that this is above {baseline}"
     share = comparison.share(cell)
     return f"{reached}, which is not above {baseline}" if share is None or share["estimate"] is None else ""
 
 
-def full_score(full: CellSummary, comparison: Comparison) -> str:
-    """The mean score of full fine-tuning as a clause."""
-    return f"{tuning(full['trainable'])} reaches {comparison.metric} {score(full['validation']['mean'])}"
+def full_score(full: CellSummary, comparison: Comparison, beside: Mapping[str, Any] | None = None) -> str:
+    """The mean score of full fine-tuning as a clause; beside a choice, on the rows that both are scored on."""
+    if beside is None or beside["reference_score"] is None:
+        return f"{tuning(full['trainable'])} reaches {comparison.metric} {score(full['validation']['mean'])}"
+    return f"{tuning(full['trainable'])} reaches {comparison.metric} {score(beside['reference_score'])}{on_same_rows(beside)}"
+
+
+def on_same_rows(choice: Mapping[str, Any]) -> str:
+    """A remark if the scores of a choice and of the reference are of a part of the rows that one of them is scored on."""
+    return " on the same rows" if choice["part_of_rows"] else ""
 
 
 def is_above_baseline(cell: CellSummary, comparison: Comparison, *, among: int) -> bool:
     """Whether a cell is shown to be above the baseline; ``among``: the number of all runs."""
-    return bool(comparison.evidence.learned([point for point in cell["points"] if point["in_mean"]], among))
+    return bool(comparison.evidence.learned(in_mean(cell), among))
+
+
+def in_mean(cell: CellSummary) -> list[Mapping[str, Any]]:
+    """The runs that the mean of a cell includes."""
+    return [point for point in cell["points"] if point["in_mean"]]
 
 
 def _seeds_shown(cell: CellSummary, seeds: int) -> str:

@@ -47,7 +47,8 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
         if chance is not None:
             axes.axhline(chance, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
         log_axis_of_sizes(axes, [size["train_size"] for size in sizes])
-        draw_frame(axes, f"{task}, {names.metric(metric)}" if task else names.metric(metric))
+        title = names.score_title(metric, [cell for size in sizes for cell in size["cells"]])
+        draw_frame(axes, f"{task}, {title}" if task else title)
         figure.legend(loc="outside lower left", ncols=4)
         figure.set_label(
             f"{names.metric(metric)} of every run{f' on {task}' if task else ''} over {len(sizes)} train sizes, with a line "
@@ -59,9 +60,12 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
 def _draw_depth(axes: Axes, cells: Sequence[tuple[float, CellSummary]], colour: Any, label: str) -> None:
     """Draw the runs and means of one k; ``cells`` are pairs of position and cell."""
     for x, cell in cells:
+        moved = (cell["comparable"] or 0.0) - (
+            cell["validation"]["mean"] or 0.0
+        )  # with folds, to what all rows would give
         for point in cell["points"]:
             if point["validation_best"] is not None:
                 shown = {"color": colour, "marker": "o"} if point["in_mean"] else {"color": FAILED, "marker": "x"}
-                axes.plot([x], [point["validation_best"]], markersize=4, alpha=0.45, **shown)
-    means = [(x, cell["validation"]["mean"]) for x, cell in cells if cell["validation"]["mean"] is not None]
+                axes.plot([x], [point["validation_best"] + moved], markersize=4, alpha=0.45, **shown)
+    means = [(x, cell["comparable"]) for x, cell in cells if cell["comparable"] is not None]
     axes.plot([x for x, _ in means], [y for _, y in means], color=colour, linewidth=1.8, label=label)

@@ -32,9 +32,9 @@ def pareto_fronts(curve: Curve, *, metric: str, narrow: bool = False) -> Figure:
         texts = []
         for panel, (name, cost) in zip(axes, known_costs.items(), strict=False):
             known = [
-                (price, cell["validation"]["mean"], cell["trainable"])
+                (price, cell["comparable"], cell["trainable"])
                 for cell, price in zip(cells, prices[name], strict=True)
-                if cell["validation"]["mean"] is not None and price is not None
+                if cell["comparable"] is not None and price is not None
             ]
             unit, scale = unit_of(max((price for price, _, _ in known), default=1.0), cost.units)
             front = curve["pareto"][name]
@@ -44,7 +44,7 @@ def pareto_fronts(curve: Curve, *, metric: str, narrow: bool = False) -> Figure:
             texts.append(f"{cost.title}: {', '.join(map(names.trainable, front)) or 'none'}")
         for n, panel in enumerate(axes):
             if narrow or n == 0:
-                panel.set_title(names.metric(metric), pad=10)
+                panel.set_title(names.score_title(metric, cells), pad=10)
             panel.tick_params(labelleft=narrow or n == 0)
         figure.set_label(
             f"Mean {names.metric(metric)} on validation over cost. Pareto front by cost: {'; '.join(texts)}."

@@ -35,7 +35,7 @@ class Mark:
         name: ``last 2``, ``all``, ``probe``.
         x: The position.
         cost: The number of layers that it tunes, as a share of those of the reference.
-        measured: The mean of its measured scores.
+        measured: The mean of its measured scores, without the effects of the folds that they are of.
         score: Its expected score, given the scores of all choices.
         low, high: The 95 % interval of the expected score, compared with full fine-tuning; None for full fine-tuning itself.
         kind: ``chosen``, ``dominated`` or ``other``.
@@ -84,7 +84,10 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
                 place: dict[str, Any] = {"xytext": (0, -2), "textcoords": "offset points", "ha": "center", "va": "top"}
                 axes.annotate(word, (mark.x, high), **place, weight="bold")
         draw_frame(axes, names.metric(metric))
-        handles = _legend(drawn, word, f"{_named(reference.name)}, expected {formatting.score(reference.score)}")
+        expected = f"{_named(reference.name)}, expected {formatting.score(reference.score)}"
+        differ = any(choice["part_of_rows"] for choice in curve["choices"])
+        measured = "measured mean, without the effects of folds" if differ else "measured mean"
+        handles = _legend(drawn, word, expected, measured)
         figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
         figure.set_label(_alt_text(drawn, metric, whole, word))
     return figure
@@ -96,7 +99,7 @@ def marks(curve: Curve, lowest: float = -math.inf) -> list[Mark]:
     full = next(choice["expected"] for choice in choices if choice["choice"] == decision["reference"])
     return [
         Mark(
-            *(choice["choice"], x, choice["cost_of_full"], choice["score"], choice["expected"]),
+            *(choice["choice"], x, choice["cost_of_full"], choice["comparable"], choice["expected"]),
             *(*_interval(choice, full, lowest), _kind(choice, decision)),
         )
         for choice, x in zip(choices, _places(choices), strict=True)
@@ -209,7 +212,7 @@ def _named(name: str) -> str:
     return "full fine-tuning" if name == FULL else names.trainable(name)
 
 
-def _legend(drawn: Sequence[Mark], chosen: str, reference: str) -> list[Line2D | Patch]:
+def _legend(drawn: Sequence[Mark], chosen: str, reference: str, measured: str) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=VALIDATION, marker="o", markersize=9, linewidth=0, label=f"{chosen}: expected score")
     ]
@@ -219,7 +222,7 @@ def _legend(drawn: Sequence[Mark], chosen: str, reference: str) -> list[Line2D |
         label = "dominated: another is as good for less"
         handles.append(Line2D([], [], color=QUIET, marker="o", markersize=5.5, linewidth=0, label=label))
     handles.append(Patch(color=VALIDATION, alpha=0.3, linewidth=0, label="95 % interval"))
-    handles.append(Line2D([], [], color=VALIDATION, label="measured mean", **MEASURED))
+    handles.append(Line2D([], [], color=VALIDATION, label=measured, **MEASURED))
     handles.append(Line2D([], [], color=QUIET, linestyle=(0, (4, 4)), linewidth=1, label=reference))
     return handles
 

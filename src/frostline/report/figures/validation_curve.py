@@ -32,7 +32,7 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None, n
     """
     with matplotlib.rc_context(STYLE):
         figure, (axes,) = figure_of(360, 370) if narrow else figure_of(600, 410)
-        cells = on_axis(size["cells"])
+        cells = [_comparable(cell) for cell in on_axis(size["cells"])]
         places = positions(cells)
         low, high = _limits(cells, chance)
         axes.set_ylim(low, high)
@@ -44,10 +44,27 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None, n
             _draw_cell(axes, cell, x, low + 0.03 * (high - low))
         _line(axes, cells, places, "validation", color=VALIDATION, linewidth=2, marker="o", markersize=6)
         draw_depth_axis(axes, cells, places, _label(cells, narrow=narrow))
-        draw_frame(axes, names.metric(metric))
+        draw_frame(axes, names.score_title(metric, size["cells"]))
         figure.legend(handles=_legend(cells, metric, chance, low), loc="outside lower left", ncols=2 if narrow else 3)
         figure.set_label(_alt_text(size, metric))
     return figure
+
+
+def _comparable(cell: CellSummary) -> CellSummary:
+    """The cell with its scores on validation as they would be on all rows: with folds, some are easier than others."""
+    mean = cell["validation"]["mean"]
+    if cell["comparable"] == mean:
+        return cell
+    moved = cell["comparable"] - mean
+    ends = {
+        name: value if value is None else value + moved
+        for name, value in cell["validation"].items()
+        if name in ("mean", "low", "high")
+    }
+    points = [
+        {**one, "validation_best": one["validation_best"] and one["validation_best"] + moved} for one in cell["points"]
+    ]
+    return {**cell, "validation": {**cell["validation"], **ends}, "points": points}
 
 
 def _label(cells: Iterable[CellSummary], *, narrow: bool) -> str:
@@ -133,9 +150,7 @@ def _legend(cells: Iterable[CellSummary], metric: str, chance: float | None, low
 
 def _alt_text(size: Curve, metric: str) -> str:
     """The means in words, for screen readers."""
-    means = [
-        f"{names.trainable(cell['trainable'])} {formatting.score(cell['validation']['mean'])}" for cell in size["cells"]
-    ]
+    means = [f"{names.trainable(cell['trainable'])} {formatting.score(cell['comparable'])}" for cell in size["cells"]]
     recommended = size.get("recommended")
     advice = f" Recommended: {names.trainable(recommended['trainable'])}." if recommended else ""
     return f"Mean {names.metric(metric)} on validation over tuned layers: {', '.join(means)}.{advice}"

@@ -44,6 +44,12 @@ def interval_below(low: str, high: str, show: Callable[[Any, Any], str]) -> Call
     return lambda row: [show(row[low], row[high])]
 
 
+def comparable_column(curve: Curve, key: str) -> Column:
+    """The mean score of each k, to be compared with those of others: with folds, without the effects of its folds."""
+    title = "mean without\nfold effects" if names.rows_differ(curve["cells"]) else "mean\nscore"
+    return Column(key, title, formatting.score)
+
+
 def learning_rates_of(cell: CellSummary) -> dict[str, Value]:
     """The learning rate that represents a cell, and all that were tried."""
     tried = " ".join(f"{rate:g}" for rate in cell["learning_rates_tried"])

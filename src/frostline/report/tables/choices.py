@@ -12,6 +12,12 @@ from frostline.statistics.curve import Curve
 PROBABILITIES = {"gain_90": "90 %\nof gain", "gain_95": "95 %\nof gain", "gain_99": "99 %\nof gain", "margin": "margin"}
 
 
+SAME_ROWS = (
+    " A mean score is over the folds that the reference is scored on, too, and beside it is the reference’s on these folds. "
+    "Expected scores are for all folds."
+)
+
+
 def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = "") -> ReportTable:
     """Each choice beside full fine-tuning: expected points lost, cost, and the probability of each usual target.
 
@@ -26,7 +32,10 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
     rows = [
         Row(
             {
-                **{name: choice[name] for name in ("choice", "score", "below_full", "low", "high", "cost_of_full")},
+                **{
+                    name: choice[name]
+                    for name in ("choice", "score", "reference_score", "below_full", "low", "high", "cost_of_full")
+                },
                 **choice["probabilities"],
                 **{name: choice[name] for name in ("better_than_previous", "expected", "value", "dominated_by")},
             },
@@ -35,10 +44,13 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         )
         for choice in curve["choices"]
     ]
+    parts = any(choice["part_of_rows"] for choice in curve["choices"])
+    beside = "full" if curve["reference_is_full"] else trainable(curve["reference"]) if curve["reference"] else ""
     interval = Column("below_full", "expected\npoints lost", formatting.points, small=lambda row: [_interval(row)])
     columns = (
         Column("choice", "tuned", trainable, number=False, strong=True),
         Column("score", "mean\nscore", formatting.score),
+        Column("reference_score", f"{beside} on\nthe same rows" if parts else "", formatting.score),
         *(interval, Column("low"), Column("high")),
         Column("cost_of_full", "layers\n(cost)", formatting.percent),
         *(Column("expected", "expected\nscore", formatting.score), Column("value", "value", formatting.score)),
@@ -53,6 +65,7 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         f"mean scores, given the runs and the validation examples. The margin is {margin:g}. Below the points lost: their 95 % "
         "interval, which is the posterior's. It also uses the scores of similar choices. The 95 % confidence intervals of other "
         "tables use only the runs of the k themselves."
+        f"{SAME_ROWS if parts else ''}"
     )
     return ReportTable(f"choices{suffix}", title_of("Choices", curve, suffix), caption, columns, tuple(rows))
 

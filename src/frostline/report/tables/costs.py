@@ -6,7 +6,7 @@ from typing import Any
 
 from frostline.report import formatting
 from frostline.report.tables import rules
-from frostline.report.tables.by_depth import TUNED, rows_by_depth, title_of
+from frostline.report.tables.by_depth import TUNED, comparable_column, rows_by_depth, title_of
 from frostline.report.tables.failures import FAILED, TRAIN_SIZE, failure_interval, failure_values
 from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
 from frostline.statistics.cells import CellSummary
@@ -20,7 +20,7 @@ def costs_table(curve: Curve, *, suffix: str = "") -> ReportTable:
     def values(cell: CellSummary) -> dict[str, Value]:
         shown = ("trainable_parameters", "seconds", "shared_seconds", "times_cheaper", "peak_memory_bytes")
         return {
-            "mean": cell["validation"]["mean"],
+            "mean": cell["comparable"],
             **{name: cell[name] for name in shown},
             **failure_values(cell["failures"]),
         }
@@ -30,7 +30,7 @@ def costs_table(curve: Curve, *, suffix: str = "") -> ReportTable:
 
     columns = (
         TUNED,
-        Column("mean", "mean\nscore", formatting.score),
+        comparable_column(curve, "mean"),
         Column("trainable_parameters", "trainable\nparameters", formatting.parameters),
         Column("seconds", "training time\n(+ shared)", formatting.seconds, small=shared),
         Column("shared_seconds"),

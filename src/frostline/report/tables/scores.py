@@ -5,11 +5,12 @@ from typing import Any
 
 from frostline.data.wording import capitalized
 from frostline.report import formatting
-from frostline.report.names import baseline
+from frostline.report.names import baseline, rows_differ
 from frostline.report.names import metric as name_of_metric
 from frostline.report.tables import rules
 from frostline.report.tables.by_depth import (
     TUNED,
+    comparable_column,
     interval_below,
     interval_columns,
     learning_rate_columns,
@@ -36,6 +37,7 @@ def scores_table(curve: Curve, metric: str, *, tested: bool = False, suffix: str
         spread = cell["validation"]
         return {
             **learning_rates_of(cell),
+            "comparable": cell["comparable"],
             **{"runs": spread["n"], "finished_runs": cell["runs"]},
             **{name: spread[name] for name in ("mean", "low", "high", "median", "lower_quartile", "upper_quartile")},
             **{name: spread[name] for name in ("std", "min", "max")},
@@ -45,6 +47,7 @@ def scores_table(curve: Curve, metric: str, *, tested: bool = False, suffix: str
 
     columns = (
         *(TUNED, Column("mean", "mean", formatting.score, strong=True)),
+        *((comparable_column(curve, "comparable"),) if rows_differ(curve["cells"]) else ()),
         *interval_columns("95 % CI\nof the mean", "low", "high", formatting.score_interval),
         *((Column("test", "mean\non test", formatting.score),) if tested else ()),
         Column("median", "median\n(quartiles)", formatting.score, small=_quartiles),

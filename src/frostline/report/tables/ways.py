@@ -5,7 +5,7 @@ from typing import Any
 
 from frostline.report import formatting
 from frostline.report.names import trainable
-from frostline.report.tables.by_depth import title_of
+from frostline.report.tables.by_depth import comparable_column, title_of
 from frostline.report.tables.table import Column, ReportTable, Row, Values
 from frostline.statistics.curve import Curve
 from frostline.statistics.tune import is_way
@@ -39,7 +39,7 @@ def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") ->
                 "fields": Way.model_validate(results[cell["points"][0]["run"]]["spec"]["way"]).in_words
                 if cell["points"]
                 else "",
-                "score": cell["validation"]["mean"],
+                "score": cell["comparable"],
                 **_beside(choices.get(cell["trainable"])),
                 **{name: cell[name] for name in ("trainable_parameters", "seconds", "peak_memory_bytes")},
             },
@@ -54,7 +54,7 @@ def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") ->
     columns = (
         Column("way", "way", number=False, strong=True, user_text="value"),
         Column("fields", "what it changes", number=False),
-        Column("score", "mean\nscore", formatting.score),
+        comparable_column(curve, "score"),
         Column("k", "beside", trainable, number=False),
         Column("above", "expected\npoints above", formatting.points, small=lambda row: _interval(row)),
         *(Column("low"), Column("high")),

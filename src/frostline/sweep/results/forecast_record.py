@@ -97,14 +97,16 @@ def recorded(out: Path) -> list[dict[str, Any]]:
 
 
 def forecast_seconds(out: Path) -> dict[tuple[str, int], float]:
-    """Seconds of one run in the last recorded forecast, by k and train size; empty if there is none.
+    """Seconds of one run in the last recorded forecast that has them, by k and train size; empty if there is none.
 
     If several workers train at the same time, they are divided by the number of workers.
     """
     try:
-        cells = recorded(out)[-1]["predicted"]["cells"]
+        cells = [
+            cell for call in recorded(out) for cell in call["predicted"]["cells"]
+        ]  # a later call is about its own runs
         return {(str(cell["trainable"]), int(cell["train_size"])): float(cell["seconds"]) for cell in cells}
-    except (IndexError, KeyError, TypeError, ValueError):  # as for a damaged file
+    except (KeyError, TypeError, ValueError):  # as for a damaged file
         return {}
 
 
