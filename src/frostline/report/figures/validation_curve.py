@@ -41,7 +41,7 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None, n
             axes.axhline(chance, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
         _line(axes, cells, places, "train_last", color=TRAIN, linewidth=1.2, marker="s", markersize=4, alpha=0.85)
         for cell, x in zip(cells, places, strict=True):
-            _draw_cell(axes, cell, x, low + 0.03 * (high - low))
+            _draw_cell(axes, cell, x, low + 0.03 * (high - low), high)
         _line(axes, cells, places, "validation", color=VALIDATION, linewidth=2, marker="o", markersize=6)
         draw_depth_axis(axes, cells, places, _label(cells, narrow=narrow))
         draw_frame(axes, names.score_title(metric, size["cells"]))
@@ -112,10 +112,11 @@ def _line(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], nam
         axes.plot([x for x, _ in means], [y for _, y in means], **style)
 
 
-def _draw_cell(axes: Axes, cell: CellSummary, x: float, floor: float) -> None:
+def _draw_cell(axes: Axes, cell: CellSummary, x: float, floor: float, ceiling: float) -> None:
     """Draw the runs of one k and the interval of their mean.
 
-    A failed run without a score, or with a score below ``floor``, is drawn at ``floor``.
+    A failed run without a score is drawn at ``floor``, and one with a score beyond the axes at their end: what is drawn far
+    outside of them leaves no room for the figure.
     """
     summary = cell["validation"]
     if summary["low"] is not None:
@@ -128,7 +129,7 @@ def _draw_cell(axes: Axes, cell: CellSummary, x: float, floor: float) -> None:
         if point["outcome"] == "ok":
             axes.plot(spot, score, "o", color=VALIDATION, markersize=4, alpha=0.7, markeredgewidth=0)
         else:
-            height = floor if score is None else max(floor, score)
+            height = floor if score is None else min(max(floor, score), ceiling)
             axes.plot(spot, height, "x", color=FAILED, markersize=7, markeredgewidth=1.8, clip_on=False)
 
 
