@@ -144,6 +144,7 @@ def concatenated(tables: Sequence[Table]) -> Table:
         rows=np.arange(1, sum(map(len, tables)) + 1),
         class_names=tables[0].class_names,
         notes=tuple(note for table in tables for note in table.notes),
+        has_header=tables[0].has_header,
     )
 
 

@@ -137,10 +137,7 @@ def _with_gold(table: Table, task: GlueTask, column: str, labels: list[Any]) -> 
         f"{table.name}: {count:,} of {len(labels):,} rows have no gold label (column {quoted(column)} is "
         f"{' or '.join(quoted(one) for one in task.no_gold)}) and are left out."
     )
-    columns = {name: table.cells(name) for name in table.columns}
-    columns = {name: [cells[i] for i in used] for name, cells in columns.items()}
-    table = replace(table, columns=columns, rows=table.rows[used], notes=(*table.notes, note))
-    return table, [labels[i] for i in used]
+    return replace(table.take(used), notes=(*table.notes, note)), [labels[i] for i in used]
 
 
 def _renamed(table: Table, own: Columns, new: Columns) -> Table:
