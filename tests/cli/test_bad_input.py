@@ -33,7 +33,7 @@ BAD = [
     ("--train t.csv --tune 0,7", "7 tuned layers were requested, but the model has 3"),
     ("--train t.csv --tune last", "There is no way to tune called 'last' (did you mean 'last-2'?)"),
     ("--train t.csv --tune 0,named", "tune has `named`, but no parts are named: give --tune-modules"),
-    ("--train t.csv --tune 0 --tune-modules pooler", "add `named` to --tune, or leave --tune-modules out"),
+    ("--train t.csv --tune 0 --tune-modules pooler", "add `named`, or leave --tune-modules out"),
     ("--train t.csv --tune named --tune-modules layer.3", "the nearest are layer.2, layer.1, layer.0"),
     ("--train t.csv --tune=", "tune cannot be '': give at least one value"),
     ("--train t.csv --tune 1,1", "a value appears twice"),

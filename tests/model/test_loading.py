@@ -177,9 +177,9 @@ OTHER_FOLDERS = {
     ),
     "a folder of checkpoints": (WITHOUT, {"checkpoint-5/config.json": {"model_type": "bert"}}, "checkpoint-5: give that."),
     "code for the tokenizer": (
-        (),
+        ("tokenizer.json",),
         {"tokenizer_config.json": {"auto_map": {"AutoTokenizer": ["own.Own", None]}, "tokenizer_class": "Own"}},
-        "Python code of its own (auto_map in its configuration), which is not run unless you trust it",
+        "runs Python code of its own and has none of the usual files, such as tokenizer.json. Choose",
     ),
 }
 

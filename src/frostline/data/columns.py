@@ -42,6 +42,7 @@ INDICATORS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, 
 # Lists as Python, JSON, numpy, Spark and PostgreSQL write them. A text must begin with a quoted or a numeric item.
 TEXT_LIST = re.compile(r"""(\w+\()?(\[+\s*(['"\d-]|\])|[({]\s*['"]).*[\])}]""", re.DOTALL)
 LABEL_LIST = re.compile(r"""(\w+\()?([\[({]).*[,'"].*[\])}]|\[[-\d.\s]*\]|\{\}|\(\)|\w+\(\[.*\)""", re.DOTALL)
+NAME_COLUMNS = "name the columns with --column-names"
 HEADER_WORDS = 6  # a name of a column has no more
 LOOKED_AT = 1000  # rows that show what a column holds
 LABEL_SETS = ("labels", "label", "tags", "topics", "categories", "genres", "emotions")
@@ -300,7 +301,7 @@ def without_header(table: Table) -> str | None:
         return None
     rows = zip(*(table.cells(name) for name in table.columns), strict=True)
     reason = not_a_header(list(table.columns), rows)
-    return reason and f"{table.name}, row 1: {reason}; name the columns with --column-names."
+    return reason and f"{table.name}, row 1: {reason}; {NAME_COLUMNS}."
 
 
 def not_a_header(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str | None:

@@ -58,7 +58,7 @@ def is_folder(path: Path) -> bool:
         FrostlineError: The path is a file.
     """
     if path.is_file():
-        raise FrostlineError(f"{path}: this is a file, not a folder with splits; pass it with --train.")
+        raise FrostlineError(f"{path}: this is a file, not a folder with splits; give the folder, or the file as train.")
     return path.is_dir()
 
 
@@ -174,7 +174,7 @@ def _require_train(name: str, found: Iterable[str], present: list[str], kind: st
         known = f" ({', '.join(EXTENSIONS)})" if kind == "file" else ""
         found_names = f"found: {listed(present)}" if present else f"there is no {kind} at all"
         raise FrostlineError(
-            f"{name}: no {kind}{known} has train in its name ({found_names}); rename one, or pass a file with --train."
+            f"{name}: no {kind}{known} has train in its name ({found_names}); rename one, or give a file as train."
         )
 
 

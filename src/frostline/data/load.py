@@ -215,7 +215,7 @@ def _labelled(table: Table, columns: Columns, task_type: str | None) -> tuple[Ta
     more = ", ..." if count > SHOWN_ROWS else ""
     note = (
         f"{table.name}: {count:,} of {len(table):,} rows {'has' if count == 1 else 'have'} no label "
-        f"(row {', '.join(map(str, shown))}{more}) and {'is' if count == 1 else 'are'} skipped."
+        f"(row {', '.join(map(str, shown))}{more}) and {'is' if count == 1 else 'are'} skipped{table.if_missing}."
     )
     return table.take(rows), note
 

@@ -191,6 +191,11 @@ def require_files(name: str, folder: Path) -> None:
             f"The model {name} lacks {len(absent)} of {len(weights)} files that {INDEX} names ({absent[0]}): download it again with "
             "`hf download`, or copy them."
         )
+    if not tokenizer_files(folder) and "auto_map" in _json(folder / "tokenizer_config.json"):
+        raise FrostlineError(
+            f"The tokenizer of {name} runs Python code of its own and has none of the usual files, such as tokenizer.json. Choose "
+            "another model, or convert it to a fast tokenizer of transformers."
+        )
     if not tokenizer_files(folder):
         raise FrostlineError(
             f"The model {name} has no tokenizer: tokenizer.json or a vocabulary file belongs beside config.json. "

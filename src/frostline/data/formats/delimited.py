@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.data.columns import not_a_header
+from frostline.data.columns import NAME_COLUMNS, not_a_header
 from frostline.data.formats.encoding import iconv, open_text
 from frostline.data.table import Table, refuse_repeated_columns
 from frostline.data.wording import SHOWN_ROWS, quoted
@@ -115,7 +115,7 @@ def _checked_header(path: Path, header: list[str], from_user: bool) -> list[str]
         raise FrostlineError(f"{path}: the lines end with \\r alone, as on old Macs; save the file with \\n instead.")
     names = [name.strip() or f"column {i}" for i, name in enumerate(header, start=1)]
     if len(set(names)) < len(names) and not from_user and (why := not_a_header(names, [])):
-        raise FrostlineError(f"{path}, row 1: {why}; name the columns with --column-names.")
+        raise FrostlineError(f"{path}, row 1: {why}; {NAME_COLUMNS}.")
     refuse_repeated_columns("--column-names" if from_user else f"{path}, row 1", names)
     return names
 
@@ -128,7 +128,7 @@ def _ragged_row(
     if separator == "\t":
         remedy = "remove the tab or line break from its text, or save the file as .csv with commas"
     if without_header:
-        expectation, remedy = f"row 1 has {expected}", f"{without_header}: name the columns with --column-names"
+        expectation, remedy = f"row 1 has {expected}", f"{without_header}: {NAME_COLUMNS}"
     return f"{path}, row {row}: the row has {found} {'cell' if found == 1 else 'cells'} and {expectation}; {remedy}."
 
 

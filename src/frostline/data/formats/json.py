@@ -11,7 +11,7 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.columns import PAIRS, TEXTS, WORDS
 from frostline.data.formats.encoding import open_text
-from frostline.data.table import Table
+from frostline.data.table import Table, refuse_repeated_columns
 from frostline.data.wording import listed, quoted
 
 
@@ -28,11 +28,14 @@ def read_json(path: Path) -> Table:
     if len(numbered) == 1 and isinstance(numbered[0][1], dict) and (layout := _layout(numbered[0][1])):
         raise FrostlineError(f"{path}: the file has one object instead of one for each example; {layout}.")
     for row, item in numbered:
-        if not isinstance(item, dict):
+        if isinstance(item, dict):
+            refuse_repeated_columns(f"{path}, row {row}", [name.strip() for name in item])
+        else:
             kind = type(item).__name__
             raise FrostlineError(
                 f'{path}, row {row}: this is a {kind}; write an object such as {{"text": ...}} instead.'
             )
+    numbered = [(row, {name.strip(): cell for name, cell in item.items()}) for row, item in numbered]
     names = list(dict.fromkeys(name for _, item in numbered for name in item))
     if not names:
         raise FrostlineError(f"{path}: the file has no rows; give a file with one JSON object per line.")

@@ -162,7 +162,7 @@ def glue_task(name: str) -> GlueTask:
     if found is None:
         names = [task.name for task in GLUE.values()]
         raise FrostlineError(
-            f"--glue {quoted(name)} is not a task of GLUE{did_you_mean(name, names)}; pass one of {', '.join(names)}."
+            f"{quoted(name)} is not a task of GLUE{did_you_mean(name, names)}; pass one of {', '.join(names)}."
         )
     return found
 
@@ -172,6 +172,6 @@ def refuse_redundant_options(task: GlueTask, spec: DataSpec) -> None:
     given = [f"--{name.replace('_', '-')}" for name in DECIDED_OPTIONS if getattr(spec, name) is not None]
     if given:
         raise FrostlineError(
-            f"{', '.join(given)} cannot be given with --glue {task.name}, which decides columns, labels and files; leave "
-            f"{'it' if len(given) == 1 else 'them'} out, or leave out --glue."
+            f"{', '.join(given)} cannot be given with {task.name} of GLUE, which decides columns, labels and files; leave "
+            f"{'it' if len(given) == 1 else 'them'} out, or leave out `glue`."
         )
