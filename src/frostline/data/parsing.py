@@ -30,7 +30,9 @@ def comma_separated(text: str) -> list[str]:
 def comma_joined(values: Iterable[object]) -> str:
     """The values as :func:`comma_separated` reads them."""
     texts = [str(value) for value in values]
-    return ",".join(text if comma_separated(text) == [text] else f'"{text.replace(chr(34), 2 * chr(34))}"' for text in texts)
+    plain = [text == text.strip() and not {",", '"'} & {*text} for text in texts]
+    doubled = [text.replace('"', '""') for text in texts]
+    return ",".join(text if one else f'"{twice}"' for text, one, twice in zip(texts, plain, doubled, strict=True))
 
 
 def _unquoted(part: str) -> str:

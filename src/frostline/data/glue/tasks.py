@@ -162,7 +162,7 @@ def glue_task(name: str) -> GlueTask:
     if found is None:
         names = [task.name for task in GLUE.values()]
         raise FrostlineError(
-            f"{quoted(name)} is not a task of GLUE{did_you_mean(name, names)}; pass one of {', '.join(names)}."
+            f"--glue {quoted(name)} is not a task of GLUE{did_you_mean(name, names)}; pass one of {', '.join(names)}."
         )
     return found
 
