@@ -145,7 +145,10 @@ def test_repeated_columns_are_refused(tmp_path: Path) -> None:
 
 MANY = "a fine film,good\na dull film,bad\n" * 2000
 WITHOUT_HEADER = {
-    "a late row is longer": (f"the first film,good\n{MANY}one, two,bad\n", "row 4002: the row has 3 cells and row 1 has 2; "),
+    "a late row is longer": (
+        f"the first film,good\n{MANY}one, two,bad\n",
+        "row 4002: the row has 3 cells and row 1 has 2; ",
+    ),
     "a late row is shorter": (f"the first film,good\n{MANY}one\n", "row 4002: the row has 1 cell and row 1 has 2; "),
     "a label recurs": (f"the first film,good\n{MANY}", ""),
     "a number stands there": ("a film,1\na plot,0\n", ""),

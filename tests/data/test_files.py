@@ -169,7 +169,9 @@ def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FrostlineError, match=r"cannot be written \(.*\): make it writable, or choose another folder"):
         replace_file(tmp_path / "file" / "x.json", b"")
-    with pytest.raises(FrostlineError, match=r"cannot be written into \(.*\): make it writable, or choose another folder"):
+    with pytest.raises(
+        FrostlineError, match=r"cannot be written into \(.*\): make it writable, or choose another folder"
+    ):
         make_folder(tmp_path / "file" / "folder")
 
 

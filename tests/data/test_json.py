@@ -66,13 +66,22 @@ LAYOUTS = {
     "a list under a key": ({"data": ROWS}, "save the list under its key 'data' alone."),
     "beside other facts": ({"version": "1.0", "license": {"name": "x"}, "data": ROWS}, "under its key 'data' alone."),
     "a list under two keys": ({"dataset": {"train": ROWS}}, "under its key 'dataset.train' alone."),
-    "a list for each split": ({"train": ROWS, "test": ROWS}, "save each list of the keys 'train', 'test' as a file of its own."),
+    "a list for each split": (
+        {"train": ROWS, "test": ROWS},
+        "save each list of the keys 'train', 'test' as a file of its own.",
+    ),
     "as the data set viewer": (
         {"features": [{"name": "text", "type": {"dtype": "string"}}], "rows": [{"row_idx": 0, "row": ROWS[0]}]},
         "save the list under its key 'rows' alone, and of its objects only what is under 'row'.",
     ),
-    "a dict of columns": (COLUMNS, "instead of a list for each of the keys 'text', 'label' (in pandas orient='records')."),
-    "columns of words": ({"tokens": [["a"], ["b"]], "tags": [["O"], ["O"]]}, "a list for each of the keys 'tokens', 'tags'"),
+    "a dict of columns": (
+        COLUMNS,
+        "instead of a list for each of the keys 'text', 'label' (in pandas orient='records').",
+    ),
+    "columns of words": (
+        {"tokens": [["a"], ["b"]], "tags": [["O"], ["O"]]},
+        "a list for each of the keys 'tokens', 'tags'",
+    ),
     "as pandas by default": (
         {"text": {"0": "t0", "1": "t1"}, "label": {"0": "a", "1": "b"}},
         "instead of an object for each of the keys 'text', 'label' (in pandas orient='records').",
@@ -80,7 +89,10 @@ LAYOUTS = {
     "keyed by id": ({"a7": ROWS[0], "b8": ROWS[1]}, "instead of an object for each of the keys 'a7', 'b8'"),
     "as pandas' split": ({"columns": ["text"], "index": [0], "data": [["t0"]]}, "write it with orient='records'"),
     "nothing under the key": ({"data": []}, "instead of a list for each of the keys 'data'"),
-    "questions in paragraphs": ({"data": [{"title": "x", "paragraphs": [{"context": "c"}]}]}, "under its key 'data' alone."),
+    "questions in paragraphs": (
+        {"data": [{"title": "x", "paragraphs": [{"context": "c"}]}]},
+        "under its key 'data' alone.",
+    ),
 }
 
 
@@ -111,7 +123,8 @@ def test_other_json_is_refused_with_the_reason(tmp_path: Path, content: str, rem
 
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize(
-    "row", [{"text": "a", "labels": ["x"]}, {"tokens": ["a", "b"], "tags": ["O", "O"]}, {"text": "a", "meta": {"id": [1]}}]
+    "row",
+    [{"text": "a", "labels": ["x"]}, {"tokens": ["a", "b"], "tags": ["O", "O"]}, {"text": "a", "meta": {"id": [1]}}],
 )
 def test_one_object_is_a_row(tmp_path: Path, row: dict[str, object], indent: int | None) -> None:
     table = read_table(written(tmp_path, "a.json", json.dumps(row, indent=indent)))

@@ -213,14 +213,19 @@ def test_lists_of_words_that_are_written_as_texts_are_refused(tmp_path: Path, ki
         {"train": words},
     ):
         sentence = refusal(**options)
-        assert "is a list written as a text, and CSV files hold no lists; save the table as JSON lines or Parquet" in sentence
+        assert (
+            "is a list written as a text, and CSV files hold no lists; save the table as JSON lines or Parquet"
+            in sentence
+        )
     with pytest.raises(FrostlineError, match="save the table as JSON lines or Parquet"):
         read_unlabelled(tmp_path / "t.csv", trained={"text": "tokens"}, task_type=TOKENS)
 
 
 @pytest.mark.parametrize("options", [{}, {"label_separator": ","}, {"task_type": MULTI_LABEL}])
 @pytest.mark.parametrize("kind", AS_LABELS)
-def test_lists_of_labels_that_are_written_as_texts_are_refused(tmp_path: Path, kind: str, options: dict[str, str]) -> None:
+def test_lists_of_labels_that_are_written_as_texts_are_refused(
+    tmp_path: Path, kind: str, options: dict[str, str]
+) -> None:
     labels = pd.DataFrame({"text": [f"text {n}" for n in range(15)], "labels": AS_LABELS[kind] * 5})
     labels.to_csv(tmp_path / "t.csv", index=False)
     sentence = refusal(train=tmp_path / "t.csv", **options)
@@ -230,7 +235,14 @@ def test_lists_of_labels_that_are_written_as_texts_are_refused(tmp_path: Path, k
 
 
 def test_texts_in_brackets_are_no_lists() -> None:
-    texts = ["[Verse 1] la la [end]", "(Applause), thanks (laughter)", "[deleted]", "['tis the season]", "{x}", "[1] and [2]"]
+    texts = [
+        "[Verse 1] la la [end]",
+        "(Applause), thanks (laughter)",
+        "[deleted]",
+        "['tis the season]",
+        "{x}",
+        "[1] and [2]",
+    ]
     labels = ["[happy]", "(sad)", "[happy]", "(sad)", "[happy]", "(sad)"]
     data = load(train=pd.DataFrame({"text": texts * 5, "label": labels * 5}), test="none")
     assert data.task.labels == ("(sad)", "[happy]")
@@ -238,7 +250,7 @@ def test_texts_in_brackets_are_no_lists() -> None:
 
 BASE = {"text": [f"text {n}" for n in range(20)], "label": ["no", "yes"] * 10}
 FRAMES = {
-    "no text in two rows": {"text": [np.nan, "b"] + BASE["text"][2:]},
+    "no text in two rows": {"text": [np.nan, "b", *BASE["text"][2:]]},
     "None": {"text": pd.Series([None, *BASE["text"][1:]], dtype=object)},
     "pd.NA": {"text": pd.array([pd.NA, *BASE["text"][1:]], dtype="string")},
     "numbers as texts": {"text": range(20)},
@@ -262,7 +274,9 @@ FRAMES = {
 def shown(source: Any, **options: Any) -> Any:
     """What a table gives: its examples and labels, or the refusal without the name and number of the row."""
     try:
-        data = load(train=source, test="none", task_type=options.get("task_type"), skip_unlabelled=options.get("skip", False))
+        data = load(
+            train=source, test="none", task_type=options.get("task_type"), skip_unlabelled=options.get("skip", False)
+        )
     except FrostlineError as error:
         return str(error).partition("column ")[2].partition(" (pandas")[0].rstrip(".")
     return data.task.labels, data.train.digest(), data.validation.digest(), len(data.train)
@@ -288,7 +302,9 @@ def test_a_class_that_pandas_reads_as_missing_is_explained(tmp_path: Path) -> No
     assert load(train=tmp_path / "t.csv").task.labels == ("NA", "a", "b")
     lost, reason = pd.read_csv(tmp_path / "t.csv"), "pandas reads 'None' and 'NA' as missing, unless read_csv gets"
     assert reason in refusal(train=lost)
-    assert any("5 of 20 rows have no label" in note and reason in note for note in load(train=lost, skip_unlabelled=True).notes)
+    assert any(
+        "5 of 20 rows have no label" in note and reason in note for note in load(train=lost, skip_unlabelled=True).notes
+    )
 
 
 WHOLE = {
@@ -341,7 +357,10 @@ def test_many_whole_numbers_need_a_choice_also_with_decimals() -> None:
 )
 def test_a_table_with_one_row_says_so(tmp_path: Path, columns: dict[str, Any], options: dict[str, Any]) -> None:
     table = pd.DataFrame({"text": ["a text"], **columns})
-    assert refusal(train=table, **options) == "The training data: the table has one row; give more, an example in each row."
+    assert (
+        refusal(train=table, **options)
+        == "The training data: the table has one row; give more, an example in each row."
+    )
     table.to_json(tmp_path / "t.json", orient="records", lines=True)
     assert "t.json: the table has one row; give more" in refusal(train=tmp_path / "t.json", **options)
 
@@ -379,7 +398,10 @@ def test_rows_without_a_label_are_skipped_on_request(case: str) -> None:
     data = load(**tables, **options, skip_unlabelled=True)
     assert [len(part) for part in (data.train, data.validation, data.test or ())] == [rows, rows // 2, rows // 2]
     notes = [note for note in data.notes if "no label (row " in note]
-    assert len(notes) == 3 and f"The training data: {40 - rows} of 40 rows have no label (row {1 if 'first' in case else 2}" in notes[0]
+    assert (
+        len(notes) == 3
+        and f"The training data: {40 - rows} of 40 rows have no label (row {1 if 'first' in case else 2}" in notes[0]
+    )
     assert notes[1].startswith(f"the validation data: {(40 - rows) // 2} of 20 rows have no label (row ")
     assert data.train.rows[:2].tolist() == ([2, 3] if "first" in case else [1, 3])
 
@@ -388,4 +410,6 @@ def test_no_label_at_all_is_refused_also_if_such_rows_are_skipped() -> None:
     empty = frame(20).assign(label="")
     assert "the label is missing" in refusal(train=empty, skip_unlabelled=True)
     assert "no row has a label" in refusal(train=frame(20), validation=empty, skip_unlabelled=True)
-    assert "the table has one labelled row" in refusal(train=empty.assign(label=["a"] + [""] * 19), skip_unlabelled=True)
+    assert "the table has one labelled row" in refusal(
+        train=empty.assign(label=["a"] + [""] * 19), skip_unlabelled=True
+    )

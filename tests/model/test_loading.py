@@ -137,19 +137,39 @@ ADAPTER = {"peft_type": "LORA", "task_type": "SEQ_CLS", "base_model_name_or_path
 WITHOUT = ("config.json", "model.safetensors")
 # Files to remove, files to write, and what the message says.
 OTHER_FOLDERS = {
-    "only a PEFT adapter": (WITHOUT, {"adapter_config.json": ADAPTER}, "AutoPeftModelForSequenceClassification as A; A.from_pre"),
-    "its base": (WITHOUT, {"adapter_config.json": ADAPTER}, "holds only a PEFT adapter of org/base: merge both with python -c"),
+    "only a PEFT adapter": (
+        WITHOUT,
+        {"adapter_config.json": ADAPTER},
+        "AutoPeftModelForSequenceClassification as A; A.from_pre",
+    ),
+    "its base": (
+        WITHOUT,
+        {"adapter_config.json": ADAPTER},
+        "holds only a PEFT adapter of org/base: merge both with python -c",
+    ),
     "a PEFT adapter and a configuration": (
         WITHOUT[1:],
         {"adapter_config.json": ADAPTER, "adapter_model.safetensors": "x"},
         "has no weights in safetensors. It holds only a PEFT adapter of org/base: merge",
     ),
-    "an adapter of another library": (WITHOUT, {"adapter_config.json": {"model_name": "b"}}, "only an adapter of b: merge it"),
-    "a pointer for weights": ((), {"model.safetensors": POINTER}, "model.safetensors is a pointer of Git LFS instead of the file. Get"),
+    "an adapter of another library": (
+        WITHOUT,
+        {"adapter_config.json": {"model_name": "b"}},
+        "only an adapter of b: merge it",
+    ),
+    "a pointer for weights": (
+        (),
+        {"model.safetensors": POINTER},
+        "model.safetensors is a pointer of Git LFS instead of the file. Get",
+    ),
     "a pointer for a tokenizer": ((), {"tokenizer.json": POINTER}, "tokenizer.json is a pointer of Git LFS"),
     "a pointer for a vocabulary": (("tokenizer.json",), {"vocab.txt": POINTER}, "vocab.txt is a pointer of Git LFS"),
     "a pointer for a configuration": ((), {"config.json": POINTER}, "config.json is a pointer of Git LFS"),
-    "a pointer for an index": (WITHOUT[1:], {"model.safetensors.index.json": POINTER}, "index.json is a pointer of Git LFS"),
+    "a pointer for an index": (
+        WITHOUT[1:],
+        {"model.safetensors.index.json": POINTER},
+        "index.json is a pointer of Git LFS",
+    ),
     "a pointer for a shard": (
         WITHOUT[1:],
         {"model.safetensors.index.json": {"weight_map": {"a": "one.safetensors"}}, "one.safetensors": POINTER},
@@ -165,17 +185,45 @@ OTHER_FOLDERS = {
     "a damaged index": (WITHOUT[1:], {"model.safetensors.index.json": {}}, "index.json cannot be read (KeyError"),
     "GGUF": (WITHOUT, {"m.gguf": "GGUF"}, "weights are only in m.gguf; convert them: python -c"),
     "its option": (WITHOUT, {"m.gguf": "GGUF"}, ", gguf_file='m.gguf').save_pretrained("),
-    "ONNX": (WITHOUT[1:], {"onnx/model.onnx": "x"}, "only in model.onnx; they were exported to run, not to be trained: give"),
-    "TensorFlow": (WITHOUT[1:], {"tf_model.h5": "x"}, "only in tf_model.h5; convert them with transformers 4 (from_pretrained(..., from_tf"),
-    "Flax": (WITHOUT[1:], {"flax_model.msgpack": "x"}, "convert them with transformers 4 (from_pretrained(..., from_flax=True)"),
-    "PyTorch": (WITHOUT[1:], {"pytorch_model.bin": "x", "training_args.bin": "x"}, "only in pytorch_model.bin; convert them: python"),
-    "another name": (WITHOUT[1:], {"consolidated.safetensors": "x"}, "transformers does not read consolidated.safetensors: rename it"),
+    "ONNX": (
+        WITHOUT[1:],
+        {"onnx/model.onnx": "x"},
+        "only in model.onnx; they were exported to run, not to be trained: give",
+    ),
+    "TensorFlow": (
+        WITHOUT[1:],
+        {"tf_model.h5": "x"},
+        "only in tf_model.h5; convert them with transformers 4 (from_pretrained(..., from_tf",
+    ),
+    "Flax": (
+        WITHOUT[1:],
+        {"flax_model.msgpack": "x"},
+        "convert them with transformers 4 (from_pretrained(..., from_flax=True)",
+    ),
+    "PyTorch": (
+        WITHOUT[1:],
+        {"pytorch_model.bin": "x", "training_args.bin": "x"},
+        "only in pytorch_model.bin; convert them: python",
+    ),
+    "another name": (
+        WITHOUT[1:],
+        {"consolidated.safetensors": "x"},
+        "transformers does not read consolidated.safetensors: rename it",
+    ),
     "sentence-transformers": (
         WITHOUT,
-        {"modules.json": [], "0_Transformer/config.json": {"model_type": "bert"}, "1_Pooling/config.json": {"pooling": 1}},
+        {
+            "modules.json": [],
+            "0_Transformer/config.json": {"model_type": "bert"},
+            "1_Pooling/config.json": {"pooling": 1},
+        },
         "0_Transformer: give that.",
     ),
-    "a folder of checkpoints": (WITHOUT, {"checkpoint-5/config.json": {"model_type": "bert"}}, "checkpoint-5: give that."),
+    "a folder of checkpoints": (
+        WITHOUT,
+        {"checkpoint-5/config.json": {"model_type": "bert"}},
+        "checkpoint-5: give that.",
+    ),
     "code for the tokenizer": (
         ("tokenizer.json",),
         {"tokenizer_config.json": {"auto_map": {"AutoTokenizer": ["own.Own", None]}, "tokenizer_class": "Own"}},
@@ -202,14 +250,16 @@ def test_a_folder_that_is_something_else_says_what_it_is(folder, case):
 def test_a_link_without_a_file_says_so(folder):
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors").symlink_to("../../blobs/0f3a")
-    with pytest.raises(FrostlineError, match=re.escape("model.safetensors is a link to ../../blobs/0f3a, which does not exist")):
+    with pytest.raises(
+        FrostlineError, match=re.escape("model.safetensors is a link to ../../blobs/0f3a, which does not exist")
+    ):
         load(folder)
 
 
 def test_code_that_needs_a_package_names_it(folder):
     edit_config(folder, model_type="own", auto_map={"AutoConfig": "own.OwnConfig"})
     (folder / "own.py").write_text("import a_package_that_is_not_there\n")
-    with pytest.raises(FrostlineError, match=r"a_package_that_is_not_there.*\. Install what it needs, or choose another model\.$"):
+    with pytest.raises(FrostlineError, match=r"a_package_that_is_not_there.*\. Install what it needs, or choose"):
         load(folder, trust_remote_code=True)
 
 

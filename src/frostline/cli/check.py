@@ -16,7 +16,8 @@ def check(
     model: Annotated[str, typer.Argument(help="Hub name, or folder written by save_pretrained.")],
     revision: Annotated[str | None, typer.Option(help="Commit, tag or branch of a hub model.")] = None,
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model; a hub model needs --revision.")
+        bool,
+        typer.Option("--trust-remote-code", help="Run code that comes with the model; a hub model needs --revision."),
     ] = False,
     task_type: Annotated[TaskType, typer.Option(help="Type of the head that is checked.")] = CLASSIFICATION,
 ) -> None:

@@ -137,7 +137,11 @@ def choose_columns(
         label = _find_label(table, {text, pair}, common, needed=label_needed)
     chosen = [column for column in (text, pair, label, *indicator_columns) if column is not None]
     if len(set(chosen)) < len(chosen):
-        flags = ["--text-column", "--text-pair-column", "--indicator-columns" if indicator_columns else "--label-column"]
+        flags = [
+            "--text-column",
+            "--text-pair-column",
+            "--indicator-columns" if indicator_columns else "--label-column",
+        ]
         raise FrostlineError(
             f"{table.name}: column {quoted(max(chosen, key=chosen.count))} is chosen for two purposes; name another with "
             f"{either(*(flags if label_needed else flags[:2]))}."
@@ -319,13 +323,13 @@ def not_a_header(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str | N
 def nested(table: Table) -> str | None:
     """What to do about a table whose texts are inside the objects of a column; None for other tables."""
     for name in table.columns:
-        first = next((cell for cell in table.cells(name) if cell is not None), None)
-        inside = first[0] if is_list(first) and len(first) else first
+        first: Any = next((cell for cell in table.cells(name) if cell is not None), None)
+        inside = next(iter(first), None) if is_list(first) else first
         if isinstance(inside, dict):
             what = "objects" if inside is first else "lists of objects"
             return (
-                f"{table.name}: its key {quoted(name)} holds {what} with the keys {listed(inside)}; write a table with an example "
-                "in each row, and with these keys as columns."
+                f"{table.name}: its key {quoted(name)} holds {what} with the keys {listed(inside)}; write a table with an "
+                "example in each row, and with these keys as columns."
             )
     return None
 

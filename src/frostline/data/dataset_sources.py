@@ -58,7 +58,9 @@ def is_folder(path: Path) -> bool:
         FrostlineError: The path is a file.
     """
     if path.is_file():
-        raise FrostlineError(f"{path}: this is a file, not a folder with splits; give the folder, or the file as train.")
+        raise FrostlineError(
+            f"{path}: this is a file, not a folder with splits; give the folder, or the file as train."
+        )
     return path.is_dir()
 
 

@@ -47,9 +47,10 @@ def refuse_missing(table: Table, column: str, cells: Sequence[str | None]) -> No
     if missing:
         others = len(missing) - 1
         more = f" (and in {others:,} more {'row' if others == 1 else 'rows'})" if others else ""
+        lost = table.if_missing if cells[missing[0]] is None else ""
         raise FrostlineError(
             f"{table.location(missing[0], column)}: the label is missing{more}; write one, remove the row, or leave out all such "
-            f"rows with --skip-unlabelled{remedy_of_lists(cell for cell in cells if cell)}{table.if_missing if cells[missing[0]] is None else ''}."
+            f"rows with --skip-unlabelled{remedy_of_lists(cell for cell in cells if cell)}{lost}."
         )
 
 
@@ -115,7 +116,10 @@ def are_too_many(labels: int, rows: int) -> bool:
 def check_declared(table: Table, column: str, labels: tuple[str, ...], counts: Counter[str]) -> None:
     """Raise an error if the labels that the user gives are not those of the rows, each once."""
     if len(set(labels)) < len(labels):
-        raise FrostlineError(f"--labels names {quoted(max(labels, key=labels.count))} more than once; name each once.")
+        raise FrostlineError(
+            f"--labels names {quoted(max(labels, key=labels.count))} more than once; name each once, and put a label with "
+            "a comma in double quotes."
+        )
     given, found = positions(labels), positions(counts)
     unknown = [one for one in counts if one not in given and whole(one) not in given]
     absent = [one for one in labels if one not in found and whole(one) not in found]

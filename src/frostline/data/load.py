@@ -206,7 +206,7 @@ def _labelled(table: Table, columns: Columns, task_type: str | None) -> tuple[Ta
         table.cells(column) if task_type in (MULTI_LABEL, TOKENS) else label_cells(table, column)
         for column in columns.of_labels
     ]
-    empty = [] if task_type == TOKENS else None
+    empty: list[Any] | None = [] if task_type == TOKENS else None
     rows = [n for n, row in enumerate(zip(*cells, strict=True)) if not all(_is_blank(cell, empty) for cell in row)]
     if len(rows) in (0, len(table)):
         return table, None
@@ -248,7 +248,7 @@ def _decide_task(
     if spec.skip_unlabelled:
         found = {split: _labelled(table, columns, task_type) for split, table in unified.items()}
         unified = {split: table for split, (table, _) in found.items()}
-        notes = [note for _, note in found.values() if note is not None]
+        notes = list(dict.fromkeys(note for _, note in found.values() if note is not None))
     _refuse_one_row(unified["train"], spec)
     usual_name = source_name(spec) if glue is None else glue.name
     task = decide_task(

@@ -80,7 +80,11 @@ class Table:
         cells = ["" if cell is None else cell for cell in as_in_csv(self.cells(column))]
         wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str)), None)
         if wrong is not None:
-            inner = f"write one of its values ({listed(cells[wrong])})" if isinstance(cells[wrong], dict) else "write a text"
+            inner = (
+                f"write one of its values ({listed(cells[wrong])})"
+                if isinstance(cells[wrong], dict)
+                else "write a text"
+            )
             raise FrostlineError(
                 f"{self.location(wrong, column)}: {quoted(cells[wrong])} is not a text; {inner}, or name another column."
             )

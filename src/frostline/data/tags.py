@@ -106,7 +106,9 @@ def refuse_new_tags(tables: Iterable[Table], column: str, labels: Sequence[str])
         meant, every = _alike(tag, labels), _ordered([*labels, *new])
         correct = f"{meant}; correct it, or" if meant else ";"
         remedy = (
-            f"pass --labels {comma_joined(every)} to include it" if len(every) <= NAMED else "name all tags with --labels"
+            f"pass --labels {comma_joined(every)} to include it"
+            if len(every) <= NAMED
+            else "name all tags with --labels"
         )
         raise FrostlineError(f"{place}: the training data have no tag {quoted(tag)}{correct} {remedy}.")
 

@@ -9,12 +9,12 @@ from frostline.data.columns import Columns
 from frostline.data.label_sets import label_names
 from frostline.data.labels import (
     MAX_CLASSES,
+    WHOLE,
     are_too_many,
     check_declared,
     first_rows,
     label_cells,
     lists_in,
-    WHOLE,
     ordered,
     refuse_missing,
     refuse_similar_labels,
@@ -55,7 +55,8 @@ def decide_task(
     """The task, decided from the labels of the training table or by the user.
 
     Texts, booleans and at most 20 distinct integers are classes, also if the integers are written as 0.0 and 1.0. More than 20
-    distinct numbers, not all integers, are a regression. In every other case, the user must decide. Classes have the order of ``labels``, else the order of the
+    distinct numbers, not all integers, are a regression. In every other case, the user must decide. Classes have the order of
+    ``labels``, else the order of the
     ``ClassLabel`` column. Without both, numbers are ordered by value and texts by code point. For the tags of token
     classification see :func:`frostline.data.tags.tag_names`, and for texts with any number of labels
     :func:`frostline.data.label_sets.label_names`.

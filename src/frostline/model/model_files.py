@@ -20,7 +20,8 @@ MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 TOKENIZER_FILES = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
 NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "tokenizer", "vocab", "model_head")
 # By ending, what can be done with weights that are not safetensors.
-CONVERT = "python -c \"from transformers import AutoModel as A; A.from_pretrained('{folder}'{option}).save_pretrained('{folder}')\""
+SAVE = "A.from_pretrained('{folder}'{option}).save_pretrained('{folder}')"
+CONVERT = f'python -c "from transformers import AutoModel as A; {SAVE}"'
 CONVERTED = f"convert them: {CONVERT.format(folder='{folder}', option='')}"
 OLDER = "convert them with transformers 4 (from_pretrained(..., {option}=True), then save_pretrained)"
 EXPORTED = "they were exported to run, not to be trained: give the model that they were made from"
@@ -32,7 +33,8 @@ OTHER_WEIGHTS = {
     **dict.fromkeys((".onnx", ".tflite", ".mlmodel", ".mlpackage", ".xml", ".engine"), EXPORTED),
 }
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model"
-MERGE = "python -c \"from peft import {kind} as A; A.from_pretrained('{name}').merge_and_unload().save_pretrained('{name}-merged')\""
+MERGED = "A.from_pretrained('{name}').merge_and_unload().save_pretrained('{name}-merged')"
+MERGE = f'python -c "from peft import {{kind}} as A; {MERGED}"'
 PEFT_CLASSES = {
     "CAUSAL_LM": "AutoPeftModelForCausalLM",
     "SEQ_2_SEQ_LM": "AutoPeftModelForSeq2SeqLM",
@@ -69,15 +71,13 @@ def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Pat
             )
         return path, None
     if path.is_file():
-        inside = f": give its folder, {path.parent}" if (path.parent / "config.json").is_file() else ""
-        remedy = OTHER_WEIGHTS.get(path.suffix, "").format(folder=path.parent, file=path.name)
-        raise FrostlineError(
-            f"The model {name} is a file{inside or f'; {remedy}' * bool(remedy) or ': give the folder of a model, or a hub name'}."
-        )
+        remedy = OTHER_WEIGHTS.get(path.suffix, "give the folder of a model, or a hub name")
+        if (path.parent / "config.json").is_file():
+            remedy = "give its folder, {folder}"
+        raise FrostlineError(f"The model {name} is a file: {remedy.format(folder=path.parent, file=path.name)}.")
     if "://" in name:
-        raise FrostlineError(
-            f"The model {name} is an address: give its hub name, such as {'/'.join(name.rstrip('/').split('/')[3:5]) or 'org/model'}."
-        )
+        hub_name = "/".join(name.rstrip("/").split("/")[3:5]) or "org/model"
+        raise FrostlineError(f"The model {name} is an address: give its hub name, such as {hub_name}.")
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise FrostlineError(f"There is no model folder {name}: check the path, or give a hub name such as org/model.")
     try:
@@ -100,7 +100,11 @@ def _require_config(name: str, folder: Path) -> None:
     if what is None:
         inside = [path.parent for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/config.json")]
         found = next((one for one in sorted(inside) if "model_type" in _json(one / "config.json")), None)
-        what = "Give a folder that save_pretrained wrote, or a hub name" if found is None else f"Its model is in {found}: give that"
+        what = (
+            "Give a folder that save_pretrained wrote, or a hub name"
+            if found is None
+            else f"Its model is in {found}: give that"
+        )
     raise FrostlineError(f"The folder {name} is not a model: it has no config.json. {what}.")
 
 
@@ -124,7 +128,9 @@ def _instead_of_weights(name: str, folder: Path) -> str:
         return found
     if elsewhere := sorted(file.name for file in folder.glob("*.safetensors") if ADAPTER_WEIGHTS not in file.name):
         return f"transformers does not read {', '.join(elsewhere[:3])}: rename it to {WHOLE}, or add {INDEX} if there are several"
-    return "It has no others either: copy or download them, or convert those of the hub with transformers' save_pretrained"
+    return (
+        "It has no others either: copy or download them, or convert those of the hub with transformers' save_pretrained"
+    )
 
 
 def _other_weights(folder: Path, shown: Path | str) -> str | None:
@@ -143,8 +149,8 @@ def _require_content(name: str, folder: Path, files: Sequence[Path]) -> None:
     for file in files:
         if file.is_symlink() and not file.exists():
             raise FrostlineError(
-                f"The model {name} cannot be used: {file.name} is a link to {file.readlink()}, which does not exist. Download the "
-                "model again, or copy the files themselves."
+                f"The model {name} cannot be used: {file.name} is a link to {file.readlink()}, which does not exist. "
+                "Download the model again, or copy the files themselves."
             )
         if not file.is_file():
             continue
@@ -158,7 +164,8 @@ def _require_content(name: str, folder: Path, files: Sequence[Path]) -> None:
         if not start or start.lstrip().lower().startswith(PAGES):
             what = "a web page" if start else "empty"
             raise FrostlineError(
-                f"The model {name} cannot be used: {file.name} is {what}. Download the model with `hf download`, or copy it again."
+                f"The model {name} cannot be used: {file.name} is {what}. Download the model with `hf download`, or "
+                "copy it again."
             )
 
 
@@ -182,19 +189,27 @@ def require_files(name: str, folder: Path) -> None:
     Raises:
         FrostlineError: One of them is missing.
     """
-    _require_content(name, folder, [*sorted(folder.glob("*.json")), *sorted(folder.glob("*.safetensors")), *(folder / one for one in sorted(TOKENIZER_FILES))])
+    _require_content(
+        name,
+        folder,
+        [
+            *sorted(folder.glob("*.json")),
+            *sorted(folder.glob("*.safetensors")),
+            *(folder / one for one in sorted(TOKENIZER_FILES)),
+        ],
+    )
     weights = readable(lambda: weight_files(folder), name, f"its {INDEX} cannot be read")
     if not weights:
         raise FrostlineError(f"The model {name} has no weights in safetensors. {_instead_of_weights(name, folder)}.")
     if absent := [file.name for file in weights if not file.exists()]:
         raise FrostlineError(
-            f"The model {name} lacks {len(absent)} of {len(weights)} files that {INDEX} names ({absent[0]}): download it again with "
-            "`hf download`, or copy them."
+            f"The model {name} lacks {len(absent)} of {len(weights)} files that {INDEX} names ({absent[0]}): download it again "
+            "with `hf download`, or copy them."
         )
     if not tokenizer_files(folder) and "auto_map" in _json(folder / "tokenizer_config.json"):
         raise FrostlineError(
-            f"The tokenizer of {name} runs Python code of its own and has none of the usual files, such as tokenizer.json. Choose "
-            "another model, or convert it to a fast tokenizer of transformers."
+            f"The tokenizer of {name} runs Python code of its own and has none of the usual files, such as tokenizer.json. "
+            "Choose another model, or convert it to a fast tokenizer of transformers."
         )
     if not tokenizer_files(folder):
         raise FrostlineError(
@@ -232,12 +247,15 @@ def readable(load: Any, name: str, problem: str) -> Any:
         SafetensorError,
     ) as error:
         said = str(error)
-        remedy = next((one for words, one in REMEDIES.items() if words in said), "Download its files again, or choose another model")
+        remedy = next(
+            (one for words, one in REMEDIES.items() if words in said),
+            "Download its files again, or choose another model",
+        )
         if "trust_remote_code" in said:
             pinned = "" if Path(name).expanduser().is_dir() else ", with the --revision that you have read"
             raise FrostlineError(
-                f"The model {name} comes with Python code of its own (auto_map in its configuration), which is not run unless you "
-                f"trust it: read it, and give --trust-remote-code{pinned}."
+                f"The model {name} comes with Python code of its own (auto_map in its configuration), which is not run unless "
+                f"you trust it: read it, and give --trust-remote-code{pinned}."
             ) from error
         if isinstance(error, ImportError):
             remedy = "Install what it needs, or choose another model"

@@ -262,7 +262,17 @@ class SweepSpec(Settings):
 CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")
 OF_MODEL_AND_DATA = (
     *("model", "revision", "trust_remote_code"),
-    *("train", "validation", "held_out_share", "first_rows", "skip_unlabelled", "data", "config", "glue", "column_names"),
+    *(
+        "train",
+        "validation",
+        "held_out_share",
+        "first_rows",
+        "skip_unlabelled",
+        "data",
+        "config",
+        "glue",
+        "column_names",
+    ),
     *(
         "text_column",
         "text_pair_column",

@@ -32,7 +32,7 @@ def read_delimited(path: Path, column_names: Sequence[str] | None = None, *, ski
     separator, numbered = _numbered_rows(path)
     header = list(column_names) if column_names else next((cells for _, cells in numbered), [])
     header = _checked_header(path, header, from_user=bool(column_names))
-    width, complete, rows, longer, ragged = len(header), [], [], 0, list[int]()
+    width, complete, rows, longer, ragged = len(header), list[list[str]](), list[int](), 0, list[int]()
     for row, cells in numbered:
         if not cells and width > 1:
             continue  # a blank line is not a row, except in a table with one column, where it is an empty text
@@ -47,7 +47,11 @@ def read_delimited(path: Path, column_names: Sequence[str] | None = None, *, ski
         complete.append(cells[:width])
         rows.append(row)
     if not rows:
-        reason = f"none of its {len(ragged):,} rows has {width} cells" if ragged else "the file has no rows" + " below its header" * (not column_names)
+        reason = (
+            f"none of its {len(ragged):,} rows has {width} cells"
+            if ragged
+            else "the file has no rows" + " below its header" * (not column_names)
+        )
         raise FrostlineError(f"{path}: {reason}; give a file with one example per row.")
     if column_names and complete[0] == header:
         raise FrostlineError(f"{path}, row 1: the file has a header with these names; leave out --column-names.")

@@ -7,7 +7,6 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.table import Table, refuse_repeated_columns
 
-
 IF_MISSING = " (pandas reads 'None' and 'NA' as missing, unless read_csv gets keep_default_na=False)"
 
 

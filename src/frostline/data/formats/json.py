@@ -100,7 +100,8 @@ def _layout(item: Mapping[str, Any]) -> str | None:
         return "write it with orient='records', if pandas has written it"
     instead = "write a list of objects, an example each, instead of"
     keyed = len(inner) == len(item) and all(
-        isinstance(one, dict) and any(not isinstance(cell, list | dict) for cell in one.values()) for one in inner.values()
+        isinstance(one, dict) and any(not isinstance(cell, list | dict) for cell in one.values())
+        for one in inner.values()
     )
     if inner and keyed:
         return f"{instead} an object for each of the keys {listed(item)} (in pandas orient='records')"
