@@ -178,5 +178,6 @@ def flags_of_others(words: Sequence[Any], result: CommandResult) -> set[str]:
         command = getattr(command, "commands", {}).get(word, command)
     own = {flag for one in getattr(command, "params", ()) for flag in (*one.opts, *one.secondary_opts)}
     said = re.sub(r"`frostline [^`]*`", "", result.err) if result.code == 2 and "Usage:" not in result.err else ""
-    said = re.sub(r" The command that made \S+ takes .*", "", said)
+    if owner := re.search(r" The command that made \S+ takes (.*)\.$", said.strip()):
+        own |= {*owner[1].split(", ")}
     return {*re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)} - own - {word.split("=")[0] for word in map(str, words)}

@@ -61,7 +61,7 @@ def test_an_invalid_line_is_refused(tmp_path: Path, name: str) -> None:
 
 ROWS = [{"text": f"t{n}", "label": "ab"[n % 2]} for n in range(3)]
 COLUMNS = {"text": ["t0", "t1"], "label": ["a", "b"]}
-SEVERAL = "an object has several lines; write each object on a line of its own, or one list of objects."
+SEVERAL = "the objects do not each stand on one line; write each on a line of its own, or one list of objects."
 LAYOUTS = {
     "a list under a key": ({"data": ROWS}, "save the list under its key 'data' alone."),
     "beside other facts": ({"version": "1.0", "license": {"name": "x"}, "data": ROWS}, "under its key 'data' alone."),
@@ -113,6 +113,7 @@ def test_one_object_with_all_examples_names_its_keys(tmp_path: Path, case: str, 
         ('["t0", "a"]\n["t1", "b"]\n', "row 1: this is a list; write an object"),
         ('[["t0", "a"], ["t1", "b"]]', "row 1: this is a list; write an object"),
         ('"[{}]"', "row 1: this is a str; write an object"),
+        (json.dumps(ROWS[0]) * 2, SEVERAL),
         (json.dumps(ROWS)[:-9], "line 1: this is not JSON"),
         ('{"text": "a", " text": "b"}', "row 1: several columns are named 'text'"),
     ],

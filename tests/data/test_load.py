@@ -221,6 +221,15 @@ def test_lists_of_words_that_are_written_as_texts_are_refused(tmp_path: Path, ki
         read_unlabelled(tmp_path / "t.csv", trained={"text": "tokens"}, task_type=TOKENS)
 
 
+def test_words_that_are_separated_by_spaces_are_refused(tmp_path: Path) -> None:
+    words = {"tokens": ["EU rejects", "Anna sings"] * 5, "ner_tags": ["B-ORG O", "B-PER O"] * 5}
+    pd.DataFrame(words).to_csv(tmp_path / "t.csv", index=False)
+    remedy = "its columns 'tokens' and 'ner_tags' hold texts; for tags of words, save lists of words and of tags in JSON lines"
+    assert remedy in refusal(train=tmp_path / "t.csv")
+    remedy = "'B-ORG O' is not a list of tags; in JSON lines or Parquet, write a list with a tag for each word"
+    assert remedy in refusal(train=tmp_path / "t.csv", task_type=TOKENS)
+
+
 @pytest.mark.parametrize("options", [{}, {"label_separator": ","}, {"task_type": MULTI_LABEL}])
 @pytest.mark.parametrize("kind", AS_LABELS)
 def test_lists_of_labels_that_are_written_as_texts_are_refused(
@@ -312,6 +321,7 @@ WHOLE = {
     "three": (["0.0", "1.0", "2.0"], ["2", "0", "1"], ("0", "1", "2")),
     "negative": (["-1.0", "1.0"], ["-1", "1.0"], ("-1", "1")),
     "tests with decimals": (["0", "1"], ["0.0", "1.00"], ("0", "1")),
+    "negative zero": (["-0.0", "1.0"], ["0", "1"], ("0", "1")),
     "a point alone": (["1.", "2."], ["1", "2"], ("1", "2")),
 }
 

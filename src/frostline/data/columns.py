@@ -278,6 +278,11 @@ def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[s
         raise FrostlineError(f"{table.name}: its lines look like words with their tags; pass --task-type {TOKENS}.")
     for name in set(WORDS) & by_name.keys():
         _refuse_written_lists(table, by_name[name])
+        if tags := ({*TAGS} - {"labels"}) & by_name.keys():
+            raise FrostlineError(
+                f"{table.name}: its columns {quoted(by_name[name])} and {quoted(by_name[min(tags)])} hold texts; for tags of words, "
+                "save lists of words and of tags in JSON lines or Parquet, or a CoNLL file."
+            )
     raise FrostlineError(without_header(table) or nested(table) or _unnamed(table, "texts", "--text-column"))
 
 

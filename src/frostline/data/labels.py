@@ -141,7 +141,10 @@ def check_declared(table: Table, column: str, labels: tuple[str, ...], counts: C
 
 def whole(label: str) -> str:
     """A whole number without its decimals: ``1`` for ``1.0``, as pandas writes it in a column with missing cells."""
-    return match[1] if (match := WHOLE.fullmatch(label.strip())) else label
+    match = WHOLE.fullmatch(label.strip())
+    if match is None:
+        return label
+    return "0" if match[1] == "-0" else match[1]
 
 
 def positions(labels: Iterable[str]) -> dict[str, int]:
