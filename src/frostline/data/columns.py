@@ -280,8 +280,8 @@ def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[s
         _refuse_written_lists(table, by_name[name])
         if tags := ({*TAGS} - {"labels"}) & by_name.keys():
             raise FrostlineError(
-                f"{table.name}: its columns {quoted(by_name[name])} and {quoted(by_name[min(tags)])} hold texts; for tags of words, "
-                "save lists of words and of tags in JSON lines or Parquet, or a CoNLL file."
+                f"{table.name}: its columns {quoted(by_name[name])} and {quoted(by_name[min(tags)])} hold texts; for tags of "
+                "words, save lists of words and of tags in JSON lines or Parquet, or a CoNLL file."
             )
     raise FrostlineError(without_header(table) or nested(table) or _unnamed(table, "texts", "--text-column"))
 

@@ -74,8 +74,8 @@ def _over_lines(path: Path) -> Any:
         if getattr(error, "msg", "") != "Extra data":
             return None
         raise FrostlineError(
-            f"{path}, line {getattr(error, 'lineno', 1)}: the objects do not each stand on one line; write each on a line of its own, "
-            "or one list of objects."
+            f"{path}, line {getattr(error, 'lineno', 1)}: the objects do not each stand on one line; write each on a line of its "
+            "own, or one list of objects."
         ) from None
 
 
