@@ -3,11 +3,12 @@
 import atexit
 import gc
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,24 @@ def frostline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
             code = leaving.code or 0
         finally:
             gc.set_threshold(*threshold)
-        return CommandResult(code, *capsys.readouterr())
+        result = CommandResult(code, *capsys.readouterr())
+        assert not (strangers := flags_of_others(words, result)), f"{strangers} are no flags of {words}: {result.err}"
+        return result
 
     return call
+
+
+def flags_of_others(words: Sequence[Any], result: CommandResult) -> set[str]:
+    """The flags that a refusal names and its command lacks. A message may name another command with its flags, in backticks."""
+    from typer.main import get_command
+
+    from frostline.cli import app
+
+    command: Any = get_command(app)
+    for word in map(str, words):
+        command = getattr(command, "commands", {}).get(word, command)
+    own = {flag for one in getattr(command, "params", ()) for flag in (*one.opts, *one.secondary_opts)}
+    said = re.sub(r"`frostline [^`]*`", "", result.err) if result.code == 2 and "Usage:" not in result.err else ""
+    if owner := re.search(r" The command that made \S+ takes (.*)\.$", said.strip()):
+        own |= {*owner[1].split(", ")}
+    return {*re.findall(r"(?<![\w-])--[a-z][a-z-]+", said)} - own - {word.split("=")[0] for word in map(str, words)}

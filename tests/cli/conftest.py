@@ -15,6 +15,7 @@ def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
     rows = sentences(160)
     write_csv(tmp_path / "t.csv", rows)
     tables = {
+        "row": rows[:1],
         "one": [{**row, "label": "positive"} for row in rows],
         "case": [{**row, "label": row["label"].title() if n % 3 else row["label"]} for n, row in enumerate(rows)],
         "space": [{**row, "label": row["label"] + " " * (n % 3)} for n, row in enumerate(rows)],

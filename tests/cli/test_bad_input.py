@@ -1,11 +1,18 @@
 """Bad input to every command: one message, exit code 2, no files written."""
 
+import errno
+import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from tiny import Frostline
+from frostline.api.sweep import Sweep
+from frostline.cli.flags import as_words
+from tiny import SMALL, Frostline, run_sweep, sentences, write_csv
 
 BAD = [
     ("--train none.csv", "none.csv: there is no such file"),
@@ -13,6 +20,7 @@ BAD = [
     ("--train empty.csv", "empty.csv: the file is empty"),
     ("--train header.csv", "header.csv: the file has no rows"),
     ("--train one.csv", "every row has the label 'positive'"),
+    ("--train row.csv", "row.csv: the table has one row; give more"),
     ("--train missing.csv", "missing.csv, row 9, column 'label': the label is missing"),
     ("--train t.csv --validation missing.csv", "missing.csv, row 9, column 'label': the label is missing"),
     ("--train t.csv --validation unknown.csv", "unknown.csv, row 9, column 'label': the label 'mixed' is none of"),
@@ -32,7 +40,7 @@ BAD = [
     ("--train t.csv --tune 0,7", "7 tuned layers were requested, but the model has 3"),
     ("--train t.csv --tune last", "There is no way to tune called 'last' (did you mean 'last-2'?)"),
     ("--train t.csv --tune 0,named", "tune has `named`, but no parts are named: give --tune-modules"),
-    ("--train t.csv --tune 0 --tune-modules pooler", "add `named` to --tune, or leave --tune-modules out"),
+    ("--train t.csv --tune 0 --tune-modules pooler", "add `named`, or leave --tune-modules out"),
     ("--train t.csv --tune named --tune-modules layer.3", "the nearest are layer.2, layer.1, layer.0"),
     ("--train t.csv --tune=", "tune cannot be '': give at least one value"),
     ("--train t.csv --tune 1,1", "a value appears twice"),
@@ -55,7 +63,10 @@ BAD = [
     ),
     ("--train t.csv --model no-config", "no-config is not a model"),
     ("--train t.csv --model no-tokenizer", "has no tokenizer"),
-    ("--train t.csv --model no-weights", "has no weights in safetensors (only pytorch_model.bin)"),
+    (
+        "--train t.csv --model no-weights",
+        "Its weights are only in pytorch_model.bin; convert them: python -c",
+    ),
     ("--train t.csv --model torn", "The model torn cannot be used"),
     ("--train t.csv --model ./none", "There is no model folder ./none"),
     ("--train t.csv --model org/none", "is neither a folder nor available from the hub"),
@@ -122,7 +133,7 @@ def test_unknown_and_incomplete_flags(frostline: Frostline, here: Path, words: l
         ("predict model t.csv --out t.xlsx", "t.xlsx has an unknown ending"),
         ("predict model t.csv --out t.csv", "t.csv is the input file and would be overwritten"),
         ("predict model t.csv --text-column txt", "there is no column 'txt'"),
-        ("predict model nohead.tsv", "or --column-names for a file without a header"),
+        ("predict model nohead.tsv", "seems to have no header, because '1' stands where the name of a column belongs"),
         ("predict m t.csv", "is not a trained classifier"),
         ("predict kept t.csv", "kept contains no model"),
         ("status kept", "kept holds no sweep"),
@@ -212,3 +223,135 @@ def test_bad_tags_of_words(frostline: Frostline, here: Path, tagged: str, messag
     got = frostline("sweep", "--model", "m", "--train", "t.conll", "--tune", "0", "--out", "o")
     assert got.code == 2 and not got.out and not (here / "o").exists()
     assert got.err.startswith("frostline: ") and message in got.err and got.err.count("\n") == 1
+
+
+LABELS = {
+    "a comma": ["rock, pop", "jazz"],
+    "two commas": ["a,b", "b,a"],
+    "quotes": ['the "best"', "worst"],
+    "quotes around it": ['"a"', "b"],
+    "a comma and quotes": ['so "good", so bad', "b"],
+    "a space at its end": ["b ", "a"],
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_labels_with_commas_and_quotes(frostline: Frostline, here: Path, case: str) -> None:
+    labels = LABELS[case]
+    rows = [{**row, "label": labels[row["label"] == "positive"]} for row in sentences(160)]
+    write_csv(here / "t.csv", rows)
+    flags = as_words({"labels": labels, "class_weights": dict(zip(labels, (2, 1), strict=True))})
+    words = ["--model", "m", "--train", "t.csv", "--tune", "0", "--seeds", "1", "--out", "o"]
+    shown = frostline("sweep", *words, *flags, "--executor", "slurm", "--print")
+    assert shown.code == 0
+    plan = Sweep(model="m", train="t.csv", tune=0, seeds=1, out="o", labels=labels).plan(timed=False)
+    assert f"Classification into 2 classes in this order: {labels[0]!r}, {labels[1]!r}." in plan.notes
+    got = frostline("sweep", *words, *flags, "--dry-run")
+    assert got.code == 0 and f"{labels[0]!r}, {labels[1]!r}" in got.out
+    if "," in labels[0]:
+        got = frostline("sweep", *words, "--labels", ",".join(labels), "--dry-run")
+        quoted = labels[0].replace('"', '""')
+        assert got.code == 2
+        assert (
+            f'(as CSV, which quotes it: "{quoted}")' in got.err
+            or "put a label with a comma in double quotes" in got.err
+        )
+
+
+def test_rows_without_a_label_are_skipped_in_every_command(frostline: Frostline, here: Path) -> None:
+    words = ["--model", "m", "--tune", "0", "--seeds", "1", "--out", "o", "--train", "missing.csv"]
+    note = "missing.csv: 1 of 160 rows has no label (row 9) and is skipped."
+    for command in (["plan"], ["sweep", "--dry-run"]):
+        assert "--skip-unlabelled" in frostline(*command, *words).err
+        got = frostline(*command, *words, "--skip-unlabelled", "--validation", "missing.csv")
+        assert got.code == 0 and " ".join(got.out.split()).count(note) == 1
+    (here / "s.toml").write_text('model = "m"\ntrain = "missing.csv"\ntune = 0\nout = "o"\nskip_unlabelled = true\n')
+    got = frostline("plan", "s.toml")
+    assert got.code == 0 and note in " ".join(got.out.split())
+    assert frostline("plan", "s.toml", "--no-skip-unlabelled").code == 2
+    notes = Sweep(model="m", train="missing.csv", tune=0, out="o", skip_unlabelled=True).plan(timed=False).notes
+    assert note in notes
+    got = frostline("probe", "--model", "m", "--train", "missing.csv", "--skip-unlabelled", "--out", "p")
+    assert got.code == 0 and note in " ".join(got.out.split())
+
+
+READ_ONLY = {
+    "report": ["report", "o"],
+    "work": ["work", "o", "--retry", "failed,diverged"],
+    "merge": ["merge", "o", "o", "--out", "merged"],
+    "sweep": ["sweep", "--model", "m", "--train", "t.csv", "--tune", "0", "--out", "new"],
+    "predict": ["predict", "o/model", "t.csv"],
+    "bundle": ["bundle", "o/model", "o/model", "--names", "a,b", "--out", "both"],
+    "probe": ["probe", "--model", "m", "--train", "t.csv", "--out", "p"],
+}
+
+
+@pytest.mark.parametrize("command", READ_ONLY)
+def test_a_read_only_disk_is_one_message_without_flags_of_others(
+    frostline: Frostline, here: Path, finished_sweep: Path, command: str
+) -> None:
+    shutil.copytree(finished_sweep, here / "o")
+    opened = Path.open
+
+    def refused(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
+        if {*mode} & {*"wax+"}:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, mode, *more, **options)
+
+    def unwritable(*where: Any, **options: Any) -> Any:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), "folder")
+
+    with (
+        patch.object(Path, "open", refused),
+        patch("frostline.data.files.TemporaryFile", unwritable),
+        patch.object(Path, "mkdir", unwritable),
+    ):
+        got = frostline(*READ_ONLY[command])
+    if command == "work":  # nothing is left to train
+        assert got.code == 0 or "Read-only file system" in got.err
+        return
+    assert got.code == 2 and "Read-only file system" in got.err and got.err.splitlines()[-1].startswith("frostline: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("plan --study lee2019 --model adapter", "PEFT adapter of org/base"),
+        ("check adapter", "PEFT adapter of org/base"),
+        ("check own", "--trust-remote-code"),
+        ("probe --model own --train t.csv", "--trust-remote-code"),
+        ("predict own t.csv", "--trust-remote-code"),
+        ("bundle own own --out b", "runs Python code of its own, which a bundle cannot hold"),
+        ("predict model m", "this is a folder; name a file in it"),
+        ("predict model t.csv --text-column text --text-pair-column text", "--text-column or --text-pair-column"),
+        ("analyze nohead.csv --out a", "write a header above it"),
+        ("study lee2019 --task SST-2 --data SST-2=t.csv", "t.csv: this is a file, not a folder with splits"),
+    ],
+)
+def test_advice_names_only_flags_of_its_command(
+    frostline: Frostline, here: Path, finished_sweep: Path, command: str, named: str
+) -> None:
+    """The fixture ``frostline`` refuses flags of other commands in every message of every test."""
+    (here / "model").symlink_to(finished_sweep / "model")
+    (here / "nohead.csv").write_text("0,0,0.5\n1,0,0.6\n1,0,0.7,9\n")
+    (here / "adapter").mkdir()
+    facts = {"peft_type": "LORA", "base_model_name_or_path": "org/base"}
+    (here / "adapter" / "adapter_config.json").write_text(json.dumps(facts))
+    shutil.copytree(finished_sweep / "model", here / "own")
+    config = json.loads((here / "own" / "config.json").read_text())
+    own = {
+        "model_type": "own",
+        "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModelForSequenceClassification": "own.Own"},
+    }
+    (here / "own" / "config.json").write_text(json.dumps(config | own))
+    got = frostline(*command.split())
+    assert got.code == 2 and named in got.err and got.err.count("\n") == 1
+
+
+def test_work_says_which_command_has_a_flag(frostline: Frostline, here: Path) -> None:
+    run_sweep({"model": "m", "train": "t.csv", "tune": "0", "seeds": 1, "out": "o", **SMALL})
+    shutil.rmtree(next((here / "o" / "runs").iterdir()))
+    (here / "t.csv").write_text("one,two\na,b\n")
+    got = frostline("work", "o")
+    assert got.code == 2 and "name one with --text-column" in got.err and "--wait" not in got.err
+    assert got.err.endswith(" The command that made o takes --text-column, --column-names.\n")

@@ -70,8 +70,8 @@ def test_a_label_column_can_be_optional() -> None:
             {"label_column": "Labels"},
             ("no column 'Labels'", "did you mean 'label'?", "--label-column"),
         ),
-        (("a", "b"), {}, ("'a', 'b'", "--text-column", "--column-names")),
-        (("text", "b"), {}, ("'text', 'b'", "labels", "--label-column", "--column-names")),
+        (("a", "b"), {}, ("'a', 'b'", "--text-column")),
+        (("text", "b"), {}, ("'text', 'b'", "labels", "--label-column")),
         (("sentence", "review", "label"), {}, ("'sentence' or 'review'", "--text-column")),
         (("text", "premise", "hypothesis", "label"), {}, ("'premise', 'hypothesis' or 'text'", "--text-column")),
         (("text", "score", "rating"), {}, ("'score', 'rating'", "--label-column")),
@@ -97,7 +97,7 @@ def test_columns_of_zero_and_one_are_named() -> None:
     labels = read_table(pd.DataFrame(cells), name="t.csv")
     with pytest.raises(FrostlineError, match=r"the columns of 0 and 1 with --indicator-columns joy,fear,b\.$"):
         choose_columns(labels)
-    with pytest.raises(FrostlineError, match="--label-column, or the columns of a file without a header"):
+    with pytest.raises(FrostlineError, match=r"has a common name for labels; name one with --label-column\.$"):
         choose_columns(read_table(pd.DataFrame({name: cells[name] for name in ("text", "joy", "id")}), name="t.csv"))
 
 
@@ -117,7 +117,7 @@ def test_a_text_file_of_words_and_tags_names_its_task(tmp_path: Path, content: s
         choose_columns(read_table(tmp_path / "t.txt"))
     remedy = "t.txt: its lines look like words with their tags; pass --task-type token-classification."
     assert str(caught.value).endswith(remedy) == is_conll
-    assert ("--text-column" in str(caught.value)) != is_conll
+    assert ("--column-names" in str(caught.value)) != is_conll
 
 
 @pytest.mark.parametrize(

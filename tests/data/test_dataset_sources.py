@@ -102,7 +102,7 @@ def test_refused_sources(tmp_path: Path) -> None:
     )
     (tmp_path / "empty").mkdir()
     assert "has train in its name (there is no file at all); rename" in refusal(data=tmp_path / "empty")
-    assert "pass it with --train" in refusal(data=tmp_path / "a.csv")
+    assert "or the file as train" in refusal(data=tmp_path / "a.csv")
     assert "'cola' is for" in refusal(train=frame(20), config="cola")
     assert "is for hub data sets" in refusal(data=tmp_path, config="cola")
     assert "k is chosen on validation" in refusal(train=frame(20), validation="none")

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from frostline import FrostlineError
+from frostline.data.columns import choose_columns
 from frostline.data.formats.reader import read_table
 
 UNUSUAL = [
@@ -140,3 +141,42 @@ def test_repeated_columns_are_refused(tmp_path: Path) -> None:
     )
     assert "several columns are named 'text'" in refusal(pa.table([["a"], ["b"]], names=["text", "text"]))
     assert "several columns are named 'text'" in refusal(pd.DataFrame([["a", "b"]], columns=["text", "text"]))
+
+
+MANY = "a fine film,good\na dull film,bad\n" * 2000
+WITHOUT_HEADER = {
+    "a late row is longer": (
+        f"the first film,good\n{MANY}one, two,bad\n",
+        "row 4002: the row has 3 cells and row 1 has 2; ",
+    ),
+    "a late row is shorter": (f"the first film,good\n{MANY}one\n", "row 4002: the row has 1 cell and row 1 has 2; "),
+    "a label recurs": (f"the first film,good\n{MANY}", ""),
+    "a number stands there": ("a film,1\na plot,0\n", ""),
+    "a long text stands there": ("this film is not one that I would see,x\na plot,y\n", ""),
+    "two cells are equal": ("1,1\n0,1\n", ""),
+}
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "tabs.csv"])
+@pytest.mark.parametrize("case", WITHOUT_HEADER)
+def test_a_file_without_a_header_says_so(tmp_path: Path, case: str, ending: str) -> None:
+    content, place = WITHOUT_HEADER[case]
+    path = written(tmp_path, f"a.{ending}", content if ending == "csv" else content.replace(",", "\t"))
+    with pytest.raises(FrostlineError) as caught:
+        choose_columns(read_table(path))
+    message = str(caught.value)
+    assert place in message and "the file seems to have no header, because " in message
+    assert message.endswith("name the columns with --column-names.") and "save the file" not in message
+
+
+@pytest.mark.parametrize(
+    ("content", "remedy"),
+    [
+        ("text,label\nfine,good\na, b,bad\n", "put a text that contains ',' or a line break in double quotes."),
+        ("text\tlabel\nfine\tgood\na\tb\tbad\n", "or save the file as .csv with commas."),
+        ("review_txt,verdict\nfine,good\na, b,bad\n", "put a text that contains ',' or a line break in double quotes."),
+        ("text,2019\n1,2\n1,2,3\n", "put a text that contains ',' or a line break in double quotes."),
+    ],
+)
+def test_a_ragged_row_below_a_header_needs_quotes(tmp_path: Path, content: str, remedy: str) -> None:
+    assert refusal(written(tmp_path, "a.csv", content)).endswith(remedy)

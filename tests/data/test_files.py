@@ -167,9 +167,11 @@ def test_what_a_process_left_that_was_killed_while_it_moved_a_folder_is_removed_
 
 def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FrostlineError, match=r"cannot be written \(.*\): choose another --out"):
+    with pytest.raises(FrostlineError, match=r"cannot be written \(.*\): make it writable, or choose another folder"):
         replace_file(tmp_path / "file" / "x.json", b"")
-    with pytest.raises(FrostlineError, match=r"cannot be written into \(.*\): choose another --out"):
+    with pytest.raises(
+        FrostlineError, match=r"cannot be written into \(.*\): make it writable, or choose another folder"
+    ):
         make_folder(tmp_path / "file" / "folder")
 
 

@@ -95,8 +95,8 @@ def test_hub_data_sets(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatc
 
 def test_an_unreachable_hub_is_reported_with_a_remedy() -> None:
     sentence = refusal(glue="cola")
-    assert sentence.startswith("--glue CoLA: 'nyu-mll/glue' could not be loaded from the hub (")
-    assert "give the files of CoLA with --data FOLDER or --train FILE" in sentence
+    assert sentence.startswith("CoLA: 'nyu-mll/glue' could not be loaded from the hub (")
+    assert "give the files of CoLA with --data, or check the network" in sentence
     assert "--data 'no/such-set': there is no such folder, and no hub data set with CoLA" in refusal(
         glue="cola", data="no/such-set"
     )

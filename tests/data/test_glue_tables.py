@@ -129,7 +129,7 @@ def test_the_data_of_another_task(tmp_path: Path) -> None:
     assert "but the labels of STS-B are scores" in refusal(glue="stsb", data=tmp_path / "rte")
     sentence = refusal(glue="mrpc", data=tmp_path / "cola")
     assert "are not the columns of MRPC ('sentence1', 'sentence2', 'label' or " in sentence
-    assert "'#1 String', '#2 String', 'Quality'); give a file of MRPC, or leave out --glue" in sentence
+    assert "'#1 String', '#2 String', 'Quality'); give a file of MRPC, or leave out `glue`" in sentence
     other = tmp_path / "cola.tsv"
     other.write_text("text\tlabel\na\t1\nb\t0\n")
     assert "its columns ('text', 'label') are not the columns of CoLA" in refusal(glue="cola", train=other)

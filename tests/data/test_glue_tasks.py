@@ -65,7 +65,9 @@ def test_the_error_for_an_unknown_task_suggests_a_similar_name() -> None:
 def test_options_that_the_task_decides_are_refused(tmp_path: Path, option: dict[str, Any]) -> None:
     flag = "--" + next(iter(option)).replace("_", "-")
     sentence = refusal(glue="cola", data=original(tmp_path, "CoLA"), **option)
-    assert sentence.startswith(f"{flag} cannot be given with --glue CoLA, which decides") and "leave it out" in sentence
+    assert (
+        sentence.startswith(f"{flag} cannot be given with CoLA of GLUE, which decides") and "leave it out" in sentence
+    )
     assert "leave them out" in refusal(glue="cola", text_column="a", label_column="b")
 
 

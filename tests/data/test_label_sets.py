@@ -125,7 +125,7 @@ LISTS = pd.DataFrame({"text": TEXTS, "labels": SETS})
             {"label_separator": ";", "validation": LISTS.assign(labels=[""] * 40)},
             "no row has a label",
         ),
-        (FLAGS, {"indicator_columns": LABELS, "glue": "SST-2"}, "--indicator-columns cannot be given with --glue"),
+        (FLAGS, {"indicator_columns": LABELS, "glue": "SST-2"}, "--indicator-columns cannot be given with SST-2 of GLUE"),
         (FLAGS, {"indicator_columns": ["price", "plot"]}, "there is no column 'plot'"),
         (FLAGS, {"indicator_columns": ["price"]}, "is one label only"),
         (FLAGS, {"indicator_columns": ["price", "price"]}, "chosen for two purposes"),

@@ -9,7 +9,7 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.load import Data, load_data, read_unlabelled
-from frostline.data.specification import REGRESSION, TOKENS, DataSpec
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS, DataSpec
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"  # ../shared/data of the repository
 
@@ -44,7 +44,7 @@ def test_a_tenth_is_held_out_for_each_of_validation_and_test(tmp_path: Path) -> 
     assert "text is column 'text', label is column 'label'" in notes and "'no', 'yes'" in notes
     assert "20 of 200 training rows are held out for test (data seed 0)" in notes
     assert (
-        notes.count("These are few: with --folds 5, all rows are validation rows.") == 1
+        notes.count("These are few: with folds = 5, all rows are validation rows.") == 1
     )  # of validation, not of test
     other = load(train=tmp_path / "films.csv", data_seed=1)
     assert other.validation.digest() != data.validation.digest()
@@ -182,3 +182,244 @@ def test_texts_for_a_model_of_words_are_refused(tmp_path: Path, trained: dict[st
     assert str(caught.value) == f"{tmp_path / 't.csv'}: {OF_TEXTS}"
     with pytest.raises(FrostlineError, match="name one with --text-column"):
         read_unlabelled(pd.DataFrame({"mine": WORDS}), task_type=TOKENS)
+
+
+WRITTEN = {
+    "Python": ["['Anna', 'sings']", "['It', 'rains', '.']", "[]"],
+    "JSON": ['["Anna", "sings"]', '["It"]', '["a", "b"]'],
+    "numpy": ["['Anna' 'sings']", "['It' 'rains'\n '.']", "['a']"],
+    "an array": ["array(['Anna', 'sings'], dtype=object)", "array(['It'], dtype=object)", "array([], dtype=object)"],
+    "a tuple": ["('Anna', 'sings')", "('It',)", "('a', 'b')"],
+    "a set": ["{'Anna', 'sings'}", "{'It'}", "{'a'}"],
+}
+AS_LABELS = {
+    **WRITTEN,
+    "numbers": ["[0, 1]", "[1]", "[]"],
+    "numbers of numpy": ["[0 1]", "[1]", "[]"],
+    "without quotes": ["[rock, pop]", "[pop, jazz]", "[jazz, rock]"],
+    "PostgreSQL": ["{rock,pop}", "{pop,jazz}", "{}"],
+}
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_lists_of_words_that_are_written_as_texts_are_refused(tmp_path: Path, kind: str) -> None:
+    words = pd.DataFrame({"tokens": WRITTEN[kind] * 5, "ner_tags": ["['O', 'B-x']", "['O']", "[]"] * 5})
+    words.to_csv(tmp_path / "t.csv", index=False)
+    words.rename(columns={"tokens": "text", "ner_tags": "label"}).to_csv(tmp_path / "texts.csv", index=False)
+    for options in (
+        {"train": tmp_path / "t.csv"},
+        {"train": tmp_path / "t.csv", "task_type": TOKENS},
+        {"train": tmp_path / "texts.csv"},
+        {"train": words},
+    ):
+        sentence = refusal(**options)
+        assert (
+            "is a list written as a text, and CSV files hold no lists; save the table as JSON lines or Parquet"
+            in sentence
+        )
+    with pytest.raises(FrostlineError, match="save the table as JSON lines or Parquet"):
+        read_unlabelled(tmp_path / "t.csv", trained={"text": "tokens"}, task_type=TOKENS)
+
+
+def test_words_that_are_separated_by_spaces_are_refused(tmp_path: Path) -> None:
+    words = {"tokens": ["EU rejects", "Anna sings"] * 5, "ner_tags": ["B-ORG O", "B-PER O"] * 5}
+    pd.DataFrame(words).to_csv(tmp_path / "t.csv", index=False)
+    remedy = "its columns 'tokens' and 'ner_tags' hold texts; for tags of words, save lists of words and of tags in JSON lines"
+    assert remedy in refusal(train=tmp_path / "t.csv")
+    remedy = "'B-ORG O' is not a list of tags; in JSON lines or Parquet, write a list with a tag for each word"
+    assert remedy in refusal(train=tmp_path / "t.csv", task_type=TOKENS)
+
+
+@pytest.mark.parametrize("options", [{}, {"label_separator": ","}, {"task_type": MULTI_LABEL}])
+@pytest.mark.parametrize("kind", AS_LABELS)
+def test_lists_of_labels_that_are_written_as_texts_are_refused(
+    tmp_path: Path, kind: str, options: dict[str, str]
+) -> None:
+    labels = pd.DataFrame({"text": [f"text {n}" for n in range(15)], "labels": AS_LABELS[kind] * 5})
+    labels.to_csv(tmp_path / "t.csv", index=False)
+    sentence = refusal(train=tmp_path / "t.csv", **options)
+    assert "is a list written as a text" in sentence and "--label-separator" not in sentence
+    assert "save the table as JSON lines or Parquet, with lists in this column" in sentence
+    assert len(load(train=tmp_path / "t.csv", task_type=CLASSIFICATION, test="none").task.labels) == 3
+
+
+def test_texts_in_brackets_are_no_lists() -> None:
+    texts = [
+        "[Verse 1] la la [end]",
+        "(Applause), thanks (laughter)",
+        "[deleted]",
+        "['tis the season]",
+        "{x}",
+        "[1] and [2]",
+    ]
+    labels = ["[happy]", "(sad)", "[happy]", "(sad)", "[happy]", "(sad)"]
+    data = load(train=pd.DataFrame({"text": texts * 5, "label": labels * 5}), test="none")
+    assert data.task.labels == ("(sad)", "[happy]")
+
+
+BASE = {"text": [f"text {n}" for n in range(20)], "label": ["no", "yes"] * 10}
+FRAMES = {
+    "no text in two rows": {"text": [np.nan, "b", *BASE["text"][2:]]},
+    "None": {"text": pd.Series([None, *BASE["text"][1:]], dtype=object)},
+    "pd.NA": {"text": pd.array([pd.NA, *BASE["text"][1:]], dtype="string")},
+    "numbers as texts": {"text": range(20)},
+    "fractions as texts": {"text": [n + 0.5 for n in range(20)]},
+    "whole numbers as labels": {"label": [0, 1] * 10},
+    "floats as labels": {"label": [0.0, 1.0] * 10},
+    "truth values": {"label": [True, False] * 10},
+    "categories": {"label": pd.Categorical(["z", "b"] * 10, categories=["z", "unused", "b"])},
+    "days": {"label": pd.to_datetime(["2020-01-01", "2021-01-01"] * 10)},
+    "times": {"label": pd.to_datetime(["2020-01-01 10:00", "2021-01-01 00:00"] * 10)},
+    "days as texts": {"text": pd.date_range("2020-01-01", periods=20)},
+    "a number": {"label": np.linspace(0, 1, 20), "more": 1},
+    "a label is missing": {"label": [np.nan, *[1, 0] * 9, 1]},
+    "of a nullable type": {"label": pd.array([pd.NA, *[1, 0] * 9, 1], dtype="Int64")},
+    "a category is missing": {"label": pd.Categorical([None, *BASE["label"][1:]])},
+    "a truth value is missing": {"label": pd.array([pd.NA, *[True, False] * 9, True], dtype="boolean")},
+    "spaces in a name": {" label ": BASE["label"]},
+}
+
+
+def shown(source: Any, **options: Any) -> Any:
+    """What a table gives: its examples and labels, or the refusal without the name and number of the row."""
+    try:
+        data = load(
+            train=source, test="none", task_type=options.get("task_type"), skip_unlabelled=options.get("skip", False)
+        )
+    except FrostlineError as error:
+        return str(error).partition("column ")[2].partition(" (pandas")[0].rstrip(".")
+    return data.task.labels, data.train.digest(), data.validation.digest(), len(data.train)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("case", FRAMES)
+def test_a_frame_and_its_files_give_the_same(tmp_path: Path, case: str, skip: bool) -> None:
+    cells = BASE | FRAMES[case]
+    frame = pd.DataFrame({name: column for name, column in cells.items() if name != "label" or " label " not in cells})
+    options = {"skip": skip, "task_type": REGRESSION if case == "a number" else None}
+    found = shown(frame, **options)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    indexed = frame.set_index(next(iter(frame)))
+    for source in (tmp_path / "t.csv", pd.read_csv(tmp_path / "t.csv"), tmp_path / "t.parquet", indexed):
+        assert shown(source, **options) == found
+    assert isinstance(found, tuple) or ("missing" in case or "nullable" in case) > skip
+
+
+def test_a_class_that_pandas_reads_as_missing_is_explained(tmp_path: Path) -> None:
+    pd.DataFrame(BASE | {"label": ["NA", "a", "b", "a"] * 5}).to_csv(tmp_path / "t.csv", index=False)
+    assert load(train=tmp_path / "t.csv").task.labels == ("NA", "a", "b")
+    lost, reason = pd.read_csv(tmp_path / "t.csv"), "pandas reads 'None' and 'NA' as missing, unless read_csv gets"
+    assert reason in refusal(train=lost)
+    assert any(
+        "5 of 20 rows have no label" in note and reason in note for note in load(train=lost, skip_unlabelled=True).notes
+    )
+
+
+WHOLE = {
+    "0.0 and 1.0": (["0.0", "1.0"], ["0", "1"], ("0", "1")),
+    "three": (["0.0", "1.0", "2.0"], ["2", "0", "1"], ("0", "1", "2")),
+    "negative": (["-1.0", "1.0"], ["-1", "1.0"], ("-1", "1")),
+    "tests with decimals": (["0", "1"], ["0.0", "1.00"], ("0", "1")),
+    "negative zero": (["-0.0", "1.0"], ["0", "1"], ("0", "1")),
+    "a point alone": (["1.", "2."], ["1", "2"], ("1", "2")),
+}
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_whole_numbers_are_classes_however_they_are_written(case: str) -> None:
+    train, test, labels = WHOLE[case]
+    size = 10 * len(train)
+    tables = {
+        "train": pd.DataFrame({"text": [f"a{n}" for n in range(size)], "label": train * 10}),
+        "validation": pd.DataFrame({"text": [f"b{n}" for n in range(size)], "label": test * 10}),
+    }
+    data = load(**tables, test="none")
+    assert data.task.labels == labels and data.task.task_type == CLASSIFICATION
+    assert [labels[n] for n in data.validation.targets[: len(test)]] == [str(int(float(one))) for one in test]
+    for given in (labels[::-1], tuple(f"{label}.0" for label in labels)):
+        other = load(**tables, test="none", labels=given)
+        assert other.task.labels == given
+        assert [given[n] for n in other.train.targets] == [given[labels.index(labels[n])] for n in other.train.targets]
+
+
+@pytest.mark.parametrize("labels", [["0", "0.0", "1"], ["1", "1.0"], ["1", "1.0", "a"], ["1.5", "1", "1.0"]])
+def test_one_number_in_two_spellings_is_refused(labels: list[str]) -> None:
+    table = pd.DataFrame({"text": [f"a{n}" for n in range(20 * len(labels))], "label": labels * 20})
+    assert "look the same; write them alike" in refusal(train=table, task_type=CLASSIFICATION)
+
+
+def test_many_whole_numbers_need_a_choice_also_with_decimals() -> None:
+    table = pd.DataFrame({"text": [f"a{n}" for n in range(100)], "label": [float(n % 25) for n in range(100)]})
+    assert "25 different integers, which may be classes or a quantity" in refusal(train=table)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options"),
+    [
+        ({"label": ["bug"]}, {}),
+        ({"label": [0.5]}, {}),
+        ({"label": [1]}, {"task_type": REGRESSION}),
+        ({"labels": [["a", "b"]]}, {}),
+        ({"label": ["a;b"]}, {"label_separator": ";"}),
+        ({"a": [1], "b": [1]}, {"indicator_columns": ["a", "b"]}),
+    ],
+)
+def test_a_table_with_one_row_says_so(tmp_path: Path, columns: dict[str, Any], options: dict[str, Any]) -> None:
+    table = pd.DataFrame({"text": ["a text"], **columns})
+    assert (
+        refusal(train=table, **options)
+        == "The training data: the table has one row; give more, an example in each row."
+    )
+    table.to_json(tmp_path / "t.json", orient="records", lines=True)
+    assert "t.json: the table has one row; give more" in refusal(train=tmp_path / "t.json", **options)
+
+
+def test_a_table_without_rows_says_so(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("text,label\n")
+    assert "t.csv: the file has no rows below its header; give" in refusal(train=tmp_path / "t.csv")
+    assert "the table has no rows; give one" in refusal(train=pd.DataFrame({"text": [], "label": []}))
+
+
+LABEL_SET = {"labels": [["a"], None, ["b"], ["a", "b"], []] * 8}
+UNLABELLED: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
+    "classes": ({"label": ["no", "", "yes", None, "yes"] * 8}, {}, 24),
+    "numbers": ({"label": [0.5, None, 1.5, np.nan, 2.5] * 8}, {"task_type": REGRESSION}, 24),
+    "lists": (LABEL_SET, {}, 32),
+    "separated": ({"labels": ["a;b", "", "b", None, "a"] * 8}, {"label_separator": ";"}, 24),
+    "columns of 0 and 1": (
+        {"a": [1, None, 0, 1, 1] * 8, "b": [0, None, 1, 1, 0] * 8},
+        {"indicator_columns": ["a", "b"]},
+        32,
+    ),
+    "tags": ({"tags": [["O"], None, ["B-x"], [], ["O"]] * 8}, {"task_type": TOKENS}, 24),
+    "from the first row on": ({"labels": [None, ["b"], ["a"], ["b"], ["a"]] * 8}, {}, 32),
+}
+
+
+@pytest.mark.parametrize("case", UNLABELLED)
+def test_rows_without_a_label_are_skipped_on_request(case: str) -> None:
+    columns, options, rows = UNLABELLED[case]
+    texts = {"tokens": [[f"w{n}"] for n in range(40)]} if case == "tags" else {"text": [f"text {n}" for n in range(40)]}
+    table = pd.DataFrame(texts | columns)
+    tables = {"train": table, "validation": table.iloc[:20], "test": table.iloc[20:]}
+    if case != "separated":  # an empty cell says that a text has no label
+        assert "--skip-unlabelled" in refusal(**tables, **options)
+    data = load(**tables, **options, skip_unlabelled=True)
+    assert [len(part) for part in (data.train, data.validation, data.test or ())] == [rows, rows // 2, rows // 2]
+    notes = [note for note in data.notes if "no label (row " in note]
+    assert (
+        len(notes) == 3
+        and f"The training data: {40 - rows} of 40 rows have no label (row {1 if 'first' in case else 2}" in notes[0]
+    )
+    assert notes[1].startswith(f"the validation data: {(40 - rows) // 2} of 20 rows have no label (row ")
+    assert data.train.rows[:2].tolist() == ([2, 3] if "first" in case else [1, 3])
+
+
+def test_no_label_at_all_is_refused_also_if_such_rows_are_skipped() -> None:
+    empty = frame(20).assign(label="")
+    assert "the label is missing" in refusal(train=empty, skip_unlabelled=True)
+    assert "no row has a label" in refusal(train=frame(20), validation=empty, skip_unlabelled=True)
+    assert "the table has one labelled row" in refusal(
+        train=empty.assign(label=["a"] + [""] * 19), skip_unlabelled=True
+    )

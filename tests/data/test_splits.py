@@ -161,7 +161,7 @@ def test_automatic_folds_are_used_for_few_rows() -> None:
     ],
 )
 def test_folds_are_suggested_where_they_would_be_accepted(rows: int, options: dict[str, Any], hinted: bool) -> None:
-    assert ("with --folds 5" in " ".join(load(train=frame(rows), **options).notes)) == hinted
+    assert ("with folds = 5" in " ".join(load(train=frame(rows), **options).notes)) == hinted
     if hinted:
         assert load(train=frame(rows), **options, folds=5).folds is not None
 

@@ -12,10 +12,8 @@ from frostline.data.formats.reader import read_table
 @pytest.mark.parametrize(
     ("cell", "what"),
     [
-        (None, "the text is missing; write an empty text or remove the row"),
-        (7, "7 is not a text; write it as a text"),
-        (["a"], "['a'] is not a text"),
-        ({"a": 1}, "{'a': 1} is not a text"),
+        (["a"], "['a'] is not a text; write a text, or name another column"),
+        ({"a": 1}, "{'a': 1} is not a text; write one of its values ('a'), or name another column"),
         ("\ud800", "a lone surrogate"),
     ],
 )

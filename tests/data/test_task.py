@@ -79,7 +79,7 @@ def test_class_names_of_a_data_set_are_kept() -> None:
         decided(hidden)
 
 
-@pytest.mark.parametrize("labels", [[str(i) for i in range(21)], ["0.5", "1.5", "2"], [1.0, 0.0, 1.0]])
+@pytest.mark.parametrize("labels", [[str(i) for i in range(21)], ["0.5", "1.5", "2"], [1.0, 0.5, 1.0]])
 def test_ambiguous_labels_are_refused(labels: list[Any]) -> None:
     sentence = refusal(labels)
     assert "t.csv, column 'label'" in sentence and "classes or a quantity" in sentence
@@ -115,7 +115,7 @@ def test_a_single_class_is_refused() -> None:
 @pytest.mark.parametrize("missing", ["", "  ", None])
 def test_a_missing_label_is_refused(missing: str | None) -> None:
     sentence = refusal(["pos", missing, "neg", missing])
-    assert "t.csv, row 2, column 'label': the label is missing (and in 1 more rows); write one" in sentence
+    assert "t.csv, row 2, column 'label': the label is missing (and in 1 more row); write one" in sentence
 
 
 def test_a_label_that_is_nan_counts_as_missing(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_labels_that_look_like_lists_need_a_choice() -> None:
         "t.csv, column 'label': labels such as 'bad;books' look like lists; choose with --label-separator ';' for several "
         "labels a text, or --task-type text-classification if each is one class."
     )
-    assert refusal(LISTS, task_type=CLASSIFICATION).endswith(f"write one or remove the row, {REMEDY}")
-    assert "write one or remove the row." in refusal(["good", ""], task_type=CLASSIFICATION)
+    assert refusal(LISTS, task_type=CLASSIFICATION).endswith(f"with --skip-unlabelled, {REMEDY}")
+    assert "leave out all such rows with --skip-unlabelled." in refusal(["good", ""], task_type=CLASSIFICATION)
     table = labelled([label for label in LISTS if label])
     assert decided(table, task_type=CLASSIFICATION).labels == ("bad", "bad;books", "good", "good;books")
     assert decided(table, labels=["good", "bad", "bad;books", "good;books"]).labels[0] == "good"

@@ -74,7 +74,7 @@ def write_predictions(out: Path) -> None:
     ("name", "write", "read", "message"),
     [
         ("alternatives.safetensors", write_predictions, read_alternatives, "run the command of the search again"),
-        ("sweep.toml", None, lambda out: Store(out).read_spec(), "restore it, or choose another --out"),
+        ("sweep.toml", None, lambda out: Store(out).read_spec(), "restore it, or start again in another folder"),
         ("data.json", None, rebuild, "run the sweep's command again to write it"),
     ],
 )

@@ -38,12 +38,12 @@ def no_tokenizer(folder):
 
 def a_pickle(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    return "has no weights in safetensors (only pytorch_model.bin), and frostline reads no other format: convert them"
+    return "has no weights in safetensors. Its weights are only in pytorch_model.bin; convert them: python -c"
 
 
 def no_weights(folder):
     (folder / "model.safetensors").unlink()
-    return "has no weights in safetensors (no weights at all)"
+    return "has no weights in safetensors. It has no others either: copy or download them"
 
 
 def corrupt_weights(folder):
@@ -84,7 +84,7 @@ def a_garbled_tokenizer(folder):
 
 def code_from_elsewhere(folder):
     edit_config(folder, model_type="own", auto_map={"AutoConfig": "own.OwnConfig"})
-    return "its config.json cannot be used"
+    return "comes with Python code of its own (auto_map in its configuration), which is not run unless you trust it: read it, and"
 
 
 def too_few_weights(folder):
@@ -129,7 +129,145 @@ def test_an_unusable_folder_is_an_error_with_a_remedy(folder, make_unusable):
     message = str(error.value)
     assert expected in message and "\n" not in message and message.endswith(".")
     assert str(folder) in message or "parameters of its body" in message or "albert" in message
-    assert re.search(r"[.:] (Give|Copy|convert|Download|Choose|add) ", message)
+    assert re.search(r"[.:;] (Give|Copy|copy|convert|Download|Choose|Update|read|add) ", message)
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + 64 * "0" + "\nsize 268\n"
+ADAPTER = {"peft_type": "LORA", "task_type": "SEQ_CLS", "base_model_name_or_path": "org/base"}
+WITHOUT = ("config.json", "model.safetensors")
+# Files to remove, files to write, and what the message says.
+OTHER_FOLDERS = {
+    "only a PEFT adapter": (
+        WITHOUT,
+        {"adapter_config.json": ADAPTER},
+        "AutoPeftModelForSequenceClassification as A; A.from_pre",
+    ),
+    "its base": (
+        WITHOUT,
+        {"adapter_config.json": ADAPTER},
+        "holds only a PEFT adapter of org/base: merge both with python -c",
+    ),
+    "a PEFT adapter and a configuration": (
+        WITHOUT[1:],
+        {"adapter_config.json": ADAPTER, "adapter_model.safetensors": "x"},
+        "has no weights in safetensors. It holds only a PEFT adapter of org/base: merge",
+    ),
+    "an adapter of another library": (
+        WITHOUT,
+        {"adapter_config.json": {"model_name": "b"}},
+        "only an adapter of b: merge it",
+    ),
+    "a pointer for weights": (
+        (),
+        {"model.safetensors": POINTER},
+        "model.safetensors is a pointer of Git LFS instead of the file. Get",
+    ),
+    "a pointer for a tokenizer": ((), {"tokenizer.json": POINTER}, "tokenizer.json is a pointer of Git LFS"),
+    "a pointer for a vocabulary": (("tokenizer.json",), {"vocab.txt": POINTER}, "vocab.txt is a pointer of Git LFS"),
+    "a pointer for a configuration": ((), {"config.json": POINTER}, "config.json is a pointer of Git LFS"),
+    "a pointer for an index": (
+        WITHOUT[1:],
+        {"model.safetensors.index.json": POINTER},
+        "index.json is a pointer of Git LFS",
+    ),
+    "a pointer for a shard": (
+        WITHOUT[1:],
+        {"model.safetensors.index.json": {"weight_map": {"a": "one.safetensors"}}, "one.safetensors": POINTER},
+        "one.safetensors is a pointer of Git LFS",
+    ),
+    "a web page": ((), {"model.safetensors": "\n<!DOCTYPE html><p>"}, "model.safetensors is a web page. Download"),
+    "nothing": ((), {"model.safetensors": ""}, "model.safetensors is empty. Download"),
+    "a shard is absent": (
+        WITHOUT[1:],
+        {"model.safetensors.index.json": {"weight_map": {"a": "one.safetensors"}}},
+        "lacks 1 of 1 files that model.safetensors.index.json names (one.safetensors): download it again",
+    ),
+    "a damaged index": (WITHOUT[1:], {"model.safetensors.index.json": {}}, "index.json cannot be read (KeyError"),
+    "GGUF": (WITHOUT, {"m.gguf": "GGUF"}, "weights are only in m.gguf; convert them: python -c"),
+    "its option": (WITHOUT, {"m.gguf": "GGUF"}, ", gguf_file='m.gguf').save_pretrained("),
+    "ONNX": (
+        WITHOUT[1:],
+        {"onnx/model.onnx": "x"},
+        "only in model.onnx; they were exported to run, not to be trained: give",
+    ),
+    "TensorFlow": (
+        WITHOUT[1:],
+        {"tf_model.h5": "x"},
+        "only in tf_model.h5; convert them with transformers 4 (from_pretrained(..., from_tf",
+    ),
+    "Flax": (
+        WITHOUT[1:],
+        {"flax_model.msgpack": "x"},
+        "convert them with transformers 4 (from_pretrained(..., from_flax=True)",
+    ),
+    "PyTorch": (
+        WITHOUT[1:],
+        {"pytorch_model.bin": "x", "training_args.bin": "x"},
+        "only in pytorch_model.bin; convert them: python",
+    ),
+    "another name": (
+        WITHOUT[1:],
+        {"consolidated.safetensors": "x"},
+        "transformers does not read consolidated.safetensors: rename it",
+    ),
+    "sentence-transformers": (
+        WITHOUT,
+        {
+            "modules.json": [],
+            "0_Transformer/config.json": {"model_type": "bert"},
+            "1_Pooling/config.json": {"pooling": 1},
+        },
+        "0_Transformer: give that.",
+    ),
+    "a folder of checkpoints": (
+        WITHOUT,
+        {"checkpoint-5/config.json": {"model_type": "bert"}},
+        "checkpoint-5: give that.",
+    ),
+    "code for the tokenizer": (
+        ("tokenizer.json",),
+        {"tokenizer_config.json": {"auto_map": {"AutoTokenizer": ["own.Own", None]}, "tokenizer_class": "Own"}},
+        "runs Python code of its own and has none of the usual files, such as tokenizer.json. Choose",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OTHER_FOLDERS)
+def test_a_folder_that_is_something_else_says_what_it_is(folder, case):
+    removed, written, expected = OTHER_FOLDERS[case]
+    for name in removed:
+        (folder / name).unlink()
+    for name, content in written.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(FrostlineError) as error:
+        load(folder)
+    message = str(error.value)
+    assert expected in message and str(folder) in message and "\n" not in message and message.endswith(".")
+    assert "Download its files again" not in message or "KeyError" in message
+
+
+def test_a_link_without_a_file_says_so(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to("../../blobs/0f3a")
+    with pytest.raises(
+        FrostlineError, match=re.escape("model.safetensors is a link to ../../blobs/0f3a, which does not exist")
+    ):
+        load(folder)
+
+
+def test_code_that_needs_a_package_names_it(folder):
+    edit_config(folder, model_type="own", auto_map={"AutoConfig": "own.OwnConfig"})
+    (folder / "own.py").write_text("import a_package_that_is_not_there\n")
+    with pytest.raises(FrostlineError, match=r"a_package_that_is_not_there.*\. Install what it needs, or choose"):
+        load(folder, trust_remote_code=True)
+
+
+def test_an_adapter_in_a_model_names_the_model(folder):
+    (folder / "adapter").mkdir()
+    (folder / "adapter" / "adapter_config.json").write_text(json.dumps(ADAPTER))
+    with pytest.raises(FrostlineError, match=re.escape(f"only an adapter of the model in {folder}: give that folder.")):
+        load(folder / "adapter")
 
 
 @pytest.mark.parametrize("name", ["nowhere/at/all", "./nowhere", "/nowhere", "~nobody/model"])
@@ -139,8 +277,9 @@ def test_a_missing_folder_is_an_error(name):
 
 
 def test_a_file_instead_of_a_folder_is_an_error(tiny_bert):
-    with pytest.raises(FrostlineError, match="There is no model folder"):
-        load(tiny_bert / "config.json")
+    for name in ("config.json", "model.safetensors"):
+        with pytest.raises(FrostlineError, match=re.escape(f"{name} is a file: give its folder, {tiny_bert}.")):
+            load(tiny_bert / name)
 
 
 @pytest.mark.parametrize("name", ["org/model", "model-that-nobody-has", "not a hub name!"])

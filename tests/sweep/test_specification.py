@@ -170,7 +170,7 @@ def test_tune_modules_alone_means_named_parts() -> None:
         ({"tune": "named"}, "tune has `named`, but no parts are named: give --tune-modules with module paths, such as"),
         (
             {"tune": "0,all", "tune_modules": "pooler"},
-            "tune_modules names pooler, but --tune 0,all does not train named parts: add `named` to --tune, or leave",
+            "tune_modules names pooler, but 0,all trains no named parts: add `named`, or leave",
         ),
         ({"tune": "named", "tune_modules": ""}, "tune_modules cannot be '': give module paths, such as encoder."),
         ({"tune": "named", "tune_modules": []}, "tune_modules cannot be []: give module paths"),

@@ -115,7 +115,7 @@ def test_the_message_for_a_killed_worker_names_its_task() -> None:
         if task == "b":
             os.kill(os.getpid(), signal.SIGKILL)
 
-    with pytest.raises(FrostlineError, match=r"killed the worker that trained task b, probably .*--workers 1"):
+    with pytest.raises(FrostlineError, match=r"killed the worker that trained task b, probably .*workers = 1"):
         run_concurrently(["a", "b", "c"], 2, do, name_of, Progress())
     assert not children()
 

@@ -23,7 +23,7 @@ from frostline.frozen.bundle.sharing import Contents, Sharing, find_sharing
 from frostline.frozen.check.differences import LAYER_ERRORS
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.classifier import load_classifier
-from frostline.model.model_files import MODEL_FILES
+from frostline.model.model_files import MODEL_FILES, has_own_code
 from frostline.model.pooled_folder import is_pooled
 from frostline.model.recurrent_folder import is_recurrent
 from frostline.training.estimators.saved_encoder import FACTS as ENCODER_FACTS
@@ -179,6 +179,11 @@ def _model_folder(folder: Path) -> Path:
         if is_pooled(candidate) or is_recurrent(candidate):
             raise FrostlineError(
                 f"The model in {candidate} has another head than its type, which a bundle cannot hold: leave it out, and run "
+                "`frostline predict` with it."
+            )
+        if has_own_code(candidate):
+            raise FrostlineError(
+                f"The model in {candidate} runs Python code of its own, which a bundle cannot hold: leave it out, and run "
                 "`frostline predict` with it."
             )
         if (candidate / ENCODER_FACTS).is_file():

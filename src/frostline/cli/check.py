@@ -15,6 +15,10 @@ from frostline.data.specification import CLASSIFICATION, REGRESSION, TaskType
 def check(
     model: Annotated[str, typer.Argument(help="Hub name, or folder written by save_pretrained.")],
     revision: Annotated[str | None, typer.Option(help="Commit, tag or branch of a hub model.")] = None,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option("--trust-remote-code", help="Run code that comes with the model; a hub model needs --revision."),
+    ] = False,
     task_type: Annotated[TaskType, typer.Option(help="Type of the head that is checked.")] = CLASSIFICATION,
 ) -> None:
     """Compare the cut model with the whole model on logits and gradients.
@@ -26,7 +30,9 @@ def check(
     from frostline.model.loading import load_pretrained
 
     labels = () if task_type == REGRESSION else ("0", "1")
-    pretrained = load_pretrained(model, labels=labels, task_type=task_type, revision=revision)
+    pretrained = load_pretrained(
+        model, labels=labels, task_type=task_type, revision=revision, trust_remote_code=trust_remote_code
+    )
     checks = check_model(pretrained.model)
     refused = [row for row in checks if row.refused]
     columns = (

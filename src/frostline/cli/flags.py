@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional, get_args, get_origin
 import typer
 
 from frostline import FrostlineError
-from frostline.data.parsing import comma_separated
+from frostline.data.parsing import comma_joined, comma_separated
 from frostline.sweep.results.set_aside import CAN_RETRY
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.toml import NOT_SETTINGS, read_toml
@@ -145,7 +145,7 @@ def as_typed(value: Any) -> str:
     """The value of a setting as a user types it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return comma_joined(value) if isinstance(value, list | tuple) else str(value)
 
 
 def as_words(flags: Mapping[str, Any]) -> list[str]:
@@ -156,7 +156,7 @@ def as_words(flags: Mapping[str, Any]) -> list[str]:
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         elif isinstance(value, dict):
-            words.append(f"--{flag}={','.join(f'{key}={one}' for key, one in value.items())}")
+            words.append(f"--{flag}={comma_joined(f'{key}={one}' for key, one in value.items())}")
         elif value is not None:
             words.append(f"--{flag}={as_typed(value)}")
     return words

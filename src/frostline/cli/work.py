@@ -1,10 +1,13 @@
 """`frostline work`: train runs of a sweep together with other processes."""
 
+import re
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from frostline import FrostlineError
 from frostline.cli.flags import FolderArgument, retry_kinds, retry_option
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_run_counts
@@ -50,9 +53,19 @@ def work(
 
     kinds = retry_kinds(retry) if retry else ()
     with runs_saved():
-        counts = train(folder, wait=wait, retry=kinds, workers=workers, silent_after=silent_after)
+        try:
+            counts = train(folder, wait=wait, retry=kinds, workers=workers, silent_after=silent_after)
+        except FrostlineError as error:
+            raise FrostlineError(_with_owner(str(error), folder)) from error
     print_run_counts(folder, counts)
     if not counts["pending"]:
         print(f"`frostline report {folder}` writes the report. The sweep's command also saves the model.")
     if counts["failed"]:
         sys.exit(FAILED_RUNS)
+
+
+def _with_owner(message: str, folder: Path) -> str:
+    """A message, and whose flags those are that it names: the settings of a sweep are given to the command that made it."""
+    own = ("--wait", "--retry", "--workers", "--silent-after")
+    flags = [flag for flag in dict.fromkeys(re.findall(r"(?<![\w-])--[a-z][a-z-]+", message)) if flag not in own]
+    return f"{message} The command that made {folder} takes {', '.join(flags)}." if flags else message

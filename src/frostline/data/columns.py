@@ -1,14 +1,17 @@
 """Find the columns of the text, of the second text of a pair, and of the label. An ambiguous choice is an error."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.formats import conll
-from frostline.data.specification import MULTI_LABEL, TOKENS
-from frostline.data.table import Table
+from frostline.data.formats.endings import either
+from frostline.data.parsing import NUMBER, comma_joined
+from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, TOKENS
+from frostline.data.table import Table, is_missing
 from frostline.data.wording import did_you_mean, listed, quoted
 
 # Common column names, including those of GLUE and of its original files. Compared case-insensitively.
@@ -36,7 +39,16 @@ WORDS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "upos")
 # Cells of a column that says of each text whether it has one label.
 INDICATORS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+# Lists as Python, JSON, numpy, Spark and PostgreSQL write them. A text must begin with a quoted or a numeric item.
+TEXT_LIST = re.compile(r"""(\w+\()?(\[+\s*(['"\d-]|\])|[({]\s*['"]).*[\])}]""", re.DOTALL)
+LABEL_LIST = re.compile(r"""(\w+\()?([\[({]).*[,'"].*[\])}]|\[[-\d.\s]*\]|\{\}|\(\)|\w+\(\[.*\)""", re.DOTALL)
+NAME_COLUMNS = "name the columns with --column-names"
+HEADER_WORDS = 6  # a name of a column has no more
+LOOKED_AT = 1000  # rows that show what a column holds
 LABEL_SETS = ("labels", "label", "tags", "topics", "categories", "genres", "emotions")
+
+
+COMMON_NAMES = {*TEXTS, *chain.from_iterable(PAIRS), *LABELS, *WORDS, *TAGS, *LABEL_SETS, "id", "idx", "index"}
 
 
 @dataclass(frozen=True)
@@ -125,10 +137,18 @@ def choose_columns(
         label = _find_label(table, {text, pair}, common, needed=label_needed)
     chosen = [column for column in (text, pair, label, *indicator_columns) if column is not None]
     if len(set(chosen)) < len(chosen):
+        flags = [
+            "--text-column",
+            "--text-pair-column",
+            "--indicator-columns" if indicator_columns else "--label-column",
+        ]
         raise FrostlineError(
             f"{table.name}: column {quoted(max(chosen, key=chosen.count))} is chosen for two purposes; name another with "
-            f"--text-column, --text-pair-column or {'--indicator-columns' if indicator_columns else '--label-column'}."
+            f"{either(*(flags if label_needed else flags[:2]))}."
         )
+    for column in (text, pair, *([label] if task_type != CLASSIFICATION else [])):
+        if column is not None:
+            _refuse_written_lists(table, column, is_label=column == label)
     return Columns(text=text, text_pair=pair, label=label, indicators=tuple(indicator_columns))
 
 
@@ -138,14 +158,14 @@ def task_of_lists(table: Table, text_column: str | None, label_column: str | Non
     Lists of words with lists of tags are token classification. Texts with lists of labels are multi-label classification. A
     column that is not given is looked for by its common names.
     """
-    by_name, first = {name.casefold(): name for name in table.columns}, table.first(1)
+    by_name, first = {name.casefold(): name for name in table.columns}, table.first(LOOKED_AT)
 
     def found(given: str | None, names: Sequence[str]) -> list[object]:
-        """The first cell of the given column, or of each column with one of these names."""
+        """The first cell that is not missing, of the given column or of each column with one of these names."""
         columns = (
             [by_name[name] for name in names if name in by_name] if given is None else {given} & set(table.columns)
         )
-        return [first.cells(column)[0] for column in columns]
+        return [next((cell for cell in first.cells(column) if not is_missing(cell)), None) for column in columns]
 
     if any(map(is_list, found(text_column, WORDS))):
         return TOKENS
@@ -170,12 +190,29 @@ def other_unit(table: Table, task_type: str | None) -> str | None:
     first = table.first(1)
     lists = [name for name in table.columns if is_list(first.cells(name)[0])]
     if task_type == TOKENS:
+        for name in () if lists else table.columns:
+            if name.casefold() in WORDS:
+                _refuse_written_lists(table, name)
         remedy = "give a CoNLL file or lists of words, or a model of texts"
         return None if lists else f"{table.name}: the table has texts, but the model tags words; {remedy}."
     if not conll.looks_like_conll(table) and not any(name.casefold() in WORDS for name in lists):
         return None
     remedy = "give a table of texts, or a model that tags words"
     return f"{table.name}: the table has sentences of words, but the model reads whole texts; {remedy}."
+
+
+def _refuse_written_lists(table: Table, column: str, *, is_label: bool = False) -> None:
+    """Raise an error if most cells of a column are lists that are written as texts, as by pandas in a CSV file."""
+    written = LABEL_LIST if is_label else TEXT_LIST
+    looked_at = table.first(LOOKED_AT).cells(column)
+    cells = [(n, cell) for n, cell in enumerate(looked_at) if isinstance(cell, str) and cell.strip()]
+    lists = [n for n, cell in cells if written.fullmatch(cell.strip())]
+    if lists and 2 * len(lists) > len(cells):
+        otherwise = f", or pass --task-type {CLASSIFICATION} if each is one class" if is_label else ""
+        raise FrostlineError(
+            f"{table.location(lists[0], column)}: {quoted(looked_at[lists[0]])} is a list written as a text, and CSV "
+            f"files hold no lists; save the table as JSON lines or Parquet, with lists in this column{otherwise}."
+        )
 
 
 def is_list(cell: object) -> bool:
@@ -198,6 +235,10 @@ def items_of(cell: Any, location: str, what: str, remedy: str) -> list[Any]:
     if is_list(cell):
         return list(cell)
     found = f"the list of {what} is missing" if cell is None else f"{quoted(cell)} is not a list of {what}"
+    if isinstance(cell, str):
+        remedy = f"in JSON lines or Parquet, {remedy}"
+    elif cell is None and what != "words":
+        remedy = f"{remedy}, or leave out all such rows with --skip-unlabelled"
     raise FrostlineError(f"{location}: {found}; {remedy}.")
 
 
@@ -235,10 +276,14 @@ def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[s
         )
     if conll.looks_like_conll(table):
         raise FrostlineError(f"{table.name}: its lines look like words with their tags; pass --task-type {TOKENS}.")
-    raise FrostlineError(
-        f"{table.name}: none of its columns ({listed(table.columns)}) has a common name for texts; name one with "
-        "--text-column, or the columns of a file without a header with --column-names."
-    )
+    for name in set(WORDS) & by_name.keys():
+        _refuse_written_lists(table, by_name[name])
+        if tags := ({*TAGS} - {"labels"}) & by_name.keys():
+            raise FrostlineError(
+                f"{table.name}: its columns {quoted(by_name[name])} and {quoted(by_name[min(tags)])} hold texts; for tags of "
+                "words, save lists of words and of tags in JSON lines or Parquet, or a CoNLL file."
+            )
+    raise FrostlineError(without_header(table) or nested(table) or _unnamed(table, "texts", "--text-column"))
 
 
 def _find_label(table: Table, taken: set[str | None], common: CommonNames, *, needed: bool) -> str | None:
@@ -253,13 +298,53 @@ def _find_label(table: Table, taken: set[str | None], common: CommonNames, *, ne
     if lack := missing_tags(table):
         raise FrostlineError(lack)
     flags = [name for name in by_name.values() if _is_indicator(table, name)]
-    others = "the columns of a file without a header with --column-names"
     if len(flags) > 1:
-        others = f"the columns of 0 and 1 with --indicator-columns {','.join(flags)}"
-    raise FrostlineError(
-        f"{table.name}: none of its columns ({listed(table.columns)}) has a common name for labels; name one with "
-        f"--label-column, or {others}."
-    )
+        others = f"the columns of 0 and 1 with --indicator-columns {comma_joined(flags)}"
+        raise FrostlineError(_unnamed(table, "labels", "--label-column", others))
+    raise FrostlineError(without_header(table) or nested(table) or _unnamed(table, "labels", "--label-column"))
+
+
+def without_header(table: Table) -> str | None:
+    """What to do about a file whose first row seems to be an example; None for other tables."""
+    if not table.has_header:
+        return None
+    rows = zip(*(table.cells(name) for name in table.columns), strict=True)
+    reason = not_a_header(list(table.columns), rows)
+    return reason and f"{table.name}, row 1: {reason}; {NAME_COLUMNS}."
+
+
+def not_a_header(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str | None:
+    """Why the first row of a file seems to be an example like the ``rows`` below it; None if it may be a header."""
+    if COMMON_NAMES & {name.strip().casefold() for name in names}:
+        return None
+    odd = next((name for name in names if NUMBER.fullmatch(name.strip()) or len(name.split()) > HEADER_WORDS), None)
+    for row in rows if odd is None else ():
+        odd = next((name for name, cell in zip(names, row, strict=False) if name.strip() == cell.strip() != ""), None)
+        if odd is not None:
+            break
+    return odd and f"the file seems to have no header, because {quoted(odd)} stands where the name of a column belongs"
+
+
+def nested(table: Table) -> str | None:
+    """What to do about a table whose texts are inside the objects of a column; None for other tables."""
+    for name in table.columns:
+        first: Any = next((cell for cell in table.cells(name) if cell is not None), None)
+        inside = next(iter(first), None) if is_list(first) else first
+        if isinstance(inside, dict):
+            what = "objects" if inside is first else "lists of objects"
+            return (
+                f"{table.name}: its key {quoted(name)} holds {what} with the keys {listed(inside)}; write a table with an "
+                "example in each row, and with these keys as columns."
+            )
+    return None
+
+
+def _unnamed(table: Table, what: str, flag: str, others: str = "") -> str:
+    """That no column has a common name. A header that is none is refused before."""
+    if not others and table.has_header:
+        others = "the columns of a file without a header with --column-names"
+    columns = f"none of its columns ({listed(table.columns)}) has a common name for {what}"
+    return f"{table.name}: {columns}; name one with {flag}{others and f', or {others}'}."
 
 
 def _is_indicator(table: Table, column: str) -> bool:

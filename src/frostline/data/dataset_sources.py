@@ -58,7 +58,9 @@ def is_folder(path: Path) -> bool:
         FrostlineError: The path is a file.
     """
     if path.is_file():
-        raise FrostlineError(f"{path}: this is a file, not a folder with splits; pass it with --train.")
+        raise FrostlineError(
+            f"{path}: this is a file, not a folder with splits; give the folder, or the file as train."
+        )
     return path.is_dir()
 
 
@@ -144,6 +146,7 @@ def concatenated(tables: Sequence[Table]) -> Table:
         rows=np.arange(1, sum(map(len, tables)) + 1),
         class_names=tables[0].class_names,
         notes=tuple(note for table in tables for note in table.notes),
+        has_header=tables[0].has_header,
     )
 
 
@@ -173,7 +176,7 @@ def _require_train(name: str, found: Iterable[str], present: list[str], kind: st
         known = f" ({', '.join(EXTENSIONS)})" if kind == "file" else ""
         found_names = f"found: {listed(present)}" if present else f"there is no {kind} at all"
         raise FrostlineError(
-            f"{name}: no {kind}{known} has train in its name ({found_names}); rename one, or pass a file with --train."
+            f"{name}: no {kind}{known} has train in its name ({found_names}); rename one, or give a file as train."
         )
 
 

@@ -23,6 +23,7 @@ from frostline import FrostlineError
 # Error numbers of the system.
 DISK_FULL, NOT_ALLOWED = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
 CANNOT_WRITE = (*DISK_FULL, *NOT_ALLOWED)
+MAKE_WRITABLE = "make it writable, or choose another folder"
 ID_LENGTH = 8  # of the name of a temporary file or folder
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some network file systems cannot flush a folder
 
@@ -156,7 +157,7 @@ def make_folder(folder: Path) -> None:
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise FrostlineError(f"{folder} cannot be written into ({error.strerror}): choose another --out.") from error
+        raise FrostlineError(f"{folder} cannot be written into ({error.strerror}): {MAKE_WRITABLE}.") from error
 
 
 def file_name(name: str) -> str:
@@ -221,4 +222,4 @@ def _explained(path: Path) -> Iterator[None]:
                 f"The disk is full: {path} could not be written. Free disk space and run the same command again; "
                 "results of finished runs are safe."
             ) from error
-        raise FrostlineError(f"{path} cannot be written ({error.strerror}): choose another --out.") from error
+        raise FrostlineError(f"{path} cannot be written ({error.strerror}): {MAKE_WRITABLE}.") from error

@@ -15,7 +15,7 @@ from frostline import FrostlineError
 from frostline.data.columns import INDICATORS, Columns, is_list, items_of
 from frostline.data.labels import are_too_many, check_declared, first_rows, ordered, refuse_similar_labels
 from frostline.data.parsing import INTEGER
-from frostline.data.table import Table
+from frostline.data.table import Table, is_missing
 from frostline.data.wording import did_you_mean, listed, quoted
 
 LabelSets = npt.NDArray[np.bool_]
@@ -110,8 +110,9 @@ def _lists(table: Table, columns: Columns) -> list[list[str]]:
     found = []
     for n, cell in enumerate(table.cells(column)):
         location = table.location(n, column)
-        if separator is not None and isinstance(cell, str):
-            found.append([part.strip() for part in cell.split(separator) if part.strip()])
+        if separator is not None and (isinstance(cell, str) or is_missing(cell)):
+            text = cell if isinstance(cell, str) else ""
+            found.append([part.strip() for part in text.split(separator) if part.strip()])
             continue
         items = items_of(cell, location, "labels", remedy)
         for item in items:
@@ -156,9 +157,10 @@ def _indicators(table: Table, column: str) -> LabelSets:
         found = f"{quoted(cells[n])} is neither 0 nor 1"
         if _shown(cells[n]) in BLANK:
             found = "the cell is empty"
+        skip = ", or leave out rows without any label with --skip-unlabelled" if found == "the cell is empty" else ""
         raise FrostlineError(
             f"{table.location(n, column)}: {found}; write 1 if the text has this label, else 0, or leave the column out of "
-            "--indicator-columns."
+            f"--indicator-columns{skip}."
         )
     return np.array(known, np.bool_)
 

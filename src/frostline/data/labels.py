@@ -4,19 +4,19 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Number
 
 from frostline import FrostlineError
 from frostline.data.columns import is_list
-from frostline.data.parsing import INTEGER, NUMBER
+from frostline.data.parsing import INTEGER, NUMBER, comma_joined
 from frostline.data.specification import MULTI_LABEL
-from frostline.data.table import Table
+from frostline.data.table import Table, as_in_csv
 from frostline.data.wording import did_you_mean, listed, quoted, visible
 
 MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
 SEPARATORS = ";|,"  # of the labels of a text, in one cell
 LISTS, RECURRING = 0.25, 0.6  # labels look like lists if this share of them are, and this share of their parts recur
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
 UNLABELLED = {None, "", "-1", "-1.0"}  # cells that published test files contain instead of labels
 
 
@@ -25,30 +25,32 @@ def label_cells(table: Table, column: str) -> list[str | None]:
     cells, names = table.cells(column), table.class_names.get(column)
     if names is not None:
         return [names[cell] if cell is not None and 0 <= cell < len(names) else None for cell in cells]
-    wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str | Number | None)), None)
+    cells = as_in_csv(cells)
+    wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str | None)), None)
     if wrong is not None:
         several = f", pass --task-type {MULTI_LABEL} for lists" if is_list(cells[wrong]) else ""
         raise FrostlineError(
             f"{table.location(wrong, column)}: {quoted(cells[wrong])} is neither a text nor a number; give one label per "
             f"row{several}, or name another column with --label-column."
         )
-    missing = (cell is None or cell != cell for cell in cells)  # NaN, which JSON lines may contain, differs from itself
-    return [None if is_missing else str(cell) for cell, is_missing in zip(cells, missing, strict=True)]
+    return cells
 
 
 def all_unlabelled(cells: Sequence[str | None], labels: Sequence[str]) -> bool:
     """Whether no row has a label, as in the test files of GLUE: all cells are missing, empty or -1, and -1 is not a class."""
-    return set(cells) <= UNLABELLED - set(labels)
+    return {cell and whole(cell) for cell in cells} <= UNLABELLED - set(map(whole, labels))
 
 
 def refuse_missing(table: Table, column: str, cells: Sequence[str | None]) -> None:
     """Raise an error if a label is missing or empty."""
     missing = [i for i, cell in enumerate(cells) if cell is None or not cell.strip()]
     if missing:
-        more = f" (and in {len(missing) - 1:,} more rows)" if len(missing) > 1 else ""
+        others = len(missing) - 1
+        more = f" (and in {others:,} more {'row' if others == 1 else 'rows'})" if others else ""
+        lost = table.if_missing if cells[missing[0]] is None else ""
         raise FrostlineError(
-            f"{table.location(missing[0], column)}: the label is missing{more}; write one or remove the row"
-            f"{remedy_of_lists(cell for cell in cells if cell)}."
+            f"{table.location(missing[0], column)}: the label is missing{more}; write one, remove the row, or leave out all such "
+            f"rows with --skip-unlabelled{remedy_of_lists(cell for cell in cells if cell)}{lost}."
         )
 
 
@@ -114,10 +116,17 @@ def are_too_many(labels: int, rows: int) -> bool:
 def check_declared(table: Table, column: str, labels: tuple[str, ...], counts: Counter[str]) -> None:
     """Raise an error if the labels that the user gives are not those of the rows, each once."""
     if len(set(labels)) < len(labels):
-        raise FrostlineError(f"--labels names {quoted(max(labels, key=labels.count))} more than once; name each once.")
-    unknown, absent = [one for one in counts if one not in labels], [one for one in labels if one not in counts]
+        raise FrostlineError(
+            f"--labels names {quoted(max(labels, key=labels.count))} more than once; name each once, and put a label with "
+            "a comma in double quotes."
+        )
+    given, found = positions(labels), positions(counts)
+    unknown = [one for one in counts if one not in given and whole(one) not in given]
+    absent = [one for one in labels if one not in found and whole(one) not in found]
     if unknown:
         hint = did_you_mean(unknown[0], labels)
+        if (flag := comma_joined(unknown[:1])) != unknown[0]:
+            hint = f" (as CSV, which quotes it: {flag})"
         raise FrostlineError(
             f"{table.name}, column {quoted(column)}: {listed(unknown)} is not among --labels{hint}; add it there or "
             "correct it in the file."
@@ -130,6 +139,20 @@ def check_declared(table: Table, column: str, labels: tuple[str, ...], counts: C
         )
 
 
+def whole(label: str) -> str:
+    """A whole number without its decimals: ``1`` for ``1.0``, as pandas writes it in a column with missing cells."""
+    match = WHOLE.fullmatch(label.strip())
+    if match is None:
+        return label
+    return "0" if match[1] == "-0" else match[1]
+
+
+def positions(labels: Iterable[str]) -> dict[str, int]:
+    """The position of each label, and of each whole number also without decimals."""
+    positions = {label: n for n, label in enumerate(labels)}
+    return {whole(label): n for label, n in positions.items()} | positions
+
+
 def ordered(counts: Counter[str]) -> tuple[str, ...]:
     """The labels in their order: numbers by value, texts by code point."""
     numeric = all(NUMBER.fullmatch(label.strip()) for label in counts)
@@ -137,6 +160,6 @@ def ordered(counts: Counter[str]) -> tuple[str, ...]:
 
 
 def _appearance(label: str) -> str:
-    """The label without differences in case, white space, Unicode form and leading zeros."""
-    shown = visible(unicodedata.normalize("NFKC", label))
+    """The label without differences in case, white space, Unicode form, leading zeros and decimals that are zero."""
+    shown = whole(visible(unicodedata.normalize("NFKC", label)))
     return str(int(shown)) if INTEGER.fullmatch(shown) else shown

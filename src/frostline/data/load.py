@@ -10,7 +10,16 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.checks import DataReport, report_on
-from frostline.data.columns import Columns, choose_columns, missing_tags, other_unit, task_of_lists
+from frostline.data.columns import (
+    Columns,
+    choose_columns,
+    is_list,
+    missing_tags,
+    nested,
+    other_unit,
+    task_of_lists,
+    without_header,
+)
 from frostline.data.dataset_sources import read_splits, source_name
 from frostline.data.examples import Examples, Texts
 from frostline.data.formats.reader import read_table
@@ -32,11 +41,11 @@ from frostline.data.specification import (
     is_keyword,
 )
 from frostline.data.splits import complete_splits
-from frostline.data.table import Table
+from frostline.data.table import Table, is_missing
 from frostline.data.tags import are_entities, entity_types, has_no_tags, of_equal_width, refuse_new_tags
 from frostline.data.targets import targets_of
 from frostline.data.task import Task, decide_task
-from frostline.data.wording import did_you_mean, listed, quoted
+from frostline.data.wording import SHOWN_ROWS, did_you_mean, listed, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +95,8 @@ def load_data(spec: DataSpec) -> Data:
     if spec.first_rows is not None and spec.first_rows < len(tables["train"]):
         notes.append(f"Of {len(tables['train']):,} training rows the first {spec.first_rows:,} are used.")
         tables["train"] = tables["train"].first(spec.first_rows)
-    tables, task = _decide_task(tables, spec, glue)
+    tables, task, skipped = _decide_task(tables, spec, glue)
+    notes += skipped
     notes += _descriptions(tables["train"], task)
     if spec.train is None and spec.test is None and "test" in tables and _is_unlabelled(tables["test"], task):
         notes.append(f"{tables.pop('test').name} has no labels and is left out.")
@@ -142,14 +152,14 @@ def read_unlabelled(
             table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False, task_type=task_type
         )
     except FrostlineError:
-        if unsuitable := other_unit(table, task_type):
+        if unsuitable := other_unit(table, task_type) or without_header(table) or nested(table):
             raise FrostlineError(unsuitable) from None
         if not missing:
             raise
         lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"
-        instead = (
-            f"pass one of {listed(table.columns)} with --text-column, or --column-names for a file without a header"
-        )
+        instead = f"pass one of {listed(table.columns)} with --text-column"
+        if table.has_header:
+            instead += ", or --column-names for a file without a header"
         raise FrostlineError(f"{table.name}: {lacking}, which the model was trained on; {instead}.") from None
     return _texts(table, columns, task_type), replace(columns, label=None)
 
@@ -181,8 +191,44 @@ def _read_tables(spec: DataSpec, glue: GlueTask | None) -> dict[str, Table]:
     return tables
 
 
-def _decide_task(tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | None) -> tuple[dict[str, Table], Task]:
-    """The task of the training table, and all tables with the column names of the training table."""
+def _refuse_one_row(table: Table, spec: DataSpec) -> None:
+    """Raise an error if there is one row to train on. A CoNLL file of one sentence may lack its blank lines, which is checked."""
+    if len(table) == 1 and table.word_lines is None and spec.first_rows != 1:
+        what = "one labelled row" if spec.skip_unlabelled else "one row"
+        raise FrostlineError(f"{table.name}: the table has {what}; give more, an example in each row.")
+
+
+def _labelled(table: Table, columns: Columns, task_type: str | None) -> tuple[Table, str | None]:
+    """The rows with a label and a note, or the whole table and None if all rows have one, or none does."""
+    if not all(column in table.columns for column in columns.of_labels):
+        return table, None
+    cells = [
+        table.cells(column) if task_type in (MULTI_LABEL, TOKENS) else label_cells(table, column)
+        for column in columns.of_labels
+    ]
+    empty: list[Any] | None = [] if task_type == TOKENS else None
+    rows = [n for n, row in enumerate(zip(*cells, strict=True)) if not all(_is_blank(cell, empty) for cell in row)]
+    if len(rows) in (0, len(table)):
+        return table, None
+    count = len(table) - len(rows)
+    shown = table.take(sorted({*range(len(table))} - {*rows})[:SHOWN_ROWS]).rows
+    more = ", ..." if count > SHOWN_ROWS else ""
+    note = (
+        f"{table.name}: {count:,} of {len(table):,} rows {'has' if count == 1 else 'have'} no label "
+        f"(row {', '.join(map(str, shown))}{more}) and {'is' if count == 1 else 'are'} skipped{table.if_missing}."
+    )
+    return table.take(rows), note
+
+
+def _is_blank(cell: Any, empty: Sequence[Any] | None) -> bool:
+    """Whether a cell says nothing: it is missing or an empty text, or the ``empty`` list."""
+    return not cell.strip() if isinstance(cell, str) else is_missing(cell) or (is_list(cell) and list(cell) == empty)
+
+
+def _decide_task(
+    tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | None
+) -> tuple[dict[str, Table], Task, list[str]]:
+    """All tables with the column names of the training table, the task of that table, and notes on rows that are skipped."""
     task_type = spec.task_type if glue is None else glue.task_type
     if glue is not None:
         unified, columns = unify_layouts(tables, glue)
@@ -198,14 +244,21 @@ def _decide_task(tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | N
             task_type=task_type,
         )
         columns = replace(columns, separator=spec.label_separator)
+    notes = []
+    if spec.skip_unlabelled:
+        found = {split: _labelled(table, columns, task_type) for split, table in unified.items()}
+        unified = {split: table for split, (table, _) in found.items()}
+        notes = list(dict.fromkeys(note for _, note in found.values() if note is not None))
+    _refuse_one_row(unified["train"], spec)
     usual_name = source_name(spec) if glue is None else glue.name
-    return unified, decide_task(
+    task = decide_task(
         unified["train"],
         columns,
         name=usual_name if spec.task_name is None else spec.task_name,
         task_type=task_type,
         labels=spec.labels,
     )
+    return unified, task, notes
 
 
 def _task_type_of_columns(table: Table, spec: DataSpec) -> str | None:

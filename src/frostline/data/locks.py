@@ -10,7 +10,7 @@ from filelock import FileLock
 from frostline import FrostlineError
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # what a file system without locks answers
-ELSEWHERE = "choose an --out on another file system"
+ELSEWHERE = "choose a folder on another file system"
 
 
 def file_lock(path: Path, timeout: float = -1) -> FileLock:

@@ -30,6 +30,8 @@ class DataSpec:
             the task is loaded from the hub.
         column_names: The columns of a CSV or TSV file without a header.
         first_rows: Use only this many training rows, counted before rows are held out.
+        skip_unlabelled: Leave out the rows of all splits whose label is missing or empty, and count them in the notes. By default
+            they are an error. The list [] is a label: that the text has none.
         text_column: The column of the texts.
         text_pair_column: The column of the second texts of pairs.
         label_column: The column of the labels.
@@ -54,6 +56,7 @@ class DataSpec:
     glue: str | None = None
     column_names: Sequence[str] | None = None
     first_rows: int | None = None
+    skip_unlabelled: bool = False
 
     text_column: str | None = None
     text_pair_column: str | None = None

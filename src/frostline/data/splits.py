@@ -58,7 +58,7 @@ def complete_splits(given: Mapping[str, Examples], task: Task, spec: DataSpec) -
         rows = len(splits["train"])
         splits["train"], splits[split] = hold_out(splits["train"], task, size, spec.data_seed, split=split)
         few = split == "validation" and suits_folds
-        hint = f" These are few: with --folds {DEFAULT_FOLDS}, all rows are validation rows." if few else ""
+        hint = f" These are few: with folds = {DEFAULT_FOLDS}, all rows are validation rows." if few else ""
         notes.append(f"{size:,} of {rows:,} training rows are held out for {split} (data seed {spec.data_seed}).{hint}")
     numbers = None
     if folds:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, datetime, time
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,8 @@ class Table:
         class_names: The names of the classes of each ``datasets.ClassLabel`` column.
         word_lines: The line of each word, if the rows are sentences of a CoNLL file.
         notes: Notes for the user about reading the table, a sentence each.
+        if_missing: What else may be the reason if cells are missing, for messages.
+        has_header: Whether a line of the file names the columns. It may be an example, if the file has no header.
     """
 
     name: str
@@ -30,6 +34,8 @@ class Table:
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     word_lines: Sequence[Sequence[int]] | None = None
     notes: tuple[str, ...] = ()
+    if_missing: str = ""
+    has_header: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -41,11 +47,18 @@ class Table:
 
     def first(self, rows: int) -> "Table":
         """The first ``rows`` rows."""
+        return self.take(range(min(rows, len(self))))
+
+    def take(self, indices: Sequence[int]) -> "Table":
+        """The rows at these positions, in this order."""
         return replace(
             self,
-            columns={name: cells[:rows] for name, cells in self.columns.items()},
-            rows=self.rows[:rows],
-            word_lines=self.word_lines and self.word_lines[:rows],
+            columns={
+                name: [cells[i] for i in indices] if isinstance(cells, list) else cells.take(list(indices))
+                for name, cells in self.columns.items()
+            },
+            rows=self.rows[list(indices)],
+            word_lines=self.word_lines and [self.word_lines[i] for i in indices],
         )
 
     def location(self, index: int, column: str, word: int | None = None) -> str:
@@ -59,21 +72,22 @@ class Table:
         return f"{self.name}, {row}, column {quoted(column)}"
 
     def texts(self, column: str) -> tuple[str, ...]:
-        """The cells of a text column. An empty text is valid.
+        """The cells of a text column, as a CSV file holds them: a missing text is an empty one, and numbers are texts.
 
         Raises:
-            FrostlineError: A cell is missing, is not a text, or cannot be encoded as UTF-8.
+            FrostlineError: A cell is a list or an object, or cannot be encoded as UTF-8.
         """
-        cells = self.cells(column)
+        cells = ["" if cell is None else cell for cell in as_in_csv(self.cells(column))]
         wrong = next((i for i, cell in enumerate(cells) if not isinstance(cell, str)), None)
         if wrong is not None:
-            found = "the text is missing" if cells[wrong] is None else f"{quoted(cells[wrong])} is not a text"
-            remedy = (
-                "write an empty text or remove the row"
-                if cells[wrong] is None
-                else "write it as a text in quotation marks"
+            inner = (
+                f"write one of its values ({listed(cells[wrong])})"
+                if isinstance(cells[wrong], dict)
+                else "write a text"
             )
-            raise FrostlineError(f"{self.location(wrong, column)}: {found}; {remedy}, or name another column.")
+            raise FrostlineError(
+                f"{self.location(wrong, column)}: {quoted(cells[wrong])} is not a text; {inner}, or name another column."
+            )
         broken = next((i for i, cell in enumerate(cells) if not is_storable(cell)), None)
         if broken is not None:
             raise FrostlineError(
@@ -81,6 +95,26 @@ class Table:
                 "can store; write the text again."
             )
         return tuple(cells)
+
+
+def as_in_csv(cells: Sequence[Any]) -> list[Any]:
+    """The cells as a CSV file holds them: numbers and times as texts, and None for every kind of missing value.
+
+    pandas and Arrow store whole numbers with missing ones as floating-point numbers. They are written as whole numbers. Lists
+    and objects, which no CSV file can hold, stay as they are.
+    """
+    found = [None if is_missing(cell) else cell for cell in cells]
+    present = [cell for cell in found if cell is not None]
+    if len(present) < len(found) and all(isinstance(cell, float) and cell.is_integer() for cell in present):
+        found = [None if cell is None else int(cell) for cell in found]
+    if all(isinstance(cell, datetime) and cell.time() == time() for cell in present):
+        found = [None if cell is None else cell.date() for cell in found]
+    return [str(cell) if isinstance(cell, Number | date | time) else cell for cell in found]
+
+
+def is_missing(cell: Any) -> bool:
+    """Whether a cell is None, NaN, NaT or pandas' NA, which has no truth value."""
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType") or (isinstance(cell, Number) and cell != cell)
 
 
 def is_storable(text: str) -> bool:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.columns import is_list, items_of
 from frostline.data.examples import Examples
-from frostline.data.parsing import INTEGER
+from frostline.data.parsing import INTEGER, comma_joined
 from frostline.data.sentences import words_of
 from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, quoted
@@ -106,7 +106,9 @@ def refuse_new_tags(tables: Iterable[Table], column: str, labels: Sequence[str])
         meant, every = _alike(tag, labels), _ordered([*labels, *new])
         correct = f"{meant}; correct it, or" if meant else ";"
         remedy = (
-            f"pass --labels {','.join(every)} to include it" if len(every) <= NAMED else "name all tags with --labels"
+            f"pass --labels {comma_joined(every)} to include it"
+            if len(every) <= NAMED
+            else "name all tags with --labels"
         )
         raise FrostlineError(f"{place}: the training data have no tag {quoted(tag)}{correct} {remedy}.")
 

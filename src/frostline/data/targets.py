@@ -8,7 +8,7 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.examples import Targets
 from frostline.data.label_sets import label_sets
-from frostline.data.labels import label_cells, refuse_missing
+from frostline.data.labels import label_cells, positions, refuse_missing, whole
 from frostline.data.parsing import NUMBER
 from frostline.data.sentences import sentences
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
@@ -44,15 +44,16 @@ def _class_indices(
     table: Table, column: str, cells: Sequence[str | None], labels: Sequence[str]
 ) -> npt.NDArray[np.int64]:
     """The position of each row's label among the training labels."""
-    index = {label: i for i, label in enumerate(labels)}
-    unknown = next((i for i, cell in enumerate(cells) if cell not in index), None)
+    index = positions(labels)
+    known = [cell if cell in index else cell and whole(cell) for cell in cells]
+    unknown = next((i for i, cell in enumerate(known) if cell not in index), None)
     if unknown is not None:
         label = str(cells[unknown])
         raise FrostlineError(
             f"{table.location(unknown, column)}: the label {quoted(label)}{did_you_mean(label, labels)} is none of the "
-            f"{len(index)} training labels ({listed(labels)}); correct it, or add such rows to the training data."
+            f"{len(labels)} training labels ({listed(labels)}); correct it, or add such rows to the training data."
         )
-    return np.array([index[cell] for cell in cells if cell is not None], dtype=np.int64)
+    return np.array([index[cell] for cell in known if cell is not None], dtype=np.int64)
 
 
 def _numbers(table: Table, column: str, cells: Sequence[str | None]) -> npt.NDArray[np.float64]:

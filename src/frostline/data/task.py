@@ -9,6 +9,7 @@ from frostline.data.columns import Columns
 from frostline.data.label_sets import label_names
 from frostline.data.labels import (
     MAX_CLASSES,
+    WHOLE,
     are_too_many,
     check_declared,
     first_rows,
@@ -17,8 +18,9 @@ from frostline.data.labels import (
     ordered,
     refuse_missing,
     refuse_similar_labels,
+    whole,
 )
-from frostline.data.parsing import INTEGER, NUMBER
+from frostline.data.parsing import NUMBER
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TASK_TYPES, TOKENS
 from frostline.data.table import Table
 from frostline.data.tags import tag_names
@@ -52,8 +54,9 @@ def decide_task(
 ) -> Task:
     """The task, decided from the labels of the training table or by the user.
 
-    Texts, booleans and at most 20 distinct integers are classes. More than 20 distinct numbers, not all integers, are a
-    regression. In every other case, the user must decide. Classes have the order of ``labels``, else the order of the
+    Texts, booleans and at most 20 distinct integers are classes, also if the integers are written as 0.0 and 1.0. More than 20
+    distinct numbers, not all integers, are a regression. In every other case, the user must decide. Classes have the order of
+    ``labels``, else the order of the
     ``ClassLabel`` column. Without both, numbers are ordered by value and texts by code point. For the tags of token
     classification see :func:`frostline.data.tags.tag_names`, and for texts with any number of labels
     :func:`frostline.data.label_sets.label_names`.
@@ -91,6 +94,8 @@ def decide_task(
         )
     if labels:
         check_declared(table, columns.label, tuple(labels), counts)
+    if all(map(WHOLE.fullmatch, map(str.strip, counts))):
+        counts = Counter({whole(label): rows for label, rows in counts.items()})
     return replace(task, labels=given if given else ordered(counts))
 
 
@@ -123,7 +128,7 @@ def _task_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
                 f"the column of the labels with --label-column, or {choose}."
             )
         return CLASSIFICATION
-    integers = all(INTEGER.fullmatch(cell.strip()) for cell in numbers)
+    integers = all(WHOLE.fullmatch(cell.strip()) for cell in numbers)
     if integers and len(numbers) <= MAX_CLASSES:
         return CLASSIFICATION
     if not integers and len(numbers) > MAX_CLASSES:

@@ -1,6 +1,7 @@
 """The files of a model, in a folder or downloaded from the hub."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +14,41 @@ from safetensors import SafetensorError
 
 from frostline import FrostlineError
 from frostline.data.wording import first_line
+from frostline.model.shards import INDEX, WHOLE, weight_files
 
 MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 TOKENIZER_FILES = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
-OTHER_WEIGHTS = (".bin", ".pt", ".pth", ".h5", ".msgpack", ".ckpt")
+NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "tokenizer", "vocab", "model_head")
+# By ending, what can be done with weights that are not safetensors.
+SAVE = "A.from_pretrained('{folder}'{option}).save_pretrained('{folder}')"
+CONVERT = f'python -c "from transformers import AutoModel as A; {SAVE}"'
+CONVERTED = f"convert them: {CONVERT.format(folder='{folder}', option='')}"
+OLDER = "convert them with transformers 4 (from_pretrained(..., {option}=True), then save_pretrained)"
+EXPORTED = "they were exported to run, not to be trained: give the model that they were made from"
+OTHER_WEIGHTS = {
+    **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), CONVERTED),
+    ".h5": OLDER.format(option="from_tf"),
+    ".msgpack": OLDER.format(option="from_flax"),
+    ".gguf": f"convert them: {CONVERT.format(folder='{folder}', option=', gguf_file={file!r}')}",
+    **dict.fromkeys((".onnx", ".tflite", ".mlmodel", ".mlpackage", ".xml", ".engine"), EXPORTED),
+}
+ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model"
+MERGED = "A.from_pretrained('{name}').merge_and_unload().save_pretrained('{name}-merged')"
+MERGE = f'python -c "from peft import {{kind}} as A; {MERGED}"'
+PEFT_CLASSES = {
+    "CAUSAL_LM": "AutoPeftModelForCausalLM",
+    "SEQ_2_SEQ_LM": "AutoPeftModelForSeq2SeqLM",
+    "SEQ_CLS": "AutoPeftModelForSequenceClassification",
+    "TOKEN_CLS": "AutoPeftModelForTokenClassification",
+    "QUESTION_ANS": "AutoPeftModelForQuestionAnswering",
+    "FEATURE_EXTRACTION": "AutoPeftModelForFeatureExtraction",
+}  # by PEFT's type of task
+POINTER, PAGES = b"version https://git-lfs", (b"<!doctype", b"<html")
+REMEDIES = {
+    "does not recognize this architecture": "Update transformers, or choose another model",
+    "Unrecognized configuration class": "Choose a model of another type",
+    "Unrecognized model": "Choose another model, whose config.json names its model_type",
+}  # by what transformers says
 
 
 def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Path, str | None]:
@@ -32,16 +64,20 @@ def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Pat
     """
     path = Path(name).expanduser()
     if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise FrostlineError(
-                f"The folder {name} is not a model: it has no config.json. Give a folder that save_pretrained wrote, "
-                "or a hub name."
-            )
+        _require_config(name, path)
         if revision:
             raise FrostlineError(
                 f"{name} is a folder, and a folder has no revision {revision!r}: leave --revision out, or give a hub name."
             )
         return path, None
+    if path.is_file():
+        remedy = OTHER_WEIGHTS.get(path.suffix, "give the folder of a model, or a hub name")
+        if (path.parent / "config.json").is_file():
+            remedy = "give its folder, {folder}"
+        raise FrostlineError(f"The model {name} is a file: {remedy.format(folder=path.parent, file=path.name)}.")
+    if "://" in name:
+        hub_name = "/".join(name.rstrip("/").split("/")[3:5]) or "org/model"
+        raise FrostlineError(f"The model {name} is an address: give its hub name, such as {hub_name}.")
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise FrostlineError(f"There is no model folder {name}: check the path, or give a hub name such as org/model.")
     try:
@@ -51,7 +87,100 @@ def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Pat
             f"The model {name!r} (revision {revision or 'main'}) is neither a folder nor available from the hub "
             f"({type(error).__name__}): check its name, or download it on a machine with a network and give its folder."
         ) from error
+    _require_config(name, snapshot)
     return snapshot, snapshot.name
+
+
+def _require_config(name: str, folder: Path) -> None:
+    """Raise an error that says what a folder is if it has no config.json."""
+    _require_content(name, folder, [folder / "config.json"])
+    if (folder / "config.json").is_file():
+        return
+    what = _adapter(name, folder) or _other_weights(folder, folder)
+    if what is None:
+        inside = [path.parent for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/config.json")]
+        found = next((one for one in sorted(inside) if "model_type" in _json(one / "config.json")), None)
+        what = (
+            "Give a folder that save_pretrained wrote, or a hub name"
+            if found is None
+            else f"Its model is in {found}: give that"
+        )
+    raise FrostlineError(f"The folder {name} is not a model: it has no config.json. {what}.")
+
+
+def _adapter(name: str, folder: Path) -> str | None:
+    """That a folder has an adapter without the weights of its model, and how to get a whole model; None for other folders."""
+    if not (folder / ADAPTER).is_file() or weight_files(folder):
+        return None
+    if (folder.parent / "config.json").is_file():
+        return f"It holds only an adapter of the model in {folder.parent}: give that folder"
+    facts = _json(folder / ADAPTER)
+    base = facts.get("base_model_name_or_path") or facts.get("model_name") or "another model"
+    if "peft_type" not in facts:
+        return f"It holds only an adapter of {base}: merge it into that model with the library that wrote it, and give the result"
+    command = MERGE.format(kind=PEFT_CLASSES.get(str(facts.get("task_type")), "AutoPeftModel"), name=name)
+    return f"It holds only a PEFT adapter of {base}: merge both with {command}, and copy the tokenizer of {base} there"
+
+
+def _instead_of_weights(name: str, folder: Path) -> str:
+    """What a folder without weights in safetensors has, and what to do."""
+    if found := _adapter(name, folder) or _other_weights(folder, name):
+        return found
+    if elsewhere := sorted(file.name for file in folder.glob("*.safetensors") if ADAPTER_WEIGHTS not in file.name):
+        return f"transformers does not read {', '.join(elsewhere[:3])}: rename it to {WHOLE}, or add {INDEX} if there are several"
+    return (
+        "It has no others either: copy or download them, or convert those of the hub with transformers' save_pretrained"
+    )
+
+
+def _other_weights(folder: Path, shown: Path | str) -> str | None:
+    """Which weights of other formats a folder has, and what to do about them; None if there are none."""
+    files = [*folder.iterdir(), *folder.glob("*/*.onnx"), *folder.glob("*/*.xml")]
+    other = sorted(file for file in files if file.suffix in OTHER_WEIGHTS and not file.stem.startswith(NO_WEIGHTS))
+    other = [file for file in other if ADAPTER_WEIGHTS not in file.name]
+    if not other:
+        return None
+    remedy = OTHER_WEIGHTS[other[0].suffix].format(folder=shown, file=other[0].name)
+    return f"Its weights are only in {', '.join(file.name for file in other[:3])}; {remedy}"
+
+
+def _require_content(name: str, folder: Path, files: Sequence[Path]) -> None:
+    """Raise an error if a file is only a pointer of Git LFS, a broken link, a web page or empty."""
+    for file in files:
+        if file.is_symlink() and not file.exists():
+            raise FrostlineError(
+                f"The model {name} cannot be used: {file.name} is a link to {file.readlink()}, which does not exist. "
+                "Download the model again, or copy the files themselves."
+            )
+        if not file.is_file():
+            continue
+        with file.open("rb") as handle:
+            start = handle.read(64)
+        if start.startswith(POINTER):
+            raise FrostlineError(
+                f"The model {name} cannot be used: {file.name} is a pointer of Git LFS instead of the file. Get the files with "
+                f"`git -C {folder} lfs pull`, or download the model with `hf download`."
+            )
+        if not start or start.lstrip().lower().startswith(PAGES):
+            what = "a web page" if start else "empty"
+            raise FrostlineError(
+                f"The model {name} cannot be used: {file.name} is {what}. Download the model with `hf download`, or "
+                "copy it again."
+            )
+
+
+def _json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file; an empty one if it cannot be read, which is reported where it is needed."""
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def has_own_code(folder: Path) -> bool:
+    """Whether a model or its tokenizer runs Python code that comes with it."""
+    return any("auto_map" in _json(folder / name) for name in ("config.json", "tokenizer_config.json"))
 
 
 def require_files(name: str, folder: Path) -> None:
@@ -60,12 +189,27 @@ def require_files(name: str, folder: Path) -> None:
     Raises:
         FrostlineError: One of them is missing.
     """
-    if not list(folder.glob("*.safetensors")):
-        other = [p.name for p in folder.iterdir() if p.suffix in OTHER_WEIGHTS]
-        found = f"only {', '.join(sorted(other))}" if other else "no weights at all"
+    _require_content(
+        name,
+        folder,
+        [
+            *sorted(folder.glob("*.json")),
+            *sorted(folder.glob("*.safetensors")),
+            *(folder / one for one in sorted(TOKENIZER_FILES)),
+        ],
+    )
+    weights = readable(lambda: weight_files(folder), name, f"its {INDEX} cannot be read")
+    if not weights:
+        raise FrostlineError(f"The model {name} has no weights in safetensors. {_instead_of_weights(name, folder)}.")
+    if absent := [file.name for file in weights if not file.exists()]:
         raise FrostlineError(
-            f"The model {name} has no weights in safetensors ({found}), and frostline reads no other format: "
-            "convert them with transformers' save_pretrained, which writes model.safetensors."
+            f"The model {name} lacks {len(absent)} of {len(weights)} files that {INDEX} names ({absent[0]}): download it again "
+            "with `hf download`, or copy them."
+        )
+    if not tokenizer_files(folder) and "auto_map" in _json(folder / "tokenizer_config.json"):
+        raise FrostlineError(
+            f"The tokenizer of {name} runs Python code of its own and has none of the usual files, such as tokenizer.json. "
+            "Choose another model, or convert it to a fast tokenizer of transformers."
         )
     if not tokenizer_files(folder):
         raise FrostlineError(
@@ -102,9 +246,21 @@ def readable(load: Any, name: str, problem: str) -> Any:
         RuntimeError,
         SafetensorError,
     ) as error:
+        said = str(error)
+        remedy = next(
+            (one for words, one in REMEDIES.items() if words in said),
+            "Download its files again, or choose another model",
+        )
+        if "trust_remote_code" in said:
+            pinned = "" if Path(name).expanduser().is_dir() else ", with the --revision that you have read"
+            raise FrostlineError(
+                f"The model {name} comes with Python code of its own (auto_map in its configuration), which is not run unless "
+                f"you trust it: read it, and give --trust-remote-code{pinned}."
+            ) from error
+        if isinstance(error, ImportError):
+            remedy = "Install what it needs, or choose another model"
         raise FrostlineError(
-            f"The model {name} cannot be used: {problem} ({first_line(error)[:200].rstrip('.')}). "
-            "Download its files again, or choose another model."
+            f"The model {name} cannot be used: {problem} ({first_line(error)[:200].rstrip('.')}). {remedy}."
         ) from error
 
 

@@ -51,6 +51,7 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
             data_seed=spec.data_seed,
             held_out_share=spec.held_out_share,
             first_rows=spec.first_rows,
+            skip_unlabelled=spec.skip_unlabelled,
             task_name=spec.task,
             glue=spec.glue,
             folds=spec.folds,

@@ -70,7 +70,7 @@ def _check_names(spec: SweepSpec) -> SweepSpec:
     if NAMED not in spec.values_of("tune") and spec.tune_modules is not None:
         requested = ",".join(map(str, spec.values_of("tune")))
         raise FrostlineError(
-            f"tune_modules names {', '.join(spec.tune_modules)}, but --tune {requested} does not train named parts: add "
-            "`named` to --tune, or leave --tune-modules out."
+            f"tune_modules names {', '.join(spec.tune_modules)}, but {requested} trains no named parts: add `named`, or "
+            "leave --tune-modules out."
         )
     return spec

@@ -85,7 +85,7 @@ def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
             raise TypeError("a number is expected, but there is text")
     except (KeyError, TypeError) as error:
         raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged ({error}): restore it, or choose another --out."
+            f"{out / 'sweep.toml'} is damaged ({error}): restore it, or start again in another folder."
         ) from error
     return identity
 
@@ -100,7 +100,7 @@ def read_settings(written: Mapping[str, Any], out: Path) -> SweepSpec:
         return make_spec({name: value for name, value in written.items() if name not in NOT_SETTINGS})
     except FrostlineError as error:
         raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged ({str(error).rstrip('.')}): restore it, or choose another --out."
+            f"{out / 'sweep.toml'} is damaged ({str(error).rstrip('.')}): restore it, or start again in another folder."
         ) from error
 
 

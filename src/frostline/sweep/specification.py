@@ -84,6 +84,9 @@ class SweepSpec(Settings):
         description="read only this many training rows, the first ones",
         json_schema_extra=panel("data", "all"),
     )
+    skip_unlabelled: bool = Field(
+        False, description="leave out rows without a label, and report how many", json_schema_extra=DATA
+    )
     task: str | None = Field(
         None, description="name of the task in all output", json_schema_extra=panel("data", "name of the data")
     )
@@ -259,7 +262,17 @@ class SweepSpec(Settings):
 CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")
 OF_MODEL_AND_DATA = (
     *("model", "revision", "trust_remote_code"),
-    *("train", "validation", "held_out_share", "first_rows", "data", "config", "glue", "column_names"),
+    *(
+        "train",
+        "validation",
+        "held_out_share",
+        "first_rows",
+        "skip_unlabelled",
+        "data",
+        "config",
+        "glue",
+        "column_names",
+    ),
     *(
         "text_column",
         "text_pair_column",

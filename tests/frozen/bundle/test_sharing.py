@@ -133,7 +133,7 @@ def test_models_that_read_texts_differently_are_refused(one: tuple[Path, Path], 
     short, words = (write_task(tmp_path / name, base, 1, seed=2) for name in ("short", "words"))
     config = short / "tokenizer_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"model_max_length": 12}))
-    message = "short reads at most 12 tokens of a text, but other models 64: train it again with --max-length 64"
+    message = "short reads at most 12 tokens of a text, but other models 64: train it again with max_length = 64"
     with pytest.raises(FrostlineError, match=message):
         found(first, short)
     rules = words / "tokenizer.json"

@@ -33,7 +33,8 @@ def read_parquet(path: Path) -> Table:
 
 def from_arrow(table: Any, name: str) -> Table:
     """A ``pyarrow.Table``. The class names of ``datasets`` and a ``note`` are read from its schema."""
-    refuse_repeated_columns(name, table.column_names)
+    names = [one.strip() for one in table.column_names]
+    refuse_repeated_columns(name, names)
     class_names: dict[str, tuple[str, ...]] = {}
     if b"huggingface" in (table.schema.metadata or {}):
         from datasets import Features
@@ -44,7 +45,7 @@ def from_arrow(table: Any, name: str) -> Table:
             raise FrostlineError(
                 f"{name}: what datasets has written about its columns cannot be read ({first_line(error)}); write it again."
             ) from error
-    columns = {one: table.column(one) for one in table.column_names}
+    columns = dict(zip(names, table.columns, strict=True))
     note = (table.schema.metadata or {}).get(b"note")
     notes = () if note is None else (note.decode(errors="replace"),)
     return Table(name=name, columns=columns, rows=np.arange(1, len(table) + 1), class_names=class_names, notes=notes)
@@ -65,4 +66,4 @@ def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     import datasets
 
     kinds = {one: getattr(kind, "feature", kind) for one, kind in features.items()}  # of lists: the kind of their items
-    return {one: tuple(kind.names) for one, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)}
+    return {one.strip(): tuple(kind.names) for one, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)}

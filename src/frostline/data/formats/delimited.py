@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from frostline import FrostlineError
+from frostline.data.columns import NAME_COLUMNS, not_a_header
 from frostline.data.formats.encoding import iconv, open_text
 from frostline.data.table import Table, refuse_repeated_columns
 from frostline.data.wording import SHOWN_ROWS, quoted
@@ -31,7 +32,7 @@ def read_delimited(path: Path, column_names: Sequence[str] | None = None, *, ski
     separator, numbered = _numbered_rows(path)
     header = list(column_names) if column_names else next((cells for _, cells in numbered), [])
     header = _checked_header(path, header, from_user=bool(column_names))
-    width, complete, rows, longer, ragged = len(header), [], [], 0, list[int]()
+    width, complete, rows, longer, ragged = len(header), list[list[str]](), list[int](), 0, list[int]()
     for row, cells in numbered:
         if not cells and width > 1:
             continue  # a blank line is not a row, except in a table with one column, where it is an empty text
@@ -40,18 +41,27 @@ def read_delimited(path: Path, column_names: Sequence[str] | None = None, *, ski
             if skip_ragged:
                 ragged.append(row)
                 continue
-            raise FrostlineError(_ragged_row(path, row, len(cells), width, separator, bool(column_names)))
+            why = None if column_names else not_a_header(header, complete)
+            raise FrostlineError(_ragged_row(path, row, len(cells), width, separator, bool(column_names), why))
         longer += len(cells) > width
         complete.append(cells[:width])
         rows.append(row)
     if not rows:
-        reason = f"none of its {len(ragged):,} rows has {width} cells" if ragged else "the file has no rows"
+        reason = (
+            f"none of its {len(ragged):,} rows has {width} cells"
+            if ragged
+            else "the file has no rows" + " below its header" * (not column_names)
+        )
         raise FrostlineError(f"{path}: {reason}; give a file with one example per row.")
     if column_names and complete[0] == header:
         raise FrostlineError(f"{path}, row 1: the file has a header with these names; leave out --column-names.")
     columns = {name: list(cells) for name, cells in zip(header, zip(*complete, strict=True), strict=True)}
     return Table(
-        name=str(path), columns=columns, rows=np.array(rows), notes=_notes(path, longer, ragged, len(rows), width)
+        name=str(path),
+        columns=columns,
+        rows=np.array(rows),
+        notes=_notes(path, longer, ragged, len(rows), width),
+        has_header=not column_names,
     )
 
 
@@ -108,17 +118,21 @@ def _checked_header(path: Path, header: list[str], from_user: bool) -> list[str]
     if any("\r" in name for name in header):
         raise FrostlineError(f"{path}: the lines end with \\r alone, as on old Macs; save the file with \\n instead.")
     names = [name.strip() or f"column {i}" for i, name in enumerate(header, start=1)]
+    if len(set(names)) < len(names) and not from_user and (why := not_a_header(names, [])):
+        raise FrostlineError(f"{path}, row 1: {why}; {NAME_COLUMNS}.")
     refuse_repeated_columns("--column-names" if from_user else f"{path}, row 1", names)
     return names
 
 
-def _ragged_row(path: Path, row: int, found: int, expected: int, separator: str, from_user: bool) -> str:
+def _ragged_row(
+    path: Path, row: int, found: int, expected: int, separator: str, from_user: bool, without_header: str | None
+) -> str:
     expectation = f"--column-names has {expected}" if from_user else f"the header has {expected}"
-    remedy = (
-        "remove the tab or line break from its text, or save the file as .csv"
-        if separator == "\t"
-        else f"put a text that contains {quoted(separator)} or a line break in double quotes"
-    )
+    remedy = f"put a text that contains {quoted(separator)} or a line break in double quotes"
+    if separator == "\t":
+        remedy = "remove the tab or line break from its text, or save the file as .csv with commas"
+    if without_header:
+        expectation, remedy = f"row 1 has {expected}", f"{without_header}: {NAME_COLUMNS}"
     return f"{path}, row {row}: the row has {found} {'cell' if found == 1 else 'cells'} and {expectation}; {remedy}."
 
 

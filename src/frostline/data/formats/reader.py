@@ -79,7 +79,9 @@ def _read_file(
     """Read a file. Options that do not suit its format are an error."""
     ending = path.suffix.lower()
     if path.is_dir():
-        raise FrostlineError(f"{path}: this is a folder; name a file in it, or pass the folder with --data.")
+        raise FrostlineError(
+            f"{path}: this is a folder; name a file in it; a folder with splits goes with `frostline sweep --data`."
+        )
     if not path.exists():
         raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
     if ending not in FORMAT_OF:

@@ -19,8 +19,8 @@ from frostline.data.table import Table
 from frostline.data.wording import listed
 
 NO_GLUE_ON_HUB = (
-    "--glue {task}: {{name}} could not be loaded from the hub ({{reason}}); give the files of {task} with --data "
-    "FOLDER or --train FILE, or check the network."
+    "{task}: {{name}} could not be loaded from the hub ({{reason}}); give the files of {task} with --data, or check the "
+    "network."
 )
 NO_SUCH_HUB_SET = (
     "--data {{name}}: there is no such folder, and no hub data set with {task} could be loaded by that name "

@@ -51,7 +51,7 @@ def glue_columns(table: Table, task: GlueTask) -> Columns:
     layouts = " or ".join(dict.fromkeys(_shown(columns) for columns in task.layouts))
     raise FrostlineError(
         f"{table.name}: its columns ({listed(table.columns)}) are not the columns of {task.name} ({layouts}); give a file of "
-        f"{task.name}, or leave out --glue and name the columns with --text-column and --label-column."
+        f"{task.name}, or leave out `glue` and name the columns with --text-column and --label-column."
     )
 
 
@@ -86,7 +86,7 @@ def _labels(table: Table, task: GlueTask, column: str) -> list[Any]:
     if classes is not None and classes != task.labels:
         raise FrostlineError(
             f"{table.name}, column {quoted(column)}: its classes are {listed(classes)}, but the labels of {task.name} are "
-            f"{listed(task.labels) or 'scores'}; give the data of {task.name}, or leave out --glue."
+            f"{listed(task.labels) or 'scores'}; give the data of {task.name}, or leave out `glue`."
         )
     if not task.labels:
         return _scores(table, task, column)
@@ -137,10 +137,7 @@ def _with_gold(table: Table, task: GlueTask, column: str, labels: list[Any]) -> 
         f"{table.name}: {count:,} of {len(labels):,} rows have no gold label (column {quoted(column)} is "
         f"{' or '.join(quoted(one) for one in task.no_gold)}) and are left out."
     )
-    columns = {name: table.cells(name) for name in table.columns}
-    columns = {name: [cells[i] for i in used] for name, cells in columns.items()}
-    table = replace(table, columns=columns, rows=table.rows[used], notes=(*table.notes, note))
-    return table, [labels[i] for i in used]
+    return replace(table.take(used), notes=(*table.notes, note)), [labels[i] for i in used]
 
 
 def _renamed(table: Table, own: Columns, new: Columns) -> Table:

@@ -172,6 +172,6 @@ def refuse_redundant_options(task: GlueTask, spec: DataSpec) -> None:
     given = [f"--{name.replace('_', '-')}" for name in DECIDED_OPTIONS if getattr(spec, name) is not None]
     if given:
         raise FrostlineError(
-            f"{', '.join(given)} cannot be given with --glue {task.name}, which decides columns, labels and files; leave "
-            f"{'it' if len(given) == 1 else 'them'} out, or leave out --glue."
+            f"{', '.join(given)} cannot be given with {task.name} of GLUE, which decides columns, labels and files; leave "
+            f"{'it' if len(given) == 1 else 'them'} out, or leave out `glue`."
         )

@@ -145,7 +145,7 @@ def _require_equal_settings(contents: Mapping[str, Contents]) -> None:
         raise FrostlineError(f"{name} is a {found}, but other models are {usual}: a bundle has models of one type.")
     for name, found, usual in _unusual({name: one.max_length for name, one in contents.items()}):
         raise FrostlineError(
-            f"{name} reads at most {found} tokens of a text, but other models {usual}: train it again with --max-length "
+            f"{name} reads at most {found} tokens of a text, but other models {usual}: train it again with max_length = "
             f"{usual}, or leave it out."
         )
     first, *others = contents.items()

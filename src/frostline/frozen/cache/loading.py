@@ -23,7 +23,7 @@ from frostline.model.tokens import Tokens
 
 SHARD_ROWS = 16384  # examples in one shard, at most
 RESERVED_BYTES = 1 << 30  # disk space that the cache leaves free
-ELSEWHERE = "set HF_ASSETS_CACHE to a folder on another file system, or cache nothing (--cache-limit 0)"
+ELSEWHERE = "set HF_ASSETS_CACHE to a folder on another file system, or cache nothing (cache_limit = 0)"
 
 
 def load_or_compute(
@@ -117,11 +117,11 @@ def _disk_errors(recipe_folder: Path) -> Iterator[None]:
         if cause.errno in NOT_ALLOWED:
             raise FrostlineError(
                 f"Hidden states cannot be cached in {recipe_folder} ({cause.strerror}): set HF_ASSETS_CACHE to a folder that "
-                "can be written, or cache nothing (--cache-limit 0)."
+                "can be written, or cache nothing (cache_limit = 0)."
             ) from error
         if cause.errno not in DISK_FULL:
             raise
         raise FrostlineError(
             f"The disk is full: hidden states could not be cached in {recipe_folder}. Free disk space "
-            "(`frostline cache rm`), or set a lower --cache-limit, and run the same command again; finished runs remain."
+            "(`frostline cache rm`), or set a lower cache_limit, and run the same command again; finished runs remain."
         ) from error

@@ -79,7 +79,7 @@ def group_of(results: Results, *, paired: bool = True) -> RunGroup:
 def _groups_in(folder: Path) -> Iterator[RunGroup]:
     sweeps = sorted(path.parent for path in folder.rglob("sweep.toml"))
     if not sweeps:
-        raise FrostlineError(f"{folder} contains no sweep (no sweep.toml): give the --out of a sweep, or a table.")
+        raise FrostlineError(f"{folder} contains no sweep (no sweep.toml): give the folder of a sweep, or a table.")
     for sweep in sweeps:
         yield from sweep_groups(sweep)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from frostline import FrostlineError
+from frostline.data.columns import NAME_COLUMNS
 from frostline.data.formats.reader import read_table
 from frostline.data.parsing import normalized_name
 from frostline.data.table import Table
@@ -55,7 +56,10 @@ def read_results(
     Raises:
         FrostlineError: A column, row or value cannot be used.
     """
-    table = read_table(source)
+    try:
+        table = read_table(source)
+    except FrostlineError as error:  # such a table has known columns, so they cannot be named otherwise
+        raise FrostlineError(str(error).replace(NAME_COLUMNS, "write a header above it")) from None
     reader = RowReader(table, find_columns(table, columns or {}, constants or {}), constants or {})
     rows = [reader.run(n) for n in range(len(table))]
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}

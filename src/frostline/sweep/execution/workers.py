@@ -111,7 +111,7 @@ def run_concurrently(
                 except (EOFError, OSError):
                     raise FrostlineError(
                         f"The operating system killed the worker that trained {name_of(worker.task)}, probably because "
-                        "memory ran out. Run the same command again with --workers 1; finished runs are saved."
+                        "memory ran out. Run the same command again with workers = 1; finished runs are saved."
                     ) from None
                 if message == "done":
                     end(worker.task)

@@ -238,10 +238,12 @@ class Store:
         except NotADirectoryError as error:
             raise FrostlineError(f"{self.out} is a file, or in a file: give a folder instead.") from error
         except OSError as error:
-            raise FrostlineError(f"{path} cannot be read ({error.strerror}): choose another --out.") from error
+            raise FrostlineError(
+                f"{path} cannot be read ({error.strerror}): make it readable, or start again in another folder."
+            ) from error
         except (ValueError, RecursionError) as error:  # another checksum, no TOML, no UTF-8, or too large
             raise FrostlineError(
-                f"{path} is damaged or was edited ({error}): restore it, or choose another --out."
+                f"{path} is damaged or was edited ({error}): restore it, or start again in another folder."
             ) from error
 
     def _create(self, digest: str, files: Mapping[str, bytes]) -> bool:
