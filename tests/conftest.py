@@ -52,6 +52,13 @@ def earlier_objects_frozen() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module")
+def real_figures() -> Iterator[None]:
+    """Save real figures in this module."""
+    with drawn():
+        yield
+
+
 @pytest.fixture
 def every_speed_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As for users: objects are frozen while a sweep runs, and only then."""

@@ -16,13 +16,6 @@ UNFOLD = "() => document.querySelectorAll('details').forEach((one) => { one.open
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-@pytest.fixture(scope="module")
-def real_figures() -> Iterator[None]:
-    """Save real figures in this module."""
-    with drawn():
-        yield
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """The system's Chromium, headless."""
