@@ -133,10 +133,9 @@ def _of_rows(count: int, rows: int, split: str) -> str:
 def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
     """The facts about all splits. ``splits`` must be in the order train, validation, test."""
     conflicts = conflicting(splits["train"])
-    keys = {split: _keys(examples) for split, examples in splits.items()}
     return DataReport(
         splits={split: _split_report(examples, task) for split, examples in splits.items()},
-        repeated={split: len(rows) - len(set(rows)) for split, rows in keys.items()},
+        repeated={split: examples.repeats for split, examples in splits.items()},
         shared={f"{one}/{two}": len(overlap(splits[one], splits[two])) for one, two in combinations(splits, 2)},
         conflicting=len(conflicts),
         conflicting_rows=tuple([row for rows in conflicts for row in rows][:SHOWN_ROWS]),
@@ -145,21 +144,17 @@ def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
 
 def overlap(train: Texts, other: Texts) -> Indices:
     """Positions in ``other`` of the rows whose text (or pair of texts) also occurs in ``train``."""
-    known = set(_keys(train))
-    return np.array([i for i, key in enumerate(_keys(other)) if key in known], dtype=np.int64)
+    known = set(train.keys())
+    return np.array([i for i, key in enumerate(other.keys()) if key in known], dtype=np.int64)
 
 
 def conflicting(examples: Examples) -> list[list[int]]:
     """The row numbers of each text (or pair of texts) that occurs with more than one target, or list of tags."""
     rows, targets = defaultdict(list), defaultdict(set)
-    for key, row, target in zip(_keys(examples), examples.rows.tolist(), examples.targets, strict=True):
+    for key, row, target in zip(examples.keys(), examples.rows.tolist(), examples.targets, strict=True):
         rows[key].append(row)
         targets[key].add(target.tobytes())
     return [rows[key] for key, different in targets.items() if len(different) > 1]
-
-
-def _keys(texts: Texts) -> list[Any]:
-    return list(texts.texts) if texts.pairs is None else list(zip(texts.texts, texts.pairs, strict=True))
 
 
 def _split_report(examples: Examples, task: Task) -> SplitReport:
