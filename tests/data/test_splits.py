@@ -223,7 +223,10 @@ REPEATED: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
         {},
     ),
     "several labels": (table([f"text {n // 3}" for n in range(60)], [["a"], ["a", "b"], []] * 20), {}),
-    "only texts that are too frequent": (table([f"text {n // 15} {n % 2}" for n in range(60)], LABELS), {"test": "none"}),
+    "only texts that are too frequent": (
+        table([f"text {n // 15} {n % 2}" for n in range(60)], LABELS),
+        {"test": "none"},
+    ),
     "a share": (table([f"text {n // 4} {n % 2}" for n in range(60)], LABELS), {"held_out_share": 0.3}),
 }
 
@@ -253,11 +256,19 @@ def test_held_out_splits_of_repeated_texts_have_the_requested_size_if_they_can()
 @pytest.mark.parametrize(
     ("texts", "labels", "message"),
     [
-        ([*NUMBERED[:40], *["n/a"] * 20], [*LABELS[:40], *["empty"] * 20], "row 41: the label 'empty' has too few different"),
+        (
+            [*NUMBERED[:40], *["n/a"] * 20],
+            [*LABELS[:40], *["empty"] * 20],
+            "row 41: the label 'empty' has too few different",
+        ),
         (["a", "b"] * 30, LABELS, "row 1: the label 'no' has too few different texts for training and each split"),
         (["a"] * 60, LABELS, "row 1: the label 'no' has too few different texts for training and each split"),
         (["a"] * 60, [n / 7 for n in range(60)], "all 60 rows left for training have the same text"),
-        ([*NUMBERED[:40], "x", "x", "y", "y"], [*LABELS[:40], *["rare"] * 4], "row 41: the label 'rare' has too few different"),
+        (
+            [*NUMBERED[:40], "x", "x", "y", "y"],
+            [*LABELS[:40], *["rare"] * 4],
+            "row 41: the label 'rare' has too few different",
+        ),
     ],
 )
 def test_a_class_with_too_few_different_texts_is_refused(texts: list[str], labels: list[Any], message: str) -> None:
@@ -268,6 +279,10 @@ def test_a_class_with_too_few_different_texts_is_refused(texts: list[str], label
 def test_tables_without_equal_texts_are_split_as_before() -> None:
     """The digests are from before equal texts stayed together."""
     tables = {"classes": frame(200), "numbers": table(NUMBERED, [n / 7 for n in range(60)])}
-    found = {name: load(train=rows, task_type=REGRESSION if name == "numbers" else None) for name, rows in tables.items()}
-    digests = {name: (data.validation.digest()[:8], data.test and data.test.digest()[:8]) for name, data in found.items()}
+    found = {
+        name: load(train=rows, task_type=REGRESSION if name == "numbers" else None) for name, rows in tables.items()
+    }
+    digests = {
+        name: (data.validation.digest()[:8], data.test and data.test.digest()[:8]) for name, data in found.items()
+    }
     assert digests == {"classes": ("2cd712bd", "565cfa1d"), "numbers": ("08219c66", "446b38db")}

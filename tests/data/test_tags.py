@@ -43,7 +43,7 @@ def test_lists_of_labels_are_token_classification() -> None:
     assert "Warning: 1 of 1 validation row has a sentence that is also in train." in shared
     assert data.report.splits["train"].label_counts == {"O": 14 + 2 * 13, "B-person": 14, "I-person": 14}
     assert (
-        load_data(DataSpec(train=pd.DataFrame({"text": ["a", "b"] * 9, "label": [0, 1] * 9}))).task.task_type
+        load_data(DataSpec(train=pd.DataFrame({"text": [*"abcdefghijklmnopqr"], "label": [0, 1] * 9}))).task.task_type
         == CLASSIFICATION
     )
 

@@ -11,10 +11,10 @@ from frostline.data.labels import (
     MAX_CLASSES,
     are_too_many,
     check_declared,
-    first_rows,
     label_cells,
     lists_in,
     ordered,
+    places_of,
     refuse_missing,
     refuse_similar_labels,
 )
@@ -82,8 +82,8 @@ def decide_task(
             )
         return task
     counts = Counter(cell for cell in cells if cell is not None)
-    first = first_rows([[cell] for cell in cells if cell is not None])
-    refuse_similar_labels(table, columns.label, counts, first)
+    where, places = f"{table.name}, column {quoted(columns.label)}", places_of(table, [[str(cell)] for cell in cells])
+    refuse_similar_labels(where, [*counts, *(given or ())], places)
     if len(counts) < 2:
         raise FrostlineError(
             f"{table.name}, column {quoted(columns.label)}: every row has the label {quoted(cells[0])}; give rows of "

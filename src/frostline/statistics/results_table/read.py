@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from frostline import FrostlineError
 from frostline.data.formats.reader import read_table
+from frostline.data.labels import refuse_similar_labels
 from frostline.data.parsing import normalized_name
 from frostline.data.table import Table
 from frostline.data.wording import listed
@@ -63,6 +64,8 @@ def read_results(
         groups.setdefault((row["model"], row["task"]), []).append(row)
     if not groups:
         raise FrostlineError(f"{table.name}: no row has a score; give a table with one row per run.")
+    for what in ("model", "task"):
+        refuse_similar_labels(table.name, [row[what] for row in rows], what=what)
     return [_results(table, group, _by_task(chances)) for group in groups.values()]
 
 
