@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples, Indices, Texts
+from frostline.data.formats.encoding import garbled_word
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
@@ -103,6 +104,20 @@ class DataReport:
             have, they = ("row has", "it is") if facts.empty_texts == 1 else ("rows have", "they are")
             notes.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}{more}); {they} not removed.")
         return notes
+
+
+def garbled(texts: Texts, what: str) -> list[str]:
+    """A warning if texts were probably decoded wrongly. ``what`` they are: a split, or new rows to predict."""
+    rows = zip(texts.rows.tolist(), texts.texts, texts.pairs or ("",) * len(texts), strict=True)
+    found = [(row, word) for row, *both in rows for word in map(garbled_word, both) if word is not None]
+    if not found:
+        return []
+    where = list(dict.fromkeys(row for row, _ in found))
+    shown = ", ".join(map(str, where[:SHOWN_ROWS])) + (", ..." if len(where) > SHOWN_ROWS else "")
+    return [
+        f"Warning: {_of_rows(len(where), len(texts), what)} a text with control characters or wrongly decoded letters, such as "
+        f"{quoted(found[0][1])} (row {shown}): correct them in {texts.name}, or the encoding that it is read with."
+    ]
 
 
 def _probable_typos(counts: Mapping[str, int]) -> list[str]:

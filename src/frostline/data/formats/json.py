@@ -8,20 +8,20 @@ from typing import Any
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.data.formats.encoding import open_text
+from frostline.data.formats.encoding import UTF8, open_text
 from frostline.data.table import Table
 
 
-def read_json(path: Path) -> Table:
+def read_json(path: Path, encoding: str = UTF8) -> Table:
     """A table of JSON objects. If an object lacks a key, the value is missing.
 
     Rows are numbered by line, or by position in the list, from 1.
     """
-    with open_text(path) as file:
+    with open_text(path, encoding) as file:
         start = file.read(4096).lstrip()
     if not start:
         raise FrostlineError(f"{path}: the file is empty; give a file with one JSON object per line.")
-    numbered = list(_items_of_list(path) if start[0] == "[" else _lines(path))
+    numbered = list(_items_of_list(path, encoding) if start[0] == "[" else _lines(path, encoding))
     for row, item in numbered:
         if not isinstance(item, dict):
             kind = type(item).__name__
@@ -38,15 +38,15 @@ def read_json(path: Path) -> Table:
     )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, Any]]:
-    with open_text(path) as file:
+def _lines(path: Path, encoding: str) -> Iterator[tuple[int, Any]]:
+    with open_text(path, encoding) as file:
         for row, line in enumerate(file, start=1):
             if line.strip():
                 yield row, _parsed(path, line, row)
 
 
-def _items_of_list(path: Path) -> Iterator[tuple[int, Any]]:
-    return enumerate(_parsed(path, path.read_text(encoding="utf-8-sig")), start=1)
+def _items_of_list(path: Path, encoding: str) -> Iterator[tuple[int, Any]]:
+    return enumerate(_parsed(path, path.read_text(encoding=encoding)), start=1)
 
 
 def _parsed(path: Path, text: str, line: int | None = None) -> Any:

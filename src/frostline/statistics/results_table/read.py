@@ -43,6 +43,7 @@ def read_results(
     constants: Mapping[str, str] | None = None,
     metrics: Mapping[str, str] | None = None,
     chances: Mapping[str, float] | None = None,
+    encoding: str | None = None,
 ) -> list[Results]:
     """Read the runs of a table by model and task, in the order of the table.
 
@@ -52,11 +53,12 @@ def read_results(
         constants: One value for all rows, by our name of a column that the table lacks.
         metrics: The metric to use by task (``""`` for all tasks), if a table holds several metrics of a run.
         chances: The score of the best constant prediction, by task.
+        encoding: The encoding of a text file that is not UTF-8.
 
     Raises:
         FrostlineError: A column, row or value cannot be used.
     """
-    table = read_table(source)
+    table = read_table(source, encoding=encoding)
     reader = RowReader(table, find_columns(table, columns or {}, constants or {}), constants or {})
     rows = [reader.run(n) for n in range(len(table))]
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
