@@ -119,9 +119,8 @@ def test_a_first_column_that_holds_no_words_is_refused_and_the_words_are_chosen(
     assert table.cells("tokens") == words and table.cells("tags") == tags
     if case == "CoNLL-U":
         assert table.word_lines == [[3, 4, 6], [9]]
-        assert table.notes == (
-            f"{path}: 2 ranges and empty nodes of CoNLL-U ('1-2', '2.1') are no words and are skipped.",
-        )
+        skipped = "ranges and empty nodes of CoNLL-U are no words and are skipped (2: '1-2', '2.1')."
+        assert table.notes == (f"{path}: {skipped}",)
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,9 @@ def test_a_file_that_is_utf8_is_read_as_utf8_whatever_is_given(tmp_path: Path) -
         table = read_table(path, encoding="cp1252")
         assert table.texts("text") == (content.split("\n")[1],)
         assert table.notes == (f"{path} is UTF-8, so it is not read as cp1252.",)
-    assert read_table(written(tmp_path, "b.csv", "text\na\n"), encoding="cp949").notes == ()
+    for same in ("cp949", "utf-8", "UTF8", "utf_8_sig"):
+        assert read_table(written(tmp_path, "b.csv", "text\na\n"), encoding=same).notes == ()
+        assert same == "cp949" or read_table(path, encoding=same).notes == ()
     big_endian = written(tmp_path, "c.csv", "text\na\n".encode("utf-16-be"))
     assert read_table(big_endian, encoding="utf-16").texts("text") == ("a",)
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "d.parquet")

@@ -168,8 +168,9 @@ def as_texts(
     # A text can be too long for Path.exists, which then raises an error.
     if isinstance(source, str) and Path(source).suffix.lower() not in FORMAT_OF and not os.path.exists(source):
         raise FrostlineError(f"{quoted(source)} is no file: give the path of a table, or a list of texts.")
-    columns = {"text_column": text_column, "text_pair_column": text_pair_column}
-    texts, _ = read_unlabelled(source, encoding=encoding, trained=trained, **columns)
+    texts, _ = read_unlabelled(
+        source, encoding=encoding, text_column=text_column, text_pair_column=text_pair_column, trained=trained
+    )
     return texts
 
 

@@ -108,6 +108,12 @@ def as_sentences(
         sentences = tuple(sentence(one, f"Sentence {n}", remedy) for n, one in enumerate(source, start=1))
         rows: NDArray[np.int64] = np.arange(1, len(source) + 1)
         return Texts(texts=sentences, pairs=None, rows=rows, name="the list of sentences")
-    columns = {"text_column": text_column, "word_column": word_column}
-    texts, _ = read_unlabelled(source, **columns, encoding=encoding, trained=trained, task_type=TOKENS)
+    texts, _ = read_unlabelled(
+        source,
+        word_column=word_column,
+        encoding=encoding,
+        text_column=text_column,
+        trained=trained,
+        task_type=TOKENS,
+    )
     return texts

@@ -139,8 +139,9 @@ def predict(
     require_writable(target, file, writers, overwrite=overwrite)
     if several:
         _require_bundle_options(model, threshold, stream=stream, trust_remote_code=trust_remote_code)
-    options_of_table = {"column_names": _names(column_names), "word_column": word_column, "encoding": encoding}
-    table = read_table(file, of_tokens=of_words, **options_of_table)
+    table = read_table(
+        file, column_names=_names(column_names), of_tokens=of_words, word_column=word_column, encoding=encoding
+    )
     copied = copied_columns(table, _names(copy_columns) or ())
     texts, columns = read_unlabelled(
         table,

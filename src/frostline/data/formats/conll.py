@@ -145,7 +145,7 @@ def _sentences(path: Path, word_column: int | None, encoding: str) -> tuple[list
         sentences[-1].append((row, cells))
     if not sentences:
         raise FrostlineError(f"{path}: the file has no words; give a file with a word and its tag on each line.")
-    note = f"{path}: {len(skipped):,} ranges and empty nodes of CoNLL-U ({listed(skipped, 3)}) are no words and are skipped."
+    note = f"{path}: ranges and empty nodes of CoNLL-U are no words and are skipped ({len(skipped):,}: {listed(skipped, 3)})."
     return sentences, width, (note,) if skipped else ()
 
 

@@ -65,9 +65,9 @@ def text_encoding(path: Path, given: str | None = None) -> str:
     if named and named.startswith(("utf-16", "utf-32")):
         raise FrostlineError(f"{path}: the file is not {given}; leave out --encoding, or correct it.")
     error = _first_error(content, "utf-8")
-    if error is None and not (named and content.isascii()):
-        return UTF8
-    if named is None or named == "utf-8":
+    if named is None or named.startswith("utf-8") or (error is None and not content.isascii()):
+        if error is None:
+            return UTF8
         raise FrostlineError(f"{path}{_not_utf8(content, error)}.")
     if (wrong := _first_error(content, named)) is not None:
         raise FrostlineError(f"{path}{_place(content, wrong)} is not {given}{_advice(content)}.")
@@ -136,10 +136,8 @@ def _place(content: bytes, error: UnicodeError) -> str:
     return f", line {line}: byte {start:,} (0x{content[start]:02x})"
 
 
-def _not_utf8(content: bytes, error: UnicodeError | None) -> str:
+def _not_utf8(content: bytes, error: UnicodeError) -> str:
     """What is wrong with a file that is not UTF-8, and what to do."""
-    if error is None:
-        return ": the file changed while it was read; try again"
     if b"\0" in content:
         return ": this is not a UTF-8 text file; export the table as CSV, or correct the ending of its name"
     place = _place(content, error)

@@ -54,13 +54,15 @@ def read_table(
         FrostlineError: The source cannot be read, or has no rows.
     """
     if isinstance(source, (str, Path)):
-        options = {
-            "column_names": column_names,
-            "tag_column": tag_column,
-            "word_column": word_column,
-            "encoding": encoding,
-        }
-        return _read_file(Path(source), skip_ragged=skip_ragged, of_tokens=of_tokens, **options)
+        return _read_file(
+            Path(source),
+            column_names=column_names,
+            skip_ragged=skip_ragged,
+            of_tokens=of_tokens,
+            tag_column=tag_column,
+            word_column=word_column,
+            encoding=encoding,
+        )
     reader = FRAME_READERS.get(type(source).__module__.partition(".")[0])
     if reader is None:
         raise FrostlineError(
@@ -121,7 +123,7 @@ def _read_file(
     except OSError as error:
         said = " ".join(str(error.strerror or error).split())  # that of pyarrow has several lines
         raise FrostlineError(f"{path}: the file cannot be read ({said}); check the file.") from None
-    if encoding is not None and codec == UTF8:
+    if encoding is not None and codec == UTF8 and not encoding.casefold().startswith("utf"):
         table = replace(table, notes=(*table.notes, f"{path} is UTF-8, so it is not read as {encoding}."))
     return table
 
