@@ -89,6 +89,7 @@ NUMBERED = {  # the first column is no word, and the words are elsewhere
     ),
     "a gap and points": ("1.\tAnna\tO\n3.\tsings\tO\n", 2, 3, [["Anna", "sings"]], [["O", "O"]]),
     "WebAnno": ("1-1\t0-4\tAnna\tO\n1-2\t5-9\tsings\tO\n", 3, 4, [["Anna", "sings"]], [["O", "O"]]),
+    "full-width, aligned": (" １ Anna O\n２ sings O\n", 2, 3, [["Anna", "sings"]], [["O", "O"]]),
     "letters": ("w1\tAnna\tO\nw2\tsings\tO\n", 2, 3, [["Anna", "sings"]], [["O", "O"]]),
     "CoNLL-2012": (
         "#begin document (a/b); part 000\na/b 0 0 Anna NNP\na/b 0 1 sings VBZ\n\n#end document\n",
@@ -111,7 +112,7 @@ def test_a_first_column_that_holds_no_words_is_refused_and_the_words_are_chosen(
     content, word_column, tag_column, words, tags = NUMBERED[case]
     for given in (None, tag_column):
         sentence = refusal(tmp_path, content, given)
-        assert "the first column (" in sentence and " instead of the words; pass --word-column " in sentence, sentence
+        assert "the first column (" in sentence and ", not to hold the words; pass --word-column " in sentence, sentence
         assert f"pass --word-column {word_column} ('" in sentence
     path = tmp_path / "a.conllu"
     path.write_text(content)

@@ -162,6 +162,7 @@ def test_a_file_in_another_encoding_is_refused_and_read_with_its_encoding(
         (b"text\na\n", "cp1525", "--encoding 'cp1525' is not known; give one such as"),
         (b"text\na\n", "rot13", "--encoding 'rot13' is not known"),
         (b"text\na\n", "a\0b", "--encoding 'a\\x00b' is not known"),
+        (b"text\na\n", "", "--encoding '' is not known"),
         (b"text\na\n", "locale", "--encoding 'locale' is not known"),
     ],
 )

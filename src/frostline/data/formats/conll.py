@@ -24,9 +24,9 @@ from frostline.data.wording import listed
 
 WORDS, TAGS = "tokens", "tags"
 DOCUMENT, COMMENT = "-DOCSTART-", "# "
-NUMBER, RANGE = re.compile(r"[0-9]+"), re.compile(r"[0-9]+[-.][0-9]+")  # of words in CoNLL-U
+NUMBER, RANGE = re.compile(r"\d+"), re.compile(r"\d+[-.]\d+")  # of words in CoNLL-U
 NUMBERS = "number the words"
-LINE_NUMBER = re.compile(r"[0-9]+([-.:_][0-9]+)*[.:)]?")
+LINE_NUMBER = re.compile(r"\d+([-.:_]\d+)*[.:)]?")
 ENTITY_TAG = re.compile(r"O|[BIESLUM][-_].+")
 Word = tuple[int, list[str]]  # the number of its line, and its cells
 
@@ -95,7 +95,7 @@ def _sentences(path: Path, word_column: int | None, encoding: str) -> tuple[list
     """The words of each sentence, the number of columns, and notes about lines that are skipped."""
     lines = list(_lines(path, encoding))
     split = re.compile("\t" if any("\t" in line for _, line in lines if line[:1] != "#") else r"[ \t]+")
-    cells_of = {row: split.split(line) for row, line in lines if line}
+    cells_of = {row: split.split(line.lstrip(" ") if split.pattern != "\t" else line) for row, line in lines if line}
     widths = [len(cells_of[row]) for row, line in lines if line and line[0] != "#"]
     width = widths[0] if widths else max(map(len, cells_of.values()), default=0)
     if word_column is not None and word_column > width > 0:
@@ -114,7 +114,7 @@ def _sentences(path: Path, word_column: int | None, encoding: str) -> tuple[list
         shown = [listed([word for part in columns[n] for word in part][:3]) for n in (0, better or 0)]
         words = "" if better is None else f"pass --word-column {better + 1} ({shown[1]}), or "
         raise FrostlineError(
-            f"{path}: the first column ({shown[0]}) seems to {first} instead of the words; {words}--word-column 1 if "
+            f"{path}: the first column ({shown[0]}) seems to {first}, not to hold the words; {words}--word-column 1 if "
             f"these are the words{'' if words else ', or give a file with words'}."
         )
     in_conllu = first == NUMBERS and any(NUMBER.fullmatch(one) for part in columns[0] for one in part)

@@ -33,7 +33,7 @@ CANDIDATES = {
     **{one: one for one in ("iso8859_15", "cp850")},
 }
 KANA, EAST_ASIAN = {"HIRAGANA", "KATAKANA"}, {"CJK", "HIRAGANA", "KATAKANA"}
-OF_SCRIPT = {"iso2022_kr": {"HANGUL SYLLABLE"}, "shift_jis": EAST_ASIAN, "euc_jp": EAST_ASIAN}
+OF_SCRIPT = {"iso2022_kr": {"HANGUL SYLLABLE"}, **dict.fromkeys(("shift_jis", "euc_jp", "gb2312", "big5"), EAST_ASIAN)}
 FREQUENT = {"gb2312": 0xD8, "big5": 0xC7}  # frequent Chinese characters have a smaller first byte
 SAMPLE, SHOWN = 200, 4  # lines that decide between encodings; encodings that a message names
 CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")  # but tabs, line ends and form feeds
@@ -54,7 +54,7 @@ def text_encoding(path: Path, given: str | None = None) -> str:
         FrostlineError: The file cannot be decoded, or there is no such encoding.
     """
     content = path.read_bytes()
-    named, wide = given and _codec(given), _wide(content)
+    named, wide = None if given is None else _codec(given), _wide(content)
     if wide and named and named.startswith(wide[:6]):
         return wide
     if wide:
@@ -197,22 +197,23 @@ def _scripts(word: str) -> set[str]:
     return {" ".join(name[:2]) if name[0] == "HANGUL" else name[0].partition("-")[0] for name in names} - {"COMBINING"}
 
 
+def _is_frequent(char: str, strict: str) -> bool:
+    """Whether a letter is among the frequent ones of an encoding, given by a stricter one."""
+    try:
+        return char.encode(strict)[0] < FREQUENT.get(strict, 256)
+    except UnicodeEncodeError:
+        return False
+
+
 def _is_plausible(word: str, strict: str) -> bool:
     """Whether a word with other characters than ASCII looks like one of a language: one script, regular case, usual signs."""
     letters, scripts = [char for char in word if char.isalpha()], _scripts(word)
     signs = [char for char in word if not (char.isascii() or char.isalpha() or unicodedata.category(char)[0] in "MPZ")]
-    try:
-        word.encode(strict)
-    except UnicodeEncodeError:
-        return False
-    if not set(signs) <= set("€£¥°©®™×·½"):
+    frequent = sum(_is_frequent(char, strict) for char in letters)
+    if 2 * frequent < len(letters) or not set(signs) <= set("€£¥°©®™×·½"):
         return False
     if all(char.isascii() or unicodedata.category(char)[0] not in "LM" for char in word):
         return True
-    if strict in FREQUENT:
-        return scripts <= EAST_ASIAN and 2 * sum(char.encode(strict)[0] < FREQUENT[strict] for char in letters) > len(
-            letters
-        )
     if strict in OF_SCRIPT:
         return scripts <= OF_SCRIPT[strict]
     beyond = sum(not char.isascii() for char in letters)
