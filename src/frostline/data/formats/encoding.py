@@ -37,6 +37,10 @@ OF_SCRIPT = {"iso2022_kr": {"HANGUL SYLLABLE"}, **dict.fromkeys(("shift_jis", "e
 FREQUENT = {"gb2312": 0xD8, "big5": 0xC7}  # frequent Chinese characters have a smaller first byte
 SAMPLE, SHOWN = 200, 4  # lines that decide between encodings; encodings that a message names
 CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")  # but tabs, line ends and form feeds
+UNREADABLE = re.compile(f"{CONTROL.pattern}|\ufffd")
+TWICE = re.compile(
+    "[\xc2-\xf4][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
+)  # how the bytes of a UTF-8 letter look in cp1252 and latin1
 
 
 def open_text(path: Path, encoding: str, newline: str = "\n") -> TextIO:
@@ -79,18 +83,16 @@ def garbled_word(text: str) -> str | None:
 
     It has a control character or U+FFFD, or the text is UTF-8 that was read as cp1252 or latin1.
     """
-    if text.isascii() and not CONTROL.search(text):
-        return None
-    found = next((word for word in text.split() if CONTROL.search(word) or "\ufffd" in word), None)
-    if found is None:
-        found = next((char for char in text if CONTROL.match(char)), None)  # white space, such as U+0085
-    for encoding in ("latin1", "cp1252") if found is None else ():
-        try:
-            if not (once := text.encode(encoding)).isascii() and once.decode():
-                return next(word for word in text.split() if not word.isascii())
-        except UnicodeError:
-            continue
-    return found
+    if found := UNREADABLE.search(text):
+        return next((word for word in text.split() if UNREADABLE.search(word)), found[0])  # U+0085 is white space
+    if TWICE.search(text):
+        for encoding in ("latin1", "cp1252"):
+            try:
+                text.encode(encoding).decode()
+            except UnicodeError:
+                continue
+            return next(word for word in text.split() if not word.isascii())
+    return None
 
 
 def _codec(name: str) -> str:
