@@ -45,6 +45,29 @@ def test_predictions_of_a_file_without_a_header(frostline: Frostline, here: Path
         assert "contains no model (no config.json)" in frostline("predict", ".", file).err
 
 
+def test_predictions_of_a_file_in_another_encoding(frostline: Frostline, here: Path, finished_sweep: Path) -> None:
+    (here / "euro.csv").write_bytes("text\na good film for 5 €\n".encode("cp1252"))
+    model = str(finished_sweep / "model")
+    refused = frostline("predict", model, "euro.csv")
+    assert refused.code == 2 and "it may be cp1252 ('€')" in refused.err and "such as --encoding cp1252" in refused.err
+    done = frostline("predict", model, "euro.csv", "--encoding", "cp1252")
+    assert (done.code, done.err) == (0, "euro.csv: text is column 'text'.\n")
+    assert "a good film for 5 €" in (here / "euro.predictions.csv").read_text()
+    wrong = frostline("predict", model, "euro.csv", "--encoding", "latin1", "--out", "latin1.csv")
+    assert "Warning: 1 of 1 new row has a text with control characters or wrongly decoded letters" in wrong.err
+    assert "'\\x80' (row 2)" in wrong.err
+
+
+def test_tags_of_a_file_whose_first_column_numbers_the_words(frostline: Frostline, here: Path, tmp_path: Path) -> None:
+    model = sharded_classifier(tmp_path / "model", "bert", of_words=True)
+    (here / "new.conllu").write_text("# text = a\n1-2\ta_good\t_\n1\ta\t_\n2\tgood\t_\n3\tfilm\t_\n")
+    refused = frostline("predict", model, "new.conllu")
+    assert refused.code == 2 and "pass --word-column 2" in refused.err
+    done = frostline("predict", model, "new.conllu", "--word-column", "2", "--out", "new.jsonl")
+    assert done.code == 0 and "ranges and empty nodes of CoNLL-U are no words and are skipped (1: '1-2')." in done.err
+    assert '"tokens": ["a", "good", "film"]' in (here / "new.jsonl").read_text()
+
+
 def test_a_threshold_is_applied_and_printed(frostline: Frostline, here: Path, finished_sweep: Path) -> None:
     write_csv(here / "new.csv", [{"text": "a good film"}, {"text": "a bad film"}])
     done = frostline("predict", finished_sweep / "model", "new.csv", "--threshold", "0.0001")

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from frostline.data.checks import overlap
 from frostline.data.load import Data, load_data
@@ -50,3 +51,36 @@ def test_a_rare_label_that_resembles_a_frequent_one_may_be_a_typo() -> None:
     assert not warnings(positive=400, negative=15)  # another word
     assert not warnings(positive=400, postive=200)  # frequent, so meant
     assert not warnings(level_one_1=400, level_one_2=15)  # another number
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("5 \x80", "5 €".encode("cp1252").decode("latin1").split()[1]),
+        ("it\x92s", "it\x92s"),
+        ("and so on\x85", "\x85"),
+        ("a\x00b", "a\x00b"),
+        ("\x1b[31mred", "\x1b[31mred"),
+        ("caf\ufffd noir", "caf\ufffd"),
+        ("a café noir".encode().decode("cp1252"), "cafÃ©"),
+        ("the “best” 5 €".encode().decode("latin1"), "â\x80\x9cbestâ\x80\x9d"),
+        ("it’s".encode().decode("cp1252"), "itâ€™s"),
+        ("a café noir", None),
+        ("« CAFÉ » – l’été, 5 €", None),
+        ("tab\tline\nend\r form\f", None),
+        ("가나다 👍🏻 \u200b", None),
+        ("", None),
+    ],
+)
+def test_texts_that_were_decoded_wrongly_are_named(text: str, word: str | None) -> None:
+    texts = [f"text {n}" for n in range(20)]
+    train = pd.DataFrame({"text": [*texts, text], "label": [0, 1, 0] * 7})
+    validation = pd.DataFrame({"text": ["a", "b"], "label": [0, 1]})
+    data = load_data(DataSpec(train=train, validation=validation, test="none"))
+    found = [note for note in data.notes if "wrongly decoded" in note]
+    assert len(found) == (word is not None)
+    if word is not None:
+        assert found[0].startswith(
+            "Warning: 1 of 21 train rows has a text with control characters or wrongly decoded letters"
+        )
+        assert f"such as {word!r} (row 21): correct them in The training data" in found[0]

@@ -64,6 +64,93 @@ def test_a_text_file_is_read_as_conll_if_the_task_is_given(tmp_path: Path) -> No
     assert read_table(tmp_path / "a.txt", column_names=["word", "tag"]).cells("tag") == ["O"]
 
 
+GERMEVAL = (
+    "#\thttp://de.wikipedia.org\t[2009]\n1\tAnna\tB-PER\tO\n2\tsingt\tO\tO\n\n#\thttp://x\t[2010]\n1\tRom\tB-LOC\tO\n"
+)
+CONLLU = (
+    "# text = au chat\n1-2\tau\t_\t_\n1\ta\tADP\t0\n2\tle\tDET\t1\n2.1\tle\t_\t_\n3\tchat\tNOUN\t1\n\n#\n1\tb\tX\t0\n"
+)
+NUMBERED = {  # the first column is no word, and the words are elsewhere
+    "GermEval": (GERMEVAL, 2, 3, [["Anna", "singt"], ["Rom"]], [["B-PER", "O"], ["B-LOC"]]),
+    "CoNLL-U": (CONLLU, 2, 3, [["a", "le", "chat"], ["b"]], [["ADP", "DET", "NOUN"], ["X"]]),
+    "from 0, spaces": (
+        "0 Anna O\n1 sings O\n\n0 Rome B-x\n",
+        2,
+        3,
+        [["Anna", "sings"], ["Rome"]],
+        [["O", "O"], ["B-x"]],
+    ),
+    "not restarted": (
+        "7\tAnna\tO\n8\tsings\tO\n\n9\tRome\tB-x\n",
+        2,
+        3,
+        [["Anna", "sings"], ["Rome"]],
+        [["O", "O"], ["B-x"]],
+    ),
+    "a gap and points": ("1.\tAnna\tO\n3.\tsings\tO\n", 2, 3, [["Anna", "sings"]], [["O", "O"]]),
+    "WebAnno": ("1-1\t0-4\tAnna\tO\n1-2\t5-9\tsings\tO\n", 3, 4, [["Anna", "sings"]], [["O", "O"]]),
+    "full-width, aligned": (" １ Anna O\n２ sings O\n", 2, 3, [["Anna", "sings"]], [["O", "O"]]),
+    "letters": ("w1\tAnna\tO\nw2\tsings\tO\n", 2, 3, [["Anna", "sings"]], [["O", "O"]]),
+    "CoNLL-2012": (
+        "#begin document (a/b); part 000\na/b 0 0 Anna NNP\na/b 0 1 sings VBZ\n\n#end document\n",
+        *(4, 5, [["Anna", "sings"]], [["NNP", "VBZ"]]),
+    ),
+    "sentences named": (
+        "s1\tAnna\tO\ns1\tsings\tO\n\ns2\tRome\tB-x\n",
+        2,
+        3,
+        [["Anna", "sings"], ["Rome"]],
+        [["O", "O"], ["B-x"]],
+    ),
+    "tags first": ("B-PER\tAnna\nO\tsings\n", 2, None, [["Anna", "sings"]], [["B-PER", "O"]]),
+    "a word of -DOCSTART-": ("1\t-DOCSTART-\tO\n\n1\tAnna\tO\n", 2, 3, [["-DOCSTART-"], ["Anna"]], [["O"], ["O"]]),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERED)
+def test_a_first_column_that_holds_no_words_is_refused_and_the_words_are_chosen(tmp_path: Path, case: str) -> None:
+    content, word_column, tag_column, words, tags = NUMBERED[case]
+    for given in (None, tag_column):
+        sentence = refusal(tmp_path, content, given)
+        assert "the first column (" in sentence and ", not to hold the words; pass --word-column " in sentence, sentence
+        assert f"pass --word-column {word_column} ('" in sentence
+    path = tmp_path / "a.conllu"
+    path.write_text(content)
+    table = read_table(path, tag_column=tag_column, word_column=word_column)
+    assert table.cells("tokens") == words and table.cells("tags") == tags
+    if case == "CoNLL-U":
+        assert table.word_lines == [[3, 4, 6], [9]]
+        skipped = "ranges and empty nodes of CoNLL-U are no words and are skipped (2: '1-2', '2.1')."
+        assert table.notes == (f"{path}: {skipped}",)
+
+
+@pytest.mark.parametrize(
+    "content", ["1\tO\n2\tO\n", "1984\tB-x\n", "1\n2\n", "1-1\tO\n", "O\tB-x\nB-x\tO\n", "w1\ta\tO\nw2\tb\tO\n"]
+)
+def test_words_that_look_like_numbers_or_tags_can_be_named(tmp_path: Path, content: str) -> None:
+    assert "or --word-column 1 if these are the words" in refusal(tmp_path, content) or "1 if these" in refusal(
+        tmp_path, content
+    )
+    (tmp_path / "a.conll").write_text(content)
+    table = read_table(tmp_path / "a.conll", word_column=1)
+    assert [cell for cells in table.cells("tokens") for cell in cells] == [
+        line.split()[0] for line in content.splitlines()
+    ]
+
+
+def test_words_beside_numbers_and_toy_words_are_no_numbers(tmp_path: Path) -> None:
+    for content in ("1\tO\nAnna\tO\n", "w1\tO\nw2\tO\n", "!\tO\n?\tO\n", "O\tX\nO\tX\n", "ha\tX\tY\n"):
+        assert read(tmp_path, content).cells("tokens") == [[line.split()[0] for line in content.splitlines()]]
+    unlabelled = read_table(tmp_path / "a.conll", word_column=1)
+    assert list(unlabelled.columns) == ["tokens", "column 2", "column 3"]
+    (tmp_path / "b.conll").write_text("1\tAnna\n2\tsings\n")
+    assert list(read_table(tmp_path / "b.conll", word_column=2).columns) == ["column 1", "tokens"]
+    with pytest.raises(FrostlineError, match="no column of words 3, because the lines have 2"):
+        read_table(tmp_path / "b.conll", word_column=3)
+    with pytest.raises(FrostlineError, match=r"no column of tags 2, .* give another one than 2, that of the words"):
+        read_table(tmp_path / "b.conll", word_column=2, tag_column=2)
+
+
 def test_errors_name_the_line(tmp_path: Path) -> None:
     assert "line 2: the line has 1 column, and the first line has 2" in refusal(tmp_path, "Anna\tO\nsings\n")
     assert "line 2: the line has no word" in refusal(tmp_path, "Anna\tO\n\tO\n")

@@ -97,7 +97,7 @@ def test_refused_sources(tmp_path: Path) -> None:
         train=frame(20), data=tmp_path
     )
     assert (
-        "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet, .conll, .bio, .iob2) has train in its name "
+        "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet, .conll, .bio, .iob2, .conllu) has train in its name "
         "(found: 'a.csv'); rename" in refusal(data=tmp_path)
     )
     (tmp_path / "empty").mkdir()

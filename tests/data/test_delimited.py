@@ -93,12 +93,6 @@ def test_column_names_are_stripped_and_missing_names_are_numbered(tmp_path: Path
     assert list(read_table(written(tmp_path, "a.csv", ", text ,\n0,a,b\n")).columns) == ["column 1", "text", "column 3"]
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
-def test_utf16_is_recognized(tmp_path: Path, encoding: str) -> None:
-    sentence = refusal(written(tmp_path, "a.tsv", "text\tlabel\na\t1\n".encode(encoding)))
-    assert "UTF-16" in sentence and "iconv -f utf-16" in sentence
-
-
 def test_lines_that_end_with_carriage_returns_are_refused(tmp_path: Path) -> None:
     assert "old Macs" in refusal(written(tmp_path, "a.tsv", "text\tlabel\ra\t1\r"))
 

@@ -50,7 +50,9 @@ def test_lists_of_labels_are_multi_label_classification() -> None:
     assert "9 of 36 train rows have no label." in data.notes
     facts = data.report.splits["train"]
     assert facts.label_counts == dict(zip(LABELS, data.train.targets.sum(0).tolist(), strict=True))
-    words = pd.DataFrame({"tokens": [["a", "b"]] * 20, "tags": [["X", "Y"]] * 20, "text": ["a b"] * 20})
+    words = pd.DataFrame(
+        {"tokens": [["a", f"b{n}"] for n in range(20)], "tags": [["X", "Y"]] * 20, "text": ["a b"] * 20}
+    )
     assert load_data(DataSpec(train=words)).task.task_type == TOKENS
 
 

@@ -90,10 +90,103 @@ def test_a_file_without_rows_is_refused(tmp_path: Path, name: str, content: str)
     assert name in sentence and "the file has no rows" in sentence and "give a file" in sentence
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json"])
-def test_the_error_for_another_encoding_has_the_position_and_a_command(tmp_path: Path, name: str) -> None:
-    sentence = refusal(written(tmp_path, name, b"text,label\ngood,1\ncaf\xe9,0\n"))
-    assert "line 3: byte 21 (0xe9) is not UTF-8" in sentence and "iconv -f latin1 -t utf-8" in sentence
+WRITTEN = {  # what a file holds, and the encodings that the message names first for it
+    "cp1252": ("It costs 5 €, “really”", "cp1252"),
+    "latin1": ("café noir", "cp1252"),
+    "iso8859_15": ("5 € pour un cœur", "iso8859_15"),
+    "mac_roman": ("the café, don’t go", "mac_roman"),
+    "cp850": ("un café très bien", "cp850"),
+    "cp1250": ("zażółć gęślą jaźń", "cp1250"),
+    "cp1251": ("Отличный фильм", "cp1251"),
+    "koi8_r": ("Отличный фильм", "koi8_r"),
+    "cp1253": ("καλή ταινία", "cp1253"),
+    "cp1256": ("فيلم جيد", "cp1256"),
+    "cp949": ("정말 좋은 영화예요", "cp949"),
+    "euc_kr": ("정말 좋은 영화예요", "cp949"),
+    "shift_jis": ("これは良い映画です", "cp932"),
+    "euc_jp": ("これは良い映画です", "euc_jp"),
+    "gb18030": ("这部电影很好看", "gb18030"),
+    "big5": ("這部電影很好看", "big5"),
+    "utf-16": ("café noir", "utf-16"),
+    "utf-16-le": ("정말 좋은 영화예요", "utf-16-le"),
+    "utf-16-be": ("café noir", "utf-16-be"),
+    "utf-32": ("café noir", "utf-32"),
+}
+
+
+@pytest.mark.parametrize("encoding", WRITTEN)
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.conll"])
+def test_a_file_in_another_encoding_is_refused_and_read_with_its_encoding(
+    tmp_path: Path, name: str, encoding: str
+) -> None:
+    text, named = WRITTEN[encoding]
+    word = text.replace(" ", "_")
+    lines = {
+        ".csv": f'text,label\ngood,1\n"{text}",0\n',
+        ".tsv": f"text\tlabel\ngood\t1\n{text}\t0\n",
+        ".jsonl": f'{{"text": "good"}}\n{{"text": "{text}"}}\n',
+        ".json": f'[\n{{"text": "good"}},\n{{"text": "{text}"}}]\n',
+        ".conll": f"good\tO\n{word}\tO\n\n",
+    }
+    path = written(tmp_path, name, lines[Path(name).suffix].encode(encoding))
+    sentence = refusal(path)
+    assert f"--encoding {named}" in sentence, sentence
+    for one in (encoding, named):
+        if one != "latin1" or "€" not in text:
+            table = read_table(path, encoding=one)
+            column = "tokens" if name == "a.conll" else "text"
+            assert table.cells(column)[-1] == (["good", word] if column == "tokens" else text)
+            assert table.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "message"),
+    [
+        (
+            b"text\ncaf\xe9\n",
+            None,
+            "line 2: byte 8 (0xe9) is not UTF-8; it looks like cp1252 ('café'); pass --encoding cp1252",
+        ),
+        (b"text\n5 \x80\n", None, "(0x80) is not UTF-8; it may be cp1252 ('€') or mac_roman ('Ä')"),
+        (
+            "text\ncafé\n".encode() * 3 + b"caf\xe9\n",
+            None,
+            "is not UTF-8, as in 1 of the 4 lines with other characters than ASCII",
+        ),
+        ("text\n가나다".encode()[:-1], None, "begins a character that is cut off; the file is not complete"),
+        (b"text\ncaf\x81 \x8d\n", "cp1252", "is not cp1252"),
+        (b"text\ncaf\xe9\n", "cp949", "line 2: byte 8 (0xe9) is not cp949; it looks like cp1252 ('café')"),
+        (b"text\ncaf\xe9\n", "utf-16", "the file is not utf-16; leave out --encoding, or correct it"),
+        ("text\na\n".encode("utf-16"), "cp1252", "the file is UTF-16, not cp1252; pass --encoding utf-16"),
+        ("text\na\n".encode("utf-16-be"), None, "the file is UTF-16-BE; pass --encoding utf-16-be"),
+        (b"text\na\n", "cp1525", "--encoding 'cp1525' is not known; give one such as"),
+        (b"text\na\n", "rot13", "--encoding 'rot13' is not known"),
+        (b"text\na\n", "a\0b", "--encoding 'a\\x00b' is not known"),
+        (b"text\na\n", "", "--encoding '' is not known"),
+        (b"text\na\n", "locale", "--encoding 'locale' is not known"),
+    ],
+)
+def test_wrong_encodings_are_refused(tmp_path: Path, content: bytes, encoding: str | None, message: str) -> None:
+    path = written(tmp_path, "a.csv", content)
+    sentence = refusal(path, encoding=encoding)
+    assert message in sentence and (str(path) in sentence or "--encoding" in sentence)
+
+
+def test_a_file_that_is_utf8_is_read_as_utf8_whatever_is_given(tmp_path: Path) -> None:
+    """A folder may have files of both kinds."""
+    for content in ("text\ncafé\n", "\ufefftext\ncafé\n", "text\n가나다\n"):
+        path = written(tmp_path, "a.csv", content)
+        table = read_table(path, encoding="cp1252")
+        assert table.texts("text") == (content.split("\n")[1],)
+        assert table.notes == (f"{path} is UTF-8, so it is not read as cp1252.",)
+    for same in ("cp949", "utf-8", "UTF8", "utf_8_sig"):
+        assert read_table(written(tmp_path, "b.csv", "text\na\n"), encoding=same).notes == ()
+        assert same == "cp949" or read_table(path, encoding=same).notes == ()
+    big_endian = written(tmp_path, "c.csv", "text\na\n".encode("utf-16-be"))
+    assert read_table(big_endian, encoding="utf-16").texts("text") == ("a",)
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "d.parquet")
+    for source in (tmp_path / "d.parquet", pd.DataFrame({"text": ["a"]})):
+        assert "--encoding is for text files; leave it out" in refusal(source, encoding="cp1252")
 
 
 @pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0", b"PK\x03\x04\x14\0\x06\0\xe9"])

@@ -8,7 +8,7 @@ from frostline import FrostlineError
 from frostline.data.load import load_data
 from frostline.data.specification import DataSpec
 
-MANY = "Anna\tB-person\nsings\tO\n\n" * 30
+MANY = "".join(f"Anna\tB-person\nsings{n}\tO\n\n" for n in range(30))
 ONE = MANY.replace("\n\n", "\n")
 
 

@@ -197,3 +197,92 @@ def test_a_class_with_too_few_rows_to_hold_out_is_refused() -> None:
     rare = pd.concat([frame(40), pd.DataFrame({"text": ["rare", "rarer"], "label": ["maybe", "maybe"]})])
     sentence = refusal(train=rare)
     assert "the label 'maybe' has too few rows" in sentence and "--validation FILE" in sentence
+
+
+def table(texts: list[Any], labels: list[Any], **columns: list[Any]) -> pd.DataFrame:
+    return pd.DataFrame({"text": texts, "label": labels, **columns})
+
+
+NUMBERED = [f"text {n}" for n in range(60)]
+LABELS = ["no", "yes"] * 30
+REPEATED: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
+    "each text twice": (table([f"text {n // 4} {n % 2}" for n in range(60)], LABELS), {}),
+    "one text in a third of the rows": (table([*["ok"] * 20, *NUMBERED[:40]], LABELS), {}),
+    "a text with both labels": (table([f"text {n // 2}" for n in range(60)], LABELS), {}),
+    "a class of two texts, one of them frequent": (
+        table([*NUMBERED[:40], *["n/a"] * 19, "none", "nothing"], [*LABELS[:40], *["empty"] * 21]),
+        {"test": "none"},
+    ),
+    "pairs": (table(["a"] * 60, LABELS, text_pair=[f"text {n // 2}" for n in range(60)]), {}),
+    "numbers": (
+        table([f"text {n // 3}" for n in range(60)], [n / 7 for n in range(60)]),
+        {"task_type": REGRESSION},
+    ),
+    "tags": (
+        pd.DataFrame({"tokens": [["Anna", f"{n // 3}"] for n in range(60)], "tags": [["B-x", "O"]] * 60}),
+        {},
+    ),
+    "several labels": (table([f"text {n // 3}" for n in range(60)], [["a"], ["a", "b"], []] * 20), {}),
+    "only texts that are too frequent": (
+        table([f"text {n // 15} {n % 2}" for n in range(60)], LABELS),
+        {"test": "none"},
+    ),
+    "a share": (table([f"text {n // 4} {n % 2}" for n in range(60)], LABELS), {"held_out_share": 0.3}),
+}
+
+
+@pytest.mark.parametrize("case", REPEATED)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_rows_with_the_same_text_are_in_the_same_split(case: str, seed: int) -> None:
+    rows, options = REPEATED[case]
+    data = load(train=rows, data_seed=seed, **options)
+    parts = [part for part in (data.train, data.validation, data.test) if part is not None]
+    assert set(data.report.shared.values()) == {0} and "is also in" not in " ".join(data.notes)
+    assert "Rows with the same text stay together." in " ".join(data.notes)
+    assert sum(map(len, parts)) == 60 + (case.startswith("a class")) and min(map(len, parts)) > 0
+    if data.task.task_type == CLASSIFICATION:
+        assert all(set(part.targets) == set(range(len(data.task.labels))) for part in parts)
+
+
+def test_held_out_splits_of_repeated_texts_have_the_requested_size_if_they_can() -> None:
+    data = load(train=REPEATED["each text twice"][0])
+    assert data.test is not None and (len(data.test), len(data.validation)) == (6, 6)
+    assert "6 of 60 training rows are held out for test (data seed 0). Rows with the same text" in " ".join(data.notes)
+    frequent = load(train=REPEATED["only texts that are too frequent"][0], test="none")
+    assert len(frequent.validation) in (14, 15, 16)  # one text of each class
+    assert f"{len(frequent.validation)} of 60 training rows are held out" in " ".join(frequent.notes)
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "message"),
+    [
+        (
+            [*NUMBERED[:40], *["n/a"] * 20],
+            [*LABELS[:40], *["empty"] * 20],
+            "row 41: the label 'empty' has too few different",
+        ),
+        (["a", "b"] * 30, LABELS, "row 1: the label 'no' has too few different texts for training and each split"),
+        (["a"] * 60, LABELS, "row 1: the label 'no' has too few different texts for training and each split"),
+        (["a"] * 60, [n / 7 for n in range(60)], "all 60 rows left for training have the same text"),
+        (
+            [*NUMBERED[:40], "x", "x", "y", "y"],
+            [*LABELS[:40], *["rare"] * 4],
+            "row 41: the label 'rare' has too few different",
+        ),
+    ],
+)
+def test_a_class_with_too_few_different_texts_is_refused(texts: list[str], labels: list[Any], message: str) -> None:
+    sentence = refusal(train=table(texts, labels))
+    assert message in sentence and ("--test FILE" in sentence or "--validation FILE" in sentence)
+
+
+def test_tables_without_equal_texts_are_split_as_before() -> None:
+    """The digests are from before equal texts stayed together."""
+    tables = {"classes": frame(200), "numbers": table(NUMBERED, [n / 7 for n in range(60)])}
+    found = {
+        name: load(train=rows, task_type=REGRESSION if name == "numbers" else None) for name, rows in tables.items()
+    }
+    digests = {
+        name: (data.validation.digest()[:8], data.test and data.test.digest()[:8]) for name, data in found.items()
+    }
+    assert digests == {"classes": ("2cd712bd", "565cfa1d"), "numbers": ("08219c66", "446b38db")}

@@ -15,7 +15,7 @@ from frostline.data.specification import CLASSIFICATION, TOKENS, DataSpec
 from frostline.data.subsets import strata, subset_indices
 from frostline.data.tags import NO_WORD, are_entities, entity_types
 
-WORDS = [["Anna", "Lee", "sings"], ["It", "rains"]] * 15
+WORDS = [words for n in range(15) for words in (["Anna", "Lee", f"sings {n}"], ["It", f"rains {n}"])]
 TAGS = [["B-person", "I-person", "O"], ["O", "O"]] * 15
 LABELS = ("O", "B-person", "I-person")
 
@@ -35,16 +35,15 @@ def test_lists_of_labels_are_token_classification() -> None:
     data = load()
     assert data.task.task_type == TOKENS and data.task.labels == LABELS
     both = {text: target.tolist() for text, target in zip(data.train.texts, data.train.targets, strict=True)}
-    assert both == {"Anna\nLee\nsings": [1, 2, 0], "It\nrains": [0, 0, NO_WORD]}
+    assert len(both) == 27 and both["Anna\nLee\nsings 0"] == [1, 2, 0] and both["It\nrains 0"] == [0, 0, NO_WORD]
     assert "Entities of 1 type with BIO tags: 'person'." in data.notes
-    others = [[["O", "O", "O"], ["O", "O"]], *zip(TAGS[2::2], TAGS[3::2], strict=True)]
-    notes = load(tags=[tags for two in others for tags in two]).notes
+    notes = load([*WORDS[:2], *WORDS[:2], *WORDS[4:]], [["O", "O", "O"], *TAGS[1:]]).notes
     assert any("1 training sentence has several lists of tags (rows 1, " in note for note in notes)
     shared = load(validation=pd.DataFrame({"tokens": WORDS[:1], "ner_tags": TAGS[:1]})).notes
     assert "Warning: 1 of 1 validation row has a sentence that is also in train." in shared
     assert data.report.splits["train"].label_counts == {"O": 14 + 2 * 13, "B-person": 14, "I-person": 14}
     assert (
-        load_data(DataSpec(train=pd.DataFrame({"text": ["a", "b"] * 9, "label": [0, 1] * 9}))).task.task_type
+        load_data(DataSpec(train=pd.DataFrame({"text": [*"abcdefghijklmnopqr"], "label": [0, 1] * 9}))).task.task_type
         == CLASSIFICATION
     )
 
@@ -130,7 +129,7 @@ def test_every_source_gives_the_same_examples(tmp_path: Path, source: str) -> No
 def test_numbers_of_a_class_label_are_its_own_whatever_the_order_of_labels() -> None:
     kind = datasets.List(datasets.ClassLabel(names=["X", "Y"]))
     features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": kind})
-    rows = {"tokens": [["a", "b"]] * 30, "ner_tags": [[0, 1]] * 30}
+    rows = {"tokens": [["a", f"b{n}"] for n in range(30)], "ner_tags": [[0, 1]] * 30}
     data = load_data(
         DataSpec(train=datasets.Dataset.from_dict(rows, features=features), test="none", labels=("Y", "X"))
     )

@@ -11,10 +11,13 @@ import pytest
 from frostline import FrostlineError
 from frostline.data.columns import choose_columns
 from frostline.data.formats.reader import read_table
-from frostline.data.specification import CLASSIFICATION, REGRESSION
+from frostline.data.load import load_data
+from frostline.data.specification import CLASSIFICATION, REGRESSION, DataSpec
 from frostline.data.table import Table
 from frostline.data.targets import targets_of
 from frostline.data.task import Task, decide_task
+from frostline.data.wording import quoted
+from frostline.statistics.results_table.read import read_results
 
 
 def labelled(labels: list[Any]) -> Table:
@@ -126,11 +129,96 @@ def test_a_label_that_is_nan_counts_as_missing(tmp_path: Path) -> None:
         decided(read_table(tmp_path / "t.jsonl"))
 
 
-@pytest.mark.parametrize("twin", ["Pos", "pos ", "POS", "ｐｏｓ"])
-def test_labels_that_look_the_same_are_refused(twin: str) -> None:
-    sentence = refusal(["pos", "neg", "pos", twin])
-    assert f"'pos' (2 rows, first row 1) and {twin!r} (1 rows, first row 4) look the same" in sentence
+TWINS = {  # of the label "pos-x", and the character that differs
+    **dict.fromkeys(["Pos-x", "pos-x ", "POS-X", "ｐｏｓ-x"], ""),
+    "pos-x\u200b": "U+200B ZERO WIDTH SPACE",
+    "pos-x\u200e": "U+200E LEFT-TO-RIGHT MARK",
+    "\u202bpos-x": "U+202B RIGHT-TO-LEFT EMBEDDING",
+    "\ufeffpos-x": "U+FEFF ZERO WIDTH NO-BREAK SPACE",
+    "po\u00ads-x": "U+00AD SOFT HYPHEN",
+    "po\u034fs-x": "U+034F COMBINING GRAPHEME JOINER",
+    "pos\u200d-x": "U+200D ZERO WIDTH JOINER",
+    "pos-x\ufe0f": "U+FE0F VARIATION SELECTOR-16",
+    "pos-x\u3164": "U+3164 HANGUL FILLER",
+    "pos-x\u2800": "U+2800 BRAILLE PATTERN BLANK",
+    "pos-x\x85": "U+0085",
+    "pos-x\U000e0041": "U+E0041 TAG LATIN CAPITAL LETTER A",
+    "pos-x\xa0": "U+00A0 NO-BREAK SPACE",
+    "pos\u2011x": "U+2011 NON-BREAKING HYPHEN",
+    "pos–x": "U+2013 EN DASH",
+    "pоs-x": "U+043E CYRILLIC SMALL LETTER O",
+    "pοs-x": "U+03BF GREEK SMALL LETTER OMICRON",
+}
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize(
+    "kind", ["classes", "classes with names", "--labels", "several labels", "columns", "tags", "models"]
+)
+def test_labels_that_look_the_same_are_refused(twin: str, kind: str) -> None:
+    """Wherever labels are named, a person would take the two for one."""
+    sources: dict[str, Any] = {"train": labelled(["pos-x", "neg", "pos-x", twin]).columns}
+    sources["train"] = pd.DataFrame(sources["train"])
+    names = datasets.ClassLabel(names=["pos-x", "neg", twin])
+    if kind == "classes with names":
+        features = datasets.Features({"text": datasets.Value("string"), "label": names})
+        sources["train"] = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]}, features=features)
+    elif kind == "--labels":
+        sources["labels"] = ["pos-x", twin, "neg"]
+    elif kind == "several labels":
+        sources["train"] = pd.DataFrame({"text": ["a", "b"], "labels": [["pos-x", "neg"], [twin]]})
+    elif kind == "columns":
+        sources["train"] = pd.DataFrame({"text": ["a", "b"], "pos-x": [0, 1], twin: [0, 1]})
+        sources["indicator_columns"] = ["pos-x", twin]
+    elif kind == "tags":
+        sources["train"] = pd.DataFrame({"tokens": [["a"], ["b"]], "tags": [["B-pos-x"], [f"B-{twin}"]]})
+    with pytest.raises(FrostlineError) as caught:
+        if kind == "models":
+            rows = {"model": ["pos-x-base", f"{twin}-base"], "task": "t", "k": 1, "seed": 0, "score": 0.5}
+            read_results(pd.DataFrame(rows))
+        else:
+            load_data(DataSpec(**sources))
+    sentence, differing = str(caught.value), TWINS[twin]
+    if kind == "columns" and twin.strip() == "pos-x":  # names of columns are read without white space around them
+        assert "several columns are named 'pos-x'" in sentence
+        return
+    assert "look the same" in sentence and sentence.endswith("; write them alike."), sentence
+    assert (f" and differ in {differing};" in sentence) == bool(differing)
+    if kind in ("classes", "--labels"):
+        assert f"'pos-x' (2 rows, first row 1) and {quoted(twin)} (1 rows, first row 4) look the same" in sentence
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ("pos", "poz"),
+        ("C++", "C#"),
+        ("m", "n"),
+        ("ja", "jа̀"),
+        ("'", '"'),
+        ("😀", "😁"),
+        ("👍🏻", "👍🏿"),
+        ("🏴󠁧󠁢󠁥󠁮󠁧󠁿", "🏴󠁧󠁢󠁳󠁣󠁴󠁿"),  # England and Scotland
+        ("e", "é"),
+        ("α", "a"),
+        ("кот", "кит"),
+    ],
+)
+def test_labels_that_only_resemble_each_other_are_classes(others: tuple[str, str]) -> None:
+    assert set(decided(labelled([*others, *others])).labels) == set(others)
+    tags = pd.DataFrame({"tokens": [[f"{n}", "b"] for n in range(20)], "tags": [list(others)] * 20})
+    assert set(load_data(DataSpec(train=tags)).task.labels) == set(others)
+
+
+def test_leading_zeros_case_and_invisible_names() -> None:
     assert "'1' (2 rows, first row 1) and '01'" in refusal(["1", "1", "01", "0"])
+    czech = pd.DataFrame({"tokens": [[f"{n}", "b"] for n in range(20)], "tags": [["VB", "Vb"]] * 20})
+    assert load_data(DataSpec(train=czech)).task.labels == ("VB", "Vb")  # the case of plain tags can matter
+    assert "the label '\\u200b' has no visible character; give it a name" in refusal(["pos", "neg", "\u200b"])
+    task = decided(labelled(["pos", "neg"]))
+    for twin, name in (("pos\u200b", "ZERO WIDTH SPACE"), ("pоs", "CYRILLIC SMALL LETTER O")):
+        with pytest.raises(FrostlineError, match=rf"did you mean 'pos'\? They differ in U\+\w+ {name}\) is none of"):
+            targets_of(labelled(["neg", twin]), task)
 
 
 def test_a_label_that_is_a_list_is_refused() -> None:

@@ -79,7 +79,7 @@ def test_probes_and_estimates_are_recorded_and_reported(search_settings: dict[st
 def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(WordsModel, "fit", lambda examples, classes: None)
     labels = ["positive", "negative"] * 100
-    texts = [f"the film was {'good' if label == 'positive' else 'bad'}" for label in labels]
+    texts = [f"the film {n} was {'good' if label == 'positive' else 'bad'}" for n, label in enumerate(labels)]
     rows = pd.DataFrame({"text": texts, "label": labels})
     settings = {**search_settings, "train": rows, "folds": 0, "target": 0.6}
     answer = frostline.find(**settings)

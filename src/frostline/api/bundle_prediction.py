@@ -33,6 +33,7 @@ class Bundle:
         *,
         text_column: str | None = None,
         text_pair_column: str | None = None,
+        encoding: str | None = None,
     ) -> dict[str, Predictions]:
         """Predict all tasks for the same texts. The shared layers run once.
 
@@ -41,6 +42,7 @@ class Bundle:
             text_column: The column of the texts in a table. By default it is that of the training data if it is the same for
                 all tasks, or found by its name.
             text_pair_column: The column of the second texts of pairs, likewise.
+            encoding: The encoding of a text file that is not UTF-8.
 
         Returns:
             The predictions of each task, by name. On a CPU they are bitwise identical to those of its model alone.
@@ -49,7 +51,7 @@ class Bundle:
             FrostlineError: The table cannot be read, or has single texts for a bundle of pairs or the reverse.
         """
         loaded = self._loaded
-        texts = as_texts(texts, text_column, text_pair_column, bundle_columns(self.folder))
+        texts = as_texts(texts, text_column, text_pair_column, bundle_columns(self.folder), encoding)
         for task in self.tasks:
             require_shape(task_folder(self.folder, task), texts)
         tokens = loaded.classifiers[0].encode(texts)

@@ -76,6 +76,8 @@ def predict(
     *,
     text_column: str | None = None,
     text_pair_column: str | None = None,
+    word_column: int | None = None,
+    encoding: str | None = None,
     threshold: float | None = None,
     stream: bool | None = None,
     trust_remote_code: bool = False,
@@ -89,6 +91,8 @@ def predict(
             a text is a list of words.
         text_column: The column of the texts in a table. By default it is that of the training data, or found by its name.
         text_pair_column: The column of the second texts of pairs, likewise.
+        word_column: The column of the words in a CoNLL file, counted from 1. By default the first one.
+        encoding: The encoding of a text file that is not UTF-8.
         threshold: The probability of the second of two labels (or of the label that config.json names) from which it is
             predicted; of every label if a text can have several. By default it is that of the model's config.json, else 0.5.
         stream: Whether the layers are read from the folder one at a time, for a model that is larger than memory. By default
@@ -108,8 +112,9 @@ def predict(
         unsuitable = {"--threshold": threshold, "--text-pair-column": text_pair_column}
         if given := [flag for flag, value in unsuitable.items() if value is not None]:
             raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
-        return _predicted_tags(folder, as_sentences(texts, text_column, trained_columns(folder)), probe, options)
-    texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder))
+        sentences = as_sentences(texts, text_column, trained_columns(folder), word_column, encoding)
+        return _predicted_tags(folder, sentences, probe, options)
+    texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder), encoding)
     require_shape(Path(folder), texts)
     if probe is not None:
         outputs = Outputs.of_task(probe.about["task_type"], probe.about["labels"], threshold)
@@ -145,7 +150,11 @@ def _refuse_stream(folder: str | Path, why: str, *, stream: bool | None) -> None
 
 
 def as_texts(
-    source: Any, text_column: str | None, text_pair_column: str | None, trained: Mapping[str, str | None] | None
+    source: Any,
+    text_column: str | None,
+    text_pair_column: str | None,
+    trained: Mapping[str, str | None] | None,
+    encoding: str | None = None,
 ) -> Texts:
     """The texts of a table or a list, for a model that was ``trained`` on these columns."""
     if isinstance(source, Texts):
@@ -159,7 +168,9 @@ def as_texts(
     # A text can be too long for Path.exists, which then raises an error.
     if isinstance(source, str) and Path(source).suffix.lower() not in FORMAT_OF and not os.path.exists(source):
         raise FrostlineError(f"{quoted(source)} is no file: give the path of a table, or a list of texts.")
-    texts, _ = read_unlabelled(source, text_column=text_column, text_pair_column=text_pair_column, trained=trained)
+    texts, _ = read_unlabelled(
+        source, encoding=encoding, text_column=text_column, text_pair_column=text_pair_column, trained=trained
+    )
     return texts
 
 

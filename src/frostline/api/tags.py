@@ -95,7 +95,9 @@ def _most_probable(
     return TagPredictions(texts, labels, tags, probabilities, int((tokens.dropped > 0).sum()), temperature)
 
 
-def as_sentences(source: Any, text_column: str | None, trained: Any) -> Texts:
+def as_sentences(
+    source: Any, text_column: str | None, trained: Any, word_column: int | None = None, encoding: str | None = None
+) -> Texts:
     """The sentences of a table, or of a list of lists of words."""
     if isinstance(source, Texts):
         return source
@@ -106,5 +108,12 @@ def as_sentences(source: Any, text_column: str | None, trained: Any) -> Texts:
         sentences = tuple(sentence(one, f"Sentence {n}", remedy) for n, one in enumerate(source, start=1))
         rows: NDArray[np.int64] = np.arange(1, len(source) + 1)
         return Texts(texts=sentences, pairs=None, rows=rows, name="the list of sentences")
-    texts, _ = read_unlabelled(source, text_column=text_column, trained=trained, task_type=TOKENS)
+    texts, _ = read_unlabelled(
+        source,
+        word_column=word_column,
+        encoding=encoding,
+        text_column=text_column,
+        trained=trained,
+        task_type=TOKENS,
+    )
     return texts

@@ -33,6 +33,12 @@ Constants = Annotated[
         "--set", help="OURS=VALUE: a constant value for a column that the table lacks.", rich_help_panel=RESULTS
     ),
 ]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="Encoding of tables that are not UTF-8, such as cp1252. [default: UTF-8]", rich_help_panel=RESULTS
+    ),
+]
 Metric = Annotated[
     list[str] | None,
     typer.Option(help="NAME or TASK=NAME: the metric to use, if runs have several.", rich_help_panel=RESULTS),
@@ -107,6 +113,7 @@ def analyze(
     out: Out,
     columns: ColumnNames = None,
     set_: Constants = None,
+    encoding: Encoding = None,
     metric: Metric = None,
     chance: Chance = None,
     paired: Paired = True,
@@ -137,6 +144,7 @@ def analyze(
         sources,
         columns=split_pairs("--columns", columns),
         constants=split_pairs("--set", set_),
+        encoding=encoding,
         metrics=metrics,
         chances={task: number("--chance", value) for task, value in chances.items()},
         paired=paired,

@@ -69,6 +69,12 @@ TextPairColumn = Annotated[
     str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
 ]
 ColumnNames = Annotated[str | None, typer.Option(help="Column names, for files without a header line.")]
+WordColumn = Annotated[
+    int | None, typer.Option(min=1, help="Column of the words in a CoNLL file, counted from 1. [default: the first]")
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding of FILE if it is not UTF-8, such as cp1252. [default: UTF-8]")
+]
 CopyColumns = Annotated[
     str | None,
     typer.Option(help="Columns of FILE to copy into the output, such as id,date. [default: none]"),
@@ -102,6 +108,8 @@ def predict(
     text_column: TextColumn = None,
     text_pair_column: TextPairColumn = None,
     column_names: ColumnNames = None,
+    word_column: WordColumn = None,
+    encoding: Encoding = None,
     copy_columns: CopyColumns = None,
     threshold: Threshold = None,
     stream: Stream = None,
@@ -117,6 +125,7 @@ def predict(
     from frostline.api.bundle_prediction import bundle_columns
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.cli.copied_columns import beside, copied_columns
+    from frostline.data.checks import garbled
     from frostline.data.files import replace_file
     from frostline.data.formats.reader import read_table
     from frostline.data.load import read_unlabelled
@@ -130,7 +139,9 @@ def predict(
     require_writable(target, file, writers, overwrite=overwrite)
     if several:
         _require_bundle_options(model, threshold, stream=stream, trust_remote_code=trust_remote_code)
-    table = read_table(file, column_names=_names(column_names), of_tokens=of_words)
+    table = read_table(
+        file, column_names=_names(column_names), of_tokens=of_words, word_column=word_column, encoding=encoding
+    )
     copied = copied_columns(table, _names(copy_columns) or ())
     texts, columns = read_unlabelled(
         table,
@@ -144,7 +155,8 @@ def predict(
     options = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
     by_task, rows, header = _predicted(model, texts, options)
     rows, header = beside(copied, rows, header)
-    print(f"{file}: {columns}.", file=sys.stderr)
+    for note in (f"{file}: {columns}.", *table.notes, *garbled(texts, "new")):
+        print(note, file=sys.stderr)
     for task, of_task in by_task.items():
         print_outputs(f"{task}: " if task else "", of_task)
     replace_file(target, writers[target.suffix](rows, header))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples, Indices, Texts
+from frostline.data.formats.encoding import garbled_word
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
@@ -105,6 +106,20 @@ class DataReport:
         return notes
 
 
+def garbled(texts: Texts, what: str) -> list[str]:
+    """A warning if texts were probably decoded wrongly. ``what`` they are: a split, or new rows to predict."""
+    rows = zip(texts.rows.tolist(), texts.texts, texts.pairs or ("",) * len(texts), strict=True)
+    found = [(row, word) for row, *both in rows for word in map(garbled_word, both) if word is not None]
+    if not found:
+        return []
+    where = list(dict.fromkeys(row for row, _ in found))
+    shown = ", ".join(map(str, where[:SHOWN_ROWS])) + (", ..." if len(where) > SHOWN_ROWS else "")
+    return [
+        f"Warning: {_of_rows(len(where), len(texts), what)} a text with control characters or wrongly decoded letters, such as "
+        f"{quoted(found[0][1])} (row {shown}): correct them in {texts.name}, or the encoding that it is read with."
+    ]
+
+
 def _probable_typos(counts: Mapping[str, int]) -> list[str]:
     """Warnings about rare labels whose names are almost those of frequent ones."""
     warnings = []
@@ -133,10 +148,9 @@ def _of_rows(count: int, rows: int, split: str) -> str:
 def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
     """The facts about all splits. ``splits`` must be in the order train, validation, test."""
     conflicts = conflicting(splits["train"])
-    keys = {split: _keys(examples) for split, examples in splits.items()}
     return DataReport(
         splits={split: _split_report(examples, task) for split, examples in splits.items()},
-        repeated={split: len(rows) - len(set(rows)) for split, rows in keys.items()},
+        repeated={split: examples.repeats for split, examples in splits.items()},
         shared={f"{one}/{two}": len(overlap(splits[one], splits[two])) for one, two in combinations(splits, 2)},
         conflicting=len(conflicts),
         conflicting_rows=tuple([row for rows in conflicts for row in rows][:SHOWN_ROWS]),
@@ -145,21 +159,17 @@ def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
 
 def overlap(train: Texts, other: Texts) -> Indices:
     """Positions in ``other`` of the rows whose text (or pair of texts) also occurs in ``train``."""
-    known = set(_keys(train))
-    return np.array([i for i, key in enumerate(_keys(other)) if key in known], dtype=np.int64)
+    known = set(train.keys())
+    return np.array([i for i, key in enumerate(other.keys()) if key in known], dtype=np.int64)
 
 
 def conflicting(examples: Examples) -> list[list[int]]:
     """The row numbers of each text (or pair of texts) that occurs with more than one target, or list of tags."""
     rows, targets = defaultdict(list), defaultdict(set)
-    for key, row, target in zip(_keys(examples), examples.rows.tolist(), examples.targets, strict=True):
+    for key, row, target in zip(examples.keys(), examples.rows.tolist(), examples.targets, strict=True):
         rows[key].append(row)
         targets[key].add(target.tobytes())
     return [rows[key] for key, different in targets.items() if len(different) > 1]
-
-
-def _keys(texts: Texts) -> list[Any]:
-    return list(texts.texts) if texts.pairs is None else list(zip(texts.texts, texts.pairs, strict=True))
 
 
 def _split_report(examples: Examples, task: Task) -> SplitReport:

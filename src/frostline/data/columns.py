@@ -180,7 +180,7 @@ def missing_tags(table: Table) -> str | None:
     """What to do about a CoNLL file of which no column holds the tags; None for other tables."""
     if table.word_lines is None or conll.TAGS in table.columns:
         return None
-    if len(table.columns) == 1:
+    if len(table.columns) <= 2:
         return f"{table.name}: its lines have a word and no tag; write the tag after each word, separated by a tab."
     return f"{table.name}: its lines have {len(table.columns)} columns; choose that of the tags with --tag-column, from 2 on."
 

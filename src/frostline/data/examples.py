@@ -1,7 +1,7 @@
 """Texts and labelled examples, as all other folders use them."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -40,6 +40,20 @@ class Texts:
             pairs=None if self.pairs is None else tuple(self.pairs[i] for i in positions),
             rows=self.rows[indices],
         )
+
+    def keys(self) -> list[Hashable]:
+        """What decides whether two examples are equal: the text, or the pair of texts."""
+        return list(self.texts if self.pairs is None else zip(self.texts, self.pairs, strict=True))
+
+    @property
+    def repeats(self) -> int:
+        """The number of examples whose text (or pair of texts) occurs earlier."""
+        return len(self) - len(set(self.keys()))
+
+    def first_equal(self) -> Indices:
+        """The position of the first example with the same text (or pair of texts), ``[N]``."""
+        first: dict[Hashable, int] = {}
+        return np.array([first.setdefault(key, n) for n, key in enumerate(self.keys())], dtype=np.int64)
 
     def row_digests(self) -> list[bytes]:
         """A SHA-256 of each example, 32 bytes. Equal digests mean equal texts and pairs."""

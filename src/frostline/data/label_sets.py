@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.columns import INDICATORS, Columns, is_list, items_of
-from frostline.data.labels import are_too_many, check_declared, first_rows, ordered, refuse_similar_labels
+from frostline.data.labels import are_too_many, check_declared, ordered, places_of, refuse_similar_labels
 from frostline.data.parsing import INTEGER
 from frostline.data.table import Table, is_missing
 from frostline.data.wording import did_you_mean, listed, quoted
@@ -41,8 +41,8 @@ def label_names(table: Table, columns: Columns, given: Sequence[str] | None) -> 
     counts = Counter(label for labels in sets for label in set(labels))
     if given:
         check_declared(table, column, tuple(given), counts)
+    refuse_similar_labels(f"{table.name}, column {quoted(column)}", [*counts, *names], places_of(table, sets))
     if not names:
-        refuse_similar_labels(table, column, counts, first_rows(sets))
         if are_too_many(len(counts), len(table)):
             raise FrostlineError(
                 f"{table.name}, column {quoted(column)}: {len(counts):,} different labels in {len(table):,} rows; name the "
@@ -139,6 +139,7 @@ def _indicator_names(table: Table, columns: Columns, given: Sequence[str] | None
             f"{table.name}: --indicator-columns {columns.indicators[0]} is one label only; name at least two columns, or pass "
             f"--label-column {columns.indicators[0]}."
         )
+    refuse_similar_labels(f"{table.name}, --indicator-columns", columns.indicators)
     for column in columns.indicators:
         if not _indicators(table, column).any():
             raise FrostlineError(

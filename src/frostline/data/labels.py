@@ -1,7 +1,6 @@
 """Read and check the cells of a label column."""
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -10,7 +9,7 @@ from frostline.data.columns import is_list
 from frostline.data.parsing import INTEGER, NUMBER, comma_joined
 from frostline.data.specification import MULTI_LABEL
 from frostline.data.table import Table, as_in_csv
-from frostline.data.wording import did_you_mean, listed, quoted, visible
+from frostline.data.wording import did_you_mean, difference, listed, looks, quoted
 
 MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
 SEPARATORS = ";|,"  # of the labels of a text, in one cell
@@ -78,34 +77,49 @@ def remedy_of_lists(labels: Iterable[str]) -> str:
     return f", or pass --label-separator {found[0]!r} and no --task-type if labels such as {quoted(found[1])} are lists"
 
 
-def first_rows(labels: Sequence[Sequence[str]]) -> dict[str, int]:
-    """The first row of each label, from the labels of each row."""
-    first: dict[str, int] = {}
+def places_of(table: Table, labels: Sequence[Sequence[str]]) -> dict[str, str]:
+    """The number of rows and the first row of each label for messages, from the labels of each row."""
+    rows: dict[str, list[int]] = {}
     for row, of_row in enumerate(labels):
-        for label in of_row:
-            first.setdefault(label, row)
-    return first
+        for label in dict.fromkeys(of_row):
+            rows.setdefault(label, []).append(row)
+    return {label: f" ({len(own):,} rows, first row {table.rows[own[0]]})" for label, own in rows.items()}
 
 
-def refuse_similar_labels(table: Table, column: str, counts: Counter[str], first: Mapping[str, int]) -> None:
-    """Raise an error if two labels differ only in case, white space, Unicode form or leading zeros.
+def refuse_similar_labels(
+    where: str,
+    labels: Iterable[str],
+    places: Mapping[str, str] | None = None,
+    *,
+    what: str = "label",
+    fold_case: bool = True,
+) -> None:
+    """Raise an error if a person would take two labels for one, or cannot see one.
+
+    They differ only in case, white space, invisible characters, Unicode form, letters that look alike, leading zeros or decimals
+    that are zero.
 
     Args:
-        table: Where the labels are.
-        column: Their column.
-        counts: The number of rows of each label.
-        first: The first row of each label.
+        where: Where the labels are, for the message: a file and a column, or a flag.
+        labels: The labels, which may repeat.
+        places: What the message adds to a label.
+        what: What the labels are, for the message.
+        fold_case: Whether labels that differ only in case are refused.
     """
     seen: dict[str, str] = {}
-    for label in counts:
-        other = seen.setdefault(_appearance(label), label)
-        if other != label:
-            shown = " and ".join(
-                f"{quoted(one)} ({counts[one]:,} rows, first row {table.rows[first[one]]})" for one in (other, label)
-            )
-            raise FrostlineError(
-                f"{table.name}, column {quoted(column)}: the labels {shown} look the same; write them alike."
-            )
+    for label in dict.fromkeys(labels):
+        appearances = looks(label, fold_case=fold_case)
+        if "" in appearances:
+            raise FrostlineError(f"{where}: the {what} {quoted(label)} has no visible character; give it a name.")
+        for one in map(whole, appearances):
+            other = seen.setdefault(str(int(one)) if INTEGER.fullmatch(one) else one, label)
+            if other != label:
+                shown = " and ".join(f"{quoted(each)}{(places or {}).get(each, '')}" for each in (other, label))
+                differing = difference(other, label)
+                raise FrostlineError(
+                    f"{where}: the {what}s {shown} look the same{f' and differ in {differing}' if differing else ''}; write "
+                    "them alike."
+                )
 
 
 def are_too_many(labels: int, rows: int) -> bool:
@@ -157,9 +171,3 @@ def ordered(counts: Counter[str]) -> tuple[str, ...]:
     """The labels in their order: numbers by value, texts by code point."""
     numeric = all(NUMBER.fullmatch(label.strip()) for label in counts)
     return tuple(sorted(counts, key=lambda label: (float(label) if numeric else 0.0, label)))
-
-
-def _appearance(label: str) -> str:
-    """The label without differences in case, white space, Unicode form, leading zeros and decimals that are zero."""
-    shown = whole(visible(unicodedata.normalize("NFKC", label)))
-    return str(int(shown)) if INTEGER.fullmatch(shown) else shown

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.checks import DataReport, report_on
+from frostline.data.checks import DataReport, garbled, report_on
 from frostline.data.columns import (
     Columns,
     choose_columns,
@@ -108,12 +108,13 @@ def load_data(spec: DataSpec) -> Data:
     complete = complete_splits(given, task, spec)
     splits = complete.splits
     report = report_on({split: splits[split] for split in ("train", "validation", "test") if split in splits}, task)
+    unreadable = [warning for split, part in splits.items() for warning in garbled(part, split)]
     return Data(
         task=task,
         train=splits["train"],
         validation=splits["train"] if complete.folds is not None else splits["validation"],
         test=splits.get("test"),
-        notes=(*notes, *complete.notes, *report.sentences(task.task_type)),
+        notes=(*notes, *complete.notes, *unreadable, *report.sentences(task.task_type)),
         report=report,
         other_splits={split: splits[split] for split in (MISMATCHED,) if split in splits},
         folds=complete.folds,
@@ -124,6 +125,8 @@ def read_unlabelled(
     source: Any,
     *,
     column_names: Sequence[str] | None = None,
+    word_column: int | None = None,
+    encoding: str | None = None,
     text_column: str | None = None,
     text_pair_column: str | None = None,
     trained: Mapping[str, str | None] | None = None,
@@ -134,6 +137,8 @@ def read_unlabelled(
     Args:
         source: A file, ``datasets.Dataset``, ``DataFrame``, ``pyarrow.Table``, or a table that has been read.
         column_names: The columns of a CSV or TSV file without a header.
+        word_column: The column of the words in a CoNLL file, counted from 1. By default the first one.
+        encoding: The encoding of a text file that is not UTF-8.
         text_column: The column of the texts.
         text_pair_column: The column of the second texts of pairs.
         trained: The columns ``text`` and ``text_pair`` that the model was trained on. They are used if the table has them and
@@ -142,7 +147,10 @@ def read_unlabelled(
     """
     table = source
     if not isinstance(source, Table):
-        table = read_table(source, column_names=column_names, of_tokens=task_type == TOKENS)
+        of_tokens = task_type == TOKENS
+        table = read_table(
+            source, column_names=column_names, of_tokens=of_tokens, word_column=word_column, encoding=encoding
+        )
     known = [trained["text"], trained.get("text_pair")] if trained else []
     missing = [name for name in known if name is not None and name not in table.columns] if text_column is None else []
     if known and not missing and text_column is None and text_pair_column is None:
@@ -171,12 +179,19 @@ def _read_tables(spec: DataSpec, glue: GlueTask | None) -> dict[str, Table]:
     if (spec.train is None) == (spec.data is None) and (glue is None or spec.train is not None):
         raise FrostlineError("Give the data with either --train FILE or --data NAME.")
     of_tokens = spec.task_type == TOKENS
-    read = partial(read_table, column_names=spec.column_names, of_tokens=of_tokens, tag_column=spec.tag_column)
+    read = partial(
+        read_table,
+        column_names=spec.column_names,
+        of_tokens=of_tokens,
+        tag_column=spec.tag_column,
+        word_column=spec.word_column,
+        encoding=spec.encoding,
+    )
     if glue is not None:
-        read = partial(read_glue_table, task=glue)
+        read = partial(read_glue_table, task=glue, encoding=spec.encoding)
     tables = {"train": read(spec.train, name="The training data")} if spec.train is not None else {}
     if glue is not None and spec.train is None:
-        tables = read_glue_splits(spec.data, glue)
+        tables = read_glue_splits(spec.data, glue, spec.encoding)
     elif spec.data is not None:
         tables = read_splits(spec.data, config=spec.config, read=read)
     elif spec.config is not None:

@@ -29,6 +29,7 @@ class DataSpec:
         glue: The name of a GLUE task. It decides columns, labels, task type and file layout. Without ``train`` or ``data``,
             the task is loaded from the hub.
         column_names: The columns of a CSV or TSV file without a header.
+        encoding: The encoding of text files that are not UTF-8.
         first_rows: Use only this many training rows, counted before rows are held out.
         skip_unlabelled: Leave out the rows of all splits whose label is missing or empty, and count them in the notes. By default
             they are an error. The list [] is a label: that the text has none.
@@ -38,6 +39,7 @@ class DataSpec:
         indicator_columns: Columns of 0 and 1, one for each label, instead of a label column. A text can then have several labels.
         label_separator: What separates the labels of a text in the label column, such as ";".
         tag_column: The column of the labels in a CoNLL file, counted from 1.
+        word_column: The column of its words. By default the first one.
         task_type: One of ``TASK_TYPES``; by default decided from the labels.
         labels: The classes in the order of their indices.
         task_name: The name of the task in all results; by default the name of the file, folder or data set.
@@ -55,6 +57,7 @@ class DataSpec:
     config: str | None = None
     glue: str | None = None
     column_names: Sequence[str] | None = None
+    encoding: str | None = None
     first_rows: int | None = None
     skip_unlabelled: bool = False
 
@@ -64,6 +67,7 @@ class DataSpec:
     indicator_columns: Sequence[str] | None = None
     label_separator: str | None = None
     tag_column: int | None = None
+    word_column: int | None = None
     task_type: str | None = None
     labels: Sequence[str] | None = None
     task_name: str | None = None

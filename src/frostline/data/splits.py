@@ -1,5 +1,6 @@
 """Complete the splits: hold out training rows for missing validation and test splits, or assign all rows to folds."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from frostline import FrostlineError
-from frostline.data.examples import Examples
+from frostline.data.examples import Examples, Indices
 from frostline.data.labels import remedy_of_lists
 from frostline.data.specification import CLASSIFICATION, HOLD_OUT, NO_TEST, DataSpec, is_keyword
 from frostline.data.subsets import least_size, strata, stratified_indices
@@ -59,7 +60,11 @@ def complete_splits(given: Mapping[str, Examples], task: Task, spec: DataSpec) -
         splits["train"], splits[split] = hold_out(splits["train"], task, size, spec.data_seed, split=split)
         few = split == "validation" and suits_folds
         hint = f" These are few: with folds = {DEFAULT_FOLDS}, all rows are validation rows." if few else ""
-        notes.append(f"{size:,} of {rows:,} training rows are held out for {split} (data seed {spec.data_seed}).{hint}")
+        together = " Rows with the same text stay together." if splits["train"].repeats or splits[split].repeats else ""
+        notes.append(
+            f"{len(splits[split]):,} of {rows:,} training rows are held out for {split} (data seed {spec.data_seed})."
+            f"{together}{hint}"
+        )
     numbers = None
     if folds:
         numbers = fold_numbers(splits["train"], task, folds, spec.data_seed)
@@ -127,11 +132,55 @@ def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str
     # Each split has its own generator. With the same draws, validation and test would depend on each other.
     rng = np.random.default_rng([seed, *split.encode()])
     chosen = np.zeros(len(examples), dtype=bool)
-    chosen[stratified_indices(examples.targets, size, rng)] = True
+    chosen[_drawn(examples, size, rng)] = True
     rest, held_out = examples.take(np.flatnonzero(~chosen)), examples.take(np.flatnonzero(chosen))
     if task.task_type == CLASSIFICATION:
-        _refuse_exhausted_class(rest, held_out, task, split)
+        _refuse_exhausted_class(examples, chosen, task, split)
+    if not len(held_out):
+        raise FrostlineError(
+            f"{examples.name}: all {len(examples):,} rows left for training have the same text, so none can be held out for "
+            f"{split}; give more texts or --{split} FILE."
+        )
     return rest, held_out
+
+
+def _drawn(examples: Examples, size: int, rng: np.random.Generator) -> list[int]:
+    """About ``size`` rows in a random stratified order. Rows with the same text are drawn together, or not at all.
+
+    Texts that are too frequent for ``size`` are not drawn, unless a class would have no other. Every class keeps a row that is
+    not drawn. Without equal texts these are exactly the first ``size`` rows.
+    """
+    if not examples.repeats:
+        return stratified_indices(examples.targets, size, rng).tolist()  # type: ignore[no-any-return]
+    equal, order = examples.first_equal(), stratified_indices(examples.targets, len(examples), rng).tolist()
+    of_classes = examples.targets.ndim == 1 and least_size(examples.targets) > 1
+    own = examples.targets if of_classes else np.zeros(len(examples), np.int64)
+    rows, of_class = defaultdict(list), defaultdict(list)  # by text; by class
+    for row in order:
+        rows[equal[row]].append(row)
+        of_class[own[row]].append(row)
+    left, drawn = Counter(own.tolist()), set[int]()
+
+    def draw(row: int, most: int) -> bool:
+        """Draw the rows with the text of this one if they are at most ``most``, and no class loses its last row."""
+        same = rows[equal[row]]
+        lost = Counter(own[same].tolist())
+        if row in drawn or len(same) > most or any(left[one] <= count for one, count in lost.items()):
+            return False
+        drawn.update(same)
+        left.subtract(lost)
+        return True
+
+    for one in dict.fromkeys(own[order].tolist()):
+        if not any(row in drawn for row in of_class[one]):
+            any(draw(row, size - len(drawn)) for row in of_class[one]) or any(
+                draw(row, len(examples)) for row in sorted(of_class[one], key=lambda row: len(rows[equal[row]]))
+            )
+    for row in order:
+        if len(drawn) >= size:
+            break
+        draw(row, size - len(drawn))
+    return sorted(drawn)
 
 
 def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.NDArray[np.int64]:
@@ -146,9 +195,7 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
     order = shuffled[strata(examples.targets)[shuffled].argsort(kind="stable")]  # one class after the other
     numbers = np.empty(len(examples), np.int64)
     numbers[order] = np.arange(len(examples)) % folds
-    first: dict[tuple[str, str], int] = {}
-    for row, text in enumerate(examples.texts):
-        numbers[row] = first.setdefault((text, examples.pairs[row] if examples.pairs else ""), int(numbers[row]))
+    numbers = numbers[examples.first_equal()]
     if (smallest := int(np.bincount(numbers, minlength=folds).min())) < MIN_FOLD_ROWS:
         raise FrostlineError(
             f"{examples.name}: {folds} folds of {len(examples):,} rows leave {smallest} in one (equal texts stay together), "
@@ -159,18 +206,24 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
         if len(np.unique(numbers[rows])) == 1:
             raise FrostlineError(
                 f"{examples.name}, row {examples.rows[rows[0]]}: the label {quoted(task.labels[int(target)])} has too few "
-                "rows to be both trained on and scored; add rows, remove it, or give --validation FILE"
+                f"{_unit(examples, rows)} to be both trained on and scored; add rows, remove it, or give --validation FILE"
                 f"{remedy_of_lists(task.labels)}."
             )
     return numbers
 
 
-def _refuse_exhausted_class(rest: Examples, held_out: Examples, task: Task, split: str) -> None:
-    exhausted = np.flatnonzero(~np.isin(held_out.targets, rest.targets))
-    if len(exhausted):
-        label = task.labels[int(held_out.targets[exhausted[0]])]
-        raise FrostlineError(
-            f"{held_out.name}, row {held_out.rows[exhausted[0]]}: the label {quoted(label)} has too few rows for training "
-            f"and each split that is held out; add rows, remove it, or give --{split} FILE"
-            f"{remedy_of_lists(task.labels)}."
-        )
+def _refuse_exhausted_class(examples: Examples, chosen: npt.NDArray[np.bool_], task: Task, split: str) -> None:
+    """Raise an error if the rows of a class are all held out, or none of them is."""
+    for target in np.unique(examples.targets):
+        rows = np.flatnonzero(examples.targets == target)
+        if len(np.unique(chosen[rows])) == 1:
+            raise FrostlineError(
+                f"{examples.name}, row {examples.rows[rows[0]]}: the label {quoted(task.labels[int(target)])} has too few "
+                f"{_unit(examples, rows)} for training and each split that is held out; add rows, remove it, or give "
+                f"--{split} FILE{remedy_of_lists(task.labels)}."
+            )
+
+
+def _unit(examples: Examples, rows: Indices) -> str:
+    """What these rows are too few of."""
+    return "different texts" if examples.take(rows).repeats else "rows"

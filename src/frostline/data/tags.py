@@ -17,6 +17,7 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.columns import is_list, items_of
 from frostline.data.examples import Examples
+from frostline.data.labels import refuse_similar_labels
 from frostline.data.parsing import INTEGER, comma_joined
 from frostline.data.sentences import words_of
 from frostline.data.table import Table
@@ -58,12 +59,11 @@ def tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[s
         FrostlineError: The tags are numbers without names, there are fewer than two, one of those given appears twice, or most
             look like the BIO scheme and one is not in it.
     """
-    names = _tag_names(table, column, given)
+    names, where = _tag_names(table, column, given), "--labels" if given else f"{table.name}, column {quoted(column)}"
     if not are_entities(names) and (problem := _almost_entities(names)):
-        raise FrostlineError(
-            f"{'--labels' if given else f'{table.name}, column {quoted(column)}'}: {problem}, or remove the prefixes if the tags "
-            "are not of entities."
-        )
+        raise FrostlineError(f"{where}: {problem}, or remove the prefixes if the tags are not of entities.")
+    # The case of a plain tag can matter, as in the positional tags of Czech.
+    refuse_similar_labels(where, names, what="tag", fold_case=are_entities(names))
     return names
 
 

@@ -12,10 +12,10 @@ from frostline.data.labels import (
     WHOLE,
     are_too_many,
     check_declared,
-    first_rows,
     label_cells,
     lists_in,
     ordered,
+    places_of,
     refuse_missing,
     refuse_similar_labels,
     whole,
@@ -85,8 +85,10 @@ def decide_task(
             )
         return task
     counts = Counter(cell for cell in cells if cell is not None)
-    first = first_rows([[cell] for cell in cells if cell is not None])
-    refuse_similar_labels(table, columns.label, counts, first)
+    where, places = f"{table.name}, column {quoted(columns.label)}", places_of(table, [[str(cell)] for cell in cells])
+    refuse_similar_labels(where, counts, places)
+    known = {*map(whole, given or ())}
+    refuse_similar_labels(where, [*(given or ()), *(one for one in counts if whole(one) not in known)], places)
     if len(counts) < 2:
         raise FrostlineError(
             f"{table.name}, column {quoted(columns.label)}: every row has the label {quoted(cells[0])}; give rows of "

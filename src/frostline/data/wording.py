@@ -2,15 +2,29 @@
 
 import difflib
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 
 SHOWN_ROWS = 10  # the largest number of row numbers in a message or report
 LONG_LINE = 200  # characters of an error's message
+# Characters that show nothing: control and format characters, variation selectors, fillers and the blank Braille pattern
+# (Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties.txt). Tag characters (group 1) tell the flags of regions.
+INVISIBLE = re.compile(
+    r"(\U0001f3f4[\U000e0020-\U000e007f]+)|[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    r"\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+# Letters, dashes and quotation marks that look like others in most fonts.
+LOOKS_LIKE = str.maketrans(
+    "аеһіјорсԛѕԝухӏԁοօیکہАВЕЅІЈКМНОРСТУХΑΒΕΖΗΙΚΜΝΟΡΤΥΧ‐‑‒–—―−‘’‛ʼ′“”„‟″",
+    "aehijopcqswyxldooيكهABESIJKMHOPCTYXABEZHIKMNOPTYX-------'''''\"\"\"\"\"",
+)
 
 
 def quoted(value: object, limit: int = 60) -> str:
-    """The value's ``repr``, shortened to ``limit`` characters. It shows control characters and unusual spaces."""
-    shown = repr(value)
+    """The value's ``repr``, shortened to ``limit`` characters. It shows invisible characters and unusual spaces."""
+    shown = INVISIBLE.sub(lambda found: found[1] or ascii(found[0])[1:-1], repr(value))
     return shown if len(shown) <= limit else shown[: limit - 4] + "..." + shown[-1]
 
 
@@ -23,18 +37,41 @@ def listed(values: Iterable[object], limit: int = 12) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`` (did you mean 'label'?)`` if one of the known names is similar, else an empty string."""
-    return "".join(f" (did you mean {quoted(one)}?)" for one in similar_names(name, known))
+    return "".join(f" (did you mean {quoted(one)}?{_unlike(name, one)})" for one in similar_names(name, known))
 
 
 def similar_names(name: str, known: Iterable[str], limit: int = 1) -> list[str]:
     """The known names that are similar to ``name``, at most ``limit``, the most similar first."""
     by_visible = {visible(one): one for one in known}
-    return [by_visible[one] for one in difflib.get_close_matches(visible(name), list(by_visible), n=limit)]
+    close = [by_visible[one] for one in difflib.get_close_matches(visible(name), list(by_visible), n=limit)]
+    own = looks(name)
+    alike = [one for one in by_visible.values() if looks(one) & own]
+    return list(dict.fromkeys([*alike, *close]))[:limit]
 
 
-def visible(name: str) -> str:
-    """The name in lower case and without white space: readers easily overlook such differences."""
-    return "".join(name.split()).casefold()
+def visible(name: str, *, fold_case: bool = True) -> str:
+    """What readers see of a name: no white space, invisible characters or forms of a character, and by default no case."""
+    shown = "".join(unicodedata.normalize("NFKC", INVISIBLE.sub(r"\1", name)).split())
+    return shown.casefold() if fold_case else shown
+
+
+def looks(name: str, *, fold_case: bool = True) -> set[str]:
+    """What readers can take a name for. They take two names for one if these sets have a common element."""
+    shown = visible(name, fold_case=False)
+    both = {shown, shown.translate(LOOKS_LIKE)}
+    return {visible(one) for one in both} if fold_case else both
+
+
+def difference(one: str, other: str) -> str:
+    """The characters beyond ASCII in which two names differ, such as ``U+200B ZERO WIDTH SPACE``, at most two."""
+    counts = Counter(one), Counter(other)
+    differing = [char for char in dict.fromkeys(one + other) if char > "~" and counts[0][char] != counts[1][char]]
+    return " and ".join(f"U+{ord(char):04X} {unicodedata.name(char, '')}".strip() for char in differing[:2])
+
+
+def _unlike(name: str, other: str) -> str:
+    differing = difference(name, other) if looks(name) & looks(other) else ""
+    return f" They differ in {differing}" if differing else ""
 
 
 def first_line(error: BaseException) -> str:

@@ -54,12 +54,23 @@ class SweepSpec(Settings):
         json_schema_extra=panel("data", "none"),
     )
     tag_column: int | None = Field(
-        None, ge=2, description="column of the tags in a CoNLL file, counted from 1", json_schema_extra=FOUND
+        None, ge=1, description="column of the tags in a CoNLL file, counted from 1", json_schema_extra=FOUND
+    )
+    word_column: int | None = Field(
+        None,
+        ge=1,
+        description="column of the words in a CoNLL file, counted from 1",
+        json_schema_extra=panel("data", "the first"),
     )
     column_names: Strings | None = Field(
         None,
         description="column names, for files without a header line",
         json_schema_extra=DATA,
+    )
+    encoding: str | None = Field(
+        None,
+        description="encoding of text files that are not UTF-8, such as cp1252",
+        json_schema_extra=panel("data", "UTF-8"),
     )
     task_type: TaskType | None = Field(
         None,
@@ -262,17 +273,8 @@ class SweepSpec(Settings):
 CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")
 OF_MODEL_AND_DATA = (
     *("model", "revision", "trust_remote_code"),
-    *(
-        "train",
-        "validation",
-        "held_out_share",
-        "first_rows",
-        "skip_unlabelled",
-        "data",
-        "config",
-        "glue",
-        "column_names",
-    ),
+    *("train", "validation", "held_out_share", "first_rows", "skip_unlabelled"),
+    *("data", "config", "glue", "column_names", "encoding"),
     *(
         "text_column",
         "text_pair_column",
@@ -280,6 +282,7 @@ OF_MODEL_AND_DATA = (
         "indicator_columns",
         "label_separator",
         "tag_column",
+        "word_column",
         "task_type",
         "labels",
         "task",

@@ -12,14 +12,16 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.columns import NAME_COLUMNS, not_a_header
-from frostline.data.formats.encoding import iconv, open_text
+from frostline.data.formats.encoding import UTF8, open_text, text_encoding
 from frostline.data.table import Table, refuse_repeated_columns
 from frostline.data.wording import SHOWN_ROWS, quoted
 
 CELL_LIMIT = 2**31 - 1  # characters; the default of the csv module is 131,072
 
 
-def read_delimited(path: Path, column_names: Sequence[str] | None = None, *, skip_ragged: bool = False) -> Table:
+def read_delimited(
+    path: Path, column_names: Sequence[str] | None = None, *, skip_ragged: bool = False, encoding: str = UTF8
+) -> Table:
     """A table of texts. In tab-separated files, quotation marks are literal. Other files follow the quoting rules of CSV.
 
     In a .csv file the first line decides the separator: a tab (STS-B), else a comma, else a semicolon.
@@ -28,8 +30,9 @@ def read_delimited(path: Path, column_names: Sequence[str] | None = None, *, ski
         path: The file.
         column_names: The first columns of a file without a header. Further cells of a row are dropped and counted in the notes.
         skip_ragged: Skip rows with a wrong number of cells and count them in the notes. By default they are an error.
+        encoding: The encoding of the file.
     """
-    separator, numbered = _numbered_rows(path)
+    separator, numbered = _numbered_rows(path, encoding)
     header = list(column_names) if column_names else next((cells for _, cells in numbered), [])
     header = _checked_header(path, header, from_user=bool(column_names))
     width, complete, rows, longer, ragged = len(header), list[list[str]](), list[int](), 0, list[int]()
@@ -65,39 +68,39 @@ def read_delimited(path: Path, column_names: Sequence[str] | None = None, *, ski
     )
 
 
-def first_row(path: Path) -> list[str]:
+def first_row(path: Path, encoding: str | None = None) -> list[str]:
     """The cells of the first row, or an empty list if the file cannot be read."""
     try:
-        return next((cells for _, cells in _numbered_rows(path)[1]), [])
-    except (OSError, UnicodeDecodeError):
+        return next((cells for _, cells in _numbered_rows(path, text_encoding(path, encoding))[1]), [])
+    except OSError:
         return []
 
 
-def _numbered_rows(path: Path) -> tuple[str, Iterator[tuple[int, list[str]]]]:
+def _numbered_rows(path: Path, encoding: str) -> tuple[str, Iterator[tuple[int, list[str]]]]:
     """The separator of a file, and its rows with their numbers."""
-    separator = _csv_separator(path) if path.suffix.lower() == ".csv" else "\t"
-    return separator, _tab_rows(path) if separator == "\t" else _csv_rows(path, separator)
+    separator = _csv_separator(path, encoding) if path.suffix.lower() == ".csv" else "\t"
+    return separator, _tab_rows(path, encoding) if separator == "\t" else _csv_rows(path, encoding, separator)
 
 
-def _csv_separator(path: Path) -> str:
-    with open_text(path) as file:
+def _csv_separator(path: Path, encoding: str) -> str:
+    with open_text(path, encoding) as file:
         first_line = file.readline()
     if "\t" in first_line:
         return "\t"
     return ";" if ";" in first_line and "," not in first_line else ","
 
 
-def _tab_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    with open_text(path) as file:
+def _tab_rows(path: Path, encoding: str) -> Iterator[tuple[int, list[str]]]:
+    with open_text(path, encoding) as file:
         for row, line in enumerate(file, start=1):
             content = line.removesuffix("\n").removesuffix("\r")
             yield row, content.split("\t") if content else []
 
 
-def _csv_rows(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
+def _csv_rows(path: Path, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     limit, row = csv.field_size_limit(CELL_LIMIT), 0
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with open_text(path, encoding, newline="") as file:
             for row, cells in enumerate(csv.reader(file, delimiter=separator, strict=True), start=1):
                 yield row, cells
     except csv.Error as error:
@@ -113,8 +116,6 @@ def _checked_header(path: Path, header: list[str], from_user: bool) -> list[str]
     """The names of the columns without surrounding white space. A column without a name is named by its number."""
     if not header:
         raise FrostlineError(f"{path}: the file is empty; give a file with a header row and one example per row.")
-    if any("\0" in name for name in header):
-        raise FrostlineError(f"{path}: this looks like UTF-16; save it as UTF-8: {iconv(path, 'utf-16')}.")
     if any("\r" in name for name in header):
         raise FrostlineError(f"{path}: the lines end with \\r alone, as on old Macs; save the file with \\n instead.")
     names = [name.strip() or f"column {i}" for i, name in enumerate(header, start=1)]

@@ -5,7 +5,7 @@ ENDINGS = {
     "TSV": (".tsv", ".txt"),
     "JSON lines": (".jsonl", ".ndjson", ".json"),
     "Parquet": (".parquet",),
-    "CoNLL": (".conll", ".bio", ".iob2"),
+    "CoNLL": (".conll", ".bio", ".iob2", ".conllu"),
 }
 TABLES = tuple(name for name in ENDINGS if name != "CoNLL")  # formats with columns of any kind
 FORMAT_OF = {ending: name for name, endings in ENDINGS.items() for ending in endings}

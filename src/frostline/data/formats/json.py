@@ -10,21 +10,21 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.columns import PAIRS, TEXTS, WORDS
-from frostline.data.formats.encoding import open_text
+from frostline.data.formats.encoding import UTF8, open_text
 from frostline.data.table import Table, refuse_repeated_columns
 from frostline.data.wording import listed, quoted
 
 
-def read_json(path: Path) -> Table:
+def read_json(path: Path, encoding: str = UTF8) -> Table:
     """A table of JSON objects. If an object lacks a key, the value is missing.
 
     Rows are numbered by line, or by position in the list, from 1.
     """
-    with open_text(path) as file:
+    with open_text(path, encoding) as file:
         start = file.read(4096).lstrip()
     if not start:
         raise FrostlineError(f"{path}: the file is empty; give a file with one JSON object per line.")
-    numbered = _items_of_list(path) if start[0] == "[" else _objects(path)
+    numbered = _items_of_list(path, encoding) if start[0] == "[" else _objects(path, encoding)
     if len(numbered) == 1 and isinstance(numbered[0][1], dict) and (layout := _layout(numbered[0][1])):
         raise FrostlineError(f"{path}: the file has one object instead of one for each example; {layout}.")
     for row, item in numbered:
@@ -46,30 +46,30 @@ def read_json(path: Path) -> Table:
     )
 
 
-def _objects(path: Path) -> list[tuple[int, Any]]:
+def _objects(path: Path, encoding: str) -> list[tuple[int, Any]]:
     """The object of each line with its number, or the object that is the whole file."""
     found = []
-    with open_text(path) as file:
+    with open_text(path, encoding) as file:
         for row, line in enumerate(file, start=1):
             if not line.strip():
                 continue
             try:
                 found.append((row, _parsed(path, line, row)))
             except FrostlineError:
-                if found or (item := _over_lines(path)) is None:
+                if found or (item := _over_lines(path, encoding)) is None:
                     raise
                 return [(1, item)]
     return found
 
 
-def _over_lines(path: Path) -> Any:
+def _over_lines(path: Path, encoding: str) -> Any:
     """The object that is the whole file; None if it is none.
 
     Raises:
         FrostlineError: Several objects have several lines each.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        return json.loads(path.read_text(encoding=encoding))
     except (json.JSONDecodeError, RecursionError) as error:
         if getattr(error, "msg", "") != "Extra data":
             return None
@@ -79,9 +79,9 @@ def _over_lines(path: Path) -> Any:
         ) from None
 
 
-def _items_of_list(path: Path) -> list[tuple[int, Any]]:
+def _items_of_list(path: Path, encoding: str) -> list[tuple[int, Any]]:
     """The items of the list that is the whole file. If each line is a list, the first of these, which is no object."""
-    text = path.read_text(encoding="utf-8-sig")
+    text = path.read_text(encoding=encoding)
     try:
         items = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:

@@ -1,6 +1,7 @@
 """Read any table: a file, a ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,20 +9,13 @@ from frostline import FrostlineError
 from frostline.data.formats.arrow import from_arrow, from_dataset, read_parquet
 from frostline.data.formats.conll import read_conll
 from frostline.data.formats.delimited import read_delimited
-from frostline.data.formats.encoding import not_utf8
+from frostline.data.formats.encoding import UTF8, text_encoding
 from frostline.data.formats.endings import ENDINGS, FORMAT_OF
 from frostline.data.formats.frame import from_pandas
 from frostline.data.formats.json import read_json
 from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, quoted
 
-FILE_READERS: Mapping[str, Callable[[Path], Table]] = {  # by format
-    "CSV": read_delimited,
-    "TSV": read_delimited,
-    "JSON lines": read_json,
-    "Parquet": read_parquet,
-    "CoNLL": read_conll,
-}
 DELIMITED = (*ENDINGS["CSV"], *ENDINGS["TSV"])
 FRAME_READERS: Mapping[str, Callable[[Any, str], Table]] = {  # by the library that defines the object
     "datasets": from_dataset,
@@ -30,7 +24,7 @@ FRAME_READERS: Mapping[str, Callable[[Any, str], Table]] = {  # by the library t
 }
 EXTENSIONS = tuple(FORMAT_OF)
 ONLY_DELIMITED = "--column-names is for CSV and TSV files without a header"
-ONLY_CONLL = "--tag-column is for CoNLL files"
+ONLY_CONLL, ONLY_TEXT = "is for CoNLL files", "--encoding is for text files"
 
 
 def read_table(
@@ -41,6 +35,8 @@ def read_table(
     skip_ragged: bool = False,
     of_tokens: bool = False,
     tag_column: int | None = None,
+    word_column: int | None = None,
+    encoding: str | None = None,
 ) -> Table:
     """Read a table without converting its cells.
 
@@ -51,12 +47,22 @@ def read_table(
         skip_ragged: Skip and count the rows of a CSV or TSV file that have a wrong number of cells.
         of_tokens: Read a TSV or text file as a CoNLL file, because its task is token classification.
         tag_column: The column of the tags in a CoNLL file, counted from 1.
+        word_column: The column of its words. By default the first one.
+        encoding: The encoding of a text file that is not UTF-8.
 
     Raises:
         FrostlineError: The source cannot be read, or has no rows.
     """
     if isinstance(source, (str, Path)):
-        return _read_file(Path(source), column_names, skip_ragged, of_tokens, tag_column)
+        return _read_file(
+            Path(source),
+            column_names=column_names,
+            skip_ragged=skip_ragged,
+            of_tokens=of_tokens,
+            tag_column=tag_column,
+            word_column=word_column,
+            encoding=encoding,
+        )
     reader = FRAME_READERS.get(type(source).__module__.partition(".")[0])
     if reader is None:
         raise FrostlineError(
@@ -65,8 +71,9 @@ def read_table(
         )
     if column_names:
         raise FrostlineError(f"{name or 'the data'}: {ONLY_DELIMITED}; leave it out.")
-    if tag_column is not None:
-        raise FrostlineError(f"{name or 'the data'}: {ONLY_CONLL}; name the column with --label-column instead.")
+    _refuse_conll_options(name or "the data", tag_column, word_column)
+    if encoding is not None:
+        raise FrostlineError(f"{name or 'the data'}: {ONLY_TEXT}; leave it out.")
     table = reader(source, name or f"the {type(source).__name__}")
     if not len(table):
         raise FrostlineError(f"{table.name}: the table has no rows; give one with an example per row.")
@@ -74,7 +81,14 @@ def read_table(
 
 
 def _read_file(
-    path: Path, column_names: Sequence[str] | None, skip_ragged: bool, of_tokens: bool, tag_column: int | None
+    path: Path,
+    *,
+    column_names: Sequence[str] | None,
+    skip_ragged: bool,
+    of_tokens: bool,
+    tag_column: int | None,
+    word_column: int | None,
+    encoding: str | None,
 ) -> Table:
     """Read a file. Options that do not suit its format are an error."""
     ending = path.suffix.lower()
@@ -92,19 +106,36 @@ def _read_file(
     is_delimited = ending in DELIMITED and not is_conll
     if column_names and not is_delimited:
         raise FrostlineError(f"{path}: {ONLY_DELIMITED}; leave it out.")
-    if tag_column is not None and not is_conll:
-        raise FrostlineError(f"{path}: {ONLY_CONLL}; name the column with --label-column instead.")
+    if not is_conll:
+        _refuse_conll_options(path, tag_column, word_column)
     try:
+        if FORMAT_OF[ending] == "Parquet":
+            if encoding is not None:
+                raise FrostlineError(f"{path}: {ONLY_TEXT}; leave it out.")
+            return read_parquet(path)
+        codec = text_encoding(path, encoding)
         if is_conll:
-            return read_conll(path, tag_column)
-        if is_delimited:
-            return read_delimited(path, column_names, skip_ragged=skip_ragged)
-        return FILE_READERS[FORMAT_OF[ending]](path)
+            table = read_conll(path, tag_column, word_column, encoding=codec)
+        elif is_delimited:
+            table = read_delimited(path, column_names, skip_ragged=skip_ragged, encoding=codec)
+        else:
+            table = read_json(path, codec)
     except UnicodeDecodeError:
-        raise FrostlineError(not_utf8(path)) from None
+        raise FrostlineError(f"{path}: the file changed while it was read; try again.") from None
     except OSError as error:
         said = " ".join(str(error.strerror or error).split())  # that of pyarrow has several lines
         raise FrostlineError(f"{path}: the file cannot be read ({said}); check the file.") from None
+    if encoding is not None and codec == UTF8 and not encoding.casefold().startswith("utf"):
+        table = replace(table, notes=(*table.notes, f"{path} is UTF-8, so it is not read as {encoding}."))
+    return table
+
+
+def _refuse_conll_options(name: str | Path, tag_column: int | None, word_column: int | None) -> None:
+    """Raise an error if a column of a CoNLL file is chosen in another table."""
+    given = {"--tag-column": (tag_column, "--label-column"), "--word-column": (word_column, "--text-column")}
+    for flag, (number, instead) in given.items():
+        if number is not None:
+            raise FrostlineError(f"{name}: {flag} {ONLY_CONLL}; name the column with {instead} instead.")
 
 
 def _similar_file(path: Path) -> str:

@@ -18,14 +18,14 @@ from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, quoted
 
 
-def read_glue_table(source: Any, *, task: GlueTask, name: str | None = None) -> Table:
+def read_glue_table(source: Any, *, task: GlueTask, name: str | None = None, encoding: str | None = None) -> Table:
     """A table of the task in any layout, with its texts and, if present, its labels. Labels get the class names of the hub.
 
     The columns of texts and labels keep their names; all other columns are dropped. Rows without a gold label are left out
     and counted in the notes.
     """
-    names = _names_without_header(Path(source), task) if isinstance(source, str | Path) else None
-    table = read_table(source, column_names=names, name=name, skip_ragged=task.broken_rows)
+    names = _names_without_header(Path(source), task, encoding) if isinstance(source, str | Path) else None
+    table = read_table(source, column_names=names, name=name, skip_ragged=task.broken_rows, encoding=encoding)
     columns = glue_columns(table, task)
     used = [one for one in (columns.text, columns.text_pair, columns.label) if one is not None]
     table = replace(table, columns={one: table.columns[one] for one in used})
@@ -70,11 +70,11 @@ def unify_layouts(tables: Mapping[str, Table], task: GlueTask) -> tuple[dict[str
     return {split: _renamed(table, glue_columns(table, task), columns) for split, table in tables.items()}, columns
 
 
-def _names_without_header(path: Path, task: GlueTask) -> tuple[str, ...] | None:
+def _names_without_header(path: Path, task: GlueTask, encoding: str | None) -> tuple[str, ...] | None:
     """The column names of a file without a header; None if it has one. Without a header, the first row contains a label."""
     if not task.headerless or path.suffix.lower() not in DELIMITED or not path.is_file():
         return None
-    first = dict(zip(task.headerless, first_row(path), strict=False))
+    first = dict(zip(task.headerless, first_row(path, encoding), strict=False))
     label = next(columns.label for columns in task.layouts[::-1] if columns.label in task.headerless)
     is_label = NUMBER.fullmatch(first.get(label or "", "").strip()) is not None
     return task.headerless if is_label and len(first) == len(task.headerless) else None

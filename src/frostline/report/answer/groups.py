@@ -43,11 +43,12 @@ def load_groups(
     constants: Mapping[str, str] | None = None,
     metrics: Mapping[str, str] | None = None,
     chances: Mapping[str, float] | None = None,
+    encoding: str | None = None,
     paired: bool = True,
 ) -> list[RunGroup]:
     """The runs of tables of results, and of sweeps in or below folders, by model and task.
 
-    ``columns``, ``constants``, ``metrics`` and ``chances`` apply to tables only. See
+    ``columns``, ``constants``, ``metrics``, ``chances`` and ``encoding`` apply to tables only. See
     :func:`frostline.statistics.results_table.read.read_results`.
 
     Raises:
@@ -58,7 +59,9 @@ def load_groups(
         if source.is_dir():
             groups += _groups_in(source)
         else:
-            tables = read_results(source, columns=columns, constants=constants, metrics=metrics, chances=chances)
+            tables = read_results(
+                source, columns=columns, constants=constants, metrics=metrics, chances=chances, encoding=encoding
+            )
             groups += [group_of(results, paired=paired) for results in tables]
     seen: set[tuple[str, str]] = set()
     for group in groups:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from frostline import FrostlineError
 from frostline.data.columns import NAME_COLUMNS
 from frostline.data.formats.reader import read_table
+from frostline.data.labels import refuse_similar_labels
 from frostline.data.parsing import normalized_name
 from frostline.data.table import Table
 from frostline.data.wording import listed
@@ -43,6 +44,7 @@ def read_results(
     constants: Mapping[str, str] | None = None,
     metrics: Mapping[str, str] | None = None,
     chances: Mapping[str, float] | None = None,
+    encoding: str | None = None,
 ) -> list[Results]:
     """Read the runs of a table by model and task, in the order of the table.
 
@@ -52,12 +54,13 @@ def read_results(
         constants: One value for all rows, by our name of a column that the table lacks.
         metrics: The metric to use by task (``""`` for all tasks), if a table holds several metrics of a run.
         chances: The score of the best constant prediction, by task.
+        encoding: The encoding of a text file that is not UTF-8.
 
     Raises:
         FrostlineError: A column, row or value cannot be used.
     """
     try:
-        table = read_table(source)
+        table = read_table(source, encoding=encoding)
     except FrostlineError as error:  # such a table has known columns, so they cannot be named otherwise
         raise FrostlineError(str(error).replace(NAME_COLUMNS, "write a header above it")) from None
     reader = RowReader(table, find_columns(table, columns or {}, constants or {}), constants or {})
@@ -67,6 +70,8 @@ def read_results(
         groups.setdefault((row["model"], row["task"]), []).append(row)
     if not groups:
         raise FrostlineError(f"{table.name}: no row has a score; give a table with one row per run.")
+    for what in ("model", "task"):
+        refuse_similar_labels(table.name, [row[what] for row in rows], what=what)
     return [_results(table, group, _by_task(chances)) for group in groups.values()]
 
 
