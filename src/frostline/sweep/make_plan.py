@@ -27,6 +27,10 @@ from frostline.training.rows import subset_rows, train_rows
 from frostline.training.specification import RunSpec
 from frostline.training.ways.phases import trainings_of
 
+ZEROED_TYPES = (
+    "The tokenizer gives tokens types that the model does not have, such as type 1 for the second text. They are read as type 0."
+)
+
 
 def make_plan(
     *,
@@ -80,6 +84,7 @@ def make_plan(
         max_length=identity.max_length,
         notes=(
             *data.notes,
+            *[ZEROED_TYPES] * any(tokens.zeroed_types for tokens in encoded.values()),
             *_notes_on_named_modules(runs, context.pretrained),
             *notes_on_seeds(runs, context.pretrained.anatomy),
         ),
