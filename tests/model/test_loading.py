@@ -217,6 +217,35 @@ def test_max_length_is_limited_by_positions_and_tokenizer(tmp_path, limit, expec
         length_limit(make_spec({**spec, "max_length": 31}), pretrained)
 
 
+@pytest.mark.parametrize(
+    "model_type, settings, limit",
+    [
+        ("roberta", {"pad_token_id": 1}, 126),
+        ("roberta", {"pad_token_id": 0}, 127),
+        ("roberta", {"pad_token_id": -1}, 128),
+        ("ibert", {"pad_token_id": 1}, 126),
+        ("mpnet", {"pad_token_id": 0}, 126),  # it numbers from 2, whatever the configuration says
+        ("esm", {"pad_token_id": 1}, 128),  # rotary positions
+        ("esm", {"pad_token_id": 1, "position_embedding_type": "absolute"}, 126),
+        ("bert", {"pad_token_id": 5, "vocab_size": 128}, 128),  # as many tokens as positions
+        ("opt", {"pad_token_id": 1}, 128),
+        ("xlm-roberta-xl", {"pad_token_id": 1}, 126),
+    ],
+)
+def test_position_limit_of_models_that_number_from_the_padding(model_type, settings, limit):
+    config = small_config(model_type)
+    for name, value in settings.items():
+        setattr(config, name, value)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    assert position_limit(model) == limit
+    ids = torch.full((1, limit + 1), 50)
+    with torch.no_grad():
+        assert model(input_ids=ids[:, 1:]).logits.isfinite().all()
+        if model_type != "esm" or limit < 128:
+            with pytest.raises((IndexError, RuntimeError)):
+                model(input_ids=ids)
+
+
 @pytest.mark.parametrize("positions, limit", [(40, 40), (1, 1), (0, None), (-1, None)])
 def test_position_limit_without_an_offset(positions, limit):
     model = small_model("bert")
@@ -288,7 +317,10 @@ def test_hidden_states_of_every_type_are_those_of_transformers(tmp_path, model_t
     first, second = numbered_texts(12, 5, 9), numbered_texts(4, 6, 2)
     tokens = suited(encode(pretrained.tokenizer, first, second, 64), pretrained.model, pretrained.tokenizer)
     together = hidden_states(pretrained.model.base_model, tokens.batch(np.arange(3)))
-    reference, plain = AutoModel.from_pretrained(tmp_path, dtype=torch.float32).eval(), AutoTokenizer.from_pretrained(tmp_path)
+    reference, plain = (
+        AutoModel.from_pretrained(tmp_path, dtype=torch.float32).eval(),
+        AutoTokenizer.from_pretrained(tmp_path),
+    )
     types = getattr(pretrained.model.config.get_text_config(), "type_vocab_size", None)
     for n, both in enumerate(zip(first, second, strict=True)):
         given = dict(plain(*both, return_tensors="pt"))
@@ -307,6 +339,20 @@ def test_hidden_states_of_every_type_are_those_of_transformers(tmp_path, model_t
         assert longest["input_ids"].shape == (1, limit)
         assert hidden_states(pretrained.model.base_model, longest)[-1].isfinite().all()
     assert difference_from_transformers(pretrained) == 0
+
+
+def test_the_check_finds_a_model_that_loading_has_changed(tmp_path):
+    small_model("roberta").save_pretrained(tmp_path)
+    edit_config(tmp_path, pad_token_id=1)
+    numbered_tokenizer(tmp_path, pad_token="w000")
+    pretrained = load(tmp_path)
+    assert difference_from_transformers(pretrained) == 0
+    pretrained.model.roberta.embeddings.padding_idx = 0  # the first position is 1 instead of 2
+    assert difference_from_transformers(pretrained) > 0.01
+    pretrained.model.roberta.embeddings.padding_idx = 1
+    with torch.no_grad():
+        pretrained.model.roberta.embeddings.word_embeddings.weight[9] = torch.nan
+    assert np.isnan(difference_from_transformers(pretrained))
 
 
 PADDING = {  # type, pad of the configuration, tokens of the tokenizer, the token that a text ends with -> the model's pad

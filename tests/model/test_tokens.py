@@ -258,7 +258,22 @@ DIGITS = pre_tokenizers.Sequence(  # as in Llama 3 and Qwen: the space before a 
     ]
 )
 LEGACY = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])  # as in Llama 2
-WORDS = ["he", "liked", "don't", "U.S.", "(the", "😀", "x😀y", "1999", "naïve", "--", "映画", "New\u00a0York", "the", "<s>"]
+WORDS = [
+    "he",
+    "liked",
+    "don't",
+    "U.S.",
+    "(the",
+    "😀",
+    "x😀y",
+    "1999",
+    "naïve",
+    "--",
+    "映画",
+    "New\u00a0York",
+    "the",
+    "<s>",
+]
 OF_WORDS = {  # the class that reads the folder, the type of the model, and how the tokenizer splits a text
     "RoBERTa": (RobertaTokenizer, "roberta", None),
     "Longformer": (RobertaTokenizer, "longformer", None),

@@ -149,6 +149,7 @@ class Tokens:
             padding=parts[0].padding,
             dropped=np.concatenate([part.dropped for part in parts]),
             words=np.concatenate(words) if words else None,
+            zeroed_types=any(part.zeroed_types for part in parts),
         )
 
 

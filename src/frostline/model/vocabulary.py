@@ -10,8 +10,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from frostline import FrostlineError
 from frostline.model.tokens import Tokens
 
-
 TYPES = "token_type_ids"
+ZEROED_TYPES = "The tokenizer gives tokens types that the model does not have, such as type 1 for a second text. They are read as type 0."
 
 
 def vocabulary_size(model: PreTrainedModel) -> int | None:
@@ -41,7 +41,7 @@ def padding_fill(model: PreTrainedModel) -> int:
 
 def is_token(number: int | None, size: int | None) -> TypeGuard[int]:
     """Whether a number is that of a token in a vocabulary of this size (None: no vocabulary)."""
-    return number is not None and 0 <= number and (size is None or number < size)
+    return number is not None and number >= 0 and (size is None or number < size)
 
 
 def suited(tokens: Tokens, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Tokens:

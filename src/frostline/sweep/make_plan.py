@@ -15,6 +15,7 @@ from frostline.model.memory import device_memory
 from frostline.model.pretrained import Pretrained
 from frostline.model.reading import OWN_HEAD
 from frostline.model.tokens import Tokens
+from frostline.model.vocabulary import ZEROED_TYPES
 from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
 from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
@@ -26,10 +27,6 @@ from frostline.training.probes.inputs import features_after
 from frostline.training.rows import subset_rows, train_rows
 from frostline.training.specification import RunSpec
 from frostline.training.ways.phases import trainings_of
-
-ZEROED_TYPES = (
-    "The tokenizer gives tokens types that the model does not have, such as type 1 for the second text. They are read as type 0."
-)
 
 
 def make_plan(
