@@ -110,10 +110,15 @@ def test_pairs_for_a_model_with_one_token_type(tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path / "base")
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = RobertaConfig(
-        vocab_size=len(tokenizer), max_position_embeddings=40, pad_token_id=1, type_vocab_size=1, **sizes
+        vocab_size=len(tokenizer),
+        max_position_embeddings=40,
+        pad_token_id=1,
+        type_vocab_size=1,
+        initializer_range=0.2,
+        **sizes,
     )
     RobertaModel(config).save_pretrained(tmp_path / "base")
-    pairs = pd.DataFrame(sentences(60)).assign(second="the film was warm")
+    pairs = pd.DataFrame(sentences(160)).assign(second="the film was warm")
     settings = {"model": tmp_path / "base", "train": pairs, "text_column": "text", "text_pair_column": "second"}
     sweep = Sweep(**settings, out=tmp_path / "o", tune="0,all", seeds=1, progress=Progress(), **QUICK)
     assert sweep.plan(timed=False).notes.count(ZEROED_TYPES) == 1

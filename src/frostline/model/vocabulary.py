@@ -11,7 +11,10 @@ from frostline import FrostlineError
 from frostline.model.tokens import Tokens
 
 TYPES = "token_type_ids"
-ZEROED_TYPES = "The tokenizer gives tokens types that the model does not have, such as type 1 for a second text. They are read as type 0."
+ZEROED_TYPES = (
+    "The tokenizer gives tokens types that the model does not have, such as type 1 for a second text. "
+    "They are read as type 0."
+)
 
 
 def vocabulary_size(model: PreTrainedModel) -> int | None:
