@@ -272,9 +272,10 @@ def numbered_tokenizer(folder, *, ends_with=3, **special):
     """A tokenizer of numbered words that ends each text with a token, and gives the second text of a pair type 1."""
     words = Tokenizer(models.WordLevel({f"w{n:03}": n for n in range(NUMBERS)}, unk_token="w009"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    end = f"w{ends_with:03}"
+    end = "" if ends_with is None else f"w{ends_with:03}"
+    known = [("w004", 4), *[(end, ends_with)] * bool(end)]
     words.post_processor = processors.TemplateProcessing(
-        single=f"w004 $A {end}", pair=f"w004 $A {end} $B:1 {end}:1", special_tokens=[("w004", 4), (end, ends_with)]
+        single=f"w004 $A {end}".split(), pair=f"w004 $A {end} $B:1 {end and end + ':1'}".split(), special_tokens=known
     )
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     names = {"unk_token": "w009", "cls_token": "w004"} | special
@@ -362,12 +363,13 @@ PADDING = {  # type, pad of the configuration, tokens of the tokenizer, the toke
     "BERT without one": ("bert", None, {"pad_token": "w007"}, 3, 7),
     "Llama without one": ("llama", None, {"pad_token": "w007"}, 3, 7),
     "Llama without one, as its tokenizer": ("llama", None, {"eos_token": "w008"}, 3, 8),
-    "Llama without one, whose texts end with the tokenizer's": ("llama", None, {"eos_token": "w003"}, 3, 9),
+    "Llama without one, whose texts end with the tokenizer's": ("llama", None, {"eos_token": "w003"}, 3, 4),
+    "Llama without one, whose tokenizer pads with the unknown token": ("llama", None, {"pad_token": "w009"}, None, 4),
     "Llama of which it is -1": ("llama", -1, {"pad_token": "w007"}, 3, 7),
     "GPT-2 of which it is beyond the vocabulary": ("gpt2", 999, {"pad_token": "w007"}, 3, 7),
     "Llama whose texts end with it": ("llama", 3, {"pad_token": "w007", "eos_token": "w003"}, 3, 3),
     "Llama that pads with a word": ("llama", 20, {"pad_token": "w007"}, 3, 20),
-    "Llama whose tokenizer pads with a token that it does not know": ("llama", None, {"pad_token": "[NEW]"}, 3, 9),
+    "Llama whose tokenizer pads with a token that it does not know": ("llama", None, {"pad_token": "[NEW]"}, 3, 4),
     "Llama that pads with a special token": ("llama", 8, {"pad_token": "w007", "eos_token": "w008"}, 3, 8),
 }
 
@@ -381,7 +383,7 @@ def test_logits_of_a_batch_are_those_of_transformers_for_each_text(tmp_path, cas
     numbered_tokenizer(tmp_path / "base", ends_with=ends_with, **special)
     pretrained = load(tmp_path / "base", labels=("a", "b", "c"))
     assert pretrained.model.config.pad_token_id == expected
-    texts = numbered_texts(12, 5, 9, 30)
+    texts = [*numbered_texts(12, 5, 9), "w040 unknown"]
     tokens = suited(encode(pretrained.tokenizer, texts, None, 64), pretrained.model, pretrained.tokenizer)
     with torch.no_grad():
         logits = pretrained.model(**tokens.batch(np.arange(4))).logits
