@@ -120,7 +120,13 @@ def layers_that_are_shared(folder):
     return "A model of type 'albert' cannot be cut: it shares weights between layers"
 
 
+def a_padding_token_beyond_the_vocabulary(folder):
+    edit_config(folder, pad_token_id=999)  # plain transformers cannot load this either
+    return "transformers cannot load it for classification (Padding_idx must be within num_embeddings)"
+
+
 UNUSABLE = [
+    a_padding_token_beyond_the_vocabulary,
     no_config,
     no_tokenizer,
     a_pickle,
