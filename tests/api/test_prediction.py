@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -17,12 +18,15 @@ from transformers import (
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
+    RobertaModel,
     pipeline,
 )
 
 import frostline
-from frostline import FrostlineError
-from tiny import sentences
+from frostline import FrostlineError, Sweep
+from frostline.model.vocabulary import ZEROED_TYPES
+from frostline.sweep.progress import Progress
+from tiny import QUICK, sentences, tiny_tokenizer
 
 
 def test_probabilities_are_those_of_the_pipeline(finished_sweep: Path) -> None:
@@ -98,6 +102,36 @@ def test_a_tokenizer_without_a_limit_and_a_model_whose_positions_start_at_two(tm
     PreTrainedTokenizerFast(tokenizer_object=words, **marks).save_pretrained(tmp_path)
     predictions = frostline.predict(tmp_path, ["good " * 40, "film", "good film"])
     assert predictions.truncated == 1 and np.isfinite(predictions.values).all()
+
+
+def test_pairs_for_a_model_with_one_token_type(tmp_path: Path) -> None:
+    """RoBERTa's type has one, and this tokenizer gives the second text another."""
+    tokenizer = tiny_tokenizer("input_ids", "token_type_ids", "attention_mask")
+    tokenizer.save_pretrained(tmp_path / "base")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = RobertaConfig(
+        vocab_size=len(tokenizer),
+        max_position_embeddings=40,
+        pad_token_id=1,
+        type_vocab_size=1,
+        initializer_range=0.2,
+        **sizes,
+    )
+    RobertaModel(config).save_pretrained(tmp_path / "base")
+    pairs = pd.DataFrame(sentences(160)).assign(second="the film was warm")
+    settings = {"model": tmp_path / "base", "train": pairs, "text_column": "text", "text_pair_column": "second"}
+    sweep = Sweep(**settings, out=tmp_path / "o", tune="0,all", seeds=1, progress=Progress(), **QUICK)
+    assert sweep.plan(timed=False).notes.count(ZEROED_TYPES) == 1
+    sweep.run()
+    new = pd.DataFrame(sentences(20, seed=4)).assign(second="a plot")[["text", "second"]]
+    predictions = frostline.predict(tmp_path / "o" / "model", new)
+    classifier = AutoModelForSequenceClassification.from_pretrained(tmp_path / "o" / "model").eval()
+    given = tokenizer(new["text"].tolist(), new["second"].tolist(), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = classifier(input_ids=given["input_ids"], attention_mask=given["attention_mask"]).logits.softmax(-1)
+    assert np.abs(predictions.values - expected.numpy()).max() < 1e-5
+    (probed,) = frostline.probe(**settings, precision="float32")
+    assert probed.facts["notes"].count(ZEROED_TYPES) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from transformers import pipeline
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers.trainers import BpeTrainer
+from transformers import AutoModel, PreTrainedTokenizerFast, pipeline
 
 from frostline import FrostlineError, Sweep
 from frostline.api.bundle import bundle
@@ -22,6 +25,7 @@ from frostline.report.next_steps import loading
 from frostline.statistics.metrics import predict
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
+from small_models import small_config
 from tagged import LABELS, small_base, tagged
 from tiny import QUICK, Frostline, run_sweep
 
@@ -59,6 +63,42 @@ def test_the_saved_model_opens_in_a_pipeline(finished: Path) -> None:
     found = tagger("Anna sings in Rome")
     assert {one["entity_group"] for one in found} <= {"person", "place"}
     assert tagger.model.config.id2label == dict(enumerate(LABELS))
+
+
+@pytest.mark.parametrize("model_type", ["modernbert", "llama"])
+def test_a_pipeline_finds_the_entities_of_running_text(tmp_path: Path, model_type: str) -> None:
+    """With a tokenizer that gives a word after a space other tokens than the word alone."""
+    words, tags = tagged(150)
+    bpe = Tokenizer(models.BPE(unk_token="<unk>"))
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    special = ["<pad>", "<unk>", "</s>"]
+    bpe.train_from_iterator([" ".join(sentence) for sentence in words], BpeTrainer(special_tokens=special))
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=bpe, pad_token="<pad>", unk_token="<unk>", eos_token="</s>", model_max_length=96
+    )
+    tokenizer.save_pretrained(tmp_path / "base")
+    config = small_config(model_type, 3)
+    config.vocab_size = len(tokenizer)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        AutoModel.from_config(config).save_pretrained(tmp_path / "base")
+    train = pd.DataFrame({"tokens": words, "ner_tags": tags})
+    settings = {**SETTINGS, "tune": "all", "seeds": 1, "learning_rate": 3e-3}
+    answer = Sweep(model=tmp_path / "base", train=train, out=tmp_path / "o", **settings).run()
+    tagger = pipeline("token-classification", str(tmp_path / "o" / "model"), aggregation_strategy="simple")
+    found, expected = [], []
+    for sentence, of_sentence in zip(*tagged(30, seed=1), strict=True):
+        text = " ".join(sentence)
+        ends = np.cumsum([len(word) + 1 for word in sentence]) - 1
+        for word, tag, end in zip(sentence, of_sentence, ends, strict=True):
+            if tag.startswith("B-"):
+                expected.append((text, end - len(word), end))
+            elif tag.startswith("I-"):
+                expected[-1] = (*expected[-1][:2], end)
+        spans = [(one["start"] + (text[one["start"]] == " "), one["end"]) for one in tagger(text)]
+        found += [(text, *span) for span in spans]
+    assert answer["sizes"][0]["recommended"]["validation_best"] > 0.95
+    assert len({*found} & {*expected}) > 0.95 * len(expected) and len(found) < 1.05 * len(expected)
 
 
 def test_a_threshold_is_refused(base: Path, tmp_path: Path) -> None:

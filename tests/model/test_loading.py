@@ -8,18 +8,36 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import CanineTokenizer, RobertaConfig, RobertaModel, RobertaTokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    CanineTokenizer,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaModel,
+    pipeline,
+)
 
 from frostline import FrostlineError
-from frostline.model.anatomy import position_limit
-from frostline.model.loading import load_tokenizer
+from frostline.data.examples import Texts
+from frostline.frozen.check.exactness import difference_from_transformers
+from frostline.frozen.logits import logits_of_texts
+from frostline.model.anatomy import position_limit, probe_batch
+from frostline.model.classifier import load_classifier
+from frostline.model.loading import MODEL_CLASSES, load_tokenizer
 from frostline.model.places import EMBEDDINGS
+from frostline.model.saving import save_files
 from frostline.model.tokens import encode
+from frostline.model.vocabulary import suited
 from frostline.sweep.inputs import length_limit
 from frostline.sweep.make_spec import make_spec
+from frozen.check.test_exactness import REFUSED, SAMPLE
+from model.test_anatomy import REFUSED as NO_LAYERS
 from model_folders import bare_tokenizer, edit_config, edit_weights, load
-from small_models import small_model
+from small_models import REASONS, TAG_TYPES, TYPES, small_config, small_model
 from tiny import tiny_bert_folder
 
 
@@ -102,7 +120,13 @@ def layers_that_are_shared(folder):
     return "A model of type 'albert' cannot be cut: it shares weights between layers"
 
 
+def a_padding_token_beyond_the_vocabulary(folder):
+    edit_config(folder, pad_token_id=999)  # plain transformers cannot load this either
+    return "transformers cannot load it for classification (AssertionError: Padding_idx must be within num_embeddings)"
+
+
 UNUSABLE = [
+    a_padding_token_beyond_the_vocabulary,
     no_config,
     no_tokenizer,
     a_pickle,
@@ -338,6 +362,35 @@ def test_max_length_is_limited_by_positions_and_tokenizer(tmp_path, limit, expec
         length_limit(make_spec({**spec, "max_length": 31}), pretrained)
 
 
+@pytest.mark.parametrize(
+    "model_type, settings, limit",
+    [
+        ("roberta", {"pad_token_id": 1}, 126),
+        ("roberta", {"pad_token_id": 0}, 127),
+        ("roberta", {"pad_token_id": -1}, 128),
+        ("ibert", {"pad_token_id": 1}, 126),
+        ("mpnet", {"pad_token_id": 0}, 126),  # it numbers from 2, whatever the configuration says
+        ("esm", {"pad_token_id": 1}, 128),  # rotary positions
+        ("esm", {"pad_token_id": 1, "position_embedding_type": "absolute"}, 126),
+        ("bert", {"pad_token_id": 5, "vocab_size": 128}, 128),  # as many tokens as positions
+        ("opt", {"pad_token_id": 1}, 128),
+        ("xlm-roberta-xl", {"pad_token_id": 1}, 126),
+    ],
+)
+def test_position_limit_of_models_that_number_from_the_padding(model_type, settings, limit):
+    config = small_config(model_type)
+    for name, value in settings.items():
+        setattr(config, name, value)
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    assert position_limit(model) == limit
+    ids = torch.full((1, limit + 1), 50)
+    with torch.no_grad():
+        assert model(input_ids=ids[:, 1:]).logits.isfinite().all()
+        if model_type != "esm" or limit < 128:
+            with pytest.raises((IndexError, RuntimeError)):
+                model(input_ids=ids)
+
+
 @pytest.mark.parametrize("positions, limit", [(40, 40), (1, 1), (0, None), (-1, None)])
 def test_position_limit_without_an_offset(positions, limit):
     model = small_model("bert")
@@ -357,23 +410,179 @@ def test_max_length_of_a_model_with_many_positions(tiny_bert, minilm, tmp_path):
     assert EMBEDDINGS in load(folder).anatomy.places.values()
 
 
-def byte_level_folder(folder):
-    """A tokenizer that reads a space as a part of the word after it, as that of RoBERTa."""
-    letters = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], initial_alphabet=letters)
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.train_from_iterator(["Anna sings in Rome"] * 3, trainer)
-    learned = json.loads(tokenizer.to_str())["model"]
-    RobertaTokenizer(vocab=learned["vocab"], merges=list(map(tuple, learned["merges"]))).save_pretrained(folder)
-    return folder
+NUMBERS = 300  # tokens "w000" .. "w299" with these numbers
 
 
-def test_a_word_of_a_sentence_begins_with_a_space(tmp_path):
-    tokenizer = load_tokenizer("m", byte_level_folder(tmp_path), of_words=True)
-    tokens = encode(tokenizer, ["sings\nRome"], None, 20, of_words=True)
-    assert tokenizer.decode(tokens.inputs["input_ids"], skip_special_tokens=True) == " sings Rome"
-    assert set(tokens.words.tolist()) == {-1, 0, 1}
+def numbered_tokenizer(folder, *, ends_with=3, **special):
+    """A tokenizer of numbered words that ends each text with a token, and gives the second text of a pair type 1."""
+    words = Tokenizer(models.WordLevel({f"w{n:03}": n for n in range(NUMBERS)}, unk_token="w009"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    end = "" if ends_with is None else f"w{ends_with:03}"
+    known = [("w004", 4), *[(end, ends_with)] * bool(end)]
+    words.post_processor = processors.TemplateProcessing(
+        single=f"w004 $A {end}".split(), pair=f"w004 $A {end} $B:1 {end and end + ':1'}".split(), special_tokens=known
+    )
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    names = {"unk_token": "w009", "cls_token": "w004"} | special
+    PreTrainedTokenizerFast(tokenizer_object=words, model_input_names=inputs, **names).save_pretrained(folder)
+
+
+def numbered_texts(*lengths):
+    draw = np.random.default_rng(0)
+    return [" ".join(f"w{n:03}" for n in draw.integers(30, NUMBERS, length)) for length in lengths]
+
+
+def hidden_states(model, batch):
+    torch.manual_seed(0)
+    with torch.no_grad():
+        out = model(**batch, output_hidden_states=True)
+    return *(getattr(out, "hidden_states", None) or ()), out[0]
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    [
+        name if name in (*SAMPLE, "roberta") else pytest.param(name, marks=pytest.mark.every)
+        for name in sorted({*TYPES, *TAG_TYPES})
+        if name not in (*REASONS, *NO_LAYERS, "bros", "tapas")  # these two need boxes, or types of seven kinds
+    ],
+)
+@pytest.mark.parametrize("pad", [1, 20])
+def test_hidden_states_of_every_type_are_those_of_transformers(tmp_path, model_type, pad):
+    """Configuration and tokenizer disagree on pad, eos and types. transformers reads each text by itself."""
+    task = "text-classification" if model_type in TYPES else "token-classification"
+    small_model(model_type, head=MODEL_CLASSES[task]).save_pretrained(tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path)
+    config.get_text_config().pad_token_id = pad
+    config.save_pretrained(tmp_path)
+    numbered_tokenizer(tmp_path, pad_token="w007", eos_token="w008", sep_token="w003")
+    pretrained = load(tmp_path, labels=("a", "b", "c"), task_type=task)
+    first, second = numbered_texts(12, 5, 9), numbered_texts(4, 6, 2)
+    tokens = suited(encode(pretrained.tokenizer, first, second, 64), pretrained.model, pretrained.tokenizer)
+    together = hidden_states(pretrained.model.base_model, tokens.batch(np.arange(3)))
+    reference, plain = (
+        AutoModel.from_pretrained(tmp_path, dtype=torch.float32).eval(),
+        AutoTokenizer.from_pretrained(tmp_path),
+    )
+    types = getattr(pretrained.model.config.get_text_config(), "type_vocab_size", None)
+    for n, both in enumerate(zip(first, second, strict=True)):
+        given = dict(plain(*both, return_tensors="pt"))
+        assert given["token_type_ids"].max() == 1
+        if types == 1:
+            given["token_type_ids"] *= 0
+        expected = hidden_states(reference, given)
+        alone = hidden_states(pretrained.model.base_model, tokens.batch(np.array([n])))
+        for own, among, right in zip(alone, together, expected, strict=True):
+            assert torch.equal(own, right)
+            if model_type not in REFUSED or model_type == "lilt":  # else the output depends on the padding
+                assert (among[n, : right.shape[1]] - right[0]).abs().max() < 1e-5 * right.abs().max()
+    limit = position_limit(pretrained.model)
+    if limit is not None:
+        longest = probe_batch(pretrained.model, [limit])
+        assert longest["input_ids"].shape == (1, limit)
+        assert hidden_states(pretrained.model.base_model, longest)[-1].isfinite().all()
+    assert difference_from_transformers(pretrained) == 0
+
+
+def test_the_check_finds_a_model_that_loading_has_changed(tmp_path):
+    small_model("roberta").save_pretrained(tmp_path)
+    edit_config(tmp_path, pad_token_id=1)
+    numbered_tokenizer(tmp_path, pad_token="w000")
+    pretrained = load(tmp_path)
+    assert difference_from_transformers(pretrained) == 0
+    pretrained.model.roberta.embeddings.padding_idx = 0  # the first position is 1 instead of 2
+    assert difference_from_transformers(pretrained) > 0.01
+    pretrained.model.roberta.embeddings.padding_idx = 1
+    with torch.no_grad():
+        pretrained.model.roberta.embeddings.word_embeddings.weight[9] = torch.nan
+    assert np.isnan(difference_from_transformers(pretrained))
+
+
+PADDING = {  # type, pad of the configuration, tokens of the tokenizer, the token that a text ends with -> the model's pad
+    "RoBERTa whose pad is another token": ("roberta", 1, {"pad_token": "w000"}, 3, 1),
+    "RoBERTa whose pad is the first token": ("roberta", 0, {"pad_token": "w001"}, 3, 0),
+    "RoBERTa that numbers positions from 0": ("roberta", -1, {"pad_token": "w001"}, 3, -1),
+    "BERT without one": ("bert", None, {"pad_token": "w007"}, 3, 7),
+    "Llama without one": ("llama", None, {"pad_token": "w007"}, 3, 7),
+    "Llama without one, as its tokenizer": ("llama", None, {"eos_token": "w008"}, 3, 8),
+    "Llama without one, whose texts end with the tokenizer's": ("llama", None, {"eos_token": "w003"}, 3, 4),
+    "Llama without one, whose tokenizer pads with the unknown token": ("llama", None, {"pad_token": "w009"}, None, 4),
+    "Llama of which it is -1": ("llama", -1, {"pad_token": "w007"}, 3, 7),
+    "GPT-2 of which it is beyond the vocabulary": ("gpt2", 999, {"pad_token": "w007"}, 3, 7),
+    "Llama whose texts end with it": ("llama", 3, {"pad_token": "w007", "eos_token": "w003"}, 3, 3),
+    "Llama that pads with a word": ("llama", 20, {"pad_token": "w007"}, 3, 20),
+    "Llama whose tokenizer pads with a token that it does not know": ("llama", None, {"pad_token": "[NEW]"}, 3, 4),
+    "Llama that pads with a special token": ("llama", 8, {"pad_token": "w007", "eos_token": "w008"}, 3, 8),
+}
+
+
+@pytest.mark.parametrize("case", PADDING)
+def test_logits_of_a_batch_are_those_of_transformers_for_each_text(tmp_path, case):
+    """Also after saving, in frostline and in a pipeline."""
+    model_type, pad, special, ends_with, expected = PADDING[case]
+    small_model(model_type).save_pretrained(tmp_path / "base")
+    edit_config(tmp_path / "base", pad_token_id=pad)
+    numbered_tokenizer(tmp_path / "base", ends_with=ends_with, **special)
+    pretrained = load(tmp_path / "base", labels=("a", "b", "c"))
+    assert pretrained.model.config.pad_token_id == expected
+    texts = [*numbered_texts(12, 5, 9), "w040 unknown"]
+    tokens = suited(encode(pretrained.tokenizer, texts, None, 64), pretrained.model, pretrained.tokenizer)
+    with torch.no_grad():
+        logits = pretrained.model(**tokens.batch(np.arange(4))).logits
+    untouched, info = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "base", output_loading_info=True, num_labels=3
+    )
+    assert not info["missing_keys"]
+    plain = AutoTokenizer.from_pretrained(tmp_path / "base")
+    for n, text in enumerate(texts):
+        with torch.no_grad():
+            right = untouched.eval()(**plain(text, return_tensors="pt")).logits
+        assert (logits[n] - right).abs().max() < 1e-5 * right.abs().max()
+    save_files(pretrained.model, tmp_path / "saved")
+    pretrained.tokenizer.save_pretrained(tmp_path / "saved")
+    classifier = load_classifier(tmp_path / "saved")
+    given = Texts(texts=tuple(texts), pairs=None, rows=np.arange(4), name="texts")
+    found = logits_of_texts(classifier, classifier.encode(given))
+    assert (found - logits).abs().max() < 1e-5 * logits.abs().max()
+    classify = pipeline("text-classification", str(tmp_path / "saved"), top_k=None, function_to_apply="none")
+    for size in (1, 4) if expected in pretrained.tokenizer.all_special_ids or model_type != "llama" else (1,):
+        for row, scores in zip(logits, classify(texts, batch_size=size), strict=True):
+            by_label = {one["label"]: one["score"] for one in scores}
+            assert torch.tensor([by_label[x] for x in "abc"]).allclose(row, rtol=0, atol=1e-4 * float(row.abs().max()))
+
+
+TYPE_CASES = {  # type, its number of token types, types of the tokenizer's pair and its padding -> types that the model is given
+    "RoBERTa": ("roberta", 1, "$A $B:1", 0, [0, 0]),
+    "BERT of one type": ("bert", 1, "$A $B:1", 1, [0, 0]),
+    "BERT of two types": ("bert", 2, "$A $B:1", 0, [0, 1]),
+    "BERT of two types, whose tokenizer has four": ("bert", 2, "$A:1 $B:3", 3, [1, 0]),
+    "ELECTRA whose padding has a type that it lacks": ("electra", 2, "$A $B:1", 3, [0, 1]),
+    "DeBERTa without types": ("deberta-v2", 0, "$A $B:1", 0, [0, 1]),
+    "DistilBERT, which ignores types": ("distilbert", None, "$A $B:5", 5, [0, 5]),
+}
+
+
+@pytest.mark.parametrize("case", TYPE_CASES)
+def test_token_types_that_a_model_lacks_are_0(tmp_path, case):
+    model_type, count, pair, of_padding, expected = TYPE_CASES[case]
+    config = small_config(model_type)
+    if count is not None:
+        config.type_vocab_size = count
+    AutoModel.from_config(config).save_pretrained(tmp_path)
+    numbered_tokenizer(tmp_path, pad_token="w007")
+    settings = json.loads((tmp_path / "tokenizer.json").read_text())
+    words = Tokenizer.from_str(json.dumps({**settings, "post_processor": None}))
+    words.post_processor = processors.TemplateProcessing(single="$A", pair=pair, special_tokens=[])
+    words.save(str(tmp_path / "tokenizer.json"))
+    pretrained = load(tmp_path)
+    pretrained.tokenizer._pad_token_type_id = of_padding  # as in the tokenizer of XLNet
+    tokens = encode(pretrained.tokenizer, ["w030", "w031"], ["w040", "w041 w042"], 8)
+    given = suited(tokens, pretrained.model, pretrained.tokenizer)
+    assert given.inputs["token_type_ids"].tolist() == [*expected, *expected, expected[1]]
+    changed = given.inputs["token_type_ids"].tolist() != tokens.inputs["token_type_ids"].tolist()
+    assert given.zeroed_types == changed
+    with torch.no_grad():
+        assert pretrained.model(**given.batch(np.arange(2))).logits.isfinite().all()
 
 
 def test_a_tokenizer_that_does_not_know_words_is_refused(tmp_path):

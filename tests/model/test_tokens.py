@@ -1,15 +1,34 @@
 """Encoded examples: batches equal those of the tokenizer; truncation, empty texts and digests."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers.trainers import BpeTrainer
+from transformers import (
+    AlbertTokenizer,
+    AutoTokenizer,
+    BertTokenizer,
+    DebertaTokenizer,
+    DebertaV2Tokenizer,
+    GemmaTokenizer,
+    GPT2Tokenizer,
+    GPTNeoXTokenizer,
+    MPNetTokenizer,
+    PreTrainedTokenizerFast,
+    Qwen2Tokenizer,
+    RobertaTokenizer,
+    T5Tokenizer,
+    XLMRobertaTokenizer,
+)
 
 import frostline.model.tokens
 from frostline.data.sentences import joined
+from frostline.model.loading import load_tokenizer
 from frostline.model.tokens import Tokens, chunks_within, encode, flat_positions
 from tagged import split_tokenizer
 from tiny import sentences
@@ -226,6 +245,100 @@ def test_the_tokens_that_carry_a_tag():
     assert every.place.tolist() == [0, 1, 2, 0] and every.word.tolist() == [0, 0, 1, 0]
     assert every.is_first.tolist() == [True, False, True, True]
     assert Tokens.join([tokens, tokens]).words.tolist() == [0, 0, 0, 1, -1] * 2
+
+
+def byte_level(*, add_prefix_space):
+    return pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
+
+
+DIGITS = pre_tokenizers.Sequence(  # as in Llama 3 and Qwen: the space before a number is a token of its own
+    [
+        pre_tokenizers.Split(Regex(r" ?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s+"), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ]
+)
+LEGACY = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])  # as in Llama 2
+WORDS = [
+    "he",
+    "liked",
+    "don't",
+    "U.S.",
+    "(the",
+    "😀",
+    "x😀y",
+    "1999",
+    "naïve",
+    "--",
+    "映画",
+    "New\u00a0York",
+    "the",
+    "<s>",
+]
+OF_WORDS = {  # the class that reads the folder, the type of the model, and how the tokenizer splits a text
+    "RoBERTa": (RobertaTokenizer, "roberta", None),
+    "Longformer": (RobertaTokenizer, "longformer", None),
+    "DeBERTa": (DebertaTokenizer, "deberta", None),
+    "GPT-2": (GPT2Tokenizer, "gpt2", None),
+    "GPT-NeoX": (GPTNeoXTokenizer, "gpt_neox", None),
+    "Qwen": (Qwen2Tokenizer, "qwen2", None),
+    "Gemma": (GemmaTokenizer, "gemma2", None),
+    "BERT": (BertTokenizer, "bert", None),
+    "MPNet": (MPNetTokenizer, "mpnet", None),
+    "XLM-R": (XLMRobertaTokenizer, "xlm-roberta", None),
+    "ALBERT": (AlbertTokenizer, "albert", None),
+    "DeBERTa-v3": (DebertaV2Tokenizer, "deberta-v2", None),
+    "T5": (T5Tokenizer, "t5", None),
+    "ModernBERT": (PreTrainedTokenizerFast, "modernbert", byte_level(add_prefix_space=False)),
+    "ModernBERT with a first space": (PreTrainedTokenizerFast, "modernbert", byte_level(add_prefix_space=True)),
+    "Llama 3": (PreTrainedTokenizerFast, "llama", DIGITS),
+    "Llama 2": (PreTrainedTokenizerFast, "llama", LEGACY),
+    "Mistral": (PreTrainedTokenizerFast, "mistral", pre_tokenizers.Metaspace(prepend_scheme="first")),
+    "no first space": (PreTrainedTokenizerFast, "mistral", pre_tokenizers.Metaspace(prepend_scheme="never")),
+    "words": (PreTrainedTokenizerFast, "nystromformer", pre_tokenizers.Whitespace()),
+}
+
+
+def learned_tokenizer(kind, splitting):
+    """A tokenizer of this class, with a small vocabulary that it has learned from some of ``WORDS``."""
+    special = ["<s>", "<pad>", "</s>", "<unk>", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "<|endoftext|>"]
+    text = [" ".join(WORDS[:6]).replace("😀", "")] * 3
+    if kind in (XLMRobertaTokenizer, AlbertTokenizer, DebertaV2Tokenizer, T5Tokenizer):
+        letters = sorted({*"".join(text)} - {" "})
+        return kind(vocab=[(x, -float(n)) for n, x in enumerate([*special, "▁", "▁he", "▁liked", "ed", *letters])])
+    if kind in (BertTokenizer, MPNetTokenizer):
+        letters = [chr(n) for n in range(33, 127)]
+        return kind(vocab={x: n for n, x in enumerate([*special, "liked", *letters, *(f"##{x}" for x in letters)])})
+    learned = Tokenizer(models.BPE(unk_token="<unk>"))
+    of_text = isinstance(splitting, normalizers.Normalizer)
+    learned.pre_tokenizer = pre_tokenizers.Metaspace() if of_text else splitting or byte_level(add_prefix_space=False)
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    learned.train_from_iterator(text, BpeTrainer(special_tokens=special, initial_alphabet=letters, vocab_size=400))
+    if of_text:
+        learned.normalizer, learned.pre_tokenizer = splitting, None
+    if kind is PreTrainedTokenizerFast:
+        return kind(tokenizer_object=learned, unk_token="<unk>", pad_token="<pad>", bos_token="<s>")
+    bpe = json.loads(learned.to_str())["model"]
+    return kind(vocab=bpe["vocab"], merges=[tuple(pair) for pair in bpe["merges"]])
+
+
+@pytest.mark.parametrize("family", OF_WORDS)
+def test_sentences_of_words_have_the_tokens_of_running_text(tmp_path, family):
+    kind, model_type, splitting = OF_WORDS[family]
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    learned_tokenizer(kind, splitting).save_pretrained(tmp_path)
+    tokenizer = load_tokenizer("m", tmp_path, of_words=True)
+    plain = AutoTokenizer.from_pretrained(tmp_path)
+    for words in (WORDS, WORDS[::-1], ["he"], ["liked", "", "he", "", ""], WORDS[5:8] * 3):
+        running = plain(" ".join(word for word in words if word), return_offsets_mapping=True)
+        tokens = encode(tokenizer, [joined(words)], None, 1000, of_words=True)
+        assert tokens.inputs["input_ids"].tolist() == running["input_ids"]
+        start = 0
+        for n, word in enumerate(words):  # a word has the tokens of its characters
+            spans = [running["offset_mapping"][token] for token in np.flatnonzero(tokens.words == n)]
+            assert all(end > start and begin < start + len(word) for begin, end in spans) and bool(spans) == bool(word)
+            start += len(word) + bool(word)
+        cut = encode(tokenizer, [joined(words)], None, 12, of_words=True)
+        assert set(cut.words.tolist()) <= set(tokens.words.tolist()) and cut.lengths[0] == min(12, tokens.lengths[0])
 
 
 def test_sentences_of_words_are_encoded_word_by_word():

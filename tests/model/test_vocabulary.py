@@ -11,7 +11,7 @@ from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.model.classifier import Classifier
 from frostline.model.tokens import encode
-from frostline.model.vocabulary import require_known, vocabulary_size, vocabulary_tables
+from frostline.model.vocabulary import suited, vocabulary_size, vocabulary_tables
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +33,14 @@ def test_every_token_of_the_own_tokenizer_is_known(model, tokenizer):
     last = tokenizer.convert_ids_to_tokens(len(tokenizer) - 1)
     tokens = encode(tokenizer, [last], None, 8)
     assert len(tokenizer) - 1 in tokens.inputs["input_ids"]
-    require_known(tokens, model, tokenizer)
-    require_known(encode(tokenizer, [], None, 8), model, tokenizer)
+    assert suited(tokens, model, tokenizer).keys.tolist() == tokens.keys.tolist()
+    suited(encode(tokenizer, [], None, 8), model, tokenizer)
 
 
 def test_an_added_token_that_the_model_does_not_know_is_refused(model, tokenizer):
     size = len(tokenizer)
     tokenizer.add_tokens(["zzq"])
-    require_known(encode(tokenizer, ["good film"], None, 8), model, tokenizer)
+    suited(encode(tokenizer, ["good film"], None, 8), model, tokenizer)
     text = f"the token 'zzq' the number {size}, and the model knows {size} tokens, from 0 to {size - 1}"
     classifier = Classifier(model, tokenizer, 8)
     with pytest.raises(FrostlineError, match=re.escape(text)):
@@ -52,4 +52,4 @@ def test_a_model_of_characters_knows_all(tokenizer):
     tokens = encode(tokenizer, ["good"], None, 8)
     tokens.inputs["input_ids"][:] = np.iinfo(np.int32).max
     assert vocabulary_size(characters) is None
-    require_known(tokens, characters, tokenizer)
+    suited(tokens, characters, tokenizer)

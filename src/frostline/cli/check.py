@@ -23,10 +23,12 @@ def check(
 ) -> None:
     """Compare the cut model with the whole model on logits and gradients.
 
-    The check covers every k, with cached hidden states and with packed batches.
+    The check covers every k, with cached hidden states and with packed batches. The whole model is compared with the one that
+    transformers loads, on hidden states.
     """
     from frostline.frozen.check.differences import TOLERANCE
     from frostline.frozen.check.exactness import check as check_model
+    from frostline.frozen.check.exactness import difference_from_transformers
     from frostline.model.loading import load_pretrained
 
     labels = () if task_type == REGRESSION else ("0", "1")
@@ -46,6 +48,11 @@ def check(
     if refused:
         raise FrostlineError(
             f"{model} cannot be used at {len(refused)} of {len(checks)} values of k: {refused[0].refused}"
+        )
+    if not (difference := difference_from_transformers(pretrained)) < TOLERANCE:
+        raise FrostlineError(
+            f"The hidden states of {model} are not those of transformers' AutoModel (they differ by {difference:.1e}): report "
+            "this with the model's name, and use another model."
         )
     print(
         f"Equal: every difference is below {TOLERANCE:g} of the largest value (float32). The packed batches have "

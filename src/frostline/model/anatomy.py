@@ -16,7 +16,7 @@ from transformers.pytorch_utils import Conv1D
 from frostline import FrostlineError
 from frostline.model.places import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
 from frostline.model.trace import Batch, Call, Trace
-from frostline.model.vocabulary import vocabulary_size
+from frostline.model.vocabulary import padding_fill, vocabulary_size
 
 CHARACTERS = 1_000  # a model without a vocabulary reads characters: its random tokens are below this number
 
@@ -81,9 +81,19 @@ def position_limit(model: PreTrainedModel) -> int | None:
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if positions is None or positions < 1:
         return None
-    tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == positions]
-    # RoBERTa and similar types start numbering after the position of padding: 514 positions allow 512 tokens.
-    return int(positions - max((m.padding_idx + 1 for m in tables if m.padding_idx is not None), default=0))
+    return int(positions - (first_position(model) or 0))
+
+
+def first_position(model: PreTrainedModel) -> int | None:
+    """The number of an example's first position, if the model numbers them from the one of padding.
+
+    RoBERTa and similar types do: 514 positions allow 512 tokens.
+    """
+    for path, table in model.named_modules():
+        if "position" in path and getattr(table, "padding_idx", None) is not None:
+            owner = model.get_submodule(path.rpartition(".")[0])
+            return int(getattr(owner, "padding_idx", table.padding_idx)) + 1
+    return None
 
 
 def probe_batch(model: PreTrainedModel, lengths: Sequence[int] = (23, 17, 9), *, seed: int = 0) -> dict[str, Tensor]:
@@ -95,8 +105,8 @@ def probe_batch(model: PreTrainedModel, lengths: Sequence[int] = (23, 17, 9), *,
     limit = position_limit(model)
     lengths = [length if limit is None else min(length, limit) for length in lengths]
     vocabulary = vocabulary_size(model) or CHARACTERS
-    pad, *others = (getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos", "sep"))
-    pad = 0 if pad is None else pad
+    pad = padding_fill(model)
+    others = (getattr(config, f"{name}_token_id", None) for name in ("bos", "eos", "sep"))
     generator = torch.Generator().manual_seed(seed)
     mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
     ids = torch.randint(0, vocabulary, mask.shape, generator=generator)

@@ -19,14 +19,14 @@ from frostline.data.examples import Texts
 from frostline.data.specification import CLASSIFICATION, TOKENS
 from frostline.model.anatomy import Anatomy, find_layers, position_limit
 from frostline.model.checkpoint import Streams, never_streams, saved_checkpoint
-from frostline.model.loading import LONGEST, MODEL_CLASSES, UNLOADABLE, load_tokenizer
+from frostline.model.loading import LONGEST, MODEL_CLASSES, UNLOADABLE, load_tokenizer, settle_padding
 from frostline.model.model_files import require_files
 from frostline.model.pooled_folder import is_pooled, read_pooled
 from frostline.model.recurrent_folder import is_recurrent, is_recurrent_tagger, read_recurrent
 from frostline.model.shards import is_unread
 from frostline.model.streaming import aligned, stream_of
 from frostline.model.tokens import Tokens, encode
-from frostline.model.vocabulary import require_known, vocabulary_tables
+from frostline.model.vocabulary import suited, vocabulary_tables
 
 BATCH = 64
 
@@ -56,8 +56,7 @@ class Classifier:
             FrostlineError: The model does not know a token.
         """
         tokens = encode(self.tokenizer, texts.texts, texts.pairs, self.max_length, of_words=self.of_words)
-        require_known(tokens, self.model, self.tokenizer)
-        return tokens
+        return suited(tokens, self.model, self.tokenizer)
 
 
 def is_tagger(folder: Path) -> bool:
@@ -113,9 +112,7 @@ def _read_classifier(folder: Path, *, of_words: bool, trust_remote_code: bool, s
 
 def prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Classifier:
     """The classifier of a loaded model and its tokenizer."""
-    text_config = model.config.get_text_config()
-    if getattr(text_config, "pad_token_id", None) is None:  # some models classify by the last token before the padding
-        text_config.pad_token_id = tokenizer.pad_token_id
+    settle_padding(model, tokenizer)
     _align_weights(model)
     anatomy, stream = None, stream_of(model)
     if stream:

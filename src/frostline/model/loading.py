@@ -18,7 +18,7 @@ from transformers import (
 
 from frostline import FrostlineError
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
-from frostline.model.anatomy import Anatomy, find_layers, position_limit
+from frostline.model.anatomy import Anatomy, find_layers, first_position, position_limit
 from frostline.model.checkpoint import Checkpoint, Streams, never_streams
 from frostline.model.model_files import (
     MODEL_FILES,
@@ -31,6 +31,7 @@ from frostline.model.model_files import (
 from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import stream_of
+from frostline.model.vocabulary import is_token, padding_fill, vocabulary_size
 
 MODEL_CLASSES = {  # by task type
     CLASSIFICATION: AutoModelForSequenceClassification,
@@ -75,8 +76,6 @@ def load_pretrained(
     require_files(name, folder)
     tokenizer = load_tokenizer(name, folder, of_words=task_type == TOKENS, trust_remote_code=trust_remote_code)
     _set_labels(config, labels, task_type)
-    config.pad_token_id = tokenizer.pad_token_id
-    config.get_text_config().pad_token_id = tokenizer.pad_token_id
     use_cache = getattr(config, "use_cache", None)
     if use_cache is not None:
         config.use_cache = False
@@ -84,6 +83,7 @@ def load_pretrained(
     kind, options = MODEL_CLASSES[task_type], {"ignore_mismatched_sizes": True}
     checkpoint = Checkpoint(name, folder, kind, config, torch.float32, UNLOADABLE, **trust, options=options)
     model, info = checkpoint.load(streams, device)
+    settle_padding(model, tokenizer)
     anatomy = find_layers(model)
     if stream := stream_of(model):
         stream.settle(anatomy)
@@ -156,33 +156,47 @@ def load_tokenizer(
     Args:
         name: The name of the model for errors.
         folder: Its folder.
-        of_words: Whether sentences of words are encoded. A tokenizer that reads spaces as parts of words, as that of RoBERTa,
-            then reads a space before each word.
+        of_words: Whether sentences of words are encoded, for which the tokenizer must know where a token is in a text.
         trust_remote_code: Whether to run code that comes with the model.
 
     Raises:
         FrostlineError: The model called ``name`` has no usable tokenizer.
     """
-
-    def read(**options: Any) -> PreTrainedTokenizerBase:
-        return readable(
-            lambda: AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code, **options),
-            name,
-            "its tokenizer cannot be loaded",
-        )
-
-    tokenizer = read()
+    tokenizer: PreTrainedTokenizerBase = readable(
+        lambda: AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code),
+        name,
+        "its tokenizer cannot be loaded",
+    )
     if of_words and not tokenizer.is_fast:
         raise FrostlineError(
             f"The tokenizer of {name} does not say which word a token belongs to, which token classification needs: choose a "
             "model with a fast tokenizer (tokenizer.json)."
         )
-    if of_words and '"add_prefix_space":false' in tokenizer.backend_tokenizer.to_str():
-        tokenizer = read(add_prefix_space=True)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     tokenizer.padding_side = "right"
     return tokenizer
+
+
+def settle_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Let model and tokenizer pad with the same token if they can, without changing what the model computes for a text.
+
+    The padding token of the configuration counts: RoBERTa numbers positions from it, and the heads of decoders look for the
+    last token that is another one. Without one, such a head reads the very last token of a text, and must find it in a batch.
+    """
+    size, special = vocabulary_size(model), tokenizer.all_special_ids
+    text_config = model.config.get_text_config()
+    pad = getattr(text_config, "pad_token_id", None)
+    if not is_token(pad, size) and first_position(model) is None:
+        at_end = tokenizer("a")["input_ids"][-1:]  # what the tokenizer puts at the end of every text, if anything
+        known = [one for one in (tokenizer.pad_token_id, *special) if is_token(one, size) and one not in at_end]
+        known.sort(key=lambda one: one == tokenizer.unk_token_id)  # a text may end with an unknown word
+        pad = known[0] if known else padding_fill(model)
+    for config in (model.config, text_config):
+        if not is_token(getattr(config, "pad_token_id", None), size):
+            config.pad_token_id = pad
+    if pad in special:
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(pad)
 
 
 @contextmanager

@@ -242,6 +242,7 @@ def readable(load: Any, name: str, problem: str) -> Any:
         KeyError,
         TypeError,
         AttributeError,
+        AssertionError,
         ImportError,
         RuntimeError,
         SafetensorError,

@@ -48,6 +48,7 @@ class Tokens:
         padding: By name of the model's input: the value of padded positions.
         dropped: ``[N]``, how many tokens of each example were truncated.
         words: ``[T]``, which word of its sentence a token belongs to; -1 for special tokens. None for texts.
+        zeroed_types: Whether some had a token type that the model lacks, which became 0.
     """
 
     inputs: dict[str, NDArray[np.int32]]
@@ -55,6 +56,7 @@ class Tokens:
     padding: dict[str, int]
     dropped: NDArray[np.int32]
     words: NDArray[np.int32] | None = None
+    zeroed_types: bool = False
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -147,6 +149,7 @@ class Tokens:
             padding=parts[0].padding,
             dropped=np.concatenate([part.dropped for part in parts]),
             words=np.concatenate(words) if words else None,
+            zeroed_types=any(part.zeroed_types for part in parts),
         )
 
 
@@ -241,13 +244,25 @@ def encode(
 def _tokenized(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, of_words: bool, **options: Any
 ) -> dict[str, list[Any]]:
-    """The inputs of the model for each text, by name; of sentences also the word of each token."""
-    given = [words_of(text) for text in texts] if of_words else list(texts)
-    found = tokenizer(given, is_split_into_words=of_words, return_attention_mask=False, verbose=False, **options)
+    """The inputs of the model for each text, by name; of sentences also the word of each token.
+
+    A sentence is read as the running text that a pipeline of transformers would be given: a tokenizer may give a word other
+    tokens alone than after a space.
+    """
+    given = [" ".join(filter(None, words_of(text))) for text in texts] if of_words else list(texts)
+    found = tokenizer(given, return_attention_mask=False, verbose=False, return_offsets_mapping=of_words, **options)
     encoded = {name: list(values) for name, values in found.items()}
     if of_words:
-        encoded[WORDS] = [[-1 if word is None else word for word in found.word_ids(n)] for n in range(len(given))]
+        encoded[WORDS] = [_word_of_each(*both) for both in zip(texts, encoded.pop("offset_mapping"), strict=True)]
     return encoded
+
+
+def _word_of_each(sentence: str, spans: Sequence[tuple[int, int]]) -> list[int]:
+    """The first word of which each token has a character; -1 if there is none, as for special tokens and for a space alone."""
+    words: list[int] = []  # of each character of the running text
+    for n, word in enumerate(words_of(sentence)):
+        words += [*[-1] * bool(words and word), *[n] * len(word)]
+    return [next((word for word in words[start:end] if word >= 0), -1) for start, end in spans]
 
 
 def _padding(tokenizer: PreTrainedTokenizerBase, names: Sequence[str]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from frostline.frozen.batches import Rows
 from frostline.model.anatomy import position_limit
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens, encode
-from frostline.model.vocabulary import require_known
+from frostline.model.vocabulary import suited
 from frostline.statistics.metrics import DEFAULT
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweep.specification import SweepSpec
@@ -104,19 +104,12 @@ def encode_splits(
     Raises:
         FrostlineError: More examples would be truncated than the specification allows, or the model does not know a token.
     """
-    encoded = {
-        name: encode(
-            pretrained.tokenizer,
-            s.texts,
-            s.pairs,
-            max_length,
-            trained if name == "train" else None,
-            of_words=s.of_words,
-        )
-        for name, s in splits.items()
-    }
-    for tokens in encoded.values():
-        require_known(tokens, pretrained.model, pretrained.tokenizer)
+    model, tokenizer = pretrained.model, pretrained.tokenizer
+    encoded = {}
+    for name, s in splits.items():
+        rows = trained if name == "train" else None
+        tokens = encode(tokenizer, s.texts, s.pairs, max_length, rows, of_words=s.of_words)
+        encoded[name] = suited(tokens, model, tokenizer)
     _check_truncation(spec, encoded, max_length, pretrained)
     return encoded
 

@@ -15,6 +15,7 @@ from frostline.model.memory import device_memory
 from frostline.model.pretrained import Pretrained
 from frostline.model.reading import OWN_HEAD
 from frostline.model.tokens import Tokens
+from frostline.model.vocabulary import ZEROED_TYPES
 from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
 from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
@@ -80,6 +81,7 @@ def make_plan(
         max_length=identity.max_length,
         notes=(
             *data.notes,
+            *[ZEROED_TYPES] * any(tokens.zeroed_types for tokens in encoded.values()),
             *_notes_on_named_modules(runs, context.pretrained),
             *notes_on_seeds(runs, context.pretrained.anatomy),
         ),

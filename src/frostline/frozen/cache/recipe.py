@@ -9,7 +9,7 @@ from pathlib import Path
 import xxhash
 from huggingface_hub import constants
 
-FORMAT = 9
+FORMAT = 10
 UNREADABLE = (OSError, ValueError, LookupError, TypeError, EOFError)  # errors of reading a damaged record
 
 

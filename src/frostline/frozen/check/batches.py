@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 from frostline.model.anatomy import position_limit
 from frostline.model.tokens import Tokens
 from frostline.model.trace import Batch
+from frostline.model.vocabulary import padding_fill
 
 LENGTHS = (40, 31, 7, 22)  # tokens of each example; check_lengths makes the first longer than a sliding window
 MAX_LENGTH = 600  # tokens of one example
@@ -42,5 +43,5 @@ def table_of(batch: Batch, model: PreTrainedModel) -> Tokens:
         if x.shape[:2] == mask.shape and name != "attention_mask"
     }
     offsets = np.concatenate([[0], np.cumsum(mask.sum(1).numpy())])
-    padding = {"input_ids": model.config.get_text_config().pad_token_id or 0}
+    padding = {"input_ids": padding_fill(model)}
     return Tokens(inputs, offsets, padding, np.zeros(len(mask), np.int32))

@@ -1,13 +1,15 @@
 """Check that the cut model computes the same logits and gradients as the uncut model.
 
-The reference is the uncut model with padded batches. :mod:`frostline.frozen.check.cut_comparison` says what is compared.
+The reference is the uncut model with padded batches. :mod:`frostline.frozen.check.cut_comparison` says what is compared. That the
+uncut model is the one which transformers loads is checked by :func:`difference_from_transformers`.
 """
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
-from torch import nn
-from transformers import PreTrainedModel
+from torch import Tensor, nn
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.frozen.check.batches import check_lengths, last_example_alone
@@ -15,9 +17,15 @@ from frostline.frozen.check.cut_comparison import Check, CutComparison
 from frostline.frozen.check.differences import TOLERANCE, relative_difference
 from frostline.frozen.check.restoring import restored
 from frostline.model.anatomy import find_layers, probe_batch
+from frostline.model.model_files import quiet_loading
+from frostline.model.pretrained import Pretrained
+from frostline.model.tokens import encode
 from frostline.model.trace import Batch
 from frostline.model.trainable import Trainable
+from frostline.model.vocabulary import TYPES, suited
 from frostline.statistics.tune import FULL, NAMED, Tune
+
+TEXTS = ("The first of these texts is the longest one, in 2024!", "A second text", "third")
 
 
 def check(
@@ -66,6 +74,37 @@ def check(
             return checks
         except FrostlineError as error:
             return [Check(None, None, None, None, str(error))]
+
+
+def difference_from_transformers(pretrained: Pretrained) -> float:
+    """The largest relative difference of the hidden states of a few texts from those of transformers.
+
+    There the folder is loaded with ``from_pretrained`` alone, and each text is read by itself.
+    """
+    folder, longest = pretrained.folder, pretrained.max_length
+    plain = AutoTokenizer.from_pretrained(folder)
+    with quiet_loading():
+        reference = AutoModel.from_pretrained(folder, dtype=torch.float32, use_safetensors=True).eval()
+    tokens = encode(pretrained.tokenizer, TEXTS, None, longest)
+    tokens = suited(tokens, pretrained.model, pretrained.tokenizer)
+    differences = []
+    with restored(pretrained.model):
+        for n, text in enumerate(TEXTS):
+            given = plain(text, truncation=True, max_length=longest, return_tensors="pt")
+            if tokens.zeroed_types:  # transformers alone cannot read them
+                del given[TYPES]
+            ours = _hidden_states(pretrained.model.base_model, tokens.batch(np.array([n])))
+            expected = _hidden_states(reference, given)
+            differences += [relative_difference(*both) for both in zip(ours, expected, strict=True)]
+    return float(torch.tensor(differences).max())  # NaN if one is
+
+
+def _hidden_states(base: nn.Module, inputs: Batch) -> tuple[Tensor, ...]:
+    """The hidden states before and after every layer, and the output."""
+    torch.manual_seed(0)  # some model types draw random numbers even in eval mode
+    with torch.no_grad():
+        out = base(**inputs, output_hidden_states=True)
+    return *(getattr(out, "hidden_states", None) or ()), out[0]
 
 
 def _require_repeatable(model: PreTrainedModel, batch: Batch) -> None:

@@ -25,6 +25,7 @@ from frostline.model.anatomy import Anatomy, probe_batch
 from frostline.model.packing import Packing, packable
 from frostline.model.stacking import Start, stacked
 from frostline.model.trace import Batch
+from frostline.model.vocabulary import padding_fill
 
 LENGTHS = ((23, 17, 9), (5, 30, 11))  # tokens of the examples of two stacked runs
 
@@ -166,7 +167,7 @@ def _different_values(parameters: Mapping[str, nn.Parameter]) -> Iterator[Start]
 def _joined(batches: Sequence[Batch], model: PreTrainedModel) -> Batch:
     """One batch with the examples of all ``batches``, padded to the same length."""
     longest = max(batch["input_ids"].shape[1] for batch in batches)
-    padding = {"input_ids": model.config.get_text_config().pad_token_id or 0}
+    padding = {"input_ids": padding_fill(model)}
 
     def padded(name: str, x: Tensor) -> Tensor:
         return F.pad(x, (*[0] * (2 * x.dim() - 4), 0, longest - x.shape[1]), value=padding.get(name, 0))

@@ -18,6 +18,7 @@ from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
+from frostline.model.vocabulary import ZEROED_TYPES
 from frostline.statistics.metrics import defined
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.training.probes.examples import ProbeExamples, Vectors, cached_vectors, words_by_row, words_of_rows
@@ -133,7 +134,7 @@ def fit_probes(
         "chance": validation.split.chance,
         "tfidf_score": words_score(words, data.validation, validation.split),
         **_probe_facts(probes, best, validation.split),
-        "notes": [note for note in data.notes if note != NO_TEST_SET],
+        "notes": [note for note in data.notes if note != NO_TEST_SET] + [ZEROED_TYPES] * tokens.zeroed_types,
     }
     return Probed({**facts, "sentence": describe(facts)}, best, pretrained, machine)
 

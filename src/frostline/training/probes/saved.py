@@ -19,7 +19,7 @@ from frostline.model.device import Machine, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens, encode
-from frostline.model.vocabulary import require_known
+from frostline.model.vocabulary import suited
 from frostline.training.probes.examples import computed_vectors
 from frostline.training.probes.inputs import ProbeInput, features_after, probe_forward_pass
 from frostline.training.probes.linear import Probe
@@ -90,7 +90,7 @@ class SavedProbe:
         machine = this_machine("cpu", about["precision"])
         length, tokenizer = about["max_length"], pretrained.tokenizer
         tokens = encode(tokenizer, texts.texts, texts.pairs, length, of_words=self.of_words)
-        require_known(tokens, pretrained.model, tokenizer)
+        tokens = suited(tokens, pretrained.model, tokenizer)
         if not texts.texts:
             return np.zeros((0, len(self.probe.bias)), np.float32), tokens
         forward_pass = probe_forward_pass(
