@@ -147,7 +147,7 @@ def predict(
     print(f"{file}: {columns}.", file=sys.stderr)
     for task, of_task in by_task.items():
         print_outputs(f"{task}: " if task else "", of_task)
-    replace_file(target, writers[target.suffix](rows, header))
+    replace_file(target, writers[target.suffix](rows, header), inside=target)
     tasks, cut_off = f", {len(by_task)} tasks" if several else "", next(iter(by_task.values())).truncated
     truncated = f"; {cut_off:,} truncated to the length that the model was trained with" if cut_off else ""
     unit = "sentence" if of_words else "text"

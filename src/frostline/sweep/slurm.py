@@ -90,7 +90,7 @@ def submit(out: Path, text: str) -> str:
         FrostlineError: There is no sbatch here, or it refuses the script.
     """
     path = out / FILE
-    replace_file(path, text.encode())
+    replace_file(path, text.encode(), inside=out)
     try:
         done = subprocess.run(["sbatch", "--parsable", str(path.absolute())], capture_output=True, text=True)
     except FileNotFoundError:

@@ -86,7 +86,7 @@ class BundleWriter:
             "trunk": names[self.sharing.trunk],
             "tasks": {name: {"shared_layers": cut} for name, cut in zip(names, self.sharing.cuts, strict=True)},
         }
-        write_json(self.folder / FACTS, facts)
+        write_json(self.folder / FACTS, facts, inside=self.folder)
 
 
 def is_bundle(folder: str | Path) -> bool:

@@ -158,11 +158,11 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
 
 def write_tables(out: Path, runs: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]) -> None:
     """Write results.csv, results.parquet and scores.csv into ``out``."""
-    replace_file(out / "results.csv", csv_bytes(runs, COLUMNS))
-    replace_file(out / "scores.csv", csv_bytes(scores, SCORE_COLUMNS))
+    replace_file(out / "results.csv", csv_bytes(runs, COLUMNS), inside=out)
+    replace_file(out / "scores.csv", csv_bytes(scores, SCORE_COLUMNS), inside=out)
     buffer = io.BytesIO()
     frame(runs).to_parquet(buffer, index=False)
-    replace_file(out / "results.parquet", buffer.getvalue())
+    replace_file(out / "results.parquet", buffer.getvalue(), inside=out)
 
 
 def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:

@@ -45,10 +45,10 @@ class LinearHead:
 def save_encoder(folder: Path, head: LinearHead, about: Mapping[str, Any]) -> None:
     """Add the head and facts ``about`` the task to a folder of SetFit, whose card would show training examples."""
     arrays = {"weights": np.ascontiguousarray(head.weights), "bias": head.bias}
-    replace_file(folder / WEIGHTS, save(arrays))
-    write_json(folder / FACTS, {"format": FORMAT, **about})
+    replace_file(folder / WEIGHTS, save(arrays), inside=folder)
+    write_json(folder / FACTS, {"format": FORMAT, **about}, inside=folder)
     card = CARD.format(**{**about, "labels": ", ".join(about["labels"])})
-    replace_file(folder / "README.md", card.encode())
+    replace_file(folder / "README.md", card.encode(), inside=folder)
 
 
 @dataclass(frozen=True)

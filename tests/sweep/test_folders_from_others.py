@@ -1,18 +1,23 @@
 """A folder from others is data: links out of it are refused, and nothing is read without a limit."""
 
 import os
+import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import frostline.sweep.results.result_files as files_module
 from frostline import FrostlineError
+from frostline.data.files import move, read_inside, remove, replace_file
 from frostline.data.sealed import checksum, seal
+from frostline.report.rebuild import write_report
+from frostline.studies.protocol import load_protocol
+from frostline.studies.sweeps import study_sweeps
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.merge import merge
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.inside import read_inside
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
@@ -74,6 +79,108 @@ def test_nothing_is_written_or_moved_through_a_link(here: Path, tmp_path: Path) 
         with pytest.raises(FrostlineError, match="runs is a link"):
             write()
     assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tables", "figures", "report.html", "answer.json", "results.csv", "results.parquet", "scores.csv"),
+        *("tables/audit.csv", "figures/validation_curve.svg"),
+    ],
+)
+def test_a_report_is_not_written_through_a_link(here: Path, tmp_path: Path, name: str) -> None:
+    outside, link = tmp_path / "outside", here / name
+    outside.mkdir()
+    (outside / "mine").write_text("mine")
+    for target in ("gone", "mine" if "." in name else "."):
+        link.parent.mkdir(exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(outside / target)
+        with pytest.raises(FrostlineError, match=rf"{re.escape(Path(name).name)} is a link"):
+            write_report(here)
+    assert contents(outside) == {"mine": b"mine"} and link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("runs", ["work", "o"]),
+        ("leases", ["work", "o"]),
+        ("checkpoints", ["work", "o"]),
+        ("retried", ["work", "o", "--retry", "failed"]),
+        (".finish.lock", ["sweep", "o/sweep.toml", "--out", "o"]),
+        (".sweep.lock", ["sweep", "o/sweep.toml", "--out", "o"]),
+        ("forecast.json", ["sweep", "o/sweep.toml", "--out", "o"]),
+        ("model", ["sweep", "o/sweep.toml", "--out", "o"]),
+        ("tables", ["report", "o"]),
+        ("figures", ["report", "o"]),
+    ],
+)
+def test_no_command_writes_or_removes_through_a_link(
+    here: Path, tmp_path: Path, frostline: Frostline, name: str, args: list[str]
+) -> None:
+    outside, link, failed = tmp_path / "outside", here / name, Folder(here).runs[-1].digest
+    shutil.rmtree(here / "runs" / failed)
+    if args[0] == "report":
+        assert frostline("work", "o").code == 0
+    elif name == "retried":
+        Store(here).fail(failed, {"digest": failed, "status": "failed", "reason": "no"})
+    outside.mkdir()
+    if link.is_dir():
+        link.rename(outside / "all")
+    (outside / "config.json").write_text("mine")
+    before = contents(outside)
+    link.unlink(missing_ok=True)
+    link.symlink_to(outside / "all" if (outside / "all").is_dir() else outside)
+    got = frostline(*args)
+    # what a command does not touch, such as checkpoints of runs that take a second, it need not refuse
+    assert (got.code == 2 and f"{name} is a link" in got.err) or name == "checkpoints", got
+    assert "Traceback" not in got.err and contents(outside) == before and link.is_symlink()
+
+
+def test_probes_and_studies_do_not_write_through_a_link(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, frostline: Frostline
+) -> None:
+    args = ("probe", "--model", tiny_bert, "--train", tiny_table, "--out", "p")
+    outside = tmp_path / "outside"
+    for name in ("probe", "tables", "figures", "report.html", "probes.json"):
+        shutil.rmtree(outside, ignore_errors=True)
+        shutil.rmtree("p", ignore_errors=True)
+        for folder in (outside, Path("p")):
+            folder.mkdir()
+        Path("p", name).symlink_to(outside)
+        got = frostline(*args)
+        assert (got.code, list(outside.iterdir())) == (2, []) and f"{name} is a link" in got.err
+    Path("s").mkdir()
+    Path("s", tiny_bert.name).symlink_to(outside)
+    with pytest.raises(FrostlineError, match="is a link"):
+        study_sweeps(load_protocol("lee2019"), "s", models=[str(tiny_bert)])
+
+
+def test_a_path_goes_neither_up_nor_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "o" / "a").mkdir(parents=True)
+    (tmp_path / "o" / "up").symlink_to("..")
+    (tmp_path / "o" / "loop").symlink_to("loop")
+    (tmp_path / "o" / "here").symlink_to("a")
+    (tmp_path / "o" / "chain").symlink_to("up")
+    (tmp_path / "link").symlink_to("o")
+    allowed = {"a/f": True, "here/f": True, "new/f": True, "up/f": False, "a/../../f": False, "chain": False}
+    for out in (tmp_path / "o", tmp_path / "link"):
+        for name, right in allowed.items():
+            with nullcontext() if right else pytest.raises(FrostlineError, match=r"link to|leads out"):
+                replace_file(out / name, b"", inside=out)
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_link_is_removed_or_moved_itself(tmp_path: Path) -> None:
+    (tmp_path / "o").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "f").write_text("")
+    for name in ("removed", "moved"):
+        (tmp_path / "o" / name).symlink_to(tmp_path / "mine")
+    remove(tmp_path / "o" / "removed", inside=tmp_path / "o")
+    move(tmp_path / "o" / "moved", tmp_path / "o" / "aside", inside=tmp_path / "o")
+    assert [path.name for path in (tmp_path / "o").iterdir()] == ["aside"] and (tmp_path / "mine" / "f").exists()
 
 
 def test_a_merge_refuses_links(here: Path, tmp_path: Path) -> None:
