@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from frostline import FrostlineError
+from frostline.cli.flags import TrustRemoteCode
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
 from frostline.data.formats.endings import ENDINGS, FORMAT_OF, either
@@ -89,7 +90,6 @@ Stream = Annotated[
         show_default=False,
     ),
 ]
-TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
 
 
 @app.command(cls=PanelCommand, short_help="Predict labels and probabilities for a table of texts.")

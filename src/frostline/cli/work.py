@@ -1,11 +1,11 @@
 """`frostline work`: train runs of a sweep together with other processes."""
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from frostline.cli.flags import FolderArgument, retry_kinds, retry_option
+from frostline.cli.flags import FolderArgument, TrustRemoteCode, retry_kinds, retry_option
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_run_counts
 from frostline.cli.program import FAILED_RUNS, app, runs_saved
@@ -37,6 +37,7 @@ def work(
     retry: Retry = None,
     workers: Workers = None,
     silent_after: SilentAfter = SILENT_AFTER,
+    trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Train runs of the sweep or search in a folder that no other process trains.
 
@@ -50,7 +51,12 @@ def work(
 
     kinds = retry_kinds(retry) if retry else ()
     with runs_saved():
-        counts = train(folder, wait=wait, retry=kinds, workers=workers, silent_after=silent_after)
+        options: dict[str, Any] = {
+            "workers": workers,
+            "silent_after": silent_after,
+            "trust_remote_code": trust_remote_code,
+        }
+        counts = train(folder, wait=wait, retry=kinds, **options)
     print_run_counts(folder, counts)
     if not counts["pending"]:
         print(f"`frostline report {folder}` writes the report. The sweep's command also saves the model.")

@@ -95,6 +95,7 @@ def _next_command(
         of_search=search is not None,
         missing=too_dear if outcome.instead else None,
         untried=untried,
+        own_code=folder.own_code,
     )
 
 
