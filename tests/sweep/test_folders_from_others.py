@@ -1,5 +1,6 @@
 """A folder from others is data: links out of it are refused, and nothing is read without a limit."""
 
+import json
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ import pytest
 import frostline.sweep.results.result_files as files_module
 from frostline import FrostlineError
 from frostline.data.files import move, read_inside, remove, replace_file
-from frostline.data.sealed import checksum, seal
+from frostline.data.sealed import checksum, seal, seal_toml, unseal, unseal_toml, write_sealed
 from frostline.report.rebuild import write_report
 from frostline.studies.protocol import load_protocol
 from frostline.studies.sweeps import study_sweeps
@@ -228,3 +229,48 @@ def test_a_limit_is_exact(tmp_path: Path) -> None:
     assert read_inside(tmp_path / "f", tmp_path, 4) == b"1234"
     with pytest.raises(ValueError, match="f has 4 bytes"):
         read_inside(tmp_path / "f", tmp_path, 3)
+
+
+HOSTILE = (
+    "a\x1b[31m\x1b]8;;http://x\x07b\x9b2J\r\x08\u202ec\u2066d\u200be\u2028f\ufeffg\U000e0041h\x7f[red]:smile:"
+    "\nfrostline: done"
+)
+SHOWN = HOSTILE.encode("unicode_escape").decode()
+
+
+def forge_lease(here: Path, host: str) -> None:
+    with Leases(here) as leases:
+        run = Folder(here).runs[-1].digest
+        assert leases.take([[run]]) == [run]
+        path = here / "leases" / f"{run}.1.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "host": host, "since": host}))
+        leases.held.clear()  # it stays, as that of a killed process
+        shutil.copytree(here / "leases", here / "left")
+    shutil.rmtree(here / "leases")
+    (here / "left").rename(here / "leases")
+
+
+@pytest.mark.parametrize(
+    "command", ["status o", "status o --all", "report o", "analyze o --out a", "merge o --out m", "work o"]
+)
+def test_text_of_a_stranger_cannot_control_the_terminal(here: Path, frostline: Frostline, command: str) -> None:
+    """A lease's host, the reason of a failure, the names of task and model, a note, and a label."""
+    failed, free = (run.digest for run in Folder(here).runs[-2:])
+    for run in (failed, free):
+        shutil.rmtree(here / "runs" / run)
+    Store(here).fail(failed, {"digest": failed, "status": "failed", "reason": HOSTILE, "spec": {}})
+    if command != "work o":
+        forge_lease(here, HOSTILE)
+    data = unseal((here / "data.json").read_bytes())
+    write_sealed(here / "data.json", {**data, "notes": [HOSTILE]}, inside=here)
+    text = unseal_toml((here / "sweep.toml").read_bytes())
+    hostile = json.dumps(HOSTILE, ensure_ascii=True).replace("\\udb40\\udc41", "\\U000e0041")
+    text = re.sub(r"(?m)^(task|model) = .*$", rf"\1 = {hostile}".replace("\\", "\\\\").replace("\\\\1", "\\1"), text)
+    (here / "sweep.toml").write_bytes(seal_toml(text.replace('"positive"', hostile)))
+    assert HOSTILE in Folder(here).spec.model and HOSTILE in Folder(here).identity.labels
+    got = frostline(*command.split())
+    printed = got.out + got.err
+    assert not [one for one in printed if one != "\n" and not one.isprintable() and one != "\u00a0"], printed
+    assert "\nfrostline: done" not in printed
+    if command.startswith(("status", "work")):
+        assert SHOWN in printed
