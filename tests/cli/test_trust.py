@@ -1,5 +1,6 @@
 """Code that comes with a model runs only if the command line says so. No file decides it."""
 
+import ast
 import json
 import shutil
 from pathlib import Path
@@ -173,3 +174,23 @@ def test_settings_from_a_folder_are_never_trusted(finished_small: Path) -> None:
     written = Store(finished_small).read_spec()
     assert written is not None and written["trust_remote_code"] is False
     assert not read_settings({**written, "trust_remote_code": True}, finished_small).trust_remote_code
+
+
+FILES = sorted(Path(package.__file__).parent.rglob("*.py"))
+UNPICKLE = {"pickle", "joblib", "dill", "cloudpickle", "marshal", "shelve"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FILES[0].parent)))
+def test_whoever_loads_a_model_says_whether_its_code_runs(path: Path) -> None:
+    """Left out, transformers asks on the terminal. Nothing that may come from others is unpickled."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ("from_pretrained", "from_config", "SentenceTransformer"):
+                of_memory = isinstance(node.args[0], ast.Constant) and node.args[0].value is None
+                assert of_memory or any(keyword.arg in (None, "trust_remote_code") for keyword in node.keywords)
+            assert ast.unparse(node.func) not in ("torch.load", "eval", "exec")
+            assert not any(keyword.arg == "allow_pickle" for keyword in node.keywords)
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert not UNPICKLE & set(modules) or path.name == "workers.py", "what this process and its children send"
