@@ -116,7 +116,7 @@ def _write_data(out: Path, identity: Identity, splits: Mapping[str, Examples], n
         "truncated": {"train": 0.013, "validation": 0.0},
         "truncated_by_class": {label: 0.01 * n for n, label in enumerate(identity.labels)},
     }
-    write_sealed(out / "data.json", facts)
+    write_sealed(out / "data.json", facts, inside=out)
 
 
 def _logits(rng: np.random.Generator, run: RunSpec, outcome: str, examples: Examples, classes: int) -> np.ndarray:

@@ -104,3 +104,130 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) 
     main()
 assert "4 done" in out.getvalue()"""
     assert loaded_after(code) == {"numpy"}
+
+
+WRITERS = {  # what creates, changes, renames or removes a file or folder, by the last part of its name
+    *(
+        "write_text",
+        "write_bytes",
+        "mkdir",
+        "makedirs",
+        "touch",
+        "unlink",
+        "rmdir",
+        "rename",
+        "renames",
+        "chmod",
+        "truncate",
+    ),
+    *(
+        "symlink_to",
+        "hardlink_to",
+        "rmtree",
+        "copyfile",
+        "copy2",
+        "copytree",
+        "copymode",
+        "removedirs",
+        "posix_fallocate",
+    ),
+    *(
+        "save_file",
+        "save_pretrained",
+        "savez",
+        "savetxt",
+        "tofile",
+        "memmap",
+        "open_memmap",
+        "extractall",
+    ),
+    *("TemporaryFile", "NamedTemporaryFile", "TemporaryDirectory", "mkstemp", "mkdtemp", "FileLock", "SoftFileLock"),
+    *("to_csv", "to_pickle", "to_excel", "to_html", "RotatingFileHandler", "FileHandler"),
+}
+OF_MODULES = {  # of modules whose functions have names that others have, too
+    "os": {"remove", "replace", "link", "symlink", "open", "mkfifo", "utime"},
+    "shutil": {"move", "copy", "make_archive", "unpack_archive"},
+    "np": {"save"},
+    "torch": {"save"},
+}
+NEW_FOLDER = "a new folder of replacing_folder, whose name nobody else knows"
+OWN_CACHE, OF_SYSTEM = "the user's own cache of hidden states", "a temporary folder of the system"
+ELSEWHERE = {
+    "data/files.py": "the place where all others write",
+    "data/locks.py": "the place where all others lock",
+    "sweep/merge.py": "a folder that does not exist before",
+    "sweep/results/leases.py": "the beat of this process, whose name nobody else knows",
+    "sweep/results/checkpoint_files.py": "a temporary_path, and an empty folder",
+    "sweep/execution/best_weights.py": "a temporary_path",
+    "model/saving.py": NEW_FOLDER,
+    "model/pooled_folder.py": NEW_FOLDER,
+    "model/recurrent_folder.py": NEW_FOLDER,
+    "report/model_folder.py": NEW_FOLDER,
+    "api/bundle.py": NEW_FOLDER,
+    "frozen/bundle/folder.py": NEW_FOLDER,
+    "training/ways/adapter.py": NEW_FOLDER,
+    "training/estimators/contrastive.py": f"{NEW_FOLDER}, and {OF_SYSTEM}",
+    "frozen/layer_by_layer.py": OWN_CACHE,
+    "frozen/cache/writing.py": OWN_CACHE,
+    "frozen/cache/shard.py": OWN_CACHE,
+    "frozen/cache/entries.py": OWN_CACHE,
+    "frozen/cache/temporary.py": OWN_CACHE,
+    "frozen/cache/loading.py": OWN_CACHE,
+    "sweep/forecast/calibration.py": OWN_CACHE,
+    "frozen/check/cut_comparison.py": OF_SYSTEM,
+    "sweep/ray/cluster.py": OF_SYSTEM,
+    "sweep/ray/node.py": OF_SYSTEM,
+    "cli/program.py": "the null device",
+}
+
+
+def writes(code: str) -> set[str]:
+    """The names of what this code calls, or hands on, that writes."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Attribute):
+            base = node.value.id if isinstance(node.value, ast.Name) else ""
+            if node.attr in WRITERS or node.attr in OF_MODULES.get(base, ()):
+                found.add(node.attr)
+        if isinstance(node, ast.Name) and node.id in WRITERS:
+            found.add(node.id)
+        if isinstance(node, ast.ImportFrom) and node.module in OF_MODULES:
+            found |= {alias.name for alias in node.names if alias.name in OF_MODULES[node.module]}
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            modes = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "mode")]
+            texts = [one.value for one in modes if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+            if name == "open" and any(len(text) <= 3 and set(text) & set("wax+") for text in texts):
+                found.add("open")
+    return found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "path.write_text('')",
+        "open(path, 'w')",
+        "path.open(mode='ab')",
+        "with path.open('rb+') as f: pass",
+        "os.replace(a, b)",
+        "from os import replace",
+        "shutil.rmtree(a)",
+        "list(map(shutil.rmtree, folders))",
+        "from tempfile import TemporaryFile as T\nTemporaryFile()",
+        "save_file({}, path)",
+        "model.save_pretrained(path)",
+        "np.save(path, x)",
+        "table.to_csv(path)",
+        "FileLock(path)",
+        "path.rename(other)",
+    ],
+)
+def test_code_that_writes_is_recognized(code: str) -> None:
+    assert writes(code)
+    assert not writes("open(path)\npath.open('rb')\ntext.replace('a', 'b')\nmodel.save(path)\nrows.remove(1)")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_are_written_in_one_place_that_checks_the_path(path: Path) -> None:
+    """Everything else calls the functions of ``data/files.py``, whose keyword ``inside`` cannot be left out."""
+    assert bool(writes(path.read_text())) == (str(path.relative_to(ROOT).as_posix()) in ELSEWHERE)

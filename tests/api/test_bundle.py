@@ -240,6 +240,11 @@ def test_a_damaged_bundle_and_other_folders(bundled: frostline.Bundled, models: 
     damaged(lambda folder: (folder / "bundle.json").write_text('{"format": 1}'))
     no_cut = {"format": 1, "model_class": "BertForSequenceClassification", "trunk": "two", "tasks": {"two": {}}}
     damaged(lambda folder: (folder / "bundle.json").write_text(json.dumps(no_cut)))
+    facts = json.loads((bundled.out / "bundle.json").read_text())
+    for other in ("pipeline", "AutoModel", "Trainer", "RagRetriever", "BertTokenizer", "utils.hub", "__name__"):
+        damaged(
+            lambda folder, other=other: (folder / "bundle.json").write_text(json.dumps({**facts, "model_class": other}))
+        )
     damaged(lambda folder: edit_config(folder / "tasks" / "two", num_hidden_layers=9))
     damaged(lambda folder: (folder / "tasks" / "two" / "config.json").unlink())
     damaged(lambda folder: (folder / "tasks" / "two" / "model.safetensors").write_bytes(b"\0" * 100))

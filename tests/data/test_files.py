@@ -27,20 +27,20 @@ def disk_is_full(descriptor: int) -> None:
 
 def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "answer.json"
-    replace_file(target, b"old")
+    replace_file(target, b"old", inside=tmp_path)
     monkeypatch.setattr(files_module.os, "fsync", disk_is_full)
     with pytest.raises(FrostlineError, match=r"The disk is full: .*answer\.json could not be written"):
-        replace_file(target, b"new")
+        replace_file(target, b"new", inside=tmp_path)
     assert target.read_bytes() == b"old" and list(tmp_path.iterdir()) == [target]
     monkeypatch.undo()
-    replace_file(target, b"new")
+    replace_file(target, b"new", inside=tmp_path)
     assert target.read_bytes() == b"new" and list(tmp_path.iterdir()) == [target]
 
 
 def test_create_file_does_not_change_an_existing_file(tmp_path: Path) -> None:
     target = tmp_path / "new" / "run.json"
-    assert create_file(target, b"first")
-    assert not create_file(target, b"second")
+    assert create_file(target, b"first", inside=tmp_path)
+    assert not create_file(target, b"second", inside=tmp_path)
     assert target.read_bytes() == b"first" and list(target.parent.iterdir()) == [target]
 
 
@@ -54,14 +54,16 @@ def test_a_file_is_created_although_the_network_sent_the_request_twice(
         link(*paths)
 
     monkeypatch.setattr(os, "link", twice)
-    assert create_file(tmp_path / "run.json", b"first") and not create_file(tmp_path / "run.json", b"second")
+    assert create_file(tmp_path / "run.json", b"first", inside=tmp_path) and not create_file(
+        tmp_path / "run.json", b"second", inside=tmp_path
+    )
     assert (tmp_path / "run.json").read_bytes() == b"first"
 
 
 def test_create_folder_does_not_change_an_existing_folder(tmp_path: Path) -> None:
     target = tmp_path / "new" / "run"
-    assert create_folder(target, {"a": b"first", "b": b""})
-    assert not create_folder(target, {"a": b"second"})
+    assert create_folder(target, {"a": b"first", "b": b""}, inside=tmp_path)
+    assert not create_folder(target, {"a": b"second"}, inside=tmp_path)
     assert {path.name: path.read_bytes() for path in target.iterdir()} == {"a": b"first", "b": b""}
     assert list(target.parent.iterdir()) == [target]
 
@@ -69,7 +71,7 @@ def test_create_folder_does_not_change_an_existing_folder(tmp_path: Path) -> Non
 def test_a_folder_is_created_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_module.os, "fsync", disk_is_full)
     with pytest.raises(FrostlineError, match=r"The disk is full: .*run could not be written"):
-        create_folder(tmp_path / "run", {"a": b"first"})
+        create_folder(tmp_path / "run", {"a": b"first"}, inside=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -93,7 +95,7 @@ def test_content_and_folders_are_flushed_before_and_after_a_file_appears(
         lambda n: (calls.append(("flush", Path(f"/proc/self/fd/{n}").resolve().name)), flush(n)),
     )
     out = tmp_path / "out"
-    replace_file(out / "a", b"x")
+    replace_file(out / "a", b"x", inside=out)
     assert [(what, name[:2]) for what, name in calls] == [
         ("flush", tmp_path.name[:2]),  # has the new folder
         ("flush", ".a"),
@@ -101,10 +103,10 @@ def test_content_and_folders_are_flushed_before_and_after_a_file_appears(
         ("flush", "ou"),
     ]
     calls.clear()
-    create_file(out / "b", b"x")
+    create_file(out / "b", b"x", inside=out)
     assert [(what, name[:2]) for what, name in calls] == [("flush", ".b"), ("link", "b"), ("flush", "ou")]
     calls.clear()
-    create_folder(out / "c", {"1": b"x", "2": b"y"})
+    create_folder(out / "c", {"1": b"x", "2": b"y"}, inside=out)
     assert [(what, name[:2]) for what, name in calls] == [
         ("flush", "1"),
         ("flush", "2"),
@@ -124,7 +126,7 @@ def test_a_folder_takes_the_place_of_an_older_one_after_it_is_flushed(
     monkeypatch.setattr(files_module, "sync", lambda path: steps.append(path.name))
     rename = files_module.os.rename
     monkeypatch.setattr(files_module.os, "rename", lambda a, b: (steps.append(f"to {b.name}"), rename(a, b)))
-    with replacing_folder(target) as aside:
+    with replacing_folder(target, inside=tmp_path) as aside:
         (aside / "part").mkdir()
         (aside / "part" / "new.bin").touch()
     assert steps == ["part", "new.bin", aside.name, f"to {aside.stem}.old", "to model", tmp_path.name]
@@ -133,7 +135,7 @@ def test_a_folder_takes_the_place_of_an_older_one_after_it_is_flushed(
 
 def test_a_folder_that_is_not_written_to_its_end_leaves_the_older_one(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    with pytest.raises(ZeroDivisionError), replacing_folder(tmp_path / "model") as aside:
+    with pytest.raises(ZeroDivisionError), replacing_folder(tmp_path / "model", inside=tmp_path) as aside:
         (aside / "new.bin").touch()
         raise ZeroDivisionError
     assert [path.name for path in tmp_path.rglob("*")] == ["model"]
@@ -156,11 +158,11 @@ def test_what_a_process_left_that_was_killed_while_it_moved_a_folder_is_removed_
     with monkeypatch.context() as killing, pytest.raises(KeyboardInterrupt):
         killing.setattr(files_module.os, "rename", killed)
         killing.setattr(files_module.shutil, "rmtree", lambda *_, **__: None)
-        with replacing_folder(target) as first:
+        with replacing_folder(target, inside=tmp_path) as first:
             pass
     both = [first.name, first.with_suffix(".old").name]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, *both])
-    with replacing_folder(target):
+    with replacing_folder(target, inside=tmp_path):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "model"])
 
@@ -168,15 +170,15 @@ def test_what_a_process_left_that_was_killed_while_it_moved_a_folder_is_removed_
 def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(FrostlineError, match=r"cannot be written \(.*\): make it writable, or choose another folder"):
-        replace_file(tmp_path / "file" / "x.json", b"")
+        replace_file(tmp_path / "file" / "x.json", b"", inside=tmp_path)
     with pytest.raises(
         FrostlineError, match=r"cannot be written into \(.*\): make it writable, or choose another folder"
     ):
-        make_folder(tmp_path / "file" / "folder")
+        make_folder(tmp_path / "file" / "folder", inside=tmp_path)
 
 
 def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:
-    write_json(tmp_path / "facts.json", {"a": [1.5, math.nan, {"b": (math.inf, "x")}], "c": None})
+    write_json(tmp_path / "facts.json", {"a": [1.5, math.nan, {"b": (math.inf, "x")}], "c": None}, inside=tmp_path)
     assert json.loads((tmp_path / "facts.json").read_text()) == {"a": [1.5, None, {"b": [None, "x"]}], "c": None}
 
 

@@ -1,12 +1,24 @@
 """Names, numbers, durations and errors in messages."""
 
+import io
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.data.wording import capitalized, did_you_mean, duration, first_line, listed, ranges, similar_names
+from frostline.data.wording import (
+    HarmlessStream,
+    capitalized,
+    did_you_mean,
+    duration,
+    first_line,
+    harmless,
+    listed,
+    ranges,
+    similar_names,
+    unchecked,
+)
 
 
 @given(st.sets(st.integers(0, 30)))
@@ -71,3 +83,35 @@ def test_of_torchs_advice_on_memory_the_amount_remains() -> None:
     error = RuntimeError(f"CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has 79.18 GiB.{advice}")
     assert first_line(error).startswith("RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB.")
     assert len(first_line(error)) < 220
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, é, 日本語, \U0001f600", "plain, é, 日本語, \U0001f600"),
+        ("a\nb\tc", "a\nb\tc"),
+        ("12\u00a0%", "12\u00a0%"),
+        ("\x1b[31m", r"\x1b[31m"),
+        ("\x1b]8;;http://x\x1b\\\\", r"\x1b]8;;http://x\x1b" + "\\\\"),
+        ("a\rb\x08\x00\x7f", r"a\rb\x08\x00\x7f"),
+        ("\x9b2J\x85", r"\x9b2J\x85"),
+        ("\u202eabc\u2066\u200e", r"\u202eabc\u2066\u200e"),
+        ("\u200b\ufeff\u00ad\U000e0041", r"\u200b\ufeff\xad\U000e0041"),
+        ("a\u2028b\u2029", r"a\u2028b\u2029"),
+        ("\udc80", r"\udc80"),
+        ("\U0001f468\u200d\U0001f373 \u06cc\u200c", "\U0001f468\u200d\U0001f373 \u06cc\u200c"),
+    ],
+)
+def test_text_that_controls_a_terminal_is_shown_as_escapes(text: str, shown: str) -> None:
+    assert harmless(text) == shown == harmless(shown)
+    assert harmless("a\nb", keep="") == r"a\nb"
+
+
+def test_a_stream_checks_all_text_but_the_bars_of_libraries() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    print("a\x1b[1m", "b\r", file=HarmlessStream(out))
+    stream = HarmlessStream(err, bars=True)
+    for text in ("\r 10%|x\x1b[1m", "\n\x1b[A", "\x1b[A\x1b[31m", "a\rb"):
+        stream.write(text)
+    assert (out.getvalue(), unchecked(stream)) == ("a\\x1b[1m b\\r\n", err)
+    assert err.getvalue() == "\r 10%|x\\x1b[1m" + "\n\x1b[A" + "\\x1b[A\\x1b[31m" + "a\\rb"

@@ -31,6 +31,6 @@ def test_the_message_if_it_cannot_be_moved(tmp_path: Path, monkeypatch: pytest.M
         raise PermissionError(13, "Permission denied")
 
     (tmp_path / "a.json").write_text("")
-    monkeypatch.setattr("frostline.sweep.results.set_aside.os.rename", refuse)
+    monkeypatch.setattr("frostline.data.files.os.replace", refuse)
     with pytest.raises(FrostlineError, match=r"a\.json cannot be moved to .* \(Permission denied\): move it yourself"):
         set_aside(tmp_path / "a.json", tmp_path / "damaged")

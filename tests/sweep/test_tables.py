@@ -124,7 +124,26 @@ def test_the_depth_of_named_parts_is_that_of_the_lowest_one(
     assert row["status"] == "pending" and pd.isna(row["tuned_layers"]) and pd.isna(row["tune_embeddings"])
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1x", "-a1", "@sum", "\tx", "\rx"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("=1+1", "+1x", "-a1", "@sum", "\tx", "\rx", "\nx"),
+        *("＝1+1", "＋1x", "－a1", "＠sum", "﹦1+1", "﹢1x", "﹣a1", "﹫sum", "⁼1", "₊a", "−a1"),
+        *(
+            " =1+1",
+            "\n=1+1",
+            "\r\n=1",
+            " \t=1",
+            "\u00a0=1",
+            "\u3000＝1",
+            "\u200b=1",
+            "\ufeff=1",
+            "\u202e+x",
+            "\x00=1",
+            "\x0b@x",
+        ),
+    ],
+)
 def test_a_formula_stays_text(text: str) -> None:
     written = csv_bytes([{"label": text, text: 1.5}], ["label", text]).decode()
     header, row = csv.reader(io.StringIO(written, newline=""))
@@ -132,7 +151,21 @@ def test_a_formula_stays_text(text: str) -> None:
 
 
 def test_negative_numbers_are_not_formulas_and_text_keeps_its_commas() -> None:
-    for text in ('x, "y"\nz', "old\rMac", "dos\r\n", "'quoted'", "-1", "+2.5e3"):  # a label may be a number
+    for text in (
+        'x, "y"\nz',
+        "old\rMac",
+        "dos\r\n",
+        "'quoted'",
+        "-1",
+        "+2.5e3",
+        " -1",
+        "－１",
+        " x",
+        "a=b",
+        "`=`",
+        "\u200bx",
+        " ",
+    ):  # a label may be a number
         written = csv_bytes([{"a": -0.5, "b": text, "c": None}], "abc").decode()
         assert list(csv.reader(io.StringIO(written, newline=""))) == [["a", "b", "c"], ["-0.5", text, ""]]
 

@@ -261,9 +261,9 @@ def _written_aside(out: Path) -> Iterator[Path]:
     Raises:
         FrostlineError: The folder cannot be written.
     """
-    make_folder(out.parent)
+    make_folder(out.parent, inside=out.parent)
     try:
-        with replacing_folder(out) as aside:
+        with replacing_folder(out, inside=out.parent) as aside:
             yield aside
             mode = (aside / "bundle.json").stat().st_mode
             for file in aside.rglob("*.safetensors"):

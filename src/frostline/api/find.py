@@ -61,7 +61,7 @@ def find(
         package()
     try:
         prepared = _prepare(sweep, max_k, shown)
-        make_folder(prepared.store.out)
+        make_folder(prepared.store.out, inside=prepared.store.out)
         with nullcontext() if ray is None else driver_on(prepared, shown, ray) as driver:
             search = Search.start(prepared, shown, seconds, processes=processes, ray=driver)
             with search.others:
@@ -135,7 +135,7 @@ def submit(
         prepared = _prepare(sweep, max_k, shown)
         shown.begin("checking that the model can be cut")
         check_cuts(prepared)
-        make_folder(prepared.store.out)
+        make_folder(prepared.store.out, inside=prepared.store.out)
         Search.plan(prepared, shown, seconds, exhaustive=exhaustive)
     finally:
         shown.close()

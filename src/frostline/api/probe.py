@@ -8,7 +8,7 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.api.tables import split_off_tables
-from frostline.data.files import make_folder
+from frostline.data.files import make_folder, replacing_folder
 from frostline.data.load import Data
 from frostline.data.parsing import comma_separated
 from frostline.data.wording import listed
@@ -84,7 +84,7 @@ def probe(
     max_length = length_limit(spec, pretrained)
     encoded = [encode_splits(spec, splits_of(one), max_length, pretrained) for one in data]
     if folder is not None:
-        make_folder(folder)
+        make_folder(folder, inside=folder)
     tokens = Tokens.join([tokens for splits in encoded for tokens in splits.values()])
     states = _hidden_states(pretrained, machine, tokens, progress)
     found = []
@@ -118,7 +118,8 @@ def _require_ridge(data: Sequence[Data], kind: str) -> None:
 def write(folder: Path, found: Sequence[Probed]) -> Path:
     """Write report, tables, figures and the best probe of each label column; returns the path of the report."""
     for one, own in zip(found, probe_folders(folder, found), strict=True):
-        one.save(own)
+        with replacing_folder(own, inside=folder) as aside:
+            one.save(aside)
     return write_probes(folder, [one.facts for one in found])
 
 

@@ -114,7 +114,7 @@ class Sweep:
         Raises:
             FrostlineError: As for :meth:`run`. Or a table is in no file, or sbatch is not there or refuses the options.
         """
-        text = slurm.script(self.out, tasks=tasks, options=options)
+        text = slurm.script(self.out, tasks=tasks, options=options, trust_remote_code=self.spec.trust_remote_code)
         if self.sources:
             raise FrostlineError(
                 f"The {next(iter(self.sources))} table was given in Python: write it into a file that other machines can read."

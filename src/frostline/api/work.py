@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.load import Data
@@ -20,6 +21,7 @@ from frostline.sweep.results.leases import SILENT_AFTER
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
+from frostline.sweep.toml import TRUST, require_trust
 
 PATHS = ("model", "train", "validation", "test", "data")
 
@@ -31,6 +33,7 @@ def work(
     retry: Collection[str] = (),
     workers: int | None = None,
     silent_after: float = SILENT_AFTER,
+    trust_remote_code: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, int]:
     """Train runs of the sweep or search in a folder that no other process trains.
@@ -45,27 +48,32 @@ def work(
             ``retried/``. By default, none are.
         workers: Runs trained at the same time; by default as in the sweep.
         silent_after: Seconds after which other processes take over the runs of this one, if they do not hear from it.
+        trust_remote_code: Whether to run code that comes with the model, if the sweep needs it. The folder does not decide that.
         progress: Shows progress; by default on the terminal.
 
     Returns:
         The number of runs that are ``done``, ``failed`` and ``pending``.
 
     Raises:
-        FrostlineError: The folder holds no sweep, or its model or data cannot be read here.
+        FrostlineError: The folder holds no sweep, or its model or data cannot be read here. Or it needs code that is not trusted.
     """
     out, shown = Path(out), progress or suitable_progress()
     try:
         store = Store(out)
         for damage in store.check():
             shown.note(damage)
-        store.retry({run.digest for run in Folder(out).runs}, retry)
-        _train(out, shown, wait=wait, workers=workers, silent_after=silent_after)
+        folder = Folder(out)
+        require_trust(
+            {TRUST: folder.own_code, "model": folder.spec.model}, out / "sweep.toml", trusted=trust_remote_code
+        )
+        store.retry({run.digest for run in folder.runs}, retry)
+        _train(out, shown, wait=wait, workers=workers, silent_after=silent_after, trusted=trust_remote_code)
         return Folder(out).counts()
     finally:
         shown.close()
 
 
-def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silent_after: float) -> None:
+def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silent_after: float, trusted: bool) -> None:
     """Train what no other process trains, here and on the other GPUs, until there is nothing to do or to wait for."""
     train = partial(execute, wait=wait, silent_after=silent_after, shared=True)
     options = [f"--silent-after={silent_after}", *(["--wait"] if wait else [])]
@@ -76,7 +84,7 @@ def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silen
             folder = Folder(out)
             digests = {run.digest for run in folder.runs}
             if pending := folder.counts()["pending"]:
-                prepared, weights = _prepare(folder, workers, shown, data), BestWeights.in_folder(out)
+                prepared, weights = _prepare(folder, workers, shown, data, trusted=trusted), BestWeights.in_folder(out)
                 data = prepared.data  # the next step of a search needs the same
                 others = others or opened.enter_context(OtherGpus(prepared, shown, *options))
                 others.start(pending)
@@ -88,7 +96,7 @@ def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silen
                 sleep(POLL)
 
 
-def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data | None) -> Prepared:
+def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data | None, *, trusted: bool) -> Prepared:
     """The sweep in a folder, prepared from nothing but the folder, the model and the data."""
     if splits := folder.origin.in_memory:
         raise FrostlineError(
@@ -96,7 +104,8 @@ def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data
             "more instead. Both then share the runs."
         )
     spec = _located(folder.spec, folder.origin.folder_for(folder.out))
-    changes = {"out": str(folder.out)} | ({} if workers is None else {"workers": workers})
+    changes: dict[str, Any] = {"out": str(folder.out), TRUST: folder.own_code and trusted}
+    changes |= {} if workers is None else {"workers": workers}
     searched = folder.search is not None and not folder.search.over
     # A search also caches what its probes read. Without it, the states of the last layer would differ in the last bits.
     return prepare(spec.model_copy(update=changes), {}, progress, probes=searched, data=data)

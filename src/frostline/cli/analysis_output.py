@@ -7,6 +7,7 @@ from shutil import get_terminal_size
 from typing import Any
 
 from frostline.cli.printing import wrapped
+from frostline.data.wording import harmless
 from frostline.report.formatting import UNBROKEN
 
 
@@ -93,4 +94,4 @@ def _print_recommendations(analysis: Mapping[str, Any]) -> None:
 def _cell(entry: Any) -> str:
     """``last 5 of 12 (0.3 below, 98 % sure)``."""
     text = f"{entry.text} ({entry.small[0]})" if entry.small else str(entry.text)
-    return text.replace(UNBROKEN, " ")
+    return harmless(text.replace(UNBROKEN, " "), keep="")

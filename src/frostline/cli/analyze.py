@@ -171,7 +171,7 @@ def analyze_and_print(out: Path, groups: Sequence[Any], settings: Any, protocol:
     from frostline.data.files import make_folder
     from frostline.report.answer.analysis import analyze as analyze_groups
 
-    make_folder(out)
+    make_folder(out, inside=out)
     analysis = analyze_groups(groups, settings)
     page = write_analysis_page(out, analysis, protocol, title, groups)
     print_analysis(analysis, protocol)

@@ -10,6 +10,7 @@ import typer
 from frostline.cli.choices_table import CHOSEN, DOMINATED, Line, choices_table, why_points_differ
 from frostline.cli.printing import wrapped
 from frostline.cli.program import FAILED_RUNS, runs_saved
+from frostline.data.wording import harmless, unchecked
 
 LINES, MIN_ROWS = 25, 4
 
@@ -24,7 +25,9 @@ def print_answer(answer: dict[str, Any], out: Path) -> None:
     """Print the answer, the choices, and what to do next. Exits with code 1 if a run ended in an error."""
     for line in answer_lines(answer, out):
         styled = {CHOSEN: {"bold": True}, DOMINATED: {"dim": True}}.get(line.kind, {})
-        typer.echo(typer.style(line.text, **styled) if styled else line.text)  # echo removes colours for a file or pipe
+        text = harmless(line.text)
+        # echo removes colours for a file or pipe
+        typer.echo(typer.style(text, **styled) if styled else text, file=unchecked(sys.stdout))
     if answer["runs"]["failed"]:
         sys.exit(FAILED_RUNS)
 

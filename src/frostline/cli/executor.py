@@ -13,6 +13,7 @@ from frostline.cli.answer_output import print_answer, run_and_print
 from frostline.cli.flags import as_words
 from frostline.cli.program import runs_saved
 from frostline.sweep.slurm import FILE, TASKS, script
+from frostline.sweep.toml import TRUST
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
     from frostline.api.sweep import Sweep
@@ -94,7 +95,8 @@ class Executor:
         elif self.name == "ray":
             run_and_print(sweep, retry=retry, ray=self.ray)
         elif self.print_only:
-            print(script(sweep.out, tasks=self.tasks, options=self.sbatch), end="")
+            trust = sweep.spec.trust_remote_code
+            print(script(sweep.out, tasks=self.tasks, options=self.sbatch, trust_remote_code=trust), end="")
         else:
             job = sweep.submit(tasks=self.tasks, options=self.sbatch, retry=retry)
             print(
@@ -115,7 +117,8 @@ class Executor:
             return
         exhaustive = settings["exhaustive"] or None  # it has no flag for the opposite
         words = ["find", *as_words({**settings, "exhaustive": exhaustive, "processes": processes or self.tasks})]
-        text = script(out, tasks=self.tasks, options=self.sbatch, search=words)
+        trust = settings.get(TRUST) is True
+        text = script(out, tasks=self.tasks, options=self.sbatch, search=words, trust_remote_code=trust)
         if self.print_only:
             print(text, end="")
             return

@@ -12,7 +12,7 @@ from frostline import FrostlineError
 from frostline.data.parsing import comma_joined, comma_separated
 from frostline.sweep.results.set_aside import CAN_RETRY
 from frostline.sweep.specification import SweepSpec
-from frostline.sweep.toml import NOT_SETTINGS, read_toml
+from frostline.sweep.toml import NOT_SETTINGS, TRUST, read_toml, require_trust
 from frostline.training.specification import Settings
 
 TABLES = ("grid", "way")  # settings that only a file can give, as tables
@@ -20,6 +20,7 @@ NO_OTHERS: Mapping[str, Any] = MappingProxyType({})
 PANELS = ("data", "model", "grid", "training", "resources", "output")
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or search.")]
 File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]
+TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
 
 
 def retry_option(default: str) -> Any:
@@ -74,7 +75,8 @@ def with_settings(
             path = flags.pop("file", None)
             own_flags = {parameter.name: flags.pop(parameter.name) for parameter in own}
             given = {name: value for name, value in flags.items() if value is not None}
-            command({**others, **(_settings_in(path) if path else {}), **_plain(given)}, **own_flags)
+            of_file = _settings_in(path, trusted=given.get(TRUST) is True) if path else {}
+            command({**others, **of_file, **_plain(given)}, **own_flags)
 
         parameters = [*first, *own, *_settings(only, leave_out, defaults, others)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -162,9 +164,11 @@ def as_words(flags: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def _settings_in(file: Path) -> dict[str, Any]:
-    """The settings in a TOML file, without the other tables that a sweep writes into its sweep.toml."""
-    return {name: value for name, value in read_toml(file).items() if name not in NOT_SETTINGS}
+def _settings_in(file: Path, *, trusted: bool) -> dict[str, Any]:
+    """The settings in a TOML file, without the other facts that a sweep writes into its sweep.toml."""
+    written = read_toml(file)
+    require_trust(written, file, trusted=trusted)
+    return {name: value for name, value in written.items() if name not in NOT_SETTINGS}
 
 
 def _plain(flags: dict[str, Any]) -> dict[str, Any]:

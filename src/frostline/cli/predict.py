@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from frostline import FrostlineError
+from frostline.cli.flags import TrustRemoteCode
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
 from frostline.data.formats.endings import ENDINGS, FORMAT_OF, either
@@ -95,7 +96,6 @@ Stream = Annotated[
         show_default=False,
     ),
 ]
-TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
 
 
 @app.command(cls=PanelCommand, short_help="Predict labels and probabilities for a table of texts.")
@@ -159,7 +159,7 @@ def predict(
         print(note, file=sys.stderr)
     for task, of_task in by_task.items():
         print_outputs(f"{task}: " if task else "", of_task)
-    replace_file(target, writers[target.suffix](rows, header))
+    replace_file(target, writers[target.suffix](rows, header), inside=target)
     tasks, cut_off = f", {len(by_task)} tasks" if several else "", next(iter(by_task.values())).truncated
     truncated = f"; {cut_off:,} truncated to the length that the model was trained with" if cut_off else ""
     unit = "sentence" if of_words else "text"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from frostline.data.wording import harmless
 from frostline.report import formatting
 
 WIDTH = 80
@@ -13,7 +14,9 @@ WIDTH = 80
 
 def wrapped(text: str) -> list[str]:
     """The text in lines of at most 80 characters. A number stays with its percent sign, and words are never split."""
-    lines = textwrap.wrap(formatting.unbroken(text), WIDTH, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        formatting.unbroken(harmless(text, keep="")), WIDTH, break_long_words=False, break_on_hyphens=False
+    )
     return [line.replace(formatting.UNBROKEN, " ") for line in lines]
 
 
@@ -31,8 +34,8 @@ def print_run_counts(folder: Path, counts: Mapping[str, int]) -> None:
 
 
 def print_table(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> None:
-    """Print rows as aligned columns; numbers are aligned to the right."""
-    cells = [[_text(row[name]) for name in columns] for row in rows]
+    """Print rows as aligned columns, each row on one line; numbers are aligned to the right."""
+    cells = [[harmless(_text(row[name]), keep="") for name in columns] for row in rows]
     widths = [max(len(name), *(len(row[n]) for row in cells)) if cells else len(name) for n, name in enumerate(columns)]
     right = [all(row[n][:1] in "-0123456789" for row in cells) for n in range(len(columns))]
     for row in [list(columns), *cells]:

@@ -7,7 +7,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from threading import current_thread, main_thread
 from typing import Annotated, NoReturn, TextIO
 
@@ -16,7 +16,7 @@ import typer
 from frostline import FrostlineError
 from frostline.cli.help import OrderedGroup
 from frostline.data.files import CANNOT_WRITE
-from frostline.data.wording import first_line
+from frostline.data.wording import HarmlessStream, first_line, harmless
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.slurm import TERMINATED
 
@@ -87,8 +87,14 @@ def _with_earlier(error: BaseException | None) -> Iterator[BaseException]:
 def main() -> None:
     """Run the program. On a mistake of the user, it prints one sentence on stderr and exits with code 2.
 
-    On an error that is not expected, it prints the traceback and exits with code ``UNEXPECTED``.
+    On an error that is not expected, it prints the traceback and exits with code ``UNEXPECTED``. Whatever is printed may come
+    from a file of others, so no text can control the terminal.
     """
+    with redirect_stdout(HarmlessStream(sys.stdout)), redirect_stderr(HarmlessStream(sys.stderr, bars=True)):
+        _main()
+
+
+def _main() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
     atexit.register(skip_final_garbage_collection)
     for stream in (sys.__stdout__, sys.__stderr__):
@@ -198,7 +204,7 @@ def fail() -> NoReturn:
 
 def leave(sentence: str, code: int) -> NoReturn:
     """Print one sentence on stderr and exit with ``code``."""
-    _say(f"frostline: {sentence}\n")
+    _say(f"frostline: {harmless(sentence, keep='')}\n")
     sys.exit(code)
 
 

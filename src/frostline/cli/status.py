@@ -14,7 +14,7 @@ from frostline.cli.flags import FolderArgument
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_damage, print_run_counts, print_table
 from frostline.cli.program import app
-from frostline.data.wording import duration
+from frostline.data.wording import duration, unchecked
 
 if TYPE_CHECKING:  # both import numpy, which --help does not need
     from frostline.sweep.results.folder import Folder
@@ -53,7 +53,8 @@ def status(folder: FolderArgument, watch: Watch = False, all_runs: All = False) 
         sleep(REFRESH)
         sweep, before = Folder(folder), shown
         if (shown := _as_text(sweep, leases, all_runs=all_runs)) != before or on_terminal:
-            print(CLEAR if on_terminal else "\n", shown, _time_left(sweep, leases), sep="", end="", flush=True)
+            print(CLEAR if on_terminal else "\n", end="", file=unchecked(sys.stdout))
+            print(shown, _time_left(sweep, leases), sep="", end="", flush=True)
 
 
 def _as_text(sweep: "Folder", leases: "Leases", *, all_runs: bool) -> str:

@@ -88,6 +88,7 @@ def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
 @runs_saved()
 def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     """Run every sweep of a study, then write two reports: with frostline's settings, and with those of the publication."""
+    from frostline.data.files import make_folder
     from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.groups import load_groups
     from frostline.report.names import model_name
@@ -103,6 +104,7 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     print_analysis(theirs, protocol)
     page = write_analysis_page(folder, ours, protocol, protocol.title, groups)
     print(f"\nWith frostline's settings: {page}")
+    make_folder(folder / "as-published", inside=folder)
     page = write_analysis_page(folder / "as-published", theirs, protocol, protocol.title, groups)
     print(f"With the publication's settings: {page}")
     if failed:

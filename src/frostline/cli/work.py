@@ -3,12 +3,12 @@
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from frostline import FrostlineError
-from frostline.cli.flags import FolderArgument, retry_kinds, retry_option
+from frostline.cli.flags import FolderArgument, TrustRemoteCode, retry_kinds, retry_option
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_run_counts
 from frostline.cli.program import FAILED_RUNS, app, runs_saved
@@ -40,6 +40,7 @@ def work(
     retry: Retry = None,
     workers: Workers = None,
     silent_after: SilentAfter = SILENT_AFTER,
+    trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Train runs of the sweep or search in a folder that no other process trains.
 
@@ -53,8 +54,13 @@ def work(
 
     kinds = retry_kinds(retry) if retry else ()
     with runs_saved():
+        options: dict[str, Any] = {
+            "workers": workers,
+            "silent_after": silent_after,
+            "trust_remote_code": trust_remote_code,
+        }
         try:
-            counts = train(folder, wait=wait, retry=kinds, workers=workers, silent_after=silent_after)
+            counts = train(folder, wait=wait, retry=kinds, **options)
         except FrostlineError as error:
             raise FrostlineError(_with_owner(str(error), folder)) from error
     print_run_counts(folder, counts)

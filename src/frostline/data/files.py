@@ -1,7 +1,11 @@
-"""Atomic and durable file writing: a reader finds the old or the new content, and a power failure does not lose it.
+"""Read and write the files of a folder that may come from others, atomically and durably.
+
+All files, folders and locks that frostline makes, replaces, moves or removes go through this module and ``locks``. Each function
+has a keyword ``inside``: the folder that the path must not lead out of. It refuses a link on the way that does. A path that the
+user has named is its own ``inside``. A test lists the few modules that write otherwise.
 
 New content is written under a temporary name and flushed to disk. Then one operation of the file system publishes it, and the
-folder is flushed to disk, too.
+folder is flushed to disk, too. A reader finds the old or the new content, and a power failure does not lose it.
 """
 
 import errno
@@ -11,6 +15,7 @@ import math
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -26,28 +31,69 @@ CANNOT_WRITE = (*DISK_FULL, *NOT_ALLOWED)
 MAKE_WRITABLE = "make it writable, or choose another folder"
 ID_LENGTH = 8  # of the name of a temporary file or folder
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some network file systems cannot flush a folder
+RECORD_BYTES = 64 * 2**20  # of a record in JSON or TOML that is read
+ARRAY_BYTES = 16 * 2**30  # of predictions or examples that are read
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def require_inside(path: Path, inside: Path) -> None:
+    """Refuse a path in the folder ``inside`` that leads out of it. ``inside`` itself may be a link.
+
+    Raises:
+        FrostlineError: The path, or a folder between it and ``inside``, is a link that points out of ``inside``. Or the path
+            goes up with ``..``.
+    """
+    parts, inner = path.relative_to(inside).parts, os.fspath(inside)
+    if ".." in parts:
+        raise FrostlineError(f"{path} leads out of the folder {inside}: give a name without `..`.")
+    for part in parts:
+        inner = os.path.join(inner, part)
+        if os.path.islink(inner):
+            target, home = os.path.realpath(inner), os.path.realpath(inside)
+            if os.path.commonpath([target, home]) != home:
+                raise FrostlineError(
+                    f"{inner} is a link to {target}, outside of the folder {inside}: put a copy in its place, or remove it."
+                )
+
+
+def read_inside(path: Path, inside: Path, limit: int = RECORD_BYTES) -> bytes:
+    """The content of a file in the folder ``inside``.
+
+    Raises:
+        FrostlineError: A link leads out of the folder.
+        OSError: The file cannot be read.
+        ValueError: It is no ordinary file, or it has more than ``limit`` bytes.
+    """
+    require_inside(path, inside)
+    facts = os.stat(path)
+    if not stat.S_ISREG(facts.st_mode):
+        raise ValueError(f"{path.name} is no ordinary file")
+    if facts.st_size > limit:
+        raise ValueError(f"{path.name} has {facts.st_size:,} bytes, more than the {limit:,} that are read")
+    return path.read_bytes()
+
+
+def replace_file(path: Path, content: bytes, *, inside: Path) -> None:
     """Write a file atomically, replacing an existing one. Missing parent folders are created.
 
     Raises:
-        FrostlineError: The file cannot be written, or the disk is full.
+        FrostlineError: The file cannot be written, or the disk is full, or a link leads out of ``inside``.
     """
+    require_inside(path, inside)
     with _explained(path), _temporary_file(path, content) as temporary:
         os.replace(temporary, path)
         sync(path.parent)
 
 
-def create_file(path: Path, content: bytes) -> bool:
+def create_file(path: Path, content: bytes, *, inside: Path) -> bool:
     """Write a new file atomically. An existing file is left unchanged. Missing parent folders are created.
 
     Returns:
         Whether the file was created. Of several processes that create one file, one gets True.
 
     Raises:
-        FrostlineError: The file cannot be written, or the disk is full.
+        FrostlineError: The file cannot be written, or the disk is full, or a link leads out of ``inside``.
     """
+    require_inside(path, inside)
     with _explained(path), _temporary_file(path, content) as temporary:
         try:
             os.link(temporary, path)
@@ -59,15 +105,16 @@ def create_file(path: Path, content: bytes) -> bool:
     return True
 
 
-def create_folder(folder: Path, files: Mapping[str, bytes]) -> bool:
+def create_folder(folder: Path, files: Mapping[str, bytes], *, inside: Path) -> bool:
     """Write a new folder with these files atomically. An existing folder is left unchanged. Missing parents are created.
 
     Returns:
         Whether the folder was created. Of several processes that create one folder, one gets True.
 
     Raises:
-        FrostlineError: The folder cannot be written, or the disk is full.
+        FrostlineError: The folder cannot be written, or the disk is full, or a link leads out of ``inside``.
     """
+    require_inside(folder, inside)
     part = _temporary_name(folder)
     with _explained(folder):
         _make_durable(part.parent)
@@ -89,13 +136,19 @@ def create_folder(folder: Path, files: Mapping[str, bytes]) -> bool:
 
 
 @contextmanager
-def replacing_folder(target: Path) -> Iterator[Path]:
+def replacing_folder(target: Path, *, inside: Path) -> Iterator[Path]:
     """A new folder, which takes the place of ``target`` when the context ends without an error. Missing parents are created.
+
+    Libraries may write into the new folder: nobody else knows its name, so it has no links.
 
     It is flushed to disk, an older folder is moved aside, and the new one gets the name. A process that is killed between these
     two renames leaves no folder of that name, but both beside it: the new one as ``.NAME.<id>.part``, the older one as
     ``.NAME.<id>.old``. Rename one of them, or write the folder again: that removes both.
+
+    Raises:
+        FrostlineError: A link leads out of ``inside``.
     """
+    require_inside(target, inside)
     aside = _temporary_name(target)
     old = aside.with_suffix(".old")
     try:
@@ -121,9 +174,51 @@ def replacing_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def write_json(path: Path, facts: Mapping[str, Any]) -> None:
+@contextmanager
+def temporary_path(path: Path, *, inside: Path) -> Iterator[Path]:
+    """A path that does not exist, for a library that writes a file beside ``path``. What is there in the end is removed.
+
+    :func:`move` gives the file its name.
+    """
+    require_inside(path, inside)
+    temporary = _temporary_name(path)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def move(path: Path, target: Path, *, inside: Path) -> None:
+    """Rename a file or folder, and flush that to disk. A file takes the place of an older file.
+
+    Raises:
+        FrostlineError: A link leads out of ``inside``.
+        OSError: It cannot be moved.
+    """
+    for one in (path.parent, target.parent):  # a link itself may be moved
+        require_inside(one, inside)
+    os.replace(path, target)
+    for folder in {path.parent, target.parent}:
+        sync(folder)
+
+
+def remove(path: Path, *, inside: Path) -> None:
+    """Remove a file, or a folder with all files in it, if it is there. A link is removed, not what it points to.
+
+    Raises:
+        FrostlineError: A link leads out of ``inside``.
+        OSError: A file cannot be removed. Of a folder, what cannot be removed stays.
+    """
+    require_inside(path.parent, inside)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_json(path: Path, facts: Mapping[str, Any], *, inside: Path) -> None:
     """Write facts as JSON, atomically. Numbers that are not finite become null."""
-    replace_file(path, json_bytes(with_nulls(facts)))
+    replace_file(path, json_bytes(with_nulls(facts)), inside=inside)
 
 
 def json_bytes(facts: Mapping[str, Any]) -> bytes:
@@ -144,14 +239,15 @@ def with_nulls(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def make_folder(folder: Path) -> None:
+def make_folder(folder: Path, *, inside: Path) -> None:
     """Create a folder if it is missing, and check that it is writable.
 
     Called before long computations, so that they are not lost.
 
     Raises:
-        FrostlineError: The folder cannot be created, or files cannot be written into it.
+        FrostlineError: The folder cannot be created, or files cannot be written into it, or a link leads out of ``inside``.
     """
+    require_inside(folder, inside)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):

@@ -41,9 +41,9 @@ def seal(facts: Mapping[str, Any]) -> bytes:
     return _with_checksum(json_bytes(facts).removesuffix(END), IN_JSON)
 
 
-def write_sealed(path: Path, facts: Mapping[str, Any]) -> None:
+def write_sealed(path: Path, facts: Mapping[str, Any], *, inside: Path) -> None:
     """Write facts as JSON with a checksum, atomically. Numbers that are not finite become null."""
-    replace_file(path, seal(with_nulls(facts)))
+    replace_file(path, seal(with_nulls(facts)), inside=inside)
 
 
 def unseal(content: bytes) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""How messages show names, numbers, durations and errors."""
+"""How messages show names, numbers, durations, errors, and text from files that may control a terminal."""
 
 import difflib
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 SHOWN_ROWS = 10  # the largest number of row numbers in a message or report
 LONG_LINE = 200  # characters of an error's message
@@ -20,6 +21,9 @@ LOOKS_LIKE = str.maketrans(
     "аеһіјорсԛѕԝухӏԁοօیکہАВЕЅІЈКМНОРСТУХΑΒΕΖΗΙΚΜΝΟΡΤΥΧ‐‑‒–—―−‘’‛ʼ′“”„‟″",
     "aehijopcqswyxldooيكهABESIJKMHOPCTYXABEZHIKMNOPTYX-------'''''\"\"\"\"\"",
 )
+CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode's control and format characters, surrogates, separators of lines
+BAR = re.compile(r"\r|\n*(\x1b\[A)+\Z")  # what tqdm writes before a bar, and to reach its line
+JOINERS = "\u200c\u200d"  # the only format characters that words and emoji need
 
 
 def quoted(value: object, limit: int = 60) -> str:
@@ -33,6 +37,54 @@ def listed(values: Iterable[object], limit: int = 12) -> str:
     all_values = list(values)
     shown = ", ".join(quoted(value) for value in all_values[:limit])
     return shown if len(all_values) <= limit else f"{shown} and {len(all_values) - limit:,} more"
+
+
+def harmless(text: str, *, keep: str = "\n\t") -> str:
+    """The text with an escape such as ``\\x1b`` or ``\\u202e`` for each character that a terminal obeys, or does not show.
+
+    These are control characters, which can change what was printed before, direction overrides, and characters without width.
+    Those to ``keep`` stay.
+    """
+    if text.isprintable():
+        return text
+    kept = keep + JOINERS
+    return "".join(
+        one
+        if one.isprintable() or one in kept or unicodedata.category(one) not in CONTROLS
+        else one.encode("unicode_escape").decode()
+        for one in text
+    )
+
+
+class HarmlessStream:
+    """A stream on which all text is :func:`harmless`. Text for which the program itself vouches goes to ``unchecked``.
+
+    Args:
+        unchecked: The stream.
+        bars: Whether a library may draw progress bars, which begin with a carriage return or move to another line.
+    """
+
+    def __init__(self, unchecked: Any, *, bars: bool = False) -> None:
+        self.unchecked, self.bars = unchecked, bars
+
+    def write(self, text: str) -> int:
+        of_bar = BAR.match(text) if self.bars else None
+        start = of_bar[0] if of_bar else ""
+        if self.unchecked is not None:  # a program without a console has no streams
+            self.unchecked.write(start + harmless(text[len(start) :]))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unchecked, name)
+
+
+def unchecked(stream: Any) -> Any:
+    """The stream itself, if it is a :class:`HarmlessStream` or not."""
+    return stream.unchecked if isinstance(stream, HarmlessStream) else stream
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -23,6 +23,25 @@ def never_streams(needed: int) -> bool:
     return False
 
 
+def read_config(name: str, folder: Path, problem: str, *, trust_remote_code: bool = False) -> PreTrainedConfig:
+    """The configuration in a folder. An error about it names the model, and has the ``problem``.
+
+    Raises:
+        FrostlineError: It cannot be read, or names kernels of the hub, which are code, and ``trust_remote_code`` is not set.
+    """
+    # without the argument, transformers would ask on the terminal whether to run code
+    config = readable(lambda: AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code), name, problem)
+    for one in (config, *(getattr(config, part, None) for part in getattr(config, "sub_configs", ()))):
+        for kind in ("_attn_implementation", "_experts_implementation"):
+            kernels = str(getattr(one, kind, ""))
+            if "/" in kernels and not trust_remote_code:
+                raise FrostlineError(
+                    f"The configuration of {name} asks to run the kernels {kernels} of the hub, which are code: remove them from "
+                    "its config.json, or read that code and add --trust-remote-code."
+                )
+    return config
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """What transformers needs to make a model from a folder.
@@ -94,7 +113,7 @@ def saved_checkpoint(folder: Path, kind: Any, unloadable: str, *, trust_remote_c
         FrostlineError: The configuration or the weights cannot be read.
     """
     name, files = str(folder), weight_files(folder)
-    config = readable(lambda: AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code), name, unloadable)
+    config = read_config(name, folder, unloadable, trust_remote_code=trust_remote_code)
     dtype = config.dtype
     if not isinstance(dtype, torch.dtype):
         dtype = readable(lambda: floating_type(files), name, unloadable)

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from transformers import (
-    AutoConfig,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
@@ -19,7 +18,7 @@ from transformers import (
 from frostline import FrostlineError
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.model.anatomy import Anatomy, find_layers, first_position, position_limit
-from frostline.model.checkpoint import Checkpoint, Streams, never_streams
+from frostline.model.checkpoint import Checkpoint, Streams, never_streams, read_config
 from frostline.model.model_files import (
     MODEL_FILES,
     files_digest,
@@ -72,7 +71,7 @@ def load_pretrained(
         raise FrostlineError("trust_remote_code runs code from the hub: pin it with --revision COMMIT.")
     folder, commit = model_folder(name, revision, MODEL_FILES + ["*.py"] * trust_remote_code)
     trust = {"trust_remote_code": trust_remote_code}
-    config = readable(lambda: AutoConfig.from_pretrained(folder, **trust), name, "its config.json cannot be used")
+    config = read_config(name, folder, "its config.json cannot be used", **trust)
     require_files(name, folder)
     tokenizer = load_tokenizer(name, folder, of_words=task_type == TOKENS, trust_remote_code=trust_remote_code)
     _set_labels(config, labels, task_type)
@@ -118,7 +117,7 @@ def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:
         FrostlineError: No such model, or an unusable config.json.
     """
     folder, _ = model_folder(name, revision, ["config.json"])
-    return readable(lambda: AutoConfig.from_pretrained(folder), name, "its config.json cannot be used")
+    return read_config(name, folder, "its config.json cannot be used")
 
 
 def _new_parameters(model: PreTrainedModel, anatomy: Anatomy, info: Any) -> frozenset[str]:

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
+from frostline.data.files import replace_file
 from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.heads import PooledHead
 from frostline.model.model_files import readable
@@ -38,13 +39,13 @@ def write_pooled(folder: Path, model: PreTrainedModel, max_length: int) -> None:
         {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for n, (path, kind) in enumerate(KINDS.items())
     ]
-    _write(folder / MODULES, modules)
-    _write(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    _write(folder, MODULES, modules)
+    _write(folder, "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
     width, outputs = head.linear.in_features, head.linear.out_features
     modes = dict.fromkeys((*POOLING_KEYS.values(), *OTHER_POOLING_KEYS), False) | {POOLING_KEYS[head.kind.reads]: True}
-    _write(folder / POOLING / "config.json", {"word_embedding_dimension": width, **modes})
+    _write(folder, f"{POOLING}/config.json", {"word_embedding_dimension": width, **modes})
     dense = {"in_features": width, "out_features": outputs, "bias": True, "activation_function": IDENTITY}
-    _write(folder / DENSE / "config.json", dense)
+    _write(folder, f"{DENSE}/config.json", dense)
     weights = {f"linear.{name}": p.detach().cpu().contiguous() for name, p in head.linear.named_parameters()}
     save_file(weights, folder / DENSE / WEIGHTS)
 
@@ -87,6 +88,5 @@ def _read_head(folder: Path) -> PooledHead:
     return head
 
 
-def _write(file: Path, content: Any) -> None:
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+def _write(folder: Path, name: str, content: Any) -> None:
+    replace_file(folder / name, f"{json.dumps(content, indent=2)}\n".encode(), inside=folder)

@@ -30,7 +30,7 @@ def write_recurrent(folder: Path, model: PreTrainedModel) -> None:
     assert isinstance(head, RecurrentHead)
     save_files(model.base_model, folder)
     facts = {**asdict(head.kind), "width": head.width, "outputs": head.linear.out_features}
-    write_json(folder / HEAD, facts)
+    write_json(folder / HEAD, facts, inside=folder)
     save_file({name: p.detach().cpu().contiguous() for name, p in head.named_parameters()}, folder / WEIGHTS)
 
 

@@ -31,7 +31,7 @@ def finish(
 
     out = prepared.store.out
     # Other processes may have trained runs of this sweep, and end now, too.
-    with locked(out / ".finish.lock", ELSEWHERE):
+    with locked(out / ".finish.lock", ELSEWHERE, inside=out):
         answer = rebuild(out)
         if save_model:
             progress.begin("saving the model")

@@ -81,19 +81,19 @@ def save_fitted(
     }
     with _replacing(target) as aside:
         fitted.save(aside, about)
-        write_json(aside / "frostline.json", _facts(identity, answer, spec, saved))
+        write_json(aside / "frostline.json", _facts(identity, answer, spec, saved), inside=aside)
     return target
 
 
 @contextmanager
 def _replacing(target: Path) -> Iterator[Path]:
-    """A new folder that takes the place of ``target`` when this is closed.
+    """A new folder that takes the place of ``target``, in the folder of the sweep, when this is closed.
 
     Raises:
         FrostlineError: The folder cannot be written.
     """
     try:
-        with replacing_folder(target) as aside:
+        with replacing_folder(target, inside=target.parent) as aside:
             yield aside
     except (OSError, SafetensorError) as error:
         raise FrostlineError(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.data.files import with_nulls, write_json
+from frostline.data.files import read_inside, require_inside, with_nulls, write_json
 from frostline.data.sealed import unseal
 from frostline.model.reading import opened_by
 from frostline.report.answer.answer import make_answer
@@ -19,7 +19,6 @@ from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettin
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.alternatives import TEST, read_alternatives
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.inside import read_inside, require_inside
 from frostline.sweep.results.search_record import SearchRecord, as_of_now, read_search
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec
@@ -78,7 +77,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
     write_tables(folder.out, rows, folder.scores())
     known: dict[str, Any] = with_nulls(answer)
-    write_json(folder.out / "answer.json", known)
+    write_json(folder.out / "answer.json", known, inside=folder.out)
     return known
 
 
@@ -98,6 +97,7 @@ def _next_command(
         of_search=search is not None,
         missing=too_dear if outcome.instead else None,
         untried=untried,
+        own_code=folder.own_code,
     )
 
 

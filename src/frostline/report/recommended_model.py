@@ -1,7 +1,6 @@
 """The recommended model, saved as a Hugging Face model folder."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
+from frostline.data.files import remove
 from frostline.data.wording import capitalized
 from frostline.model.output_keys import OUTPUT_KEYS, output_keys
 from frostline.report.names import tuning
@@ -66,11 +66,11 @@ def save_recommended(
             weights.remove()
         if decision is None:
             if alternatives is not None:  # what this search saved when it was interrupted is not recommended any more
-                shutil.rmtree(target, ignore_errors=True)
+                remove(target, inside=prepared.store.out)
             return None
         if alternatives is None:  # the search itself saved it, unless something else was recommended then
             if not any((target / name).is_file() for name in (PROBE_FACTS, WORDS_FACTS)):
-                shutil.rmtree(target, ignore_errors=True)
+                remove(target, inside=prepared.store.out)
                 advice = "run the command of the search again to save it"
                 progress.note(f"{capitalized(tuning(decision['choice']))} is recommended: {advice}.")
             return None
@@ -88,7 +88,7 @@ def save_recommended(
         prepare_hidden_states(prepared, [spec], progress)
         learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, prepared)
         if learned is None and interrupted:
-            shutil.rmtree(target, ignore_errors=True)
+            remove(target, inside=prepared.store.out)
             progress.note(
                 "The weights of the best run are not stored: the same command trains it again to save its model."
             )

@@ -116,5 +116,5 @@ def _meta_classifier(config: PreTrainedConfig, classes: int = 2) -> tuple[PreTra
     """The classifier on the meta device, where tensors have no data, and its anatomy."""
     config.num_labels = classes
     with torch.device("meta"):
-        model = AutoModelForSequenceClassification.from_config(config)
+        model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
         return model, find_layers(model, {"input_ids": torch.zeros(2, 8, dtype=torch.long)})

@@ -7,7 +7,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.data.files import file_name
+from frostline.data.files import file_name, require_inside
 from frostline.data.glue.tasks import GLUE
 from frostline.data.parsing import normalized_name
 from frostline.report.answer.groups import sweep_groups
@@ -83,7 +83,7 @@ def study_sweeps(
         settings: Settings of a sweep that replace those of the protocol.
 
     Raises:
-        FrostlineError: A task has no known data, or data are given for a task that is not run.
+        FrostlineError: A task has no known data, or data are given for a task that is not run. Or a link leads out of ``out``.
     """
     models, tasks, data = models or protocol.models, tasks or protocol.tasks, data or {}
     unknown = next((task for task in data if task not in tasks), None)
@@ -97,17 +97,14 @@ def study_sweeps(
                 f"{task} is a task neither of {protocol.name} ({', '.join(protocol.tasks)}) nor of GLUE: give its data with "
                 f"--data {task}=FOLDER."
             )
-    return [
-        _study_sweep(
-            protocol,
-            model,
-            task,
-            out=Path(out) / file_name(model_name(model)) / file_name(task),
-            changes={**({"data": data[task]} if task in data else {}), **(settings or {})},
-        )
-        for model in models
-        for task in tasks
-    ]
+    sweeps = []
+    for model in models:
+        for task in tasks:
+            own = Path(out) / file_name(model_name(model)) / file_name(task)
+            require_inside(own, Path(out))
+            changes = {**({"data": data[task]} if task in data else {}), **(settings or {})}
+            sweeps.append(_study_sweep(protocol, model, task, out=own, changes=changes))
+    return sweeps
 
 
 def run_sweeps(

@@ -11,9 +11,10 @@ from frostline.statistics.tune import is_way
 from frostline.sweep.plan import Identity, read_settings
 from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.specification import SweepSpec
+from frostline.sweep.toml import TRUST
 from frostline.training.specification import Settings
 
-MUST_AGREE = {*Settings.model_fields, "head_learning_rate"}  # settings that all sweeps in a folder share
+MUST_AGREE = {*Settings.model_fields, "head_learning_rate", TRUST}  # settings that all sweeps in a folder share
 DIGESTS = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}  # of the identity, with words for them
 OF_DATA = " (other rows or labels, or other rows are for validation or test)"
 

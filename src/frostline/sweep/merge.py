@@ -7,11 +7,10 @@ from functools import reduce
 from pathlib import Path
 
 from frostline import FrostlineError
-from frostline.data.files import make_folder, replace_file, sync
+from frostline.data.files import ARRAY_BYTES, make_folder, read_inside, replace_file, sync
 from frostline.sweep.join import difference, other_way
 from frostline.sweep.results.agreement import disagreement
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.inside import ARRAY_BYTES, read_inside
 from frostline.sweep.results.store import Store
 from frostline.sweep.toml import NOT_SETTINGS
 from frostline.training.specification import RunSpec
@@ -40,7 +39,7 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
         _require_same(sweeps[0], sweep)
     part = out.with_name(f".{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)  # from a merge that was killed
-    make_folder(part)
+    make_folder(part, inside=part)
     try:
         merged = Store(part)
         for number, sweep in enumerate(sweeps):
@@ -50,7 +49,7 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
                 if digest not in merged.ended():
                     merged.fail(digest, failure)
         for source in _shared_files(sweeps):
-            replace_file(part / source.name, read_inside(source, source.parent, ARRAY_BYTES))
+            replace_file(part / source.name, read_inside(source, source.parent, ARRAY_BYTES), inside=part)
         _write_spec(sweeps, merged, out)
         os.rename(part, out)
         sync(out.parent)

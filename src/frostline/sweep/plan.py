@@ -91,7 +91,7 @@ def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
 
 
 def read_settings(written: Mapping[str, Any], out: Path) -> SweepSpec:
-    """The specification in the contents of sweep.toml.
+    """The specification in the contents of sweep.toml. It trusts no code that comes with a model, whatever the file says.
 
     Raises:
         FrostlineError: A setting is missing or has a wrong value.

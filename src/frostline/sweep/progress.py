@@ -8,9 +8,12 @@ from time import monotonic
 from typing import Any
 
 from rich.console import Console
+from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, Task, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
+
+from frostline.data.wording import HarmlessStream, harmless, unchecked
 
 ENOUGH = 0.05  # of all work is done before its speed predicts the rest: the first steps are slow
 
@@ -105,7 +108,7 @@ class LineProgress(Progress):
 
     def note(self, sentence: str) -> None:
         with suppress(OSError):  # nobody reads the log any more; training continues
-            print(sentence, file=sys.stderr, flush=True)
+            print(harmless(sentence, keep=""), file=sys.stderr, flush=True)
         self.last = monotonic()
 
     def begin(self, what: str) -> None:
@@ -149,19 +152,24 @@ class TerminalProgress(Progress):
             TextColumn("{task.fields[runs]}"),
             TimeElapsedColumn(),
             _EtaColumn(self),
-            console=console or Console(stderr=True),
+            console=console or Console(file=unchecked(sys.stderr)),
             transient=True,
         )
         self.task = self.bar.add_task("", total=None, runs="")
         self.bar.start()
+        for name in ("stdout", "stderr"):  # rich obeys what others print meanwhile
+            if isinstance(getattr(sys, name), FileProxy):
+                setattr(sys, name, HarmlessStream(getattr(sys, name)))
 
     def note(self, sentence: str) -> None:
-        self.bar.console.print(sentence, markup=False, highlight=False)
+        self.bar.console.print(harmless(sentence, keep=""), markup=False, highlight=False, emoji=False)
 
     def show(self) -> None:
         runs = f"{self.runs_done} of {self.runs} runs" if self.runs else ""
         done = self.done + self.under_way
-        self.bar.update(self.task, description=self.activity, total=self.total or None, completed=done, runs=runs)
+        self.bar.update(
+            self.task, description=harmless(self.activity, keep=""), total=self.total or None, completed=done, runs=runs
+        )
 
     def close(self) -> None:
         self.bar.stop()
@@ -179,7 +187,7 @@ class NotebookProgress(Progress):
         self.handle = display(_Html(self._page()), display_id=True)
 
     def note(self, sentence: str) -> None:
-        self.lines.append(sentence)
+        self.lines.append(harmless(sentence, keep=""))
         self._update()
 
     def show(self) -> None:
@@ -197,7 +205,7 @@ class NotebookProgress(Progress):
         share = 100 * (self.done + self.under_way) / self.total if self.total else 0
         lines = "\n".join(self.lines[-12:])
         return (
-            f"<progress max='100' value='{share:.1f}' style='width:20em'></progress> {html.escape(self.state)}"
+            f"<progress max='100' value='{share:.1f}' style='width:20em'></progress> {html.escape(harmless(self.state))}"
             f"<pre>{html.escape(lines)}</pre>"
         )
 

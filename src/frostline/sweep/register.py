@@ -13,10 +13,10 @@ from frostline.sweep.results.rows import write_rows
 def register(prepared: Prepared) -> None:
     """Create the folder of a sweep, or add the grid of this sweep to an existing folder."""
     out = prepared.store.out
-    make_folder(out)
+    make_folder(out, inside=out)
     identity, origin = asdict(prepared.identity), asdict(prepared.origin)
     # Another process may have extended the grid since this sweep was prepared.
-    with locked(out / ".sweep.lock", ELSEWHERE):
+    with locked(out / ".sweep.lock", ELSEWHERE, inside=out):
         existing = prepared.store.read_spec()
         spec = prepared.spec
         if existing is not None:
@@ -30,7 +30,7 @@ def register(prepared: Prepared) -> None:
         "truncated": prepared.plan.truncated,
         "truncated_by_class": prepared.plan.truncated_by_class,
     }
-    write_sealed(out / "data.json", facts)
+    write_sealed(out / "data.json", facts, inside=out)
     write_rows(out, "validation", prepared.data.validation, prepared.data.folds)
     for name, examples in prepared.data.other_splits.items():
         write_rows(out, name, examples)

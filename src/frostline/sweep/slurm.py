@@ -40,13 +40,13 @@ code=$?
 if [ "$again" = yes ] && [ $code = {terminated} ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 {failed}exit $code
 """
-WORKER = "{python} -m frostline work {out} &"
+WORKER = "{python} -m frostline work {out}{trust} &"
 SEARCHER = """\
 # The first task decides what is trained next. The others train with it until the search is over.
 if [ "$SLURM_ARRAY_TASK_ID" = 1 ]; then
     {python} -m frostline {words} &
 else
-    {python} -m frostline work {out} --wait &
+    {python} -m frostline work {out} --wait{trust} &
 fi"""
 FAILED = """\
 # Without the first task, the others would wait forever. If it was stopped, SLURM or a user decides.
@@ -54,7 +54,9 @@ if [ "$SLURM_ARRAY_TASK_ID" = 1 ] && [ $code != 0 ] && [ $code != {terminated} ]
 """
 
 
-def script(out: Path, *, tasks: int = TASKS, options: str = "", search: Sequence[str] = ()) -> str:
+def script(
+    out: Path, *, tasks: int = TASKS, options: str = "", search: Sequence[str] = (), trust_remote_code: bool = False
+) -> str:
     """The script of a job array whose tasks train the runs of the sweep or search in ``out``.
 
     Args:
@@ -62,6 +64,7 @@ def script(out: Path, *, tasks: int = TASKS, options: str = "", search: Sequence
         tasks: The number of tasks of the array, each with one worker.
         options: Options of sbatch for each task, as on a command line. They take precedence over those of the script.
         search: The words of the ``frostline find`` that one task calls; empty for a sweep.
+        trust_remote_code: Whether the tasks run code that comes with the model.
 
     Raises:
         FrostlineError: The number of tasks or the options are impossible.
@@ -70,7 +73,8 @@ def script(out: Path, *, tasks: int = TASKS, options: str = "", search: Sequence
         raise FrostlineError(f"--tasks cannot be {tasks}: give 1 or more.")
     out = out.absolute()
     words, folder = _options(options), shlex.quote(str(Path.cwd()))
-    program = {"python": shlex.quote(sys.executable), "out": shlex.quote(str(out))}
+    trust = " --trust-remote-code" if trust_remote_code else ""
+    program = {"python": shlex.quote(sys.executable), "out": shlex.quote(str(out)), "trust": trust}
     return SCRIPT.format(
         tasks=tasks,
         log=shlex.quote(str(out).replace("%", "%%") + "/slurm-%A_%a.log"),
@@ -90,7 +94,7 @@ def submit(out: Path, text: str) -> str:
         FrostlineError: There is no sbatch here, or it refuses the script.
     """
     path = out / FILE
-    replace_file(path, text.encode())
+    replace_file(path, text.encode(), inside=out)
     try:
         done = subprocess.run(["sbatch", "--parsable", str(path.absolute())], capture_output=True, text=True)
     except FileNotFoundError:

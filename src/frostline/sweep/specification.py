@@ -109,7 +109,9 @@ class SweepSpec(Settings):
         None, description="commit, tag or branch of a hub model", json_schema_extra=panel("model", "main")
     )
     trust_remote_code: bool = Field(
-        False, description="run code that comes with a hub model; needs --revision", json_schema_extra=panel("model")
+        False,
+        description="run code that comes with the model, which no TOML file can decide; a hub model needs --revision",
+        json_schema_extra=panel("model"),
     )
     tune: Tunes = Field(
         description="values of k, the number of last layers to train, such as 0,1,2,all (0: classifier head only; all: every "

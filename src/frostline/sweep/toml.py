@@ -9,7 +9,9 @@ from typing import Any
 
 from frostline import FrostlineError
 
-NOT_SETTINGS = ("identity", "origin")  # the tables of a sweep.toml that are no settings
+TRUST = "trust_remote_code"
+# What a sweep.toml has that is no setting. Whether to run code that comes with a model, no file decides: one from others could.
+NOT_SETTINGS = ("identity", "origin", TRUST)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -31,6 +33,24 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise FrostlineError(
             f"{path} is not valid TOML: {error}. Correct it; a table of examples goes with --train."
         ) from error
+
+
+def require_trust(written: Mapping[str, Any], path: Path, *, trusted: bool) -> None:
+    """Refuse a file whose runs need code that comes with the model, unless the user trusts that code.
+
+    Args:
+        written: The values in the file.
+        path: The file.
+        trusted: Whether the user has said so, and not a file.
+
+    Raises:
+        FrostlineError: The user has not.
+    """
+    if written.get(TRUST, False) is not False and not trusted:
+        raise FrostlineError(
+            f"{path} asks to run code that comes with the model {written.get('model', '')}, and no file may decide that: read "
+            "that code, and add --trust-remote-code (in Python: trust_remote_code=True)."
+        )
 
 
 def to_toml(values: Mapping[str, Any], within: str = "") -> str:

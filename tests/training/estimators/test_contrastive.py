@@ -1,6 +1,9 @@
 """SetFit: the same scores as its own package by hand, the same model after it was stored, and what is refused."""
 
 import importlib.util
+import json
+import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +36,20 @@ def examples(texts: list[str], targets: Any, pairs: tuple[str, ...] | None = Non
     )
 
 
-@pytest.fixture(scope="module")
-def texts_of_films(tiny_bert: Path) -> RunContext:
-    """A context with texts."""
-    context = context_of(tiny_bert)
+def with_texts(folder: Path) -> RunContext:
+    """A context with texts, for the model in a folder."""
+    context = context_of(folder)
     rows = [row["text"] for row in sentences(sum(SIZES.values()))]
     context.labels, context.max_length = ("negative", "positive"), 32
     context.examples = {
         split: examples([rows[n] for n in own], context.problem.targets[own]) for split, own in context.splits.items()
     }
     return context
+
+
+@pytest.fixture(scope="module")
+def texts_of_films(tiny_bert: Path) -> RunContext:
+    return with_texts(tiny_bert)
 
 
 def test_it_equals_its_own_package_by_hand(texts_of_films: RunContext, tiny_bert: Path, tmp_path: Path) -> None:
@@ -87,6 +94,12 @@ def test_a_stored_model_is_restored_and_saved(texts_of_films: RunContext, tmp_pa
     assert isinstance(predicted, frostline.Predictions)
     np.testing.assert_allclose(predicted.values, probabilities, atol=1e-6)
     assert predicted.predicted == [opened.labels[n] for n in probabilities.argmax(1)]
+    (tmp_path / "stranger.py").write_text("raise AssertionError('the code of a stranger runs')")
+    known = json.loads((tmp_path / "modules.json").read_text())
+    for kind in ("stranger.Module", "os.path.Module", "sentence_transformers_.Module"):
+        (tmp_path / "modules.json").write_text(json.dumps([{**known[0], "type": kind}, *known[1:]]))
+        with pytest.raises(FrostlineError, match="sentence-transformers cannot load it"):
+            frostline.predict(tmp_path, texts)
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "It is good." in card and not any(text in card for text in texts)
 
@@ -165,3 +178,34 @@ def test_without_the_package_it_is_refused_before_anything_is_read(
 def test_the_number_of_pairs_is_that_of_the_package(texts_of_films: RunContext) -> None:
     """12 examples of two classes have 42 pairs of one class, and 36 others, which are repeated until they are as many."""
     assert SetFitEstimator().operations(SPEC, texts_of_films, 12.0) == 2 * 2 * 42
+
+
+class Stranger:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return Path.touch, (Path("ran"),)
+
+
+def test_a_pickle_in_the_folder_of_the_encoder_is_not_read(
+    tiny_bert: Path, texts_of_films: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("setfit")
+    monkeypatch.chdir(tmp_path)
+    folder = Path(shutil.copytree(tiny_bert, tmp_path / "own"))
+    (folder / "model_head.pkl").write_bytes(pickle.dumps(Stranger()))
+    (folder / "config_setfit.json").write_text('{"normalize_embeddings": true}')
+    clean, own = run(SPEC, texts_of_films), run(SPEC, with_texts(folder))
+    assert not Path("ran").exists()
+    np.testing.assert_array_equal(own.logits["validation_best"], clean.logits["validation_best"])
+
+
+@pytest.mark.parametrize("version", ["5.7.0", "5.99", "2.2.2"])
+def test_a_version_that_trusts_local_folders_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    pytest.importorskip("setfit")
+    facts = tmp_path / f"sentence_transformers-{version}.dist-info" / "METADATA"
+    facts.parent.mkdir()
+    facts.write_text(f"Metadata-Version: 2.1\nName: sentence-transformers\nVersion: {version}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(FrostlineError, match=rf"sentence-transformers 6 or later \({version} would run code"):
+        SetFitEstimator().require_installed()

@@ -15,13 +15,14 @@ import transformers
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.data.files import write_json
 from frostline.data.wording import first_line
 from frostline.frozen.bundle.sharing import Sharing, lower_tensors, same_bits
 from frostline.model.anatomy import Anatomy, find_layers
+from frostline.model.checkpoint import read_config
 from frostline.model.classifier import Classifier, prepared
 from frostline.model.loading import load_tokenizer, without_load_settings
 from frostline.model.model_files import quiet_loading
@@ -86,7 +87,7 @@ class BundleWriter:
             "trunk": names[self.sharing.trunk],
             "tasks": {name: {"shared_layers": cut} for name, cut in zip(names, self.sharing.cuts, strict=True)},
         }
-        write_json(self.folder / FACTS, facts)
+        write_json(self.folder / FACTS, facts, inside=self.folder)
 
 
 def is_bundle(folder: str | Path) -> bool:
@@ -142,11 +143,12 @@ def _assembled(
     Raises:
         KeyError: A weight is missing.
     """
-    config = AutoConfig.from_pretrained(folder)
+    config = read_config(str(folder), folder, "its config.json cannot be used")
+    kind: Any = getattr(transformers, model_class)
+    if PreTrainedModel not in getattr(kind, "__mro__", ()):
+        raise TypeError(f"{model_class} is no class of models")
     with quiet_loading():
-        model, info = getattr(transformers, model_class).from_pretrained(
-            None, config=config, state_dict={**shared, **own}, output_loading_info=True
-        )
+        model, info = kind.from_pretrained(None, config=config, state_dict={**shared, **own}, output_loading_info=True)
     if missing := info["missing_keys"]:
         raise KeyError(min(missing))
     parameters = dict(model.named_parameters())

@@ -54,7 +54,7 @@ def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[C
             raise FrostlineError(f"No cached hidden states have the key {key!r}: `frostline cache ls` lists them.")
     removed = [entry for entry in entries if keys is None or entry.key.startswith(tuple(keys))]
     for entry in removed:
-        with locked(entry.folder / "lock", INSTEAD):  # wait for a process that is writing
+        with locked(entry.folder / "lock", INSTEAD, inside=entry.folder):  # wait for a process that is writing
             for path in entry.folder.iterdir():
                 if path.is_dir():
                     remove_shard(path)

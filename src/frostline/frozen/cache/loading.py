@@ -52,10 +52,10 @@ def load_or_compute(
         FrostlineError: The disk is full, or the folder cannot be written. Shards that are already complete remain.
     """
     recipe_folder = (folder or cache_folder()) / recipe.key
-    with _disk_errors(recipe_folder), locked(recipe_folder / "lock", ELSEWHERE):
+    with _disk_errors(recipe_folder), locked(recipe_folder / "lock", ELSEWHERE, inside=recipe_folder):
         for leftover in recipe_folder.glob("*.part"):  # from a killed process; a running one would hold the lock
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-        replace_file(recipe_folder / "recipe.json", json.dumps(asdict(recipe), indent=1).encode())
+        replace_file(recipe_folder / "recipe.json", json.dumps(asdict(recipe), indent=1).encode(), inside=recipe_folder)
         shards = [shard for shard in _intact_shards(recipe_folder, warn) if shard.covers(forward_pass.selection)]
         missing = _missing(tokens, rows, shards)
         progress(len(rows) - len(missing))

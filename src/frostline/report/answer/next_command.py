@@ -32,6 +32,7 @@ def next_command(
     of_search: bool = False,
     missing: str | None = None,
     untried: Sequence[str] = (),
+    own_code: bool = False,
 ) -> NextCommand | None:
     """The command that adds seeds to a sweep's folder; None if the answer is sure, or if more seeds would hardly help.
 
@@ -45,14 +46,16 @@ def next_command(
         of_search: Whether a search trained the runs. Then only the recommended choice and its rival get more seeds.
         missing: The reference of a search that has no result.
         untried: The k that a search would have tried, if its budget had allowed it.
+        own_code: Whether the runs need code that comes with the model.
     """
     decision, choices = curve["decision"], curve["choices"]
+    sweep = _sweep(out, own_code=own_code)
     if decision is None or not curve["learned"]:
         return None
     cells = {cell["trainable"]: cell for cell in curve["cells"]}
     if missing and missing not in cells:
         grid = _grid({**cells[decision["reference"]], "trainable": missing})
-        return NextCommand(f"{_sweep(out)}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
+        return NextCommand(f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
     others = [one for one in choices if one["choice"] in cells and one["choice"] != decision["reference"]]
     known = [decision] if decision["choice"] != decision["reference"] else others
     wanted_sure = max(SURE, sure or 0.0)
@@ -61,7 +64,7 @@ def next_command(
     if untried:
         some = untried[:: -(-len(untried) // MOST_UNTRIED)]  # evenly spaced
         grid = _grid(*({**cells[decision["reference"]], "trainable": k} for k in some))
-        return NextCommand(f"{_sweep(out)}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
+        return NextCommand(f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
     rival = decision if decision["choice"] in cells else None
     if decision["choice"] == decision["reference"]:
         rival = max(others, key=lambda one: float(one["probability" if sure else "value"]))
@@ -71,7 +74,7 @@ def next_command(
     if wanted is None or not few < wanted <= MAX_SEEDS:
         return None
     grids = [_grid(*some) for some in _of_each_command(compared)] if of_search else [""]
-    text = " && ".join(f"{_sweep(out)}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids)
+    text = " && ".join(f"{sweep}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids)
     return NextCommand(text, _seconds(compared if of_search else curve["cells"], wanted, of_search=of_search))
 
 
@@ -100,9 +103,10 @@ def _more_seeds(seeds: Sequence[int], wanted: int) -> str:
     return str(len(more)) if more == list(range(len(more))) else ",".join(map(str, more))
 
 
-def _sweep(out: Path) -> str:
-    """The command that trains more runs in a folder, without its flags."""
-    return f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}"
+def _sweep(out: Path, *, own_code: bool) -> str:
+    """The command that trains more runs in a folder, without the flags of its grid."""
+    trust = " --trust-remote-code" if own_code else ""
+    return f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}{trust}"
 
 
 def _grid(*cells: Mapping[str, Any]) -> str:

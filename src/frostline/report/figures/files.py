@@ -52,5 +52,5 @@ def save_figures(out: Path, figures: Mapping[str, Figure], svgs: Mapping[str, st
         contents = {"svg": f"{svgs[name]}\n".encode(), "png": png.getvalue(), "pdf": pdf.getvalue()}
         for kind, content in contents.items():
             paths.append(out / "figures" / f"{name}.{kind}")
-            replace_file(paths[-1], content)
+            replace_file(paths[-1], content, inside=out)
     return paths

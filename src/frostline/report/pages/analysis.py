@@ -68,8 +68,8 @@ def write_analysis(
     of_groups = (table for group in groups for table in group["tables"])
     save_tables(out, [*(table for table in tables.values() if table), *of_groups])
     plain = {**analysis, "groups": [{k: v for k, v in group.items() if k != "suffix"} for group in analysis["groups"]]}
-    write_json(out / "analysis.json", plain)
-    replace_file(out / "report.html", text.encode())
+    write_json(out / "analysis.json", plain, inside=out)
+    replace_file(out / "report.html", text.encode(), inside=out)
     return out / "report.html"
 
 

@@ -35,8 +35,8 @@ def write_probes(out: Path, probes: Sequence[ProbeFacts]) -> Path:
     )
     save_figures(out, figures, svgs)
     save_tables(out, tables.values())
-    write_json(out / "probes.json", {"probes": probes})
-    replace_file(page, text.encode())
+    write_json(out / "probes.json", {"probes": probes}, inside=out)
+    replace_file(page, text.encode(), inside=out)
     return page
 
 

@@ -85,7 +85,7 @@ def write_page(out: Path) -> Path:
     save_figures(out, figures, svgs)
     of_sizes = (table for size in sizes for table in size["tables"].values())
     save_tables(out, [table for table in (*tables.values(), errors and errors["confusion"], *of_sizes) if table])
-    replace_file(page, text.encode())
+    replace_file(page, text.encode(), inside=out)
     return page
 
 

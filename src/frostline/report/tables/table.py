@@ -138,7 +138,7 @@ def save_tables(out: Path, tables: Iterable[ReportTable]) -> list[Path]:
     for table in tables:
         for kind, content in (("csv", table.csv()), ("tex", table.latex().encode())):
             paths.append(out / "tables" / f"{table.name}.{kind}")
-            replace_file(paths[-1], content)
+            replace_file(paths[-1], content, inside=out)
     return paths
 
 

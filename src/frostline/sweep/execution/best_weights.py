@@ -1,8 +1,5 @@
 """The trained parameters of the best run of each k, stored until the recommended model is saved."""
 
-import os
-import shutil
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +9,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from frostline.data.files import sync
+from frostline.data.files import make_folder, move, remove, require_inside, sync, temporary_path
 from frostline.data.locks import file_lock
 from frostline.data.sealed import file_checksum
-from frostline.sweep.results.inside import require_inside
 from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.specification import RunSpec
 
@@ -75,23 +71,19 @@ class BestWeights:
         return {_about(file)["run"]: (found[file][1], file.read_bytes()) for file in better}
 
     def _save_if_best(self, run: RunSpec, rank: Rank, write: Callable[[Path], object]) -> None:
-        require_inside(self.folder, self.folder.parent)
+        out = self.folder.parent
         k = run.trainable.replace(" ", "-")
-        self.folder.mkdir(exist_ok=True)
-        with file_lock(self.folder / ".lock"):  # several runs may end at the same time
+        make_folder(self.folder, inside=out)
+        with file_lock(self.folder / ".lock", inside=out):  # several runs may end at the same time
             older = sorted(self.folder.glob(f"{k}.*.safetensors"))
             if rank <= max(map(_rank, older), default=NO_RANK):
                 return
-            part = self.folder / f".{k}.{uuid.uuid4().hex[:8]}.part"
-            try:
+            with temporary_path(self.folder / k, inside=out) as part:
                 write(part)
                 sync(part)
-                os.replace(part, self.folder / f"{k}.{file_checksum(part)}.safetensors")
-            finally:
-                part.unlink(missing_ok=True)
+                move(part, self.folder / f"{k}.{file_checksum(part)}.safetensors", inside=out)
             for file in older:
-                file.unlink() if _about(file) else self._set_aside(file)
-            sync(self.folder)
+                remove(file, inside=out) if _about(file) else self._set_aside(file)
 
     def load(self, digest: str, note: Callable[[str], None]) -> dict[str, Tensor] | None:
         """The trained parameters of a run, by name; None if they are not stored.
@@ -110,7 +102,7 @@ class BestWeights:
 
     def remove(self) -> None:
         """Remove all stored parameters."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder, inside=self.folder.parent)
 
     def _set_aside(self, file: Path) -> Path:
         return set_aside(file, self.folder.parent / DAMAGED)

@@ -25,7 +25,8 @@ class OtherGpus:
     def __init__(self, prepared: Prepared, progress: Progress, *options: str) -> None:
         """Start nothing yet. ``options`` are those of ``frostline work``."""
         self.progress = progress
-        self._command = [*WORK, str(prepared.store.out), *options]
+        trust = ["--trust-remote-code"] if prepared.spec.trust_remote_code else []
+        self._command = [*WORK, str(prepared.store.out), *trust, *options]
         self._free = prepared.context.machine.gpus[1 : prepared.plan.device.processes]
         self._started: list[tuple[subprocess.Popen[bytes], Thread]] = []
 

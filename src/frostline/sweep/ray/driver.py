@@ -85,6 +85,7 @@ class Driver:
             self.prepared.data,
             threads=self.ray.cpus,
             with_gpu=self.gpus > 0,
+            trust_remote_code=self.prepared.spec.trust_remote_code,
             probes=has_features(self.prepared.plan.wanted, anatomy.count, of_words=tokens.of_words),
         )
         self.work = self.cluster.module.put(work)

@@ -18,6 +18,7 @@ from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
+from frostline.sweep.toml import TRUST
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Work:
     data: Data = field(compare=False)
     threads: int = field(compare=False)
     with_gpu: bool = field(compare=False)
+    trust_remote_code: bool = field(compare=False)  # as the user of the driver says
     probes: bool = field(compare=False)  # whether a search reads the states after every layer, as in `prepare`
 
 
@@ -103,7 +105,8 @@ def _prepared(work: Work) -> Prepared:
     with TemporaryDirectory(prefix="frostline-") as folder:
         out = Path(folder)
         Store(out).write_spec(work.written)
-        own = {"out": folder, "workers": 1} | ({} if work.with_gpu else {"device": "cpu"})
+        own = {"out": folder, "workers": 1, TRUST: work.trust_remote_code}
+        own |= {} if work.with_gpu else {"device": "cpu"}
         spec = read_settings(work.written, out).model_copy(update=own)
         prepared = prepare(spec, {}, Progress(), data=work.data, probes=work.probes)
         check_cuts(prepared)  # once, and not for every task

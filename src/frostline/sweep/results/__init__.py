@@ -6,5 +6,5 @@ the forecast of a sweep. ``alternatives`` stores the predictions of models that 
 
 ``set_aside`` moves what no longer counts, and ``agreement`` compares two results of one run.
 ``checkpoint_files`` keeps the state of a run that is under way.
-``leases`` shows which process trains which run. ``inside`` reads files that may come from others.
+``leases`` shows which process trains which run.
 """

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
-from frostline.data.files import replace_file
+from frostline.data.files import ARRAY_BYTES, read_inside, replace_file, require_inside
 from frostline.data.sealed import seal_arrays, unseal_arrays
 from frostline.statistics.alternatives import ALTERNATIVES
-from frostline.sweep.results.inside import ARRAY_BYTES, read_inside, require_inside
 
 FILE = "alternatives.safetensors"
 TEST = "test "  # begins the names of predictions for the test rows
@@ -22,7 +21,7 @@ Logits = NDArray[np.float32]
 def write_alternatives(out: Path, validation: Mapping[str, Logits], test: Mapping[str, Logits]) -> None:
     """Write the predictions by name, each for all rows of a split, ``[rows, C]``; NaN where a row was not scored."""
     values = {**validation, **{f"{TEST}{name}": one for name, one in test.items()}}
-    replace_file(out / FILE, seal_arrays({name: one.astype(np.float32) for name, one in values.items()}))
+    replace_file(out / FILE, seal_arrays({name: one.astype(np.float32) for name, one in values.items()}), inside=out)
 
 
 def read_alternatives(out: Path, prefix: str = "") -> dict[str, Logits]:

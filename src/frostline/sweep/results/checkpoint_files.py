@@ -7,8 +7,6 @@ A file is written under a temporary name, flushed to disk and renamed. Older one
 
 import json
 import math
-import os
-import uuid
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,9 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from frostline.data.files import make_folder, sync
+from frostline.data.files import make_folder, move, remove, require_inside, sync, temporary_path
 from frostline.data.sealed import file_checksum
-from frostline.sweep.results.inside import require_inside
 from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.checkpoint import State
 
@@ -55,22 +52,17 @@ class CheckpointFiles:
             OSError, SafetensorError: It cannot be written. The older state is kept.
             FrostlineError: The folder leads out of the sweep's, or is not writable.
         """
-        require_inside(self.folder, self.out)
-        make_folder(self.folder)
+        make_folder(self.folder, inside=self.out)
         tensors: dict[str, Tensor] = {}
         tree = _to_json(state, tensors)
-        part = self.folder / f".{run}.{uuid.uuid4().hex[:8]}.part"
-        try:
+        with temporary_path(self.folder / run, inside=self.out) as part:
             save_file(tensors, part, {"state": json.dumps(tree), "about": json.dumps(about)})
             sync(part)
             target = self.folder / f"{run}.{steps}.{file_checksum(part)}{ENDING}"
-            os.replace(part, target)
-        finally:
-            part.unlink(missing_ok=True)
-        sync(self.folder)
+            move(part, target, inside=self.out)
         for file in self._files(run):
             if file != target and _steps(file) <= steps:  # a later one is of a process that has taken the run over
-                file.unlink(missing_ok=True)
+                remove(file, inside=self.out)
 
     def load(self, run: str, about: Mapping[str, Any], note: Callable[[str], None]) -> State | None:
         """The last state of a run; None if there is none, or if it belongs to something else than ``about``.
@@ -97,9 +89,9 @@ class CheckpointFiles:
         """Remove the states of these runs, and the folder if none is left."""
         for run in runs:
             for file in self._files(run):
-                file.unlink(missing_ok=True)
+                remove(file, inside=self.out)
         with suppress(OSError):  # it has other files, or another process has removed it
-            self.folder.rmdir()
+            self.folder.rmdir()  # empty, if at all
 
     def _files(self, run: str) -> list[Path]:
         return list(self.folder.glob(f"{run}.*{ENDING}"))

@@ -14,6 +14,7 @@ from frostline.sweep.results.rows import read_folds, read_rows
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tables import run_rows, score_rows
+from frostline.sweep.toml import TRUST
 
 
 class Folder:
@@ -25,6 +26,7 @@ class Folder:
         identity: What identifies the sweep besides its settings.
         origin: Where the sweep was started.
         spec: The settings. The grid is the union of all requested grids.
+        own_code: Whether the runs need code that comes with the model. ``spec`` does not say so.
         requested: All runs of the grid.
         search: The record of the search that trained them; None for a plain sweep.
         runs: The requested runs without those that a search has abandoned.
@@ -43,6 +45,7 @@ class Folder:
         self.identity = read_identity(written, self.out)
         self.origin = read_origin(written)
         self.spec = read_settings(written, self.out)
+        self.own_code = written.get(TRUST, False) is not False
         self.requested = expand(self.spec, self.identity)
         self.search = search = read_search(self.out)
         if abandoned := set(search.abandoned) if search else set():

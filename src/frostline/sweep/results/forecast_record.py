@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from frostline.data.files import read_inside, require_inside
 from frostline.data.sealed import unseal, write_sealed
-from frostline.sweep.results.inside import read_inside, require_inside
 from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"
@@ -111,4 +111,4 @@ def forecast_seconds(out: Path) -> dict[tuple[str, int], float]:
 
 
 def _write(out: Path, calls: Sequence[Mapping[str, Any]]) -> None:
-    write_sealed(out / FILE, {"calls": calls})
+    write_sealed(out / FILE, {"calls": calls}, inside=out)

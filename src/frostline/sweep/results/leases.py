@@ -21,7 +21,6 @@ import json
 import os
 import platform
 import re
-import shutil
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -35,9 +34,8 @@ from typing import Self
 
 from filelock import Timeout
 
-from frostline.data.files import create_file, json_bytes, make_folder
+from frostline.data.files import create_file, json_bytes, make_folder, read_inside, remove
 from frostline.data.locks import file_lock
-from frostline.sweep.results.inside import read_inside, require_inside
 
 SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
 BEATS = 6  # in that time
@@ -89,14 +87,13 @@ class Leases:
         self.held: dict[str, int] = {}  # the runs of this holder, with the numbers of their leases
         self._watched: dict[str, _Watch] = {}
         self._dead: set[str] = set()
-        self._lock = file_lock(self._file(self.holder, "lock"), timeout=0)
+        self._lock = file_lock(self._file(self.holder, "lock"), timeout=0, inside=out)
         self._kernel = kernel()
         self._over = Event()
         self._thread = Thread(target=self._beat, daemon=True)
 
     def __enter__(self) -> Self:
-        require_inside(self.folder, self.folder.parent)
-        make_folder(self.folder)
+        make_folder(self.folder, inside=self.folder.parent)
         try:
             self._lock.acquire()
         except OSError:  # a file system without locks
@@ -123,7 +120,7 @@ class Leases:
                 self._remove_signs(holder)
         if not any(self.folder.glob("*.beat")):  # nobody lives who could have been writing these
             for path in incomplete:
-                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+                remove(path, inside=self.folder.parent)
 
     @property
     def beat(self) -> Path:
@@ -147,7 +144,7 @@ class Leases:
         """Give these runs back, as far as this holder has them."""
         for run in self.held.keys() & runs:
             for number in range(1, self.held.pop(run) + 1):  # the last one last, so that no older one counts meanwhile
-                self._file(run, f"{number}.json").unlink(missing_ok=True)
+                remove(self._file(run, f"{number}.json"), inside=self.folder.parent)
 
     def forget(self, runs: Collection[str]) -> None:
         """Remove the leases of runs that have ended, which a killed process may have left."""
@@ -200,7 +197,7 @@ class Leases:
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         own = (platform.node(), os.getpid(), self._kernel, since, self.silent_after, self.at_a_time)
         lease = Lease(run, number, self.holder, *own)
-        created = create_file(self._file(run, f"{number}.json"), json_bytes(asdict(lease)))
+        created = create_file(self._file(run, f"{number}.json"), json_bytes(asdict(lease)), inside=self.folder.parent)
         if created:
             self.held[run] = number
         return created
@@ -242,12 +239,12 @@ class Leases:
 
     def _lock_is_free(self, holder: str) -> bool:
         try:
-            with file_lock(self._file(holder, "lock"), timeout=0):
+            with file_lock(self._file(holder, "lock"), timeout=0, inside=self.folder.parent):
                 pass
         except (Timeout, OSError):
             return False
         if not self._file(holder, "beat").exists():  # it has ended meanwhile, and the look at its lock made a new file
-            self._file(holder, "lock").unlink(missing_ok=True)
+            remove(self._file(holder, "lock"), inside=self.folder.parent)
         return True
 
     def _beat(self) -> None:
@@ -260,7 +257,7 @@ class Leases:
     def _remove_signs(self, holder: str) -> None:
         """Remove the beat and the lock of a holder."""
         for kind in ("beat", "lock"):
-            self._file(holder, kind).unlink(missing_ok=True)
+            remove(self._file(holder, kind), inside=self.folder.parent)
 
     def _write_beat(self, count: int) -> None:
         self._file(self.holder, "beat").write_text(f"{self._kernel} {count}")

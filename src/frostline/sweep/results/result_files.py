@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
+from frostline.data.files import ARRAY_BYTES, read_inside
 from frostline.data.sealed import checksum, unseal
-from frostline.sweep.results.inside import ARRAY_BYTES, read_inside
 
 RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
 TEST_RECORD, TEST_PREDICTIONS = "test.json", "test.safetensors"

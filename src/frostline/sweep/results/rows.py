@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.data.files import replace_file
-from frostline.sweep.results.inside import ARRAY_BYTES, read_inside
+from frostline.data.files import ARRAY_BYTES, read_inside, replace_file
 
 Folds = NDArray[np.int64]
 CHECKSUM = b"checksum"  # the key of a checksum in the metadata of a file
@@ -33,7 +32,7 @@ def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = 
     )
     buffer = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({CHECKSUM: _checksum(table)}), buffer)
-    replace_file(out / f"{split}.parquet", buffer.getvalue())
+    replace_file(out / f"{split}.parquet", buffer.getvalue(), inside=out)
 
 
 def read_rows(out: Path, split: str) -> Examples | None:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+from frostline.data.files import read_inside, require_inside
 from frostline.data.sealed import unseal, write_sealed
-from frostline.sweep.results.inside import read_inside, require_inside
 
 FILE = "search.json"
 
@@ -83,7 +83,7 @@ class SearchRecord:
 
 def write_search(out: Path, record: SearchRecord) -> None:
     """Write ``search.json`` in place of an older one."""
-    write_sealed(out / FILE, record.to_json())
+    write_sealed(out / FILE, record.to_json(), inside=out)
 
 
 def read_search(out: Path) -> SearchRecord | None:

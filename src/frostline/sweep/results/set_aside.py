@@ -1,12 +1,10 @@
 """Files that no longer count are set aside. They are never deleted."""
 
-import os
 from itertools import count
 from pathlib import Path
 
 from frostline import FrostlineError
-from frostline.data.files import make_folder, sync
-from frostline.sweep.results.inside import require_inside
+from frostline.data.files import make_folder, move
 
 DAMAGED = "damaged"  # files whose content is not what was written
 RETRIED = "retried"  # results and failures of runs that are trained again
@@ -14,7 +12,7 @@ CAN_RETRY = ("failed", "diverged")  # how a run can have ended that is trained a
 
 
 def set_aside(path: Path, folder: Path) -> Path:
-    """Move a file or a folder into ``folder``, and return its new path. An older one of that name there is kept.
+    """Move a file or a folder of a sweep into ``folder``, beside it, and return its new path. An older one there is kept.
 
     Raises:
         FrostlineError: It cannot be moved.
@@ -22,14 +20,12 @@ def set_aside(path: Path, folder: Path) -> Path:
     """
     if not path.exists():
         raise FileNotFoundError(path)
-    require_inside(folder, folder.parent)
-    make_folder(folder)
+    out = folder.parent
+    make_folder(folder, inside=out)
     names = (folder / f"{path.name}{f'.{n}' if n else ''}" for n in count())
     target = next(name for name in names if not name.exists())
     try:
-        os.rename(path, target)
-        sync(folder)
-        sync(path.parent)
+        move(path, target, inside=out)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -29,9 +29,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import save
 
 from frostline import FrostlineError
-from frostline.data.files import create_folder, json_bytes, replace_file
+from frostline.data.files import create_folder, json_bytes, read_inside, replace_file, require_inside
 from frostline.data.sealed import checksum, seal, seal_toml, unseal, unseal_toml
-from frostline.sweep.results.inside import read_inside, require_inside
 from frostline.sweep.results.result_files import (
     PREDICTIONS,
     RECORD,
@@ -83,8 +82,7 @@ class Store:
 
     def fail(self, digest: str, facts: Mapping[str, Any]) -> None:
         """Record why a run ended in an error. This replaces an older reason."""
-        require_inside(self.runs, self.out)
-        replace_file(self._failure(digest), seal(facts))
+        replace_file(self._failure(digest), seal(facts), inside=self.out)
 
     def retry(self, digests: Collection[str], kinds: Collection[str]) -> None:
         """Set aside what is known of the runs that ended in one of these ways, so that they are trained again.
@@ -221,7 +219,7 @@ class Store:
 
     def write_spec(self, values: Mapping[str, Any]) -> None:
         """Write sweep.toml."""
-        replace_file(self.out / "sweep.toml", seal_toml(to_toml(values)))
+        replace_file(self.out / "sweep.toml", seal_toml(to_toml(values)), inside=self.out)
 
     def read_spec(self) -> dict[str, Any] | None:
         """The contents of sweep.toml; None if it does not exist.
@@ -248,8 +246,7 @@ class Store:
 
     def _create(self, digest: str, files: Mapping[str, bytes]) -> bool:
         """Create the folder of a result, which ends an older failure."""
-        require_inside(self.runs, self.out)
-        created = create_folder(self._result(digest), files)
+        created = create_folder(self._result(digest), files, inside=self.out)
         with suppress(FileNotFoundError):
             set_aside(self._failure(digest), self.out / RETRIED)
         return created

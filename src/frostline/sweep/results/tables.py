@@ -2,6 +2,7 @@
 
 import csv
 import io
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,7 @@ FLOATS = (
 )
 COST = ("train_seconds", "cache_seconds", "peak_memory_bytes")  # not reproducible
 SCORE_COLUMNS = ("run", "split", "epoch", "metric", "value")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that starts with one of these as a formula
+FORMULA = ("=", "+", "-", "−", "@")  # a spreadsheet runs text that starts with one of these as a formula
 
 
 def run_rows(
@@ -158,11 +159,11 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
 
 def write_tables(out: Path, runs: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]) -> None:
     """Write results.csv, results.parquet and scores.csv into ``out``."""
-    replace_file(out / "results.csv", csv_bytes(runs, COLUMNS))
-    replace_file(out / "scores.csv", csv_bytes(scores, SCORE_COLUMNS))
+    replace_file(out / "results.csv", csv_bytes(runs, COLUMNS), inside=out)
+    replace_file(out / "scores.csv", csv_bytes(scores, SCORE_COLUMNS), inside=out)
     buffer = io.BytesIO()
     frame(runs).to_parquet(buffer, index=False)
-    replace_file(out / "results.parquet", buffer.getvalue())
+    replace_file(out / "results.parquet", buffer.getvalue(), inside=out)
 
 
 def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
@@ -177,6 +178,15 @@ def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> byte
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, str) and value.startswith(FORMULA) and not NUMBER.fullmatch(value):
+    if isinstance(value, str) and _is_formula(value):
         return f"'{value}"
     return "" if value is None else value
+
+
+def _is_formula(text: str) -> bool:
+    """Whether a spreadsheet may run a text. Some skip blanks and invisible characters, and take full-width signs for others."""
+    if text.startswith(("\t", "\r", "\n")):
+        return True
+    start = next((n for n, one in enumerate(text) if one.isprintable() and not one.isspace()), len(text))
+    first, number = (unicodedata.normalize("NFKC", part).strip() for part in (text[start : start + 1], text))
+    return first.startswith(FORMULA) and not NUMBER.fullmatch(number)

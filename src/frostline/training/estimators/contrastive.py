@@ -24,7 +24,7 @@ from frostline.frozen.batches import Rows
 from frostline.model.places import HEAD
 from frostline.training.context import RunContext
 from frostline.training.estimators.estimator import NEVER, Logits, most_of_one_class, require_one_target
-from frostline.training.estimators.saved_encoder import LinearHead, save_encoder
+from frostline.training.estimators.saved_encoder import LinearHead, require_package, save_encoder
 from frostline.training.probes.linear import by_class
 from frostline.training.rows import train_rows
 from frostline.training.specification import RunSpec
@@ -73,6 +73,7 @@ class SetFitEstimator:
     def require_installed(self) -> None:
         if importlib.util.find_spec("setfit") is None:
             raise FrostlineError("setfit needs its package: install it with `pip install setfit`, or leave setfit out.")
+        require_package("setfit")
 
     def require_suitable(self, spec: RunSpec, train: Examples) -> None:
         require_one_target(spec, train)
@@ -138,13 +139,18 @@ class SetFitEstimator:
 
 
 def _new_model(context: RunContext) -> Any:
-    """The pretrained encoder with an unfitted logistic regression."""
-    from setfit import SetFitModel
+    """The pretrained encoder with an unfitted logistic regression.
 
-    pretrained = context.pretrained
-    model = SetFitModel.from_pretrained(str(pretrained.folder), device=str(context.machine.device))
-    model.model_body.max_seq_length = context.max_length
-    return model
+    ``SetFitModel.from_pretrained`` does the same, but it also unpickles a ``model_head.pkl`` in the folder, which runs any code.
+    """
+    from sentence_transformers import SentenceTransformer
+    from setfit import SetFitModel
+    from sklearn.linear_model import LogisticRegression
+
+    folder, device = str(context.pretrained.folder), str(context.machine.device)
+    body = SentenceTransformer(folder, device=device, trust_remote_code=False)
+    body.max_seq_length = context.max_length
+    return SetFitModel(model_body=body, model_head=LogisticRegression())
 
 
 def _fitted(spec: RunSpec, context: RunContext, model: Any, steps: int) -> RunSetFit:

@@ -6,6 +6,7 @@ run code.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,12 @@ from scipy.special import softmax
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import replace_file, write_json
+from frostline.model.checkpoint import read_config
+from frostline.model.model_files import readable
 from frostline.model.tokens import encode
 from frostline.training.probes.saved_files import read_saved
 
+PACKAGE, OLDEST = "sentence-transformers", 6  # before this version, it trusts local folders
 FORMAT = 1
 FACTS, WEIGHTS = "encoder.json", "encoder.safetensors"
 CARD = """# {task}
@@ -29,6 +33,23 @@ CARD = """# {task}
 A [SetFit](https://github.com/huggingface/setfit) model with the classes {labels}. `SetFitModel.from_pretrained` opens it, and
 `frostline predict` predicts with it.
 """
+
+
+def require_package(what: str) -> None:
+    """Refuse to open a folder of sentence-transformers without the package, or with a version that runs code in the folder.
+
+    Raises:
+        FrostlineError: The package is missing or too old; ``what`` needs it.
+    """
+    try:
+        found = version(PACKAGE)
+    except PackageNotFoundError:
+        found = "0"
+    if int(found.partition(".")[0]) < OLDEST:
+        held = f" ({found} would run code in any local folder)" if found != "0" else ""
+        raise FrostlineError(
+            f"{what} needs {PACKAGE} {OLDEST} or later{held}: run `pip install '{PACKAGE}>={OLDEST}'`."
+        )
 
 
 @dataclass(frozen=True)
@@ -45,10 +66,10 @@ class LinearHead:
 def save_encoder(folder: Path, head: LinearHead, about: Mapping[str, Any]) -> None:
     """Add the head and facts ``about`` the task to a folder of SetFit, whose card would show training examples."""
     arrays = {"weights": np.ascontiguousarray(head.weights), "bias": head.bias}
-    replace_file(folder / WEIGHTS, save(arrays))
-    write_json(folder / FACTS, {"format": FORMAT, **about})
+    replace_file(folder / WEIGHTS, save(arrays), inside=folder)
+    write_json(folder / FACTS, {"format": FORMAT, **about}, inside=folder)
     card = CARD.format(**{**about, "labels": ", ".join(about["labels"])})
-    replace_file(folder / "README.md", card.encode())
+    replace_file(folder / "README.md", card.encode(), inside=folder)
 
 
 @dataclass(frozen=True)
@@ -65,15 +86,16 @@ class SavedEncoder:
         Raises:
             FrostlineError: The package sentence-transformers is missing.
         """
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError as error:
-            raise FrostlineError(
-                f"The model in {self.folder} needs a package: install it with `pip install sentence-transformers`."
-            ) from error
+        require_package(f"The model in {self.folder}")
+        from sentence_transformers import SentenceTransformer
+
         if not texts.texts:
             return np.zeros((0, len(self.head.bias)), np.float32), 0
-        model = SentenceTransformer(str(self.folder), device="cpu", trust_remote_code=trust_remote_code)
+        name, trust = str(self.folder), {"trust_remote_code": trust_remote_code}
+        read_config(name, self.folder, "its config.json cannot be used", **trust)
+        model = readable(
+            lambda: SentenceTransformer(name, device="cpu", **trust), name, "sentence-transformers cannot load it"
+        )
         tokens = encode(model.tokenizer, texts.texts, None, self.about["max_length"])
         logits = self.head.logits(model.encode(list(texts.texts), show_progress_bar=False))
         return softmax(logits, 1), int((tokens.dropped > 0).sum())

@@ -43,8 +43,8 @@ class Alternatives:
         return self.probed.sentence if self.probed else None
 
     def save(self, name: str, folder: Path) -> None:
-        """Write one of the models into a new folder, in place of an older folder."""
-        with replacing_folder(folder) as aside:
+        """Write one of the models into a new folder, in place of an older folder within the same parent."""
+        with replacing_folder(folder, inside=folder.parent) as aside:
             if name == PROBE:
                 assert self.probed is not None
                 self.probed.save(aside)

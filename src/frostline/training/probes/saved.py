@@ -44,7 +44,9 @@ def save_probe(
         facts: Task, labels, columns, maximum length and summary.
     """
     arrays = {name: getattr(probe, name) for name in ("weights", "bias", "mean", "scale")}
-    replace_file(folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
+    replace_file(
+        folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}), inside=folder
+    )
     saved = {
         "format": FORMAT,
         "model": pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
@@ -56,7 +58,7 @@ def save_probe(
         "inverse_temperature": probe.inverse_temperature,
         **{name: facts[name] for name in COPIED_FACTS},
     }
-    write_json(folder / FACTS, saved)
+    write_json(folder / FACTS, saved, inside=folder)
 
 
 @dataclass(frozen=True)

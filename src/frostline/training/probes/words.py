@@ -82,8 +82,10 @@ class WordsModel:
     def save(self, folder: Path, about: Mapping[str, Any]) -> None:
         """Write the model with facts ``about`` the task, for ``frostline predict``."""
         arrays = {"idf": self.idf, "weights": self.weights, "bias": self.bias}
-        replace_file(folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}))
-        write_json(folder / FACTS, {"format": FORMAT, **about, "terms": self.terms})
+        replace_file(
+            folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}), inside=folder
+        )
+        write_json(folder / FACTS, {"format": FORMAT, **about, "terms": self.terms}, inside=folder)
 
 
 def has_words(examples: Examples) -> bool:

@@ -1,0 +1,196 @@
+"""Code that comes with a model runs only if the command line says so. No file decides it."""
+
+import ast
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import frostline as package
+from finished_runs import change_settings
+from frostline import FrostlineError
+from frostline.model.loading import load_config, load_pretrained
+from frostline.sweep.plan import read_settings
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.store import Store
+from frostline.sweep.slurm import script
+from tiny import Frostline, sentences, write_csv
+
+CODE = """
+import pathlib
+pathlib.Path({ran!r}).write_text("the stranger's code ran")
+from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
+class OwnConfig(BertConfig):
+    model_type = "own-of-strangers"
+class OwnForSequenceClassification(BertForSequenceClassification):
+    config_class = OwnConfig
+class OwnTokenizer(BertTokenizer):
+    pass
+"""
+PARTS = {"AutoConfig": "OwnConfig", "AutoModelForSequenceClassification": "OwnForSequenceClassification"}
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Path:
+    """A file that the code of the stranger writes."""
+    return tmp_path / "ran"
+
+
+@pytest.fixture
+def own(tiny_bert: Path, tmp_path: Path, ran: Path) -> Path:
+    """The folder of a model with code of its own."""
+    folder = Path(shutil.copytree(tiny_bert, tmp_path / "own"))
+    (folder / "modeling_own.py").write_text(CODE.format(ran=str(ran)))
+    changed(folder / "config.json", model_type="own-of-strangers", auto_map=with_code(PARTS))
+    return folder
+
+
+def with_code(parts: dict[str, str]) -> dict[str, str]:
+    return {part: f"modeling_own.{name}" for part, name in parts.items()}
+
+
+def changed(path: Path, **facts: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **facts}))
+
+
+@pytest.fixture
+def folder(finished_small: Path, tmp_path: Path, own: Path, tiny_bert: Path) -> Path:
+    """A sweep of a stranger with a missing run: its sweep.toml trusts the code of the model beside it."""
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    shutil.rmtree(out / "runs" / Folder(out).runs[-1].digest)
+    change_settings(out, "trust_remote_code = false", "trust_remote_code = true")
+    change_settings(out, json.dumps(str(tiny_bert)), json.dumps(str(own)))
+    return out
+
+
+@pytest.mark.parametrize("value", ["true", "1", '"yes"', '"true"', "[1]", "0"])
+@pytest.mark.parametrize("command", ["sweep", "sweep --dry-run", "plan", "compare"])
+def test_a_file_of_settings_is_refused_that_trusts_code(
+    own: Path, tiny_table: Path, ran: Path, frostline: Frostline, command: str, value: str
+) -> None:
+    """`0` is no `false`: whatever the key says, only its absence and `false` mean that no code is needed."""
+    paths = f'model = "{own}"\ntrain = "{tiny_table}"\nout = "o"\n'
+    Path("t.toml").write_text(f"{paths}trust_remote_code = {value}\n")
+    tune = [] if command == "compare" else ["--tune", "0"]
+    for more in ([], ["--no-trust-remote-code"]):
+        got = frostline(*command.split(), "t.toml", *tune, *more)
+        assert got.code == 2 and "no file may decide that" in got.err and "--trust-remote-code" in got.err
+    assert not ran.exists() and not Path("o").exists()
+
+
+def test_the_command_line_trusts_the_code_of_a_file_of_settings(
+    own: Path, tiny_table: Path, ran: Path, frostline: Frostline
+) -> None:
+    Path("t.toml").write_text(f'model = "{own}"\ntrain = "{tiny_table}"\ntrust_remote_code = true\n')
+    got = frostline("sweep", "--dry-run", "t.toml", "--tune", "0", "--trust-remote-code")
+    assert got.code == 0 and ran.exists(), got
+
+
+@pytest.mark.parametrize("trusts", ["true", "1", '"yes"', "false"])
+def test_work_does_not_trust_what_the_folder_says(folder: Path, ran: Path, frostline: Frostline, trusts: str) -> None:
+    change_settings(folder, "trust_remote_code = true", f"trust_remote_code = {trusts}")
+    got = frostline("work", "o")
+    assert got.code == 2 and len(got.err.splitlines()) == 1 and not ran.exists()
+    assert trusts == "false" or "o/sweep.toml asks to run code that comes with the model" in got.err
+    with pytest.raises(FrostlineError):
+        package.work(folder)
+    assert not ran.exists()
+    assert frostline("work", "o", "--trust-remote-code").code == 2, "its weights are others"
+    assert ran.exists() == (trusts != "false"), "the user trusts it, but the sweep has never run it"
+
+
+@pytest.mark.parametrize("command", ["report o", "status o", "status o --all", "merge o --out m", "analyze o --out a"])
+def test_commands_that_read_a_folder_run_no_code(folder: Path, ran: Path, frostline: Frostline, command: str) -> None:
+    assert frostline(*command.split()).code == 0 and not ran.exists()
+    if "merge" in command:
+        assert Folder(Path("m")).own_code and not Folder(Path("m")).spec.trust_remote_code
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("check own", "probe --model own --train t.csv", "bundle own own2 --out b", "predict own t.csv"),
+        *("find --model own --train t.csv --out f", "study lee2019 --model own --task SST-2 --dry-run"),
+    ],
+)
+def test_commands_that_load_a_model_run_no_code(own: Path, ran: Path, frostline: Frostline, command: str) -> None:
+    shutil.copytree(own, "own2")
+    write_csv(Path("t.csv"), sentences(60))
+    got = frostline(*command.split())
+    assert got.code == 2 and not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "facts"),
+    [
+        ("config.json", {"model_type": "own-of-strangers", "auto_map": with_code(PARTS)}),
+        ("config.json", {"auto_map": with_code(PARTS)}),
+        ("config.json", {"auto_map": {"AutoTokenizer": [None, "modeling_own.OwnTokenizer"], **with_code(PARTS)}}),
+        (
+            "tokenizer_config.json",
+            {"tokenizer_class": "OwnTokenizer", "auto_map": {"AutoTokenizer": [None, "modeling_own.OwnTokenizer"]}},
+        ),
+        ("tokenizer_config.json", {"tokenizer_class": "Own", "auto_map": ["modeling_own.OwnTokenizer", None]}),
+        ("config.json", {"attn_implementation": "own/kernels"}),
+        ("config.json", {"_attn_implementation": "kernels-community/flash-attn2"}),
+        ("config.json", {"experts_implementation": "own/kernels:experts"}),
+    ],
+)
+def test_no_part_of_a_model_runs_code(
+    tiny_bert: Path, own: Path, ran: Path, file: str, facts: dict[str, object]
+) -> None:
+    shutil.copy(tiny_bert / "config.json", own / "config.json")
+    changed(own / file, **facts)
+    for load in (
+        lambda: load_config(str(own)),
+        lambda: load_pretrained(str(own), labels="ab", task_type="text-classification"),
+    ):
+        try:
+            load()
+        except FrostlineError as error:
+            assert "kernels" not in str(facts) or "asks to run the kernels" in str(error)
+    assert not ran.exists()
+    if "kernels" in str(facts):
+        with pytest.raises(FrostlineError, match="of the hub, which are code"):
+            load_config(str(own))
+
+
+def test_runs_with_and_without_code_of_the_model_do_not_mix(
+    finished_small: Path, tmp_path: Path, frostline: Frostline
+) -> None:
+    shutil.copytree(finished_small, tmp_path / "o")
+    got = frostline("sweep", "o/sweep.toml", "--out", "o", "--trust-remote-code")
+    assert got.code == 2 and "value of trust_remote_code is different (False there, True now)" in got.err
+
+
+def test_tasks_get_the_trust_of_their_command(tmp_path: Path) -> None:
+    for search in ((), ("find",)):
+        assert script(tmp_path, search=search, trust_remote_code=True).count("--trust-remote-code") == 1
+        assert "--trust-remote-code" not in script(tmp_path, search=search)
+
+
+def test_settings_from_a_folder_are_never_trusted(finished_small: Path) -> None:
+    written = Store(finished_small).read_spec()
+    assert written is not None and written["trust_remote_code"] is False
+    assert not read_settings({**written, "trust_remote_code": True}, finished_small).trust_remote_code
+
+
+FILES = sorted(Path(package.__file__).parent.rglob("*.py"))
+UNPICKLE = {"pickle", "joblib", "dill", "cloudpickle", "marshal", "shelve"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FILES[0].parent)))
+def test_whoever_loads_a_model_says_whether_its_code_runs(path: Path) -> None:
+    """Left out, transformers asks on the terminal. Nothing that may come from others is unpickled."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ("from_pretrained", "from_config", "SentenceTransformer"):
+                of_memory = isinstance(node.args[0], ast.Constant) and node.args[0].value is None
+                assert of_memory or any(keyword.arg in (None, "trust_remote_code") for keyword in node.keywords)
+            assert ast.unparse(node.func) not in ("torch.load", "eval", "exec")
+            assert not any(keyword.arg == "allow_pickle" for keyword in node.keywords)
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert not UNPICKLE & set(modules) or path.name == "workers.py", "what this process and its children send"

@@ -1,0 +1,276 @@
+"""A folder from others is data: links out of it are refused, and nothing is read without a limit."""
+
+import json
+import os
+import re
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+import frostline.sweep.results.result_files as files_module
+from frostline import FrostlineError
+from frostline.data.files import move, read_inside, remove, replace_file
+from frostline.data.sealed import checksum, seal, seal_toml, unseal, unseal_toml, write_sealed
+from frostline.report.rebuild import write_report
+from frostline.studies.protocol import load_protocol
+from frostline.studies.sweeps import study_sweeps
+from frostline.sweep.execution.best_weights import BestWeights
+from frostline.sweep.merge import merge
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.leases import Leases
+from frostline.sweep.results.store import Store
+from frostline.training.result import Result
+from tiny import Frostline, contents
+
+
+@pytest.fixture
+def here(finished_small: Path, tmp_path: Path) -> Path:
+    """A finished sweep whose files a test may replace by links to copies outside of it."""
+    return Path(shutil.copytree(finished_small, tmp_path / "o"))
+
+
+def linked(path: Path) -> Path:
+    """Move a file or a folder out of the folder of the sweep, and put a link in its place."""
+    target = Path(os.environ["HF_ASSETS_CACHE"]) / f"outside-{path.name}-{os.urandom(4).hex()}"
+    shutil.move(path, target)
+    path.symlink_to(target)
+    return target
+
+
+@pytest.mark.parametrize("name", ["runs", "runs/RUN", "runs/RUN/result.json", "runs/RUN/predictions.safetensors"])
+def test_a_link_in_place_of_a_result_is_refused_and_stays(here: Path, frostline: Frostline, name: str) -> None:
+    path = here / name.replace("RUN", Folder(here).runs[0].digest)
+    target = linked(path)
+    before = contents(target) if target.is_dir() else target.read_bytes()
+    got = frostline("status", here)
+    assert got.code == 2 and len(got.err.splitlines()) == 1
+    assert f"{path} is a link to {target}, outside of" in got.err
+    assert path.is_symlink() and (contents(target) if target.is_dir() else target.read_bytes()) == before
+
+
+@pytest.mark.parametrize("name", ["sweep.toml", "validation.parquet", "data.json", "search.json"])
+def test_a_link_in_place_of_a_file_of_all_runs_is_refused(here: Path, frostline: Frostline, name: str) -> None:
+    if name == "search.json":
+        (here / name).write_text("{}")
+    linked(here / name)
+    got = frostline("report", here)
+    assert got.code == 2 and f"{name} is a link to " in got.err and len(got.err.splitlines()) == 1
+
+
+def test_nothing_is_written_or_moved_through_a_link(here: Path, tmp_path: Path) -> None:
+    outside, store, run = tmp_path / "outside", Store(here), Folder(here).runs[0].digest
+    outside.mkdir()
+    for name in ("leases", "damaged", "weights"):
+        shutil.rmtree(here / name, ignore_errors=True)
+        (here / name).symlink_to(outside)
+    with pytest.raises(FrostlineError, match="leases is a link"), Leases(here):
+        pass
+    (here / "runs" / run / "result.json").write_bytes(b"{}")
+    with pytest.raises(FrostlineError, match="damaged is a link"):
+        store.result(run)
+    with pytest.raises(FrostlineError, match="weights is a link"):
+        BestWeights.in_folder(here).save_if_best(Folder(here).runs[0], 1.0, {})
+    linked(here / "runs")
+    for write in (
+        lambda: store.publish("aa", Result({"digest": "aa"}, {})),
+        lambda: store.fail("aa", {"digest": "aa"}),
+    ):
+        with pytest.raises(FrostlineError, match="runs is a link"):
+            write()
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("tables", "figures", "report.html", "answer.json", "results.csv", "results.parquet", "scores.csv"),
+        *("tables/audit.csv", "figures/validation_curve.svg"),
+    ],
+)
+def test_a_report_is_not_written_through_a_link(here: Path, tmp_path: Path, name: str) -> None:
+    outside, link = tmp_path / "outside", here / name
+    outside.mkdir()
+    (outside / "mine").write_text("mine")
+    for target in ("gone", "mine" if "." in name else "."):
+        link.parent.mkdir(exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(outside / target)
+        with pytest.raises(FrostlineError, match=rf"{re.escape(Path(name).name)} is a link"):
+            write_report(here)
+    assert contents(outside) == {"mine": b"mine"} and link.is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("runs", ["work", "o"]),
+        ("leases", ["work", "o"]),
+        ("checkpoints", ["work", "o"]),
+        ("retried", ["work", "o", "--retry", "failed"]),
+        (".finish.lock", ["sweep", "o/sweep.toml", "--out", "o"]),
+        (".sweep.lock", ["sweep", "o/sweep.toml", "--out", "o"]),
+        ("forecast.json", ["sweep", "o/sweep.toml", "--out", "o"]),
+        ("model", ["sweep", "o/sweep.toml", "--out", "o"]),
+        ("tables", ["report", "o"]),
+        ("figures", ["report", "o"]),
+    ],
+)
+def test_no_command_writes_or_removes_through_a_link(
+    here: Path, tmp_path: Path, frostline: Frostline, name: str, args: list[str]
+) -> None:
+    outside, link, failed = tmp_path / "outside", here / name, Folder(here).runs[-1].digest
+    shutil.rmtree(here / "runs" / failed)
+    if args[0] == "report":
+        assert frostline("work", "o").code == 0
+    elif name == "retried":
+        Store(here).fail(failed, {"digest": failed, "status": "failed", "reason": "no"})
+    outside.mkdir()
+    if link.is_dir():
+        link.rename(outside / "all")
+    (outside / "config.json").write_text("mine")
+    before = contents(outside)
+    link.unlink(missing_ok=True)
+    link.symlink_to(outside / "all" if (outside / "all").is_dir() else outside)
+    got = frostline(*args)
+    # what a command does not touch, such as checkpoints of runs that take a second, it need not refuse
+    assert (got.code == 2 and f"{name} is a link" in got.err) or name == "checkpoints", got
+    assert "Traceback" not in got.err and contents(outside) == before and link.is_symlink()
+
+
+def test_probes_and_studies_do_not_write_through_a_link(
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, frostline: Frostline
+) -> None:
+    args = ("probe", "--model", tiny_bert, "--train", tiny_table, "--out", "p")
+    outside = tmp_path / "outside"
+    for name in ("probe", "tables", "figures", "report.html", "probes.json"):
+        shutil.rmtree(outside, ignore_errors=True)
+        shutil.rmtree("p", ignore_errors=True)
+        for folder in (outside, Path("p")):
+            folder.mkdir()
+        Path("p", name).symlink_to(outside)
+        got = frostline(*args)
+        assert (got.code, list(outside.iterdir())) == (2, []) and f"{name} is a link" in got.err
+    Path("s").mkdir()
+    Path("s", tiny_bert.name).symlink_to(outside)
+    with pytest.raises(FrostlineError, match="is a link"):
+        study_sweeps(load_protocol("lee2019"), "s", models=[str(tiny_bert)])
+
+
+def test_a_path_goes_neither_up_nor_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "o" / "a").mkdir(parents=True)
+    (tmp_path / "o" / "up").symlink_to("..")
+    (tmp_path / "o" / "loop").symlink_to("loop")
+    (tmp_path / "o" / "here").symlink_to("a")
+    (tmp_path / "o" / "chain").symlink_to("up")
+    (tmp_path / "link").symlink_to("o")
+    allowed = {"a/f": True, "here/f": True, "new/f": True, "up/f": False, "a/../../f": False, "chain": False}
+    for out in (tmp_path / "o", tmp_path / "link"):
+        for name, right in allowed.items():
+            with nullcontext() if right else pytest.raises(FrostlineError, match=r"link to|leads out"):
+                replace_file(out / name, b"", inside=out)
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_link_is_removed_or_moved_itself(tmp_path: Path) -> None:
+    (tmp_path / "o").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "f").write_text("")
+    for name in ("removed", "moved"):
+        (tmp_path / "o" / name).symlink_to(tmp_path / "mine")
+    remove(tmp_path / "o" / "removed", inside=tmp_path / "o")
+    move(tmp_path / "o" / "moved", tmp_path / "o" / "aside", inside=tmp_path / "o")
+    assert [path.name for path in (tmp_path / "o").iterdir()] == ["aside"] and (tmp_path / "mine" / "f").exists()
+
+
+def test_a_merge_refuses_links(here: Path, tmp_path: Path) -> None:
+    linked(here / "data.json")
+    with pytest.raises(FrostlineError, match=r"data\.json is a link"):
+        merge([here], tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_a_folder_that_is_a_link_itself_and_links_within_it_are_read(here: Path, tmp_path: Path) -> None:
+    run = Folder(here).runs[0].digest
+    (here / "runs" / run).rename(here / "moved")
+    (here / "runs" / run).symlink_to("../moved")
+    (tmp_path / "link").symlink_to(here)
+    assert Folder(tmp_path / "link").counts()["done"] == 4 and not list(Store(tmp_path / "link").check())
+
+
+def test_large_and_special_files_are_damage(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, third, _ = (here / "runs" / run.digest for run in Folder(here).runs)
+    with (first / "result.json").open("r+b") as file:
+        file.truncate(2**40)  # sparse
+    (second / "result.json").unlink()
+    os.mkfifo(second / "result.json")  # reading it would wait forever
+    monkeypatch.setattr(files_module, "ARRAY_BYTES", 100)
+    (third / "predictions.safetensors").write_bytes(bytes(101))
+    said = list(Store(here).check())
+    assert "result.json has 1,099,511,627,776 bytes, more than the 67,108,864 that are read" in "".join(said)
+    assert "result.json is no ordinary file" in "".join(said)
+    assert "predictions.safetensors has 101 bytes, more than the 100" in "".join(said)
+
+
+def test_a_forged_record_with_a_deep_structure_is_damage(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish("aa", Result({"digest": "aa"}, {}))
+    deep = b"[" * 100_000 + b"]" * 100_000
+    body = seal({"deep": 0}).partition(b',\n "checksum"')[0].replace(b"0", deep)
+    forged = body + f',\n "checksum": "{checksum(body)}"\n}}\n'.encode()
+    (store.runs / "aa" / "result.json").write_bytes(forged)
+    (sentence,) = store.check()
+    assert "aa is damaged (maximum recursion depth exceeded" in sentence
+
+
+def test_a_limit_is_exact(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"1234")
+    assert read_inside(tmp_path / "f", tmp_path, 4) == b"1234"
+    with pytest.raises(ValueError, match="f has 4 bytes"):
+        read_inside(tmp_path / "f", tmp_path, 3)
+
+
+HOSTILE = (
+    "a\x1b[31m\x1b]8;;http://x\x07b\x9b2J\r\x08\u202ec\u2066d\u200be\u2028f\ufeffg\U000e0041h\x7f[red]:smile:"
+    "\nfrostline: done"
+)
+SHOWN = HOSTILE.encode("unicode_escape").decode()
+
+
+def forge_lease(here: Path, host: str) -> None:
+    with Leases(here) as leases:
+        run = Folder(here).runs[-1].digest
+        assert leases.take([[run]]) == [run]
+        path = here / "leases" / f"{run}.1.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "host": host, "since": host}))
+        leases.held.clear()  # it stays, as that of a killed process
+        shutil.copytree(here / "leases", here / "left")
+    shutil.rmtree(here / "leases")
+    (here / "left").rename(here / "leases")
+
+
+@pytest.mark.parametrize(
+    "command", ["status o", "status o --all", "report o", "analyze o --out a", "merge o --out m", "work o"]
+)
+def test_text_of_a_stranger_cannot_control_the_terminal(here: Path, frostline: Frostline, command: str) -> None:
+    """A lease's host, the reason of a failure, the names of task and model, a note, and a label."""
+    failed, free = (run.digest for run in Folder(here).runs[-2:])
+    for run in (failed, free):
+        shutil.rmtree(here / "runs" / run)
+    Store(here).fail(failed, {"digest": failed, "status": "failed", "reason": HOSTILE, "spec": {}})
+    if command != "work o":
+        forge_lease(here, HOSTILE)
+    data = unseal((here / "data.json").read_bytes())
+    write_sealed(here / "data.json", {**data, "notes": [HOSTILE]}, inside=here)
+    text = unseal_toml((here / "sweep.toml").read_bytes())
+    hostile = json.dumps(HOSTILE, ensure_ascii=True).replace("\\udb40\\udc41", "\\U000e0041")
+    text = re.sub(r"(?m)^(task|model) = .*$", rf"\1 = {hostile}".replace("\\", "\\\\").replace("\\\\1", "\\1"), text)
+    (here / "sweep.toml").write_bytes(seal_toml(text.replace('"positive"', hostile)))
+    assert HOSTILE in Folder(here).spec.model and HOSTILE in Folder(here).identity.labels
+    got = frostline(*command.split())
+    printed = got.out + got.err
+    assert not [one for one in printed if one != "\n" and not one.isprintable() and one != "\u00a0"], printed
+    assert "\nfrostline: done" not in printed
+    if command.startswith(("status", "work")):
+        assert SHOWN in printed
