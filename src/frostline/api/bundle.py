@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.api.prediction import trained_columns
-from frostline.data.files import file_name, make_folder, replacing_folder
+from frostline.data.files import file_name, make_folder, new_folder
 from frostline.data.wording import first_line, listed, quoted
 from frostline.frozen.bundle.branches import branches
 from frostline.frozen.bundle.folder import BundleWriter, is_bundle, read_bundle
@@ -258,7 +258,7 @@ def _written_aside(out: Path) -> Iterator[Path]:
     """
     make_folder(out.parent)
     try:
-        with replacing_folder(out) as aside:
+        with new_folder(out, replace=True) as aside:
             yield aside
             mode = (aside / "bundle.json").stat().st_mode
             for file in aside.rglob("*.safetensors"):

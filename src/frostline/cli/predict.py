@@ -117,7 +117,7 @@ def predict(
     from frostline.api.bundle_prediction import bundle_columns
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.cli.copied_columns import beside, copied_columns
-    from frostline.data.files import replace_file
+    from frostline.data.files import create_file, replace_file
     from frostline.data.formats.reader import read_table
     from frostline.data.load import read_unlabelled
     from frostline.data.specification import TOKENS
@@ -147,7 +147,11 @@ def predict(
     print(f"{file}: {columns}.", file=sys.stderr)
     for task, of_task in by_task.items():
         print_outputs(f"{task}: " if task else "", of_task)
-    replace_file(target, writers[target.suffix](rows, header))
+    content = writers[target.suffix](rows, header)
+    if overwrite:
+        replace_file(target, content)
+    elif not create_file(target, content):
+        raise FrostlineError(f"{target} exists, which another process has written meanwhile: give another --out.")
     tasks, cut_off = f", {len(by_task)} tasks" if several else "", next(iter(by_task.values())).truncated
     truncated = f"; {cut_off:,} truncated to the length that the model was trained with" if cut_off else ""
     unit = "sentence" if of_words else "text"

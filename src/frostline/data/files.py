@@ -24,6 +24,8 @@ from frostline import FrostlineError
 DISK_FULL, NOT_ALLOWED = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
 CANNOT_WRITE = (*DISK_FULL, *NOT_ALLOWED)
 ID_LENGTH = 8  # of the name of a temporary file or folder
+LEFT_OVER = re.compile(rf"\..+\.[0-9a-f]{{{ID_LENGTH}}}\.part", re.DOTALL)
+BETWEEN_RENAMES = 60.0  # seconds, in which a process that lives has made both
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some network file systems cannot flush a folder
 
 
@@ -67,57 +69,89 @@ def create_folder(folder: Path, files: Mapping[str, bytes]) -> bool:
     Raises:
         FrostlineError: The folder cannot be written, or the disk is full.
     """
-    part = _temporary_name(folder)
     with _explained(folder):
-        _make_durable(part.parent)
         try:
-            part.mkdir()
-            for name, content in files.items():
-                _write(part / name, content)
-            sync(part)
-            try:
-                os.rename(part, folder)  # fails if there is a folder that is not empty
-            except OSError:
-                if folder.exists():
-                    return False
+            with new_folder(folder) as aside:
+                for name, content in files.items():
+                    (aside / name).write_bytes(content)
+        except FileExistsError:
+            if not os.path.lexists(folder):  # its parent is a file
                 raise
-            sync(folder.parent)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+            return False
     return True
 
 
 @contextmanager
-def replacing_folder(target: Path) -> Iterator[Path]:
-    """A new folder, which takes the place of ``target`` when the context ends without an error. Missing parents are created.
+def new_folder(target: Path, *, replace: bool = False) -> Iterator[Path]:
+    """A new folder under a random name beside ``target``, which gets that name when the context ends without an error.
 
-    It is flushed to disk, an older folder is moved aside, and the new one gets the name. A process that is killed between these
-    two renames leaves no folder of that name, but both beside it: the new one as ``.NAME.<id>.part``, the older one as
-    ``.NAME.<id>.old``. Rename one of them, or write the folder again: that removes both.
+    Everything in it is flushed to disk before. Missing parents are created. With ``replace``, an older folder is first moved
+    aside. A process that is killed between these two renames leaves no folder of that name, but both beside it: the new one as
+    ``.NAME.<id>.part``, the older one as ``.NAME.<id>.old``. Rename one of them, or write the folder again a minute later: that
+    removes both.
+
+    Raises:
+        FileExistsError: There is a ``target``, maybe from another process, and it is not to be replaced. It is unchanged.
     """
     aside = _temporary_name(target)
-    old = aside.with_suffix(".old")
     try:
-        aside.mkdir(parents=True)
+        _make_durable(aside.parent)
+        aside.mkdir()
         yield aside
-        for path in (*aside.rglob("*"), aside):
+        for path in (*sorted(aside.rglob("*")), aside):
             sync(path)
-        pattern = f".{glob.escape(target.name)}.{'[0-9a-f]' * ID_LENGTH}.old"
-        older = [old, *target.parent.glob(pattern)]  # before another process can replace the new one
-        if target.exists():
-            os.rename(target, old)
-        try:
-            os.rename(aside, target)
-        except OSError:
-            if old.exists():
-                os.rename(old, target)
-            raise
+        if replace:
+            _replace_folder(aside, target)
+        else:
+            try:
+                os.rename(aside, target)  # fails if there is a file, or a folder that is not empty
+            except OSError as error:
+                if not os.path.lexists(target):
+                    raise
+                raise FileExistsError(error.errno, error.strerror, str(target)) from error
         sync(target.parent)
-        for path in older:
-            shutil.rmtree(path, ignore_errors=True)
-            shutil.rmtree(path.with_suffix(".part"), ignore_errors=True)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _replace_folder(aside: Path, target: Path) -> None:
+    """Give ``aside`` the name of ``target``, and remove an older folder of that name."""
+    old = aside.with_suffix(".old")
+    os.utime(aside)
+    left = _left_between_renames(aside, target)
+    try:
+        while True:
+            with suppress(FileNotFoundError):
+                os.utime(target)  # so that another process sees when it was moved
+                os.rename(target, old)
+            try:
+                os.rename(aside, target)
+                break
+            except OSError:
+                if not os.path.lexists(target):
+                    raise
+                shutil.rmtree(old)  # meanwhile another process has written its own, which is replaced in turn
+    except OSError:
+        if old.exists() and not os.path.lexists(target):
+            os.rename(old, target)
+        raise
+    for path in (old, *left):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _left_between_renames(aside: Path, target: Path) -> list[Path]:
+    """The pairs of folders that killed processes have left. A pair that has just been made is of a process that lives."""
+    now, found = aside.stat().st_mtime, list[Path]()  # times of one file system are compared, not clocks of machines
+    for old in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * ID_LENGTH}.old"):
+        part = old.with_suffix(".part")
+        if part.is_dir() and now - old.stat().st_mtime > BETWEEN_RENAMES:
+            found += [old, part]
+    return found
+
+
+def is_left_over(path: Path) -> bool:
+    """Whether a path has the name of a temporary file or folder of this module."""
+    return LEFT_OVER.fullmatch(path.name) is not None
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:

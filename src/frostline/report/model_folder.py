@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from transformers.utils import logging
 
 from frostline import FrostlineError
-from frostline.data.files import replacing_folder, write_json
+from frostline.data.files import new_folder, write_json
 from frostline.model.loading import without_load_settings
 from frostline.model.output_keys import output_keys
 from frostline.model.pooled_folder import write_pooled
@@ -93,7 +93,7 @@ def _replacing(target: Path) -> Iterator[Path]:
         FrostlineError: The folder cannot be written.
     """
     try:
-        with replacing_folder(target) as aside:
+        with new_folder(target, replace=True) as aside:
             yield aside
     except (OSError, SafetensorError) as error:
         raise FrostlineError(
