@@ -11,6 +11,7 @@ import math
 import os
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -152,6 +153,21 @@ def _left_between_renames(aside: Path, target: Path) -> list[Path]:
 def is_left_over(path: Path) -> bool:
     """Whether a path has the name of a temporary file or folder of this module."""
     return LEFT_OVER.fullmatch(path.name) is not None
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The content of a file that may come from others.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no ordinary file, or it has more than ``limit`` bytes.
+    """
+    facts = os.stat(path)
+    if not stat.S_ISREG(facts.st_mode):
+        raise ValueError(f"{path.name} is no ordinary file")
+    if facts.st_size > limit:
+        raise ValueError(f"{path.name} has {facts.st_size:,} bytes, more than the {limit:,} that are read")
+    return path.read_bytes()
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:

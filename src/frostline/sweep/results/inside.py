@@ -1,10 +1,10 @@
 """Read the folder of a sweep as data that may come from others: no link leads out of it, and no file is read without a limit."""
 
 import os
-import stat
 from pathlib import Path
 
 from frostline import FrostlineError
+from frostline.data.files import read_bounded
 
 RECORD_BYTES = 64 * 2**20  # of a record in JSON or TOML
 ARRAY_BYTES = 16 * 2**30  # of predictions or examples
@@ -36,9 +36,4 @@ def read_inside(path: Path, out: Path, limit: int = RECORD_BYTES) -> bytes:
         ValueError: It is no ordinary file, or it has more than ``limit`` bytes.
     """
     require_inside(path, out)
-    facts = os.stat(path)
-    if not stat.S_ISREG(facts.st_mode):
-        raise ValueError(f"{path.name} is no ordinary file")
-    if facts.st_size > limit:
-        raise ValueError(f"{path.name} has {facts.st_size:,} bytes, more than the {limit:,} that are read")
-    return path.read_bytes()
+    return read_bounded(path, limit)

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
 from scipy.special import softmax
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.files import replace_file, write_json
+from frostline.data.files import replace_file
+from frostline.model.model_files import require_intact
 from frostline.model.tokens import encode
-from frostline.training.probes.saved_files import read_saved
+from frostline.training.probes.saved_files import read_saved, write_saved
 
 FORMAT = 1
 FACTS, WEIGHTS = "encoder.json", "encoder.safetensors"
@@ -44,9 +44,7 @@ class LinearHead:
 
 def save_encoder(folder: Path, head: LinearHead, about: Mapping[str, Any]) -> None:
     """Add the head and facts ``about`` the task to a folder of SetFit, whose card would show training examples."""
-    arrays = {"weights": np.ascontiguousarray(head.weights), "bias": head.bias}
-    replace_file(folder / WEIGHTS, save(arrays))
-    write_json(folder / FACTS, {"format": FORMAT, **about})
+    write_saved(folder, (FACTS, WEIGHTS), {"format": FORMAT, **about}, {"weights": head.weights, "bias": head.bias})
     card = CARD.format(**{**about, "labels": ", ".join(about["labels"])})
     replace_file(folder / "README.md", card.encode())
 
@@ -65,6 +63,7 @@ class SavedEncoder:
         Raises:
             FrostlineError: The package sentence-transformers is missing.
         """
+        require_intact(self.folder)
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
