@@ -105,7 +105,13 @@ def require_recorded(folder: Path, facts: Mapping[str, Any], *, optional: Callab
     """
     for name, recorded in facts[FILES].items():
         parts, file = PurePosixPath(name).parts, folder / name
-        if not parts or ".." in parts or parts[0] == "/" or "\\" in name or not (isinstance(recorded, list) and recorded):
+        if (
+            not parts
+            or ".." in parts
+            or parts[0] == "/"
+            or "\\" in name
+            or not (isinstance(recorded, list) and recorded)
+        ):
             raise ValueError(f"the record names {name!r}")
         if optional(name) and not file.exists():
             continue

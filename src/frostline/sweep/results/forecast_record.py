@@ -11,6 +11,7 @@ from frostline.sweep.results.inside import read_inside, require_inside
 from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"
+MOST_SECONDS = 1e12  # of a run
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def forecast_seconds(out: Path) -> dict[tuple[str, int], float]:
     """
     try:
         cells = recorded(out)[-1]["predicted"]["cells"]
-        return {(str(cell["trainable"]), int(cell["train_size"])): float(cell["seconds"]) for cell in cells}
+        found = {(str(cell["trainable"]), int(cell["train_size"])): float(cell["seconds"]) for cell in cells}
+        return {kind: seconds for kind, seconds in found.items() if 0 <= seconds <= MOST_SECONDS}
     except (IndexError, KeyError, TypeError, ValueError):  # as for a damaged file
         return {}
 
