@@ -150,15 +150,14 @@ OF_MODULES = {  # of modules whose functions have names that others have, too
     "np": {"save"},
     "torch": {"save"},
 }
-NEW_FOLDER = "a new folder of replacing_folder, whose name nobody else knows"
+NEW_FOLDER = "a new folder of new_folder, whose name nobody else knows"
 OWN_CACHE, OF_SYSTEM = "the user's own cache of hidden states", "a temporary folder of the system"
 ELSEWHERE = {
     "data/files.py": "the place where all others write",
     "data/locks.py": "the place where all others lock",
-    "sweep/merge.py": "a folder that does not exist before",
     "sweep/results/leases.py": "the beat of this process, whose name nobody else knows",
     "sweep/results/checkpoint_files.py": "a temporary_path, and an empty folder",
-    "sweep/execution/best_weights.py": "a temporary_path",
+    "sweep/execution/best_weights.py": "a temporary_path, and a folder after require_inside",
     "model/saving.py": NEW_FOLDER,
     "model/pooled_folder.py": NEW_FOLDER,
     "model/recurrent_folder.py": NEW_FOLDER,

@@ -14,6 +14,7 @@ from safetensors import safe_open
 import frostline
 from frostline import FrostlineError
 from frostline.api.bundle_prediction import joined_columns, joined_rows
+from frostline.data.sealed import files_in, write_record
 from model_folders import edit_config, edit_weights
 from task_models import random_texts, write_base, write_task
 from tiny import sentences
@@ -181,8 +182,15 @@ def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> N
     assert not (tmp_path / "o").exists() and (tmp_path / "full" / "thesis.tex").exists()
 
 
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
 def columns_of(folder: Path, text: str, pair: str | None) -> None:
-    (folder / "frostline.json").write_text(json.dumps({"columns": {"text": text, "text_pair": pair, "label": "label"}}))
+    facts = {"columns": {"text": text, "text_pair": pair, "label": "label"}}
+    write_record(folder / "frostline.json", facts, files_in(folder).values(), inside=folder)
 
 
 def test_pairs_and_single_texts(models: list[Path], tmp_path: Path) -> None:
@@ -237,17 +245,20 @@ def test_a_damaged_bundle_and_other_folders(bundled: frostline.Bundled, models: 
         shutil.rmtree(folder)
 
     damaged(lambda folder: (folder / "bundle.json").write_text("{"))
-    damaged(lambda folder: (folder / "bundle.json").write_text('{"format": 1}'))
+    damaged(lambda folder: write_record(folder / "bundle.json", {"format": 1}, [], inside=folder))
     no_cut = {"format": 1, "model_class": "BertForSequenceClassification", "trunk": "two", "tasks": {"two": {}}}
-    damaged(lambda folder: (folder / "bundle.json").write_text(json.dumps(no_cut)))
+    damaged(lambda folder: write_record(folder / "bundle.json", no_cut, [], inside=folder))
+    elsewhere = {**no_cut, "trunk": "../two", "tasks": {"../two": {"shared_layers": 1}}}
+    damaged(lambda folder: write_record(folder / "bundle.json", elsewhere, [], inside=folder))
     facts = json.loads((bundled.out / "bundle.json").read_text())
     for other in ("pipeline", "AutoModel", "Trainer", "RagRetriever", "BertTokenizer", "utils.hub", "__name__"):
-        damaged(
-            lambda folder, other=other: (folder / "bundle.json").write_text(json.dumps({**facts, "model_class": other}))
-        )
+        changed = {**facts, "model_class": other}
+        damaged(lambda folder, changed=changed: write_record(folder / "bundle.json", changed, [], inside=folder))
     damaged(lambda folder: edit_config(folder / "tasks" / "two", num_hidden_layers=9))
     damaged(lambda folder: (folder / "tasks" / "two" / "config.json").unlink())
     damaged(lambda folder: (folder / "tasks" / "two" / "model.safetensors").write_bytes(b"\0" * 100))
+    for name in ("shared/model.safetensors", "shared/tokenizer.json", "tasks/two/model.safetensors"):
+        damaged(lambda folder, name=name: flip(folder / name))
     damaged(lambda folder: (folder / "shared" / "model.safetensors").unlink())
     damaged(lambda folder: (folder / "shared" / "tokenizer.json").unlink())
     damaged(lambda folder: edit_weights(folder / "tasks" / "two", lambda weights: weights.pop("classifier.bias")))

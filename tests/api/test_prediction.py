@@ -1,8 +1,10 @@
 """``frostline.predict``: predictions for new texts."""
 
 import json
+import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from transformers import (
 
 import frostline
 from frostline import FrostlineError, Sweep
+from frostline.data.sealed import read_record, write_sealed
 from frostline.model.vocabulary import ZEROED_TYPES
 from frostline.sweep.progress import Progress
 from tiny import QUICK, sentences, tiny_tokenizer
@@ -145,6 +148,7 @@ def test_pairs_for_a_model_with_one_token_type(tmp_path: Path) -> None:
 def test_a_folder_without_a_required_file(finished_sweep: Path, tmp_path: Path, file: str, message: str) -> None:
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
     (folder / file).unlink()
+    (folder / "frostline.json").unlink()
     with pytest.raises(FrostlineError, match=message):
         frostline.predict(folder, ["good film", "bad film"])
 
@@ -157,6 +161,7 @@ def test_the_folder_of_a_sweep_is_not_that_of_its_model(finished_sweep: Path) ->
 def test_damaged_weights_and_a_model_without_a_head(finished_sweep: Path, tiny_bert: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
     (folder / "model.safetensors").write_bytes(b"\0" * 100)
+    (folder / "frostline.json").unlink()
     texts = ["good film", "bad film"]
     with pytest.raises(FrostlineError, match="cannot be used: transformers cannot load it for classification"):
         frostline.predict(folder, texts)
@@ -170,9 +175,9 @@ def test_pairs_and_single_texts_are_not_confused(finished_sweep: Path, tmp_path:
     with pytest.raises(FrostlineError, match=r"has pairs, but the model in .* was trained on single texts"):
         frostline.predict(finished_sweep / "model", pairs)
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
-    facts = json.loads((folder / "frostline.json").read_text())
+    facts = read_record(folder / "frostline.json")
     facts["columns"] = {"text": "sentence1", "text_pair": "sentence2", "label": "label"}
-    (folder / "frostline.json").write_text(json.dumps(facts))
+    write_sealed(folder / "frostline.json", facts, inside=folder)
     with pytest.raises(FrostlineError, match=r"has single texts, but the model in .* was trained on pairs"):
         frostline.predict(folder, single)
     predictions = frostline.predict(folder, pairs)
@@ -182,11 +187,66 @@ def test_pairs_and_single_texts_are_not_confused(finished_sweep: Path, tmp_path:
     assert len(frostline.predict(folder, single).values) == 1
 
 
+def flip(path: Path, at: float = 0.5) -> None:
+    """Change one bit of a file."""
+    content = bytearray(path.read_bytes())
+    content[int(len(content) * at)] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda model: flip(model / "model.safetensors", 0.999), "the checksum of model.safetensors is wrong"),
+        (lambda model: flip(model / "model.safetensors", 0), "the checksum of model.safetensors is wrong"),
+        (lambda model: flip(model / "tokenizer.json"), "the checksum of tokenizer.json is wrong"),
+        (lambda model: flip(model / "tokenizer_config.json"), "the checksum of tokenizer_config.json is wrong"),
+        (lambda model: os.truncate(model / "model.safetensors", 2**40), "the checksum of model.safetensors is wrong"),
+        (lambda model: (model / "tokenizer_config.json").unlink(), "tokenizer_config.json is missing"),
+        (lambda model: (model / "adapter_config.json").write_text("{}"), "adapter_config.json was added"),
+        (lambda model: (model / "vocab.txt").write_text("a"), "vocab.txt was added"),
+        (lambda model: flip(model / "frostline.json"), "frostline.json is damaged"),
+        (lambda model: record(model, {"../../x": [1, "0"]}), "the record names '../../x'"),
+        (lambda model: record(model, {"/etc/passwd": [1, "0"]}), "the record names '/etc/passwd'"),
+        (lambda model: record(model, {"config.json": "0"}), "the record names 'config.json'"),
+    ],
+)
+def test_a_model_that_is_not_what_was_saved_is_refused(
+    finished_sweep: Path, tmp_path: Path, change: Callable[[Path], object], reason: str
+) -> None:
+    model = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
+    change(model)
+    with pytest.raises(FrostlineError, match=re.escape(reason)) as caught:
+        frostline.predict(model, ["good film"])
+    assert "copy it again" in str(caught.value)
+    with pytest.raises(FrostlineError, match="copy it again"):
+        frostline.bundle([model, finished_sweep / "model"], names=["a", "b"], out=tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def record(model: Path, files: dict[str, Any]) -> None:
+    """Write a record whose own checksum is right."""
+    write_sealed(model / "frostline.json", {**read_record(model / "frostline.json"), "files": files}, inside=model)
+
+
+@pytest.mark.parametrize("name", ["README.md", ".gitattributes", "notes.txt", "onnx/config.json"])
+def test_files_that_no_model_is_read_from_may_be_changed_or_added(
+    finished_sweep: Path, tmp_path: Path, name: str
+) -> None:
+    model = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
+    (model / name).parent.mkdir(exist_ok=True)
+    (model / name).write_text("of a user")
+    texts = ["good film"]
+    found, before = frostline.predict(model, texts), frostline.predict(finished_sweep / "model", texts)
+    assert (found.values == before.values).all()
+
+
 def with_keys(model: Path, folder: Path, **keys: Any) -> Path:
     """A copy of a model with more keys in its config.json."""
     copy = Path(shutil.copytree(model, folder))
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, **keys}))
+    (copy / "frostline.json").unlink()  # it was changed on purpose
     return copy
 
 

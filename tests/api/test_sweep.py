@@ -148,11 +148,53 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     save_file({name: value + 0.1 for name, value in load_file(file).items()}, file)  # somebody has changed it
     answer["sentence"] = answer["sizes"][0]["sentence"] = "Tune a third thing."
     save_recommended(prepared, answer, progress)
-    assert progress.notes == ["The recommended run is trained again, to save its model."]
+    assert progress.notes == [
+        f"{out / 'model'} is not what was saved (the checksum of model.safetensors is wrong): it is now in "
+        f"{out / 'damaged' / 'model'}.",
+        "The recommended run is trained again, to save its model.",
+    ]
     assert "Tune a third thing" in (card := (out / "model" / "README.md").read_text())
     assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is True
     assert "trained a second time to save it. Its predictions are bitwise identical." in card
     assert (out / "model" / "model.safetensors").read_bytes() == weights
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda model: flip(model / "model.safetensors"), "the checksum of model.safetensors is wrong"),
+        (lambda model: flip(model / "tokenizer.json"), "the checksum of tokenizer.json is wrong"),
+        (lambda model: (model / "config.json").unlink(), "config.json is missing"),
+        (lambda model: flip(model / "frostline.json"), "its checksum is wrong"),
+        (lambda model: (model / "frostline.json").unlink(), "frostline did not write it"),
+        (lambda model: (model / "thesis.txt").write_text("of a user"), "frostline did not write thesis.txt"),
+        (lambda model: (model / "README.md").write_text("# An edited card"), None),
+    ],
+)
+def test_a_model_that_was_changed_is_set_aside_and_saved_again(
+    finished_sweep: Path, tiny_bert: Path, tiny_table: Path, tmp_path: Path, change: Any, reason: str | None
+) -> None:
+    out = Path(shutil.copytree(finished_sweep, tmp_path / "o"))
+    model, notes = out / "model", Notes()
+    change(model)
+    changed = {path.name: path.read_bytes() for path in model.iterdir()}
+    frostline.Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=notes, **QUICK).run()
+    if reason is None:
+        assert {path.name: path.read_bytes() for path in model.iterdir()} == changed
+        return
+    assert f"{model} is not what was saved ({reason}): it is now in {out / 'damaged' / 'model'}." in notes.notes
+    assert {path.name: path.read_bytes() for path in (out / "damaged" / "model").iterdir()} == changed
+    for name in ("model.safetensors", "tokenizer.json", "config.json"):
+        assert (model / name).read_bytes() == (finished_sweep / "model" / name).read_bytes()
+    assert sorted(path.name for path in model.iterdir()) == sorted(
+        path.name for path in (finished_sweep / "model").iterdir()
+    )
 
 
 @pytest.mark.usefixtures("every_speed_up")

@@ -99,12 +99,12 @@ def test_the_run_of_a_killed_process_is_taken_over(
 
     with monkeypatch.context() as hanging:
         hanging.setattr(execute_module, "run", hang_at_the_second)
-        process = started(lambda: work(planned, silent_after=0.5, progress=Progress()))
+        process = started(lambda: work(planned, progress=Progress()))
         hung = begun.get(timeout=60)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     assert [lease.run for lease in leases_module.Leases(planned).current()] == [hung]
-    assert work(planned, progress=Progress()) == DONE
+    assert work(planned, silent_after=0.5, progress=Progress()) == DONE
     assert_same_results(planned, finished_small)
 
 

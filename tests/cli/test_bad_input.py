@@ -190,10 +190,10 @@ def test_a_damaged_folder_of_a_sweep(
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("frostline.json", "{", "frostline.json is damaged (JSONDecodeError"),
+        ("frostline.json", "{", "frostline.json is damaged (its checksum is wrong): copy it"),
         ("frostline.json", "[]", "or remove it and name the columns with --text-column"),
-        ("config.json", "{", "transformers cannot load it"),
-        ("config.json", "[]", "transformers cannot load it"),
+        ("config.json", "{", "is not what frostline saved (the checksum of config.json is wrong): copy it again"),
+        ("config.json", "[]", "is not what frostline saved"),
     ],
 )
 def test_a_damaged_model(

@@ -15,8 +15,8 @@ from frostline.data.files import (
     create_folder,
     file_name,
     make_folder,
+    new_folder,
     replace_file,
-    replacing_folder,
     write_json,
 )
 
@@ -126,7 +126,7 @@ def test_a_folder_takes_the_place_of_an_older_one_after_it_is_flushed(
     monkeypatch.setattr(files_module, "sync", lambda path: steps.append(path.name))
     rename = files_module.os.rename
     monkeypatch.setattr(files_module.os, "rename", lambda a, b: (steps.append(f"to {b.name}"), rename(a, b)))
-    with replacing_folder(target, inside=tmp_path) as aside:
+    with new_folder(target, inside=tmp_path, replace=True) as aside:
         (aside / "part").mkdir()
         (aside / "part" / "new.bin").touch()
     assert steps == ["part", "new.bin", aside.name, f"to {aside.stem}.old", "to model", tmp_path.name]
@@ -135,7 +135,7 @@ def test_a_folder_takes_the_place_of_an_older_one_after_it_is_flushed(
 
 def test_a_folder_that_is_not_written_to_its_end_leaves_the_older_one(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    with pytest.raises(ZeroDivisionError), replacing_folder(tmp_path / "model", inside=tmp_path) as aside:
+    with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "model", inside=tmp_path, replace=True) as aside:
         (aside / "new.bin").touch()
         raise ZeroDivisionError
     assert [path.name for path in tmp_path.rglob("*")] == ["model"]
@@ -158,11 +158,15 @@ def test_what_a_process_left_that_was_killed_while_it_moved_a_folder_is_removed_
     with monkeypatch.context() as killing, pytest.raises(KeyboardInterrupt):
         killing.setattr(files_module.os, "rename", killed)
         killing.setattr(files_module.shutil, "rmtree", lambda *_, **__: None)
-        with replacing_folder(target, inside=tmp_path) as first:
+        with new_folder(target, inside=tmp_path, replace=True) as first:
             pass
     both = [first.name, first.with_suffix(".old").name]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, *both])
-    with replacing_folder(target, inside=tmp_path):
+    with new_folder(target, inside=tmp_path, replace=True):
+        pass  # a process that lives may have made them just now
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, *both, "model"])
+    os.utime(tmp_path / both[1], (0, 0))
+    with new_folder(target, inside=tmp_path, replace=True):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "model"])
 

@@ -1,14 +1,16 @@
 """The trained parameters of the best run of each k: which run is stored, how it is loaded and removed."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from failing_disk import without_locks
-from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
+from frostline.sweep.execution.best_weights import BestWeights
 from frostline.training.specification import RunSpec
 from tiny import contents
 
@@ -40,11 +42,18 @@ def test_only_the_best_run_of_each_k_is_stored(tmp_path: Path) -> None:
     assert sorted(path.name.split(".")[0] for path in weights.folder.glob("*.safetensors")) == ["all", "last-1"]
 
 
-def test_without_locks_nothing_is_stored_and_the_sweep_goes_on(tmp_path: Path) -> None:
-    weights = BestWeights.in_folder(tmp_path)
-    with without_locks(), pytest.raises(UNUSABLE, match="No locks available"):  # which a sweep notes
-        weights.save_if_best(spec_of(), 0.5, values(1))
-    assert not list(weights.folder.glob("*.safetensors"))
+@pytest.mark.parametrize("count", [2, 5])
+def test_of_runs_that_end_at_the_same_time_the_best_is_stored_without_locks(tmp_path: Path, count: int) -> None:
+    weights, runs = BestWeights.in_folder(tmp_path), [spec_of(seed=seed) for seed in range(count)]
+    start = Barrier(count)
+
+    def end(seed: int) -> None:
+        start.wait()
+        weights.save_if_best(runs[seed], 0.1 * seed, values(seed))
+
+    with without_locks(), ThreadPoolExecutor(count) as pool:
+        list(pool.map(end, range(count)))
+    assert load(weights, runs[-1]) and len(list(weights.folder.iterdir())) == 1  # also no lock
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
@@ -108,6 +117,10 @@ def test_a_file_with_incomplete_metadata_is_set_aside_by_the_next_run(tmp_path: 
 def test_remove_removes_the_folder_and_can_be_repeated(tmp_path: Path) -> None:
     weights = BestWeights.in_folder(tmp_path)
     weights.save_if_best(spec_of(), 0.5, values(1))
+    (weights.folder / "notes.txt").write_text("of a user")
+    weights.remove()
+    assert [path.name for path in weights.folder.iterdir()] == ["notes.txt"]
+    (weights.folder / "notes.txt").unlink()
     weights.remove()
     weights.remove()
     assert not weights.folder.exists() and load(weights, spec_of()) is None

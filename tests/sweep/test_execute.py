@@ -16,6 +16,7 @@ import frostline.sweep.execution.execute as execute_module
 from finished_runs import table
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
+from frostline.data.sealed import write_record
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import _is_saved
 from frostline.sweep.execution.best_weights import BestWeights
@@ -203,7 +204,7 @@ def test_a_saved_model_is_recognized_by_run_sentence_and_output_keys(tmp_path: P
         return _is_saved(tmp_path, run, {"sentence": sentence, "calibration": calibration, "threshold": None})
 
     assert not is_saved("aa", "Tune.")
-    (tmp_path / "frostline.json").write_text(json.dumps({"run": "aa", "sentence": "Tune."}))
+    write_record(tmp_path / "frostline.json", {"run": "aa", "sentence": "Tune."}, [], inside=tmp_path)
     assert not is_saved("aa", "Tune.")
     (tmp_path / "config.json").write_text("{}")
     assert is_saved("aa", "Tune.") and not is_saved("aa", "Tune.", 1.5)

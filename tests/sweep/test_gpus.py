@@ -100,8 +100,8 @@ def test_the_processes_train_some_of_the_runs(
 def test_work_trains_on_each_gpu(settings: dict[str, Any], calls: Path) -> None:
     out = Path(settings["out"])
     register(Sweep(progress=Progress(), **settings)._prepare(Progress()))
-    assert work(out, wait=True, silent_after=9.5, progress=Progress()) == DONE
-    assert lines(calls) == [f"{gpu} {out} --silent-after=9.5 --wait" for gpu in (5, 7)]
+    assert work(out, wait=True, silent_after=19.5, progress=Progress()) == DONE
+    assert lines(calls) == [f"{gpu} {out} --silent-after=19.5 --wait" for gpu in (5, 7)]
 
 
 def test_work_goes_on_while_its_processes_wait(

@@ -15,6 +15,7 @@ import pytest
 
 import frostline.sweep.results.leases as leases_module
 from failing_disk import without_locks
+from frostline import FrostlineError
 from frostline.sweep.results.leases import Leases
 
 
@@ -80,8 +81,10 @@ with Leases(Path({str(tmp_path)!r})) as leases:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_a_silent_holder_on_another_machine_is_replaced_after_its_own_time(tmp_path: Path, clock: list[float]) -> None:
-    with Leases(tmp_path, silent_after=30.0) as silent, Leases(tmp_path, silent_after=5.0) as other:
+def test_a_silent_holder_on_another_machine_is_replaced_after_the_time_of_who_waits(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    with Leases(tmp_path, silent_after=5.0) as silent, Leases(tmp_path, silent_after=30.0) as other:
         silent.take([["a"]])
         assert not other.take([["a"]]) and other.undecided()  # is it dead?
         clock[0] += 29
@@ -168,8 +171,9 @@ def test_a_look_at_a_holder_that_ends_meanwhile_leaves_no_file(tmp_path: Path, m
     assert not list((tmp_path / "leases").iterdir())
 
 
-def test_a_holder_beats_while_it_works(tmp_path: Path) -> None:
-    with Leases(tmp_path, silent_after=0.06) as leases:
+def test_a_holder_beats_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases_module, "BEAT", 0.01)
+    with Leases(tmp_path) as leases:
         path, seen = leases.folder / f"{leases.holder}.beat", set[str]()
         for _ in range(500):
             seen.add(path.read_text())
@@ -179,7 +183,23 @@ def test_a_holder_beats_while_it_works(tmp_path: Path) -> None:
         assert len(seen - {""}) > 2
 
 
-@pytest.mark.parametrize("change", [{"holder": "../../x"}, {"holder": 7}, {"silent_after": "long"}, {"more": 1}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"holder": "../../x"},
+        {"holder": "x" * 65},  # no file could have the name of its beat
+        {"holder": 7},
+        {"host": "h" * 257},
+        {"pid": -1},
+        {"pid": 10**400},
+        {"at_a_time": 0},
+        {"at_a_time": 2**33},
+        {"at_a_time": True},
+        {"since": ["now"]},
+        {"more": 1},
+        {"silent_after": 1e300},  # how long to wait is the decision of who waits
+    ],
+)
 def test_a_lease_that_no_holder_has_written_is_free(tmp_path: Path, change: dict[str, object]) -> None:
     with Leases(tmp_path / "o") as one, Leases(tmp_path / "o") as other:
         one.take([["a"]])
@@ -187,6 +207,52 @@ def test_a_lease_that_no_holder_has_written_is_free(tmp_path: Path, change: dict
         path.write_text(json.dumps(json.loads(path.read_text()) | change))
         assert other.take([["a"]]) == ["a"]
     assert [path.name for path in tmp_path.iterdir()] == ["o"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a.99999999999.json",
+        "a.10000.json",
+        "a.0.json",
+        "a.007.json",
+        f"{'a' * 65}.1.json",
+        "a.\u0661.json",
+        "a.-1.json",
+    ],
+)
+def test_a_file_with_the_name_of_no_lease_is_ignored_and_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / "leases").mkdir()
+    (tmp_path / "leases" / name).write_text("{}")
+    with Leases(tmp_path) as leases:
+        assert leases.take([["a"]]) == ["a"] and leases.held == {"a": 1}
+        leases.release(["a"])
+    assert files(tmp_path / "leases") == [name]
+
+
+def test_the_highest_forged_number_is_refused_and_the_next_one_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "leases").mkdir()
+    (tmp_path / "leases" / "a.9999.json").write_text("{}")
+    (tmp_path / "leases" / "b.9998.json").write_text("{}")
+    with Leases(tmp_path) as leases:
+        assert leases.take([["b"]]) == ["b"] and leases.held == {"b": 9999}
+        with pytest.raises(FrostlineError, match=r"a\.9999\.json is a lease that no process can take over: remove it"):
+            leases.take([["a"]])
+    assert files(tmp_path / "leases") == ["a.9999.json"]
+
+
+def test_a_lease_or_beat_that_cannot_be_read_keeps_nobody_waiting(tmp_path: Path, clock: list[float]) -> None:
+    """A loop of links, and a beat whose holder has taken away the permission to read it."""
+    with Leases(tmp_path) as one, Leases(tmp_path) as other:
+        one.take([["a"]])
+        (other.folder / "b.1.json").symlink_to("b.1.json")
+        assert other.take([["b"]]) == ["b"]
+        own = other.folder / f"{one.holder}.beat"
+        own.unlink()
+        own.symlink_to(own.name)
+        assert not other.take([["a"]])
+        clock[0] += 31
+        assert other.take([["a"]]) == ["a"]
 
 
 def test_other_and_damaged_files_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

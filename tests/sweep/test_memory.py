@@ -59,7 +59,7 @@ def test_the_memory_of_a_step_is_that_of_the_heaviest_batch(tiny_bert: Path, mon
     computed: list[np.ndarray] = []
     real = timer_module.backward
     monkeypatch.setattr(timer_module, "backward", lambda f, rows, *more: (computed.append(rows), real(f, rows, *more)))
-    timer = Timer(context, workload.matrices, 1e9, idle=0)
+    timer = Timer(context, 1e9, idle=0)
     monkeypatch.setattr(Timer, "_held", lambda *_: 0)
     each = timer._step_bytes(case, [spec])
     np.testing.assert_array_equal(computed[0], [case.heaviest])

@@ -2,6 +2,8 @@
 
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,59 @@ def test_a_folder_that_exists_and_one_without_a_sweep_are_refused(part: Part, tm
         merge([a], a)
     with pytest.raises(FrostlineError, match="holds no sweep"):
         merge([a, tmp_path], tmp_path / "c")
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_of_processes_that_merge_into_one_folder_one_publishes_all_runs(part: Part, tmp_path: Path, count: int) -> None:
+    folders = [part("a", [0]), part("b", [1])]
+    command = [sys.executable, "-m", "frostline", "merge", *map(str, folders), "--out", str(tmp_path / "c")]
+    team = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(count)]
+    ended = [(process.communicate()[1], process.returncode) for process in team]
+    assert sorted(code for _, code in ended) == [0, *[2] * (count - 1)], ended
+    assert all(code == 0 or "c exists" in said for said, code in ended)
+    assert Folder(tmp_path / "c").counts() == {"done": 4, "failed": 0, "pending": 0}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
+
+
+def test_files_of_a_user_beside_the_new_folder_stay(part: Part, tmp_path: Path) -> None:
+    a, names = part("a", [0]), (".c.part", ".c.old", ".c.0123abcd.old", ".c.0123abcd.part", "c.part")
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.txt").write_text(name)
+    assert merge([a], tmp_path / "c")["done"] == 2
+    assert all((tmp_path / name / "thesis.txt").read_text() == name for name in names)
+
+
+def test_a_folder_that_appears_while_runs_are_merged_is_kept(
+    part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, real = part("a", [0]), Store.write_spec
+
+    def slowly(store: Store, values: Any) -> None:
+        real(store, values)
+        (tmp_path / "c").mkdir()
+        (tmp_path / "c" / "thesis.txt").write_text("of a user")
+
+    monkeypatch.setattr(Store, "write_spec", slowly)
+    with pytest.raises(FrostlineError, match="c exists, which another process has created meanwhile"):
+        merge([a], tmp_path / "c")
+    assert contents(tmp_path / "c") == {"thesis.txt": b"of a user"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c"]
+
+
+def test_runs_that_are_lost_while_they_are_merged_are_noticed(
+    part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, real = part("a", [0]), Store.write_spec
+
+    def losing(store: Store, values: Any) -> None:
+        real(store, values)
+        shutil.rmtree(next(store.runs.iterdir()))
+
+    monkeypatch.setattr(Store, "write_spec", losing)
+    with pytest.raises(FrostlineError, match="1 of 2 runs are missing in"):
+        merge([a], tmp_path / "c")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_search_is_refused(part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

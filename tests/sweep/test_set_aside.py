@@ -1,6 +1,8 @@
 """Files that no longer count are set aside."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -34,3 +36,23 @@ def test_the_message_if_it_cannot_be_moved(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("frostline.data.files.os.replace", refuse)
     with pytest.raises(FrostlineError, match=r"a\.json cannot be moved to .* \(Permission denied\): move it yourself"):
         set_aside(tmp_path / "a.json", tmp_path / "damaged")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_of_processes_that_set_files_of_one_name_aside_none_loses_its_own(tmp_path: Path, kind: str) -> None:
+    start, aside = Barrier(6), tmp_path / "damaged"
+    for n in range(6):
+        made = tmp_path / str(n) / "a.json"
+        made.parent.mkdir()
+        if kind == "folder":
+            made.mkdir()
+        (made / "a" if kind == "folder" else made).write_text(str(n))
+
+    def move(n: int) -> Path:
+        start.wait()
+        return set_aside(tmp_path / str(n) / "a.json", aside)
+
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(move, range(6)))
+    assert [(path / "a" if kind == "folder" else path).read_text() for path in found] == list("012345")
+    assert len(list(aside.iterdir())) == 6

@@ -178,7 +178,7 @@ def test_another_process_sets_a_record_aside_after_it_was_listed(
 
     monkeypatch.setattr(store_module, "read_all", gone)
     monkeypatch.setattr(store_module, "read_record", gone)
-    monkeypatch.setattr(store_module, "_read_sealed", gone)
+    monkeypatch.setattr(store_module, "_read_failure", gone)
     monkeypatch.setattr(store_module, "set_aside", gone)
     assert list(store.check()) == [] and store.failures() == {}
     assert store.record("aa") is None and store.record("bb") is None and store.record("cc") is None

@@ -228,11 +228,11 @@ def test_of_many_results_some_are_read_and_a_damaged_one_is_named(
 def test_an_unreadable_or_late_beginning_counts_as_now(tmp_path: Path, since: str) -> None:
     first, second, *_ = planned(tmp_path, 2, tune=(1,))
     end(tmp_path, first, 5.0)
-    with Leases(tmp_path, at_a_time=10**12) as leases:
+    with Leases(tmp_path, at_a_time=2**32) as leases:
         leases.take([[second.digest]])
         (file,) = leases.folder.glob("*.json")
         (lease,) = leases.current()
-        file.write_text(file.read_text().replace(lease.since, since).replace("1000000000000", "1"))
+        file.write_text(file.read_text().replace(lease.since, since).replace("4294967296", "1"))
         left = time_left(tmp_path)
         assert left.processes == 1 and left.seconds == 5.0
 
@@ -240,7 +240,7 @@ def test_an_unreadable_or_late_beginning_counts_as_now(tmp_path: Path, since: st
 def test_a_lease_may_claim_any_number_of_runs(tmp_path: Path) -> None:
     first, second, *_ = planned(tmp_path, 2)
     end(tmp_path, first, 5.0)
-    with Leases(tmp_path, at_a_time=10**12) as leases:
+    with Leases(tmp_path, at_a_time=2**32) as leases:
         leases.take([[second.digest]])
         assert time_left(tmp_path).processes == 1  # without a list of that length
 

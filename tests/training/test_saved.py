@@ -1,6 +1,5 @@
 """Saved probes: predictions, damaged files, and a changed model."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import frostline
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.load import read_unlabelled
+from frostline.data.sealed import read_record, write_sealed
 from frostline.data.sentences import sentence
 from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
 from frostline.frozen import batches, layer_by_layer
@@ -68,23 +68,26 @@ def folder(finished: Path, tmp_path: Path) -> Path:
 
 def test_a_model_that_has_changed_is_an_error(folder: Path, tiny_table: Path) -> None:
     texts, _ = read_unlabelled(tiny_table)
-    about = json.loads((folder / FACTS).read_text())
-    (folder / FACTS).write_text(json.dumps({**about, "weights": "others"}))
+    write_sealed(folder / FACTS, {**read_record(folder / FACTS), "weights": "others"}, inside=folder)
     with pytest.raises(FrostlineError, match=r"The weights of .* have changed since the probe in"):
         frostline.predict(folder, texts)
 
 
 @pytest.mark.parametrize("file", [FACTS, WEIGHTS])
-def test_a_damaged_probe_is_an_error(folder: Path, file: str) -> None:
-    (folder / file).write_bytes(b"\0" * 50)
+@pytest.mark.parametrize("place", [0, 0.5, 0.9, 0.999, None])
+def test_a_damaged_probe_is_an_error(folder: Path, file: str, place: float | None) -> None:
+    content = bytearray((folder / file).read_bytes())
+    if place is not None:
+        content[int(place * len(content))] ^= 1
+    (folder / file).write_bytes(content if place is not None else b"\0" * 50)
     with pytest.raises(FrostlineError, match="is damaged"):
         saved_probe(folder)
 
 
 def test_a_probe_without_one_of_its_facts_is_damaged(folder: Path) -> None:
-    about = json.loads((folder / FACTS).read_text())
+    about = read_record(folder / FACTS)
     del about["vector"]
-    (folder / FACTS).write_text(json.dumps(about))
+    write_sealed(folder / FACTS, about, inside=folder)
     with pytest.raises(FrostlineError, match=r"is damaged \('vector'\): fit it again"):
         saved_probe(folder)
 

@@ -86,6 +86,16 @@ def test_a_damaged_model_is_refused(tmp_path: Path, damage: str) -> None:
         load_words(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["words.json", "words.safetensors"])
+def test_a_changed_byte_is_noticed(tmp_path: Path, name: str) -> None:
+    fitted(examples([1, 1, 0, 0, 1, 0]), 2).save(tmp_path, {"labels": ["no", "yes"]})
+    content = bytearray((tmp_path / name).read_bytes())
+    content[-20] ^= 1
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FrostlineError, match=r"The TF-IDF model in .* is damaged \(.*checksum"):
+        load_words(tmp_path)
+
+
 def test_each_label_of_a_set_has_a_model_of_its_own() -> None:
     targets = np.array([[1, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1], [1, 1, 1], [0, 0, 1]], np.bool_)
     given = replace(examples([0] * 6), targets=np.concatenate([targets, np.zeros((6, 1), np.bool_)], 1))

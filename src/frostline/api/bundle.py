@@ -1,7 +1,6 @@
 """``frostline.bundle``: write several fine-tuned models that share their frozen layers into one folder."""
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +14,12 @@ from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.api.prediction import trained_columns
-from frostline.data.files import file_name, make_folder, replacing_folder
+from frostline.data.files import file_name, make_folder, new_folder
+from frostline.data.sealed import FILES, files_in, read_record
 from frostline.data.wording import first_line, listed, quoted
 from frostline.frozen.bundle.branches import branches
-from frostline.frozen.bundle.folder import BundleWriter, is_bundle, read_bundle
+from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
+from frostline.frozen.bundle.folder import NAME, BundleWriter, is_bundle, read_bundle
 from frostline.frozen.bundle.sharing import Contents, Sharing, find_sharing
 from frostline.frozen.check.differences import LAYER_ERRORS
 from frostline.model.anatomy import find_layers, probe_batch
@@ -30,7 +31,6 @@ from frostline.training.estimators.saved_encoder import FACTS as ENCODER_FACTS
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.words import FACTS as WORDS_FACTS
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LENGTHS = (40, 31, 22, 13) * 4  # tokens of the random texts on which a new bundle is checked and timed
 REPETITIONS = 3  # of the timing
 PROBES = ("", "model/", "probe*/")  # where a probe or a TF-IDF model is, in the folder that a command writes
@@ -236,6 +236,14 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
         raise FrostlineError(f"{out} exists: give another --out, or --overwrite.")
     if not is_bundle(out):
         raise FrostlineError(f"{out} exists and is not a bundle, so it is not replaced: give another --out.")
+    try:
+        recorded = read_record(out / BUNDLE_FACTS)[FILES]
+    except (OSError, ValueError):  # damaged
+        recorded = {}
+    if others := files_in(out).keys() - {*recorded, BUNDLE_FACTS}:
+        raise FrostlineError(
+            f"{out} has files that are not of its bundle ({min(others)}), so it is not replaced: give another --out."
+        )
 
 
 def _require_one_shape(tasks: Mapping[str, Path]) -> None:
@@ -263,7 +271,7 @@ def _written_aside(out: Path) -> Iterator[Path]:
     """
     make_folder(out.parent, inside=out.parent)
     try:
-        with replacing_folder(out, inside=out.parent) as aside:
+        with new_folder(out, inside=out.parent, replace=True) as aside:
             yield aside
             mode = (aside / "bundle.json").stat().st_mode
             for file in aside.rglob("*.safetensors"):

@@ -1,6 +1,5 @@
 """``frostline.predict``: label new texts with a saved model, a saved probe, or any classifier of transformers."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,12 +13,14 @@ from frostline.api.tags import TagPredictions, as_sentences, predict_tags, predi
 from frostline.data.examples import Texts
 from frostline.data.formats.endings import FORMAT_OF
 from frostline.data.load import read_unlabelled
-from frostline.data.wording import first_line, quoted
+from frostline.data.sealed import read_record
+from frostline.data.wording import quoted
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle
 from frostline.frozen.logits import logits_of_texts
 from frostline.model.classifier import is_tagger, load_classifier
 from frostline.model.device import CPU
+from frostline.model.model_files import RECORD
 from frostline.sweep.streaming import whether_to_stream
 from frostline.training.estimators.saved_encoder import saved_encoder
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
@@ -56,14 +57,14 @@ def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
     Raises:
         FrostlineError: The file that names them is damaged.
     """
-    for path in (Path(folder) / name for name in ("frostline.json", PROBE_FACTS, WORDS_FACTS)):
+    for path in (Path(folder) / name for name in (RECORD, PROBE_FACTS, WORDS_FACTS)):
         if not path.is_file():
             continue
         try:
-            columns = json.loads(path.read_bytes()).get("columns")
-        except (OSError, ValueError, AttributeError) as error:
+            columns = read_record(path).get("columns")
+        except (OSError, ValueError) as error:
             raise FrostlineError(
-                f"{path} is damaged ({first_line(error)}): copy it again, or remove it and name the columns with --text-column."
+                f"{path} is damaged ({error}): copy it again, or remove it and name the columns with --text-column."
             ) from error
         if isinstance(columns, dict) and "text" in columns:
             return columns

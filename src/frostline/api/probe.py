@@ -8,7 +8,7 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.api.tables import split_off_tables
-from frostline.data.files import make_folder, replacing_folder
+from frostline.data.files import make_folder, new_folder
 from frostline.data.load import Data
 from frostline.data.parsing import comma_separated
 from frostline.data.wording import listed
@@ -118,7 +118,7 @@ def _require_ridge(data: Sequence[Data], kind: str) -> None:
 def write(folder: Path, found: Sequence[Probed]) -> Path:
     """Write report, tables, figures and the best probe of each label column; returns the path of the report."""
     for one, own in zip(found, probe_folders(folder, found), strict=True):
-        with replacing_folder(own, inside=folder) as aside:
+        with new_folder(own, inside=folder, replace=True) as aside:
             one.save(aside)
     return write_probes(folder, [one.facts for one in found])
 

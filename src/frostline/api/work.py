@@ -47,7 +47,7 @@ def work(
         retry: Which runs that have ended are trained again: ``failed``, ``diverged``. What is known of them is kept in
             ``retried/``. By default, none are.
         workers: Runs trained at the same time; by default as in the sweep.
-        silent_after: Seconds after which other processes take over the runs of this one, if they do not hear from it.
+        silent_after: Seconds after which this process takes over the runs of another one, if it does not hear from it.
         trust_remote_code: Whether to run code that comes with the model, if the sweep needs it. The folder does not decide that.
         progress: Shows progress; by default on the terminal.
 

@@ -126,7 +126,7 @@ def predict(
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.cli.copied_columns import beside, copied_columns
     from frostline.data.checks import garbled
-    from frostline.data.files import replace_file
+    from frostline.data.files import create_file, replace_file
     from frostline.data.formats.reader import read_table
     from frostline.data.load import read_unlabelled
     from frostline.data.specification import TOKENS
@@ -159,7 +159,11 @@ def predict(
         print(note, file=sys.stderr)
     for task, of_task in by_task.items():
         print_outputs(f"{task}: " if task else "", of_task)
-    replace_file(target, writers[target.suffix](rows, header), inside=target)
+    content = writers[target.suffix](rows, header)
+    if overwrite:
+        replace_file(target, content, inside=target)
+    elif not create_file(target, content, inside=target):
+        raise FrostlineError(f"{target} exists, which another process has written meanwhile: give another --out.")
     tasks, cut_off = f", {len(by_task)} tasks" if several else "", next(iter(by_task.values())).truncated
     truncated = f"; {cut_off:,} truncated to the length that the model was trained with" if cut_off else ""
     unit = "sentence" if of_words else "text"

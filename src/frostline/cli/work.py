@@ -25,9 +25,9 @@ Workers = Annotated[
 SilentAfter = Annotated[
     float,
     typer.Option(
-        min=1,
+        min=10,
         max=86_400,
-        help="Seconds without a sign of life after which other processes take over the runs of this one.",
+        help="Seconds without a sign of life after which this process takes over the runs of another one.",
     ),
 ]
 

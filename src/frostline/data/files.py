@@ -30,6 +30,8 @@ DISK_FULL, NOT_ALLOWED = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPER
 CANNOT_WRITE = (*DISK_FULL, *NOT_ALLOWED)
 MAKE_WRITABLE = "make it writable, or choose another folder"
 ID_LENGTH = 8  # of the name of a temporary file or folder
+LEFT_OVER = re.compile(rf"\..+\.[0-9a-f]{{{ID_LENGTH}}}\.part", re.DOTALL)
+BETWEEN_RENAMES = 60.0  # seconds, in which a process that lives has made both
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some network file systems cannot flush a folder
 RECORD_BYTES = 64 * 2**20  # of a record in JSON or TOML that is read
 ARRAY_BYTES = 16 * 2**30  # of predictions or examples that are read
@@ -115,61 +117,51 @@ def create_folder(folder: Path, files: Mapping[str, bytes], *, inside: Path) -> 
         FrostlineError: The folder cannot be written, or the disk is full, or a link leads out of ``inside``.
     """
     require_inside(folder, inside)
-    part = _temporary_name(folder)
     with _explained(folder):
-        _make_durable(part.parent)
         try:
-            part.mkdir()
-            for name, content in files.items():
-                _write(part / name, content)
-            sync(part)
-            try:
-                os.rename(part, folder)  # fails if there is a folder that is not empty
-            except OSError:
-                if folder.exists():
-                    return False
+            with new_folder(folder, inside=inside) as aside:
+                for name, content in files.items():
+                    (aside / name).write_bytes(content)
+        except FileExistsError:
+            if not os.path.lexists(folder):  # its parent is a file
                 raise
-            sync(folder.parent)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+            return False
     return True
 
 
 @contextmanager
-def replacing_folder(target: Path, *, inside: Path) -> Iterator[Path]:
-    """A new folder, which takes the place of ``target`` when the context ends without an error. Missing parents are created.
+def new_folder(target: Path, *, inside: Path, replace: bool = False) -> Iterator[Path]:
+    """A new folder under a random name beside ``target``, which gets that name when the context ends without an error.
 
     Libraries may write into the new folder: nobody else knows its name, so it has no links.
 
-    It is flushed to disk, an older folder is moved aside, and the new one gets the name. A process that is killed between these
-    two renames leaves no folder of that name, but both beside it: the new one as ``.NAME.<id>.part``, the older one as
-    ``.NAME.<id>.old``. Rename one of them, or write the folder again: that removes both.
+    Everything in it is flushed to disk before. Missing parents are created. With ``replace``, an older folder is first moved
+    aside. A process that is killed between these two renames leaves no folder of that name, but both beside it: the new one as
+    ``.NAME.<id>.part``, the older one as ``.NAME.<id>.old``. Rename one of them, or write the folder again a minute later: that
+    removes both.
 
     Raises:
         FrostlineError: A link leads out of ``inside``.
+        FileExistsError: There is a ``target``, maybe from another process, and it is not to be replaced. It is unchanged.
     """
     require_inside(target, inside)
     aside = _temporary_name(target)
-    old = aside.with_suffix(".old")
     try:
-        aside.mkdir(parents=True)
+        _make_durable(aside.parent)
+        aside.mkdir()
         yield aside
-        for path in (*aside.rglob("*"), aside):
+        for path in (*sorted(aside.rglob("*")), aside):
             sync(path)
-        pattern = f".{glob.escape(target.name)}.{'[0-9a-f]' * ID_LENGTH}.old"
-        older = [old, *target.parent.glob(pattern)]  # before another process can replace the new one
-        if target.exists():
-            os.rename(target, old)
-        try:
-            os.rename(aside, target)
-        except OSError:
-            if old.exists():
-                os.rename(old, target)
-            raise
+        if replace:
+            _replace_folder(aside, target)
+        else:
+            try:
+                os.rename(aside, target)  # fails if there is a file, or a folder that is not empty
+            except OSError as error:
+                if not os.path.lexists(target):
+                    raise
+                raise FileExistsError(error.errno, error.strerror, str(target)) from error
         sync(target.parent)
-        for path in older:
-            shutil.rmtree(path, ignore_errors=True)
-            shutil.rmtree(path.with_suffix(".part"), ignore_errors=True)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -188,8 +180,11 @@ def temporary_path(path: Path, *, inside: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def move(path: Path, target: Path, *, inside: Path) -> None:
+def move(path: Path, target: Path, *, inside: Path, replace: bool = True) -> bool:
     """Rename a file or folder, and flush that to disk. A file takes the place of an older file.
+
+    Returns:
+        Whether it was moved. Without ``replace``, it is not if there is a target, even one that was made meanwhile.
 
     Raises:
         FrostlineError: A link leads out of ``inside``.
@@ -197,9 +192,33 @@ def move(path: Path, target: Path, *, inside: Path) -> None:
     """
     for one in (path.parent, target.parent):  # a link itself may be moved
         require_inside(one, inside)
-    os.replace(path, target)
+    if replace:
+        os.replace(path, target)
+    elif not _moved(path, target):
+        return False
     for folder in {path.parent, target.parent}:
         sync(folder)
+    return True
+
+
+def _moved(path: Path, target: Path) -> bool:
+    """Move a file or a folder. False if there is a target, also if another process has just moved it there."""
+    if os.path.lexists(target):
+        return False
+    is_folder = path.is_dir() and not path.is_symlink()
+    try:
+        if is_folder:
+            os.rename(path, target)  # fails if there is a folder that is not empty
+        else:
+            target.touch(exist_ok=False)  # a rename would replace a file
+            os.replace(path, target)
+    except OSError as error:
+        if isinstance(error, FileExistsError) or (is_folder and os.path.lexists(target)):
+            return False
+        if not is_folder:
+            target.unlink(missing_ok=True)
+        raise
+    return True
 
 
 def remove(path: Path, *, inside: Path) -> None:
@@ -214,6 +233,46 @@ def remove(path: Path, *, inside: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def _replace_folder(aside: Path, target: Path) -> None:
+    """Give ``aside`` the name of ``target``, and remove an older folder of that name."""
+    old = aside.with_suffix(".old")
+    os.utime(aside)
+    left = _left_between_renames(aside, target)
+    try:
+        while True:
+            with suppress(FileNotFoundError):
+                os.utime(target)  # so that another process sees when it was moved
+                os.rename(target, old)
+            try:
+                os.rename(aside, target)
+                break
+            except OSError:
+                if not os.path.lexists(target):
+                    raise
+                shutil.rmtree(old)  # meanwhile another process has written its own, which is replaced in turn
+    except OSError:
+        if old.exists() and not os.path.lexists(target):
+            os.rename(old, target)
+        raise
+    for path in (old, *left):
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _left_between_renames(aside: Path, target: Path) -> list[Path]:
+    """The pairs of folders that killed processes have left. A pair that has just been made is of a process that lives."""
+    now, found = aside.stat().st_mtime, list[Path]()  # times of one file system are compared, not clocks of machines
+    for old in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * ID_LENGTH}.old"):
+        part = old.with_suffix(".part")
+        if part.is_dir() and now - old.stat().st_mtime > BETWEEN_RENAMES:
+            found += [old, part]
+    return found
+
+
+def is_left_over(path: Path) -> bool:
+    """Whether a path has the name of a temporary file or folder of this module."""
+    return LEFT_OVER.fullmatch(path.name) is not None
 
 
 def write_json(path: Path, facts: Mapping[str, Any], *, inside: Path) -> None:

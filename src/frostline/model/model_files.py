@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from huggingface_hub.errors import HFValidationError
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
+from frostline.data.sealed import FILES, files_in, read_record, require_recorded
 from frostline.data.wording import first_line
 from frostline.model.shards import INDEX, WHOLE, weight_files
 
+RECORD = "frostline.json"  # in the folder of a saved model
 MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 TOKENIZER_FILES = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
 NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "tokenizer", "vocab", "model_head")
@@ -184,11 +187,12 @@ def has_own_code(folder: Path) -> bool:
 
 
 def require_files(name: str, folder: Path) -> None:
-    """Check that a folder has weights in safetensors and a tokenizer.
+    """Check that a folder has weights in safetensors and a tokenizer, and that a model of frostline is what was saved.
 
     Raises:
-        FrostlineError: One of them is missing.
+        FrostlineError: One of them is missing, or the model was changed.
     """
+    require_intact(folder)
     _require_content(
         name,
         folder,
@@ -216,6 +220,34 @@ def require_files(name: str, folder: Path) -> None:
             f"The model {name} has no tokenizer: tokenizer.json or a vocabulary file belongs beside config.json. "
             "Copy the tokenizer's files from the model that this one was made from."
         )
+
+
+def require_intact(folder: Path) -> None:
+    """Check that a model that frostline saved is what was saved. Any other model has no record of that.
+
+    Raises:
+        FrostlineError: A file is changed or missing, or there is another one that transformers would read.
+    """
+    if not (folder / RECORD).is_file():
+        return
+    try:
+        facts = read_record(folder / RECORD)
+        require_recorded(folder, facts, optional=lambda name: not _is_read(name))
+        others = [name for name in files_in(folder) if "/" not in name and _is_read(name)]
+        if added := [name for name in others if name not in (RECORD, *facts[FILES])]:
+            raise ValueError(f"{added[0]} was added")
+    except (OSError, ValueError) as error:
+        raise FrostlineError(
+            f"The model in {folder} is not what frostline saved ({error}): copy it again, or let the command that "
+            f"wrote it write it again. If you changed it yourself, remove its {RECORD}."
+        ) from error
+
+
+def _is_read(name: str) -> bool:
+    """Whether opening a model can read a file of this name."""
+    if name.endswith(".txt"):
+        return name.rpartition("/")[2] in TOKENIZER_FILES
+    return any(fnmatch(name, pattern) for pattern in MODEL_FILES)
 
 
 def tokenizer_files(folder: Path) -> set[str]:

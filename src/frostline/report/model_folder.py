@@ -11,8 +11,10 @@ from safetensors import SafetensorError
 from transformers.utils import logging
 
 from frostline import FrostlineError
-from frostline.data.files import replacing_folder, write_json
+from frostline.data.files import new_folder
+from frostline.data.sealed import files_in, write_record
 from frostline.model.loading import without_load_settings
+from frostline.model.model_files import RECORD
 from frostline.model.output_keys import output_keys
 from frostline.model.pooled_folder import write_pooled
 from frostline.model.pretrained import Pretrained
@@ -25,7 +27,7 @@ from frostline.training.estimators.estimator import Fitted
 from frostline.training.specification import RunSpec
 from frostline.training.ways.adapter import write_adapter
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 ADAPTER = "adapter"  # the folder of a LoRA run's adapter
 
 
@@ -62,12 +64,11 @@ def save_model(
         if adapter:
             write_adapter(aside / ADAPTER, spec, pretrained)
         _add_output_keys(aside / "config.json", output_keys(answer))
-        facts = _facts(identity, answer, spec, saved)
-        (aside / "frostline.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         readme = aside / "README.md"
         readme.write_text(str(model_card(pretrained, identity, answer, spec, saved)), encoding="utf-8")
         for file in (path for path in aside.rglob("*") if path.is_file()):
             file.chmod(readme.stat().st_mode)  # the weights are written readable by their owner only
+        write_record(aside / RECORD, _facts(identity, answer, spec, saved), files_in(aside).values(), inside=aside)
     return target
 
 
@@ -81,7 +82,7 @@ def save_fitted(
     }
     with _replacing(target) as aside:
         fitted.save(aside, about)
-        write_json(aside / "frostline.json", _facts(identity, answer, spec, saved), inside=aside)
+        write_record(aside / RECORD, _facts(identity, answer, spec, saved), files_in(aside).values(), inside=aside)
     return target
 
 
@@ -93,7 +94,7 @@ def _replacing(target: Path) -> Iterator[Path]:
         FrostlineError: The folder cannot be written.
     """
     try:
-        with replacing_folder(target, inside=target.parent) as aside:
+        with new_folder(target, inside=target.parent, replace=True) as aside:
             yield aside
     except (OSError, SafetensorError) as error:
         raise FrostlineError(

@@ -11,7 +11,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from frostline.data.files import remove
+from frostline.data.sealed import FILES, files_in, read_record, require_recorded
 from frostline.data.wording import capitalized
+from frostline.model.model_files import RECORD
 from frostline.model.output_keys import OUTPUT_KEYS, output_keys
 from frostline.report.names import tuning
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
@@ -19,6 +21,7 @@ from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.estimators.by_name import estimator_of
 from frostline.training.estimators.estimator import Estimator
 from frostline.training.probes.alternatives import Alternatives
@@ -61,6 +64,7 @@ def save_recommended(
         progress.note("Another process has added runs to this folder: run the same command again to save the model.")
         return None
     target = prepared.store.out / "model"
+    _set_changed_aside(target, progress)
     if recommended is None:
         if not interrupted:
             weights.remove()
@@ -106,6 +110,23 @@ def save_recommended(
     return target
 
 
+def _set_changed_aside(target: Path, progress: Progress) -> None:
+    """Set a folder aside that is not what an earlier command saved there, or has files of somebody else."""
+    if not target.exists():
+        return
+    records = [name for name in (RECORD, PROBE_FACTS, WORDS_FACTS) if (target / name).is_file()]
+    try:
+        if not records:
+            raise ValueError("frostline did not write it")
+        facts = read_record(target / records[0])
+        require_recorded(target, facts, optional=lambda name: False)
+        if others := files_in(target).keys() - {*facts[FILES], records[0]}:
+            raise ValueError(f"frostline did not write {min(others)}")
+    except (OSError, ValueError) as error:
+        aside = set_aside(target, target.parent / DAMAGED)
+        progress.note(f"{target} is not what was saved ({error}): it is now in {aside}.")
+
+
 def _save_fitted(
     prepared: Prepared, answer: Mapping[str, Any], progress: Progress, spec: RunSpec, estimator: Estimator
 ) -> None:
@@ -116,7 +137,7 @@ def _save_fitted(
     if prepared.requested.calibrate or prepared.requested.threshold is not None:
         progress.note(ONLY_FINE_TUNED)
     target, context = prepared.store.out / "model", prepared.context
-    if _facts_in(target / "frostline.json") == (spec.digest, answer["sentence"]):
+    if _facts_in(target / RECORD) == (spec.digest, answer["sentence"]):
         return
     prepare_hidden_states(prepared, [spec], progress)
     learned = BestWeights.in_folder(prepared.store.out).load(spec.digest, progress.note)
@@ -136,7 +157,7 @@ def _learned_before(folder: Path, spec: RunSpec, prepared: Prepared) -> dict[str
     None if the folder does not hold that, or if somebody has changed the model since.
     """
     try:
-        facts, stored = json.loads((folder / "frostline.json").read_bytes()), load_file(folder / "model.safetensors")
+        facts, stored = read_record(folder / RECORD), load_file(folder / "model.safetensors")
     except (*UNUSABLE, ValueError):
         return None
     if facts.get("run") != spec.digest or facts.get("trained_again") is not False:
@@ -151,7 +172,7 @@ def _learned_before(folder: Path, spec: RunSpec, prepared: Prepared) -> dict[str
 def _facts_in(path: Path) -> tuple[Any, Any] | None:
     """The run and the sentence of a saved model; None if there is none."""
     try:
-        facts = json.loads(path.read_bytes())
+        facts = read_record(path)
     except (OSError, ValueError):
         return None
     return facts.get("run"), facts.get("sentence")
@@ -164,4 +185,4 @@ def _is_saved(folder: Path, run: str, answer: Mapping[str, Any]) -> bool:
     except (OSError, ValueError):
         return False
     keys = {name: config[name] for name in OUTPUT_KEYS if name in config}
-    return _facts_in(folder / "frostline.json") == (run, answer["sentence"]) and keys == output_keys(answer)
+    return _facts_in(folder / RECORD) == (run, answer["sentence"]) and keys == output_keys(answer)

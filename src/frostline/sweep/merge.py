@@ -1,13 +1,11 @@
 """Merge folders of one sweep, from machines that share nothing, into one folder."""
 
-import os
-import shutil
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from pathlib import Path
 
 from frostline import FrostlineError
-from frostline.data.files import ARRAY_BYTES, make_folder, read_inside, replace_file, sync
+from frostline.data.files import ARRAY_BYTES, make_folder, new_folder, read_inside, replace_file
 from frostline.sweep.join import difference, other_way
 from frostline.sweep.results.agreement import disagreement
 from frostline.sweep.results.folder import Folder
@@ -37,24 +35,30 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
         raise FrostlineError(f"{out} exists: choose another --out, which is created.")
     for sweep in sweeps:
         _require_same(sweeps[0], sweep)
-    part = out.with_name(f".{out.name}.part")
-    shutil.rmtree(part, ignore_errors=True)  # from a merge that was killed
-    make_folder(part, inside=part)
+    expected = set[str]()
+    make_folder(out.parent, inside=out.parent)
     try:
-        merged = Store(part)
-        for number, sweep in enumerate(sweeps):
-            _add_results(sweep, merged, sweeps[:number])
-        for sweep in sweeps:
-            for digest, failure in sweep.store.failures().items():
-                if digest not in merged.ended():
-                    merged.fail(digest, failure)
-        for source in _shared_files(sweeps):
-            replace_file(part / source.name, read_inside(source, source.parent, ARRAY_BYTES), inside=part)
-        _write_spec(sweeps, merged, out)
-        os.rename(part, out)
-        sync(out.parent)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        with new_folder(out, inside=out.parent) as part:
+            merged = Store(part)
+            for number, sweep in enumerate(sweeps):
+                expected |= _add_results(sweep, merged, sweeps[:number])
+            for sweep in sweeps:
+                for digest, failure in sweep.store.failures().items():
+                    expected.add(digest)
+                    if not merged.has_ended(digest):
+                        merged.fail(digest, failure)
+            for source in _shared_files(sweeps):
+                replace_file(part / source.name, read_inside(source, source.parent, ARRAY_BYTES), inside=part)
+            _write_spec(sweeps, merged, out)
+            if missing := len(expected - merged.ended()):
+                raise FrostlineError(
+                    f"{missing} of {len(expected)} runs are missing in {part}, from which another process has removed them: run "
+                    "the same command again."
+                )
+    except FileExistsError as error:
+        raise FrostlineError(
+            f"{out} exists, which another process has created meanwhile: choose another --out."
+        ) from error
     return Folder(out).counts()
 
 
@@ -83,12 +87,20 @@ def _require_same(one: Folder, other: Folder) -> None:
         )
 
 
-def _add_results(sweep: Folder, merged: Store, before: Sequence[Folder]) -> None:
-    """Add the results of a folder. A result that is there already, from one of the folders ``before``, must agree."""
+def _add_results(sweep: Folder, merged: Store, before: Sequence[Folder]) -> set[str]:
+    """Add the results of a folder. A result that is there already, from one of the folders ``before``, must agree.
+
+    Returns:
+        The digests of its results.
+    """
+    added = set[str]()
     for run in sweep.requested:
-        if sweep.store.has(run.digest) and not merged.add(run.digest, sweep.store.files(run.digest)):
-            first = next(folder for folder in before if folder.store.has(run.digest))
-            _require_agreement(run, first.store, sweep.store)
+        if sweep.store.has(run.digest):
+            if not merged.add(run.digest, sweep.store.files(run.digest)):
+                first = next(folder for folder in before if folder.store.has(run.digest))
+                _require_agreement(run, first.store, sweep.store)
+            added.add(run.digest)
+    return added
 
 
 def _require_agreement(run: RunSpec, one: Store, other: Store) -> None:

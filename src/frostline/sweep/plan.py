@@ -66,6 +66,9 @@ class Identity:
     labels: tuple[str, ...]
 
 
+MOST_RUNS, MOST_ROWS, MOST_LAYERS = 1_000_000, 2**40, 10_000
+
+
 def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
     """The identity in the contents of sweep.toml.
 
@@ -79,10 +82,16 @@ def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
     try:
         facts = written["identity"]
         identity = Identity(**{**facts, "labels": tuple(facts["labels"])})
-        if not all(
-            type(getattr(identity, field.name)) is field.type for field in fields(Identity) if field.type is int
+        values = [(field.type, getattr(identity, field.name)) for field in fields(Identity)[:-1]]
+        if not all(type(value) is kind for kind, value in values) or not all(
+            isinstance(label, str) for label in identity.labels
         ):
-            raise TypeError("a number is expected, but there is text")
+            raise TypeError("a number is expected, but there is text, or the reverse")
+        if (
+            not all(0 <= value <= MOST_ROWS for _, value in values if isinstance(value, int))
+            or identity.layers > MOST_LAYERS
+        ):
+            raise TypeError("a number is negative or too large")
     except (KeyError, TypeError) as error:
         raise FrostlineError(
             f"{out / 'sweep.toml'} is damaged ({error}): restore it, or start again in another folder."
@@ -109,10 +118,22 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
 
     All k of one seed come before the next seed, so that an interrupted sweep has complete curves. k = 0 comes first, because it
     has learning rates of its own.
+
+    Raises:
+        FrostlineError: The grid has more runs than one folder can hold.
     """
     common = {name: getattr(spec, name) for name in RunSpec.model_fields if name in SweepSpec.model_fields}
     for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
         common[name] = getattr(identity, name)
+    sizes = [
+        len(part.train_size or (1,)) * len(part.seeds) * sum(len(part.learning_rate_pairs(k)) for k in part.tune)
+        for part in spec.grids()
+    ]
+    if sum(sizes) > MOST_RUNS:
+        raise FrostlineError(
+            f"The grid has {sum(sizes):,} runs, more than {MOST_RUNS:,}: give fewer values of tune, seeds, train_size or "
+            "learning_rate."
+        )
     cells = {
         (size, seed, rate, k, head_rate)
         for part in spec.grids()

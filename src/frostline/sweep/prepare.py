@@ -11,6 +11,7 @@ import torch
 from frostline import FrostlineError
 from frostline.data.class_weights import class_weights
 from frostline.data.examples import Examples
+from frostline.data.files import is_left_over
 from frostline.data.glue.tasks import glue_task
 from frostline.data.load import Data
 from frostline.data.specification import MULTI_LABEL, TOKENS
@@ -270,6 +271,8 @@ def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
     older, out = store.read_spec(), store.out
     if older is not None:
         return older, read_identity(older, out)
-    if out.exists() and (not out.is_dir() or any(path.suffix not in (".part", ".lock") for path in out.iterdir())):
+    if out.exists() and (
+        not out.is_dir() or not all(is_left_over(path) or path.match(".*.lock") for path in out.iterdir())
+    ):
         raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
     return None, None

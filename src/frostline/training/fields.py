@@ -11,6 +11,8 @@ from frostline.statistics.tune import Tune, tune_of
 
 Strict = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+MOST_SEEDS = 100_000
+
 
 def panel(name: str, default: str = "") -> dict[str, JsonValue]:
     """The entry of a setting in ``--help``.
@@ -55,6 +57,8 @@ def _as_seeds(value: Any) -> Any:
     if isinstance(value, int) or (isinstance(value, str) and "," not in value):
         if not values or not isinstance(values[0], int) or values[0] < 1:
             raise ValueError("give a number of seeds, 1 or more, or a list of them")
+        if values[0] > MOST_SEEDS:
+            raise ValueError(f"give {MOST_SEEDS:,} seeds or fewer")
         return list(range(values[0]))
     return values
 

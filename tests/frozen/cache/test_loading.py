@@ -90,13 +90,15 @@ def test_every_recipe_has_its_own_states(cache: Cache) -> None:
 
 def test_incomplete_files_of_a_killed_process_are_removed(cache: Cache) -> None:
     tokens = ragged_tokens(5)
-    shard = cache.folder / RECIPE.key / "0123.part"
+    shard = cache.folder / RECIPE.key / f"{'0123' * 8}.part"
     shard.mkdir(parents=True)
     (shard / "tokens-2.npy").write_bytes(b"half")
-    recipe = cache.folder / RECIPE.key / ".recipe.json.4567.part"
+    recipe = cache.folder / RECIPE.key / ".recipe.json.45670123.part"
     recipe.write_text("{")
+    (cache.folder / RECIPE.key / "mine.part").write_text("of a user")
     assert len(state_bytes(cache.load(tokens, range(5)), range(5))) == 5
     assert not shard.exists() and not recipe.exists() and len(cache.shards) == 1
+    assert (cache.folder / RECIPE.key / "mine.part").exists()
 
 
 def test_a_cache_without_locks_is_refused(cache: Cache) -> None:

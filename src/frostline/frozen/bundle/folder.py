@@ -4,7 +4,7 @@
 ``tasks/NAME/`` has all other weights of a task, and the files of its model that describe it.
 """
 
-import json
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
-from frostline.data.files import write_json
+from frostline.data.sealed import files_in, read_record, require_recorded, write_record
 from frostline.data.wording import first_line
 from frostline.frozen.bundle.sharing import Sharing, lower_tensors, same_bits
 from frostline.model.anatomy import Anatomy, find_layers
@@ -28,6 +28,7 @@ from frostline.model.loading import load_tokenizer, without_load_settings
 from frostline.model.model_files import quiet_loading
 
 FORMAT = 1
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a task
 FACTS, WEIGHTS = "bundle.json", "model.safetensors"
 SHARED, TASKS = "shared", "tasks"
 COPIED = ("config.json", "frostline.json", "README.md")
@@ -87,7 +88,7 @@ class BundleWriter:
             "trunk": names[self.sharing.trunk],
             "tasks": {name: {"shared_layers": cut} for name, cut in zip(names, self.sharing.cuts, strict=True)},
         }
-        write_json(self.folder / FACTS, facts, inside=self.folder)
+        write_record(self.folder / FACTS, facts, files_in(self.folder).values(), inside=self.folder)
 
 
 def is_bundle(folder: str | Path) -> bool:
@@ -116,6 +117,10 @@ def read_bundle(folder: Path) -> LoadedBundle:
         FrostlineError: The bundle is damaged.
     """
     facts = _facts(folder)
+    try:
+        require_recorded(folder, facts, optional=lambda name: False)
+    except (OSError, ValueError) as error:
+        raise _damaged(folder, str(error)) from error
     names, trunk = list(facts["tasks"]), facts["trunk"]
     tokenizer = load_tokenizer(str(folder), folder / SHARED)
     classifiers: dict[str, Classifier] = {}
@@ -164,8 +169,9 @@ def _facts(folder: Path) -> dict[str, Any]:
         FrostlineError: It cannot be read, or lacks something.
     """
     try:
-        facts: dict[str, Any] = json.loads((folder / FACTS).read_bytes())
+        facts = read_record(folder / FACTS)
         known = {"format", "model_class", "trunk", "tasks"} <= facts.keys() and facts["trunk"] in facts["tasks"]
+        known = known and all(map(NAME.fullmatch, facts["tasks"]))
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise _damaged(folder, first_line(error)) from error
     if not known or facts["format"] != FORMAT:

@@ -15,7 +15,7 @@ from frostline.data.locks import locked
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.recipe import UNREADABLE, Recipe, cache_folder
-from frostline.frozen.cache.shard import Shard, find_damage, remove_shard, shard_folders
+from frostline.frozen.cache.shard import Shard, find_damage, is_unfinished, remove_shard, shard_folders
 from frostline.frozen.cache.writing import write_shard
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection
@@ -53,7 +53,7 @@ def load_or_compute(
     """
     recipe_folder = (folder or cache_folder()) / recipe.key
     with _disk_errors(recipe_folder), locked(recipe_folder / "lock", ELSEWHERE, inside=recipe_folder):
-        for leftover in recipe_folder.glob("*.part"):  # from a killed process; a running one would hold the lock
+        for leftover in filter(is_unfinished, recipe_folder.glob("*.part")):  # a process that lives would hold the lock
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         replace_file(recipe_folder / "recipe.json", json.dumps(asdict(recipe), indent=1).encode(), inside=recipe_folder)
         shards = [shard for shard in _intact_shards(recipe_folder, warn) if shard.covers(forward_pass.selection)]

@@ -1,6 +1,7 @@
 """One shard of cached hidden states, and whether its files are intact."""
 
 import json
+import re
 import shutil
 import uuid
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from frostline.data.files import is_left_over
 from frostline.data.sealed import file_checksum, unseal
 from frostline.frozen.selection import StateSelection
 
@@ -58,6 +60,11 @@ class Shard:
 def shard_folders(recipe_folder: Path) -> list[Path]:
     """The folders of all shards of a recipe, damaged ones too, but none that is being written."""
     return sorted(path for path in recipe_folder.iterdir() if path.is_dir() and path.suffix != ".part")
+
+
+def is_unfinished(path: Path) -> bool:
+    """Whether a process was writing or removing this when it was killed."""
+    return is_left_over(path) or re.fullmatch(r"[0-9a-f]{32}\.part", path.name) is not None
 
 
 def find_damage(shard: Path) -> str:

@@ -1,7 +1,10 @@
 """The trained parameters of the best run of each k, stored until the recommended model is saved."""
 
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Self
 
@@ -9,14 +12,14 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from frostline.data.files import make_folder, move, remove, require_inside, sync, temporary_path
-from frostline.data.locks import file_lock
+from frostline.data.files import is_left_over, move, remove, require_inside, sync, temporary_path
 from frostline.data.sealed import file_checksum
 from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.specification import RunSpec
 
 Rank = tuple[int, float, int]  # the train size, the score and the negative seed of a run: the highest is the best
 NO_RANK: Rank = (0, 0.0, 0)  # lower than that of any run
+NAME = re.compile(r"[\w.-]+\.[0-9a-f]{32}\.safetensors")  # of a file: k and checksum
 UNUSABLE = (OSError, SafetensorError)  # what writing or reading a file can raise
 
 
@@ -61,36 +64,43 @@ class BestWeights:
 
     def ranks(self) -> dict[str, Rank]:
         """The rank of the saved run of each k, by what the name of its file begins with."""
-        found = sorted((_rank(file), _k(file)) for file in self.folder.glob("*.safetensors"))
+        found = sorted((_rank(file), _k(file)) for file in self._files())
         return {k: rank for rank, k in found}  # a killed process may have left a second file: the best one comes last
 
     def better_than(self, ranks: Mapping[str, Rank]) -> dict[str, tuple[float, bytes]]:
         """The score and the file of each saved run that has a higher rank than the run of the same k here, by digest."""
-        found = {file: _rank(file) for file in sorted(self.folder.glob("*.safetensors"))}
+        found = {file: _rank(file) for file in self._files()}
         better = [file for file, rank in found.items() if rank > ranks.get(_k(file), NO_RANK)]
         return {_about(file)["run"]: (found[file][1], file.read_bytes()) for file in better}
 
     def _save_if_best(self, run: RunSpec, rank: Rank, write: Callable[[Path], object]) -> None:
         out = self.folder.parent
         k = run.trainable.replace(" ", "-")
-        make_folder(self.folder, inside=out)
-        with file_lock(self.folder / ".lock", inside=out):  # several runs may end at the same time
-            older = sorted(self.folder.glob(f"{k}.*.safetensors"))
-            if rank <= max(map(_rank, older), default=NO_RANK):
-                return
-            with temporary_path(self.folder / k, inside=out) as part:
-                write(part)
-                sync(part)
-                move(part, self.folder / f"{k}.{file_checksum(part)}.safetensors", inside=out)
-            for file in older:
-                remove(file, inside=out) if _about(file) else self._set_aside(file)
+        require_inside(self.folder, out)
+        self.folder.mkdir(exist_ok=True)
+        if rank <= max(map(_rank, self._files(k)), default=NO_RANK):
+            return
+        with temporary_path(self.folder / k, inside=out) as part:
+            write(part)
+            sync(part)
+            move(part, self.folder / f"{k}.{file_checksum(part)}.safetensors", inside=out)
+        # Of several runs that end at the same time, the last one to get here sees the files of all.
+        ranks = {file: _rank(file) for file in self._files(k)}
+        for file, other in ranks.items():
+            if other < max(ranks.values()):
+                with suppress(FileNotFoundError):  # another process has removed it
+                    remove(file, inside=out) if _about(file) else self._set_aside(file)
+        sync(self.folder)
+
+    def _files(self, k: str = "*") -> list[Path]:
+        return sorted(self.folder.glob(f"{k}.*.safetensors"))
 
     def load(self, digest: str, note: Callable[[str], None]) -> dict[str, Tensor] | None:
         """The trained parameters of a run, by name; None if they are not stored.
 
         A damaged file is set aside. ``note`` is called with a sentence about it.
         """
-        for file in sorted(self.folder.glob("*.safetensors")):
+        for file in self._files():
             require_inside(file, self.folder.parent)
             about = _about(file)
             if about and about["run"] != digest:
@@ -102,7 +112,12 @@ class BestWeights:
 
     def remove(self) -> None:
         """Remove all stored parameters."""
-        remove(self.folder, inside=self.folder.parent)
+        require_inside(self.folder, self.folder.parent)
+        for file in [*self.folder.glob("*")]:
+            if NAME.fullmatch(file.name) or is_left_over(file):
+                remove(file, inside=self.folder.parent)
+        with suppress(OSError):  # there is none, or it has files of others
+            self.folder.rmdir()
 
     def _set_aside(self, file: Path) -> Path:
         return set_aside(file, self.folder.parent / DAMAGED)
@@ -132,7 +147,9 @@ def _about(file: Path) -> dict[str, str]:
     try:
         with safe_open(file, "pt") as opened:
             about = dict(opened.metadata() or {})
-        _ = int(about["train_size"]), float(about["score"]), int(about["seed"]), about["run"]
+        usable = (
+            isfinite(float(about["score"])) and int(about["train_size"]) >= 0 <= int(about["seed"]) and about["run"]
+        )
     except (*UNUSABLE, KeyError, ValueError):
         return {}
-    return about
+    return about if usable else {}

@@ -63,7 +63,7 @@ def execute(
         progress: Shows progress.
         weights: Stores the trained parameters of the best run of each k; None stores none.
         wait: Whether to wait for the runs that other processes train.
-        silent_after: Seconds after which other processes take over the runs of this one, if they do not hear from it.
+        silent_after: Seconds after which this process takes over the runs of another one, if it does not hear from it.
         shared: Whether other processes are known to train runs, too.
     """
     context, store = prepared.context, prepared.store

@@ -11,6 +11,7 @@ from frostline.data.sealed import unseal, write_sealed
 from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"
+MOST_SECONDS = 1e12  # of a run
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,8 @@ def forecast_seconds(out: Path) -> dict[tuple[str, int], float]:
         cells = [
             cell for call in recorded(out) for cell in call["predicted"]["cells"]
         ]  # a later call is about its own runs
-        return {(str(cell["trainable"]), int(cell["train_size"])): float(cell["seconds"]) for cell in cells}
+        found = {(str(cell["trainable"]), int(cell["train_size"])): float(cell["seconds"]) for cell in cells}
+        return {kind: seconds for kind, seconds in found.items() if 0 <= seconds <= MOST_SECONDS}
     except (KeyError, TypeError, ValueError):  # as for a damaged file
         return {}
 

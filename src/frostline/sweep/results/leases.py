@@ -9,14 +9,17 @@ with the highest number counts. A run is free if nobody has a lease, or if the h
 
 - the holder has removed its beat, which it does when it ends;
 - its lock is free, and it ran under the kernel of this process, where locks are reliable;
-- its beat has not changed for ``silent_after`` seconds. This process counts them from when it first read that beat. Two clocks
-  are never compared, so wrong clocks and jumps do no harm.
+- its beat has not changed for ``silent_after`` seconds, a setting of the process that waits. It counts them from when it first
+  read that beat. Two clocks are never compared, so wrong clocks and jumps do no harm.
+
+A folder may come from others. What their leases say is therefore shown, but nothing is computed from it that could take long.
 
 On a network file system, two properties are needed: only one process can create a file of a given name, and a file that is opened
 has the content that was there when it was last closed. Locks are not needed there. If a holder that was taken for dead continues,
 two processes train one run. The first published result stands.
 """
 
+import errno
 import json
 import os
 import platform
@@ -24,7 +27,7 @@ import re
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -34,15 +37,17 @@ from typing import Self
 
 from filelock import Timeout
 
-from frostline.data.files import create_file, json_bytes, make_folder, read_inside, remove
+from frostline import FrostlineError
+from frostline.data.files import create_file, is_left_over, json_bytes, make_folder, read_inside, remove
 from frostline.data.locks import file_lock
 
 SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
-BEATS = 6  # in that time
+BEAT = 5.0  # seconds between two beats
 LEASE_BYTES = 64 * 2**10  # the largest size of a lease or beat that is read
-PART = ".*.part"  # what a killed process was writing
-HOLDER = re.compile(r"\w+")
-LEASE = re.compile(r"(?P<run>\w+)\.(?P<number>[0-9]+)\.json")
+HOLDER = re.compile(r"\w{1,64}", re.ASCII)
+LEASE = re.compile(r"(?P<run>\w{1,64})\.(?P<number>[1-9][0-9]{0,3})\.json", re.ASCII)
+LAST = 9999  # the highest number of a lease: so many processes have died with a run
+MOST = {str: 256, int: 2**32}  # the longest text and the largest number in a lease
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,6 @@ class Lease:
     pid: int
     kernel: str  # which start of which machine; empty if unknown
     since: str  # by the clock of the holder, for display
-    silent_after: float
     at_a_time: int  # runs or stacks that the holder trains at the same time
 
     def age(self) -> float:
@@ -69,11 +73,14 @@ class Lease:
             return 0.0
 
 
+FACTS = {field.name: field.type for field in fields(Lease)[2:]}  # in the file of a lease, whose name has run and number
+
+
 @dataclass
 class _Watch:
     """What this process knows of another holder."""
 
-    beat: str
+    beat: str | None  # None if it could not be read
     since: float  # when this beat was first read, by the clock of this process
     lives: bool  # whether it is known that the holder lived then
 
@@ -113,7 +120,8 @@ class Leases:
         self.release(list(self.held))
         self._lock.release()
         folders = (self.folder, *(self.folder.with_name(name) for name in ("runs", "checkpoints")))
-        incomplete = [path for folder in folders for path in folder.glob(PART)]
+        own = [folder for folder in folders if not folder.is_symlink()]
+        incomplete = [path for folder in own for path in folder.glob(".*.part") if is_left_over(path)]
         busy = {lease.holder for lease in self.current()}
         for holder in {path.stem for path in self.folder.glob("*.beat")} - busy:
             if holder == self.holder or holder in self._dead or self._is_dead_here(holder):
@@ -169,13 +177,13 @@ class Leases:
             beat = self._beat_of(lease.holder)
         except (FileNotFoundError, ValueError):
             return True
-        except OSError:  # a network that is interrupted
-            return False
+        except OSError:  # a network that is interrupted; a beat that stays unreadable is no sign of life
+            beat = None
         now, here = monotonic(), lease.kernel == kernel() != ""
         watch = self._watched.setdefault(lease.holder, _Watch(beat, now, here))
-        if beat != watch.beat:
+        if beat not in (None, watch.beat):
             self._watched[lease.holder] = watch = _Watch(beat, now, True)
-        if now - watch.since > lease.silent_after or (here and self._lock_is_free(lease.holder)):
+        if now - watch.since > self.silent_after or (here and self._lock_is_free(lease.holder)):
             self._dead.add(lease.holder)
             return True
         return False
@@ -195,9 +203,13 @@ class Leases:
 
     def _create(self, run: str, number: int) -> bool:
         since = datetime.now().astimezone().isoformat(timespec="seconds")
-        own = (platform.node(), os.getpid(), self._kernel, since, self.silent_after, self.at_a_time)
-        lease = Lease(run, number, self.holder, *own)
-        created = create_file(self._file(run, f"{number}.json"), json_bytes(asdict(lease)), inside=self.folder.parent)
+        own = (self.holder, platform.node(), os.getpid(), self._kernel, since, self.at_a_time)
+        if number > LAST:
+            raise FrostlineError(
+                f"{self._file(run, f'{LAST}.json')} is a lease that no process can take over: remove it."
+            )
+        facts = json_bytes(dict(zip(FACTS, own, strict=True)))
+        created = create_file(self._file(run, f"{number}.json"), facts, inside=self.folder.parent)
         if created:
             self.held[run] = number
         return created
@@ -212,16 +224,23 @@ class Leases:
 
     def _read(self, run: str, number: int) -> Lease | None:
         """A lease; None if it was given back in the meantime. A damaged one has a holder that does not exist."""
+        file = self._file(run, f"{number}.json")
         try:
-            lease = Lease(**json.loads(self._content(self._file(run, f"{number}.json"))))
-            right = all(type(getattr(lease, f.name)) is f.type for f in fields(Lease))
-            if right and HOLDER.fullmatch(lease.holder) and lease.at_a_time > 0:
-                return lease
-        except OSError:
-            return None
-        except (ValueError, TypeError):
+            facts = json.loads(self._content(file))
+            if {name: type(facts[name]) for name in facts} == FACTS and HOLDER.fullmatch(facts["holder"]):
+                sizes = ((len(one) if isinstance(one, str) else one, MOST[type(one)]) for one in facts.values())
+                if all(0 <= size <= most for size, most in sizes) and facts["at_a_time"]:
+                    return Lease(run, number, **facts)
+        except PermissionError as error:
+            raise FrostlineError(
+                f"{file} cannot be read ({error.strerror}): make it readable, or remove it."
+            ) from error
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                return None
+        except (ValueError, TypeError, RecursionError):
             pass
-        return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", silent_after=0.0, at_a_time=1)
+        return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", at_a_time=1)
 
     def _content(self, path: Path) -> bytes:
         """The content of a lease or beat, which may come from others."""
@@ -249,7 +268,7 @@ class Leases:
 
     def _beat(self) -> None:
         count = 0
-        while not self._over.wait(self.silent_after / BEATS):
+        while not self._over.wait(BEAT):
             count += 1
             with suppress(OSError):  # a full disk, or a network that is interrupted
                 self._write_beat(count)

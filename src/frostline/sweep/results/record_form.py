@@ -1,14 +1,17 @@
 """The form of a result's record. A checksum shows damage, but somebody else may have written something else from the start."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from frostline import FrostlineError
 from frostline.sweep.results.store import Store
 
 Number = FiniteFloat | None
+Seconds = Annotated[float, Field(ge=0, le=1e12)]
+Bytes = Annotated[float, Field(ge=0, le=1e18)]
+Count = Annotated[int, Field(ge=0)]
 
 
 class Form(BaseModel):
@@ -29,32 +32,32 @@ class ScoreForm(Form):
 class CostForm(Form):
     """The costs of a run."""
 
-    train_seconds: FiniteFloat
-    evaluation_seconds: FiniteFloat
-    forward_pass_seconds: FiniteFloat
-    peak_memory_bytes: FiniteFloat
-    run_seconds: Number = None
+    train_seconds: Seconds
+    evaluation_seconds: Seconds
+    forward_pass_seconds: Seconds
+    peak_memory_bytes: Bytes
+    run_seconds: Seconds | None = None
 
 
 class CountsForm(Form):
     """The parameters of one place in the model."""
 
-    trained: int
-    frozen: int
+    trained: Count
+    frozen: Count
 
 
 class PhaseForm(Form):
     """A phase of a run that has several."""
 
-    steps: int
+    steps: Count
     moved: list[str]
 
 
 class AuditForm(Form):
     """What was trained."""
 
-    parameters: int
-    trainable_parameters: int
+    parameters: Count
+    trainable_parameters: Count
     by_place: dict[str, CountsForm]
     tuned_share: Number = None
     merged: list[str] = []
@@ -64,9 +67,9 @@ class AuditForm(Form):
 class ProvenanceForm(Form):
     """Where and how a run was trained."""
 
-    cut: int | None
-    workers: int | None = None
-    threads: int | None = None
+    cut: Count | None
+    workers: Count | None = None
+    threads: Count | None = None
     device_name: str = ""
     instructions: str = ""
     torch: str = ""

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
+from pydantic import TypeAdapter
+
 from frostline.data.files import read_inside, require_inside
 from frostline.data.sealed import unseal, write_sealed
 
@@ -73,11 +75,12 @@ class SearchRecord:
         """The record that :meth:`to_json` wrote.
 
         Raises:
-            ValueError: ``facts`` is not a JSON object, or a key is missing.
+            ValueError: ``facts`` is not a JSON object, a key is missing, or a value is of another type.
         """
         names = [field.name for field in fields(cls)]
         if not isinstance(facts, dict) or not set(names) <= facts.keys():
             raise ValueError("this is not the complete record of a search")
+        TypeAdapter(cls).validate_python({name: facts[name] for name in names}, strict=False)
         return cls(**{name: facts[name] for name in names})
 
 

@@ -23,11 +23,10 @@ def set_aside(path: Path, folder: Path) -> Path:
     out = folder.parent
     make_folder(folder, inside=out)
     names = (folder / f"{path.name}{f'.{n}' if n else ''}" for n in count())
-    target = next(name for name in names if not name.exists())
     try:
-        move(path, target, inside=out)
+        target = next(name for name in names if move(path, name, inside=out, replace=False))
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise FrostlineError(f"{path} cannot be moved to {target} ({error.strerror}): move it yourself.") from error
+        raise FrostlineError(f"{path} cannot be moved to {folder} ({error.strerror}): move it yourself.") from error
     return target

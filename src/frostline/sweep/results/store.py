@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # Result imports torch, which reading a folder does not need
 
 T = TypeVar("T")
 FAILED = ".failed.json"
+FAILURE_BYTES = 2**20  # of a record of a failure
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 DAMAGE = (ValueError, KeyError, TypeError, RecursionError, SafetensorError)  # what reading a damaged file can raise
 
@@ -134,7 +135,7 @@ class Store:
         try:
             if self.has(digest):
                 return self.result(digest)
-            return self._intact(path, _read_sealed) if path.exists() else None
+            return self._intact(path, _read_failure) if path.exists() else None
         except GoneError:
             return None
 
@@ -211,7 +212,7 @@ class Store:
         results = [self._result(digest) for digest in sorted(self.done())]
         for path in [*results, *sorted(self.runs.glob(f"[!.]*{FAILED}")), *search]:
             try:
-                self._intact(path, read_all if path.is_dir() else _read_sealed)
+                self._intact(path, _reader_of(path))
             except DamagedError as error:
                 yield str(error)
             except GoneError:  # another process has set it aside since it was listed
@@ -296,3 +297,15 @@ class DamagedError(FrostlineError):
 
 def _read_sealed(path: Path) -> dict[str, Any]:
     return unseal(read_inside(path, path.parent))
+
+
+def _reader_of(path: Path) -> Callable[[Path], object]:
+    """What reads a result, the record of a failure, or that of a search."""
+    return read_all if path.is_dir() else _read_failure if path.name.endswith(FAILED) else _read_sealed
+
+
+def _read_failure(path: Path) -> dict[str, Any]:
+    facts = unseal(read_inside(path, path.parent, FAILURE_BYTES))
+    if not isinstance(facts.get("reason", ""), str):
+        raise ValueError("its reason is no text")
+    return facts

@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
 from scipy.special import softmax
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.files import replace_file, write_json
+from frostline.data.files import replace_file
 from frostline.model.checkpoint import read_config
-from frostline.model.model_files import readable
+from frostline.model.model_files import readable, require_intact
 from frostline.model.tokens import encode
-from frostline.training.probes.saved_files import read_saved
+from frostline.training.probes.saved_files import read_saved, write_saved
 
 PACKAGE, OLDEST = "sentence-transformers", 6  # before this version, it trusts local folders
 FORMAT = 1
@@ -65,9 +64,8 @@ class LinearHead:
 
 def save_encoder(folder: Path, head: LinearHead, about: Mapping[str, Any]) -> None:
     """Add the head and facts ``about`` the task to a folder of SetFit, whose card would show training examples."""
-    arrays = {"weights": np.ascontiguousarray(head.weights), "bias": head.bias}
-    replace_file(folder / WEIGHTS, save(arrays), inside=folder)
-    write_json(folder / FACTS, {"format": FORMAT, **about}, inside=folder)
+    about, arrays = {"format": FORMAT, **about}, {"weights": head.weights, "bias": head.bias}
+    write_saved(folder, (FACTS, WEIGHTS), about, arrays)
     card = CARD.format(**{**about, "labels": ", ".join(about["labels"])})
     replace_file(folder / "README.md", card.encode(), inside=folder)
 
@@ -87,6 +85,7 @@ class SavedEncoder:
             FrostlineError: The package sentence-transformers is missing.
         """
         require_package(f"The model in {self.folder}")
+        require_intact(self.folder)
         from sentence_transformers import SentenceTransformer
 
         if not texts.texts:

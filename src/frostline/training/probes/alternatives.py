@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.data.files import replacing_folder
+from frostline.data.files import new_folder
 from frostline.statistics.alternatives import PROBE, WORDS
 from frostline.training.probes.fitting import Probed
 from frostline.training.probes.words import WordsModel
@@ -44,7 +44,7 @@ class Alternatives:
 
     def save(self, name: str, folder: Path) -> None:
         """Write one of the models into a new folder, in place of an older folder within the same parent."""
-        with replacing_folder(folder, inside=folder.parent) as aside:
+        with new_folder(folder, inside=folder.parent, replace=True) as aside:
             if name == PROBE:
                 assert self.probed is not None
                 self.probed.save(aside)

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.files import replace_file, write_json
 from frostline.data.specification import TOKENS
 from frostline.fast.malloc import memory_reused
 from frostline.model.checkpoint import Streams, never_streams
@@ -23,7 +21,7 @@ from frostline.model.vocabulary import suited
 from frostline.training.probes.examples import computed_vectors
 from frostline.training.probes.inputs import ProbeInput, features_after, probe_forward_pass
 from frostline.training.probes.linear import Probe
-from frostline.training.probes.saved_files import read_saved
+from frostline.training.probes.saved_files import read_saved, write_saved
 
 FORMAT = 1
 FACTS, WEIGHTS = "probe.json", "probe.safetensors"
@@ -44,9 +42,6 @@ def save_probe(
         facts: Task, labels, columns, maximum length and summary.
     """
     arrays = {name: getattr(probe, name) for name in ("weights", "bias", "mean", "scale")}
-    replace_file(
-        folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}), inside=folder
-    )
     saved = {
         "format": FORMAT,
         "model": pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
@@ -58,7 +53,7 @@ def save_probe(
         "inverse_temperature": probe.inverse_temperature,
         **{name: facts[name] for name in COPIED_FACTS},
     }
-    write_json(folder / FACTS, saved, inside=folder)
+    write_saved(folder, (FACTS, WEIGHTS), saved, arrays)
 
 
 @dataclass(frozen=True)

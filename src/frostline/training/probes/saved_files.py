@@ -1,17 +1,28 @@
-"""Read a fitted model from its two files: facts in JSON, and arrays in safetensors."""
+"""A fitted model in two files: facts in JSON, and arrays in safetensors, whose checksum is in the facts."""
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save
 
 from frostline import FrostlineError
+from frostline.data.files import replace_file
+from frostline.data.sealed import FILES, read_record, require_recorded, write_record
 
 T = TypeVar("T")
+
+
+def write_saved(
+    folder: Path, files: tuple[str, str], facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> None:
+    """Write the files that :func:`read_saved` reads."""
+    record, weights = (folder / name for name in files)
+    replace_file(weights, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}), inside=folder)
+    write_record(record, facts, [weights], inside=folder)
 
 
 def read_saved(
@@ -31,10 +42,12 @@ def read_saved(
     Raises:
         FrostlineError: A file is damaged.
     """
-    facts, weights = (folder / name for name in files)
-    if not facts.is_file():
+    record, weights = (folder / name for name in files)
+    if not record.is_file():
         return None
     try:
-        return make(json.loads(facts.read_bytes()), load_file(weights))
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        facts = read_record(record)
+        require_recorded(folder, {FILES: {files[1]: facts.pop(FILES).get(files[1])}}, optional=lambda name: False)
+        return make(facts, load_file(weights))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise FrostlineError(damaged.format(folder, error)) from error

@@ -7,18 +7,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from frostline.data.examples import Examples, Texts
-from frostline.data.files import replace_file, write_json
 from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from frostline.statistics.metrics import defined
 from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled
 from frostline.training.probes.linear import by_class
-from frostline.training.probes.saved_files import read_saved
+from frostline.training.probes.saved_files import read_saved, write_saved
 
 Array = NDArray[np.float64]
 
@@ -82,10 +80,7 @@ class WordsModel:
     def save(self, folder: Path, about: Mapping[str, Any]) -> None:
         """Write the model with facts ``about`` the task, for ``frostline predict``."""
         arrays = {"idf": self.idf, "weights": self.weights, "bias": self.bias}
-        replace_file(
-            folder / WEIGHTS, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}), inside=folder
-        )
-        write_json(folder / FACTS, {"format": FORMAT, **about, "terms": self.terms}, inside=folder)
+        write_saved(folder, (FACTS, WEIGHTS), {"format": FORMAT, **about, "terms": self.terms}, arrays)
 
 
 def has_words(examples: Examples) -> bool:
