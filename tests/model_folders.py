@@ -8,7 +8,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from frostline.data.sealed import files_in, read_record, write_record
 from frostline.model.loading import load_pretrained
+from frostline.model.model_files import RECORD
 
 CLASSES = {"labels": ("no", "yes"), "task_type": "text-classification"}
 
@@ -24,6 +26,8 @@ def values(pretrained, names=None):
 def edit_config(folder, **values):
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
+    if (record := folder / RECORD).exists():  # as whoever saves it so would
+        write_record(record, read_record(record), files_in(folder).values(), inside=folder)
 
 
 def edit_weights(folder, edit):

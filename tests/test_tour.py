@@ -60,7 +60,12 @@ TABLES = {  # the training table of each kind, and one to predict
 SWEEP = "frostline sweep --model my-model --train reviews.csv --tune 0,1 --seeds 2 --out reviews"
 BEFORE = dict.fromkeys(("docs/how-to/errors.md", "docs/how-to/results-of-others.md"), SWEEP)
 # What cannot be done with a kind of table, and the reason that is printed.
-REFUSED = {"tags": {"frostline compare --model": "the head is fitted on one vector for each text, but words have tags"}}
+REFUSED = {
+    "tags": {
+        "frostline compare --model": "the head is fitted on one vector for each text, but words have tags",
+        "frostline plan --model my-model --train entities.conll --tune mean-pooled-2": "but words have tags",
+    }
+}
 # Commands that are run elsewhere, and where.
 ELSEWHERE = {
     "make demo": "CI",
@@ -147,6 +152,10 @@ def test_every_page_is_toured_and_every_command_runs_somewhere() -> None:
     printed = [
         one for page in PAGES.values() for _, text in BLOCK.findall(page.read_text("utf-8")) for one in commands(text)
     ]
+    code = [
+        name for name, page in PAGES.items() if re.search(r"^```text\n(from|import) ", page.read_text("utf-8"), re.M)
+    ]
+    assert code == ["docs/how-to/ways-to-tune.md"]  # tests/report/test_pooled_model.py runs it
     elsewhere = {shlex.join(shlex.split(command)) for command in ELSEWHERE}
     assert elsewhere == {one for one in printed if not one.startswith("frostline ") or one in elsewhere}
 

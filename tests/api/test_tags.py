@@ -178,7 +178,10 @@ def test_words_that_no_line_can_hold_are_written_as_json_lines(
 
 def test_what_a_tagger_cannot_read_is_refused(finished: Path) -> None:
     for texts, sentence in (
-        (["Anna sings."], "Sentence 1: 'Anna sings.' is not a list of words; give a list of words for each sentence"),
+        (
+            ["Anna sings."],
+            "Sentence 1: 'Anna sings.' is not a list of words; in JSON lines or Parquet, give a list of words for each sentence",
+        ),
         ([["Anna"], ["sings", 1]], "Sentence 2: the word 1 is not a text"),
         ([["Anna"], ["sings\nloud"]], "Sentence 2: the word .* contains a line break"),
         ([["Anna"], []], "Sentence 2: the sentence has no words"),

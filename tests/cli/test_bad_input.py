@@ -12,6 +12,7 @@ import pytest
 
 from frostline.api.sweep import Sweep
 from frostline.cli.flags import as_words
+from model_folders import edit_config
 from tiny import SMALL, Frostline, run_sweep, sentences, write_csv
 
 BAD = [
@@ -338,12 +339,11 @@ def test_advice_names_only_flags_of_its_command(
     facts = {"peft_type": "LORA", "base_model_name_or_path": "org/base"}
     (here / "adapter" / "adapter_config.json").write_text(json.dumps(facts))
     shutil.copytree(finished_sweep / "model", here / "own")
-    config = json.loads((here / "own" / "config.json").read_text())
     own = {
         "model_type": "own",
         "auto_map": {"AutoConfig": "own.OwnConfig", "AutoModelForSequenceClassification": "own.Own"},
     }
-    (here / "own" / "config.json").write_text(json.dumps(config | own))
+    edit_config(here / "own", **own)
     got = frostline(*command.split())
     assert got.code == 2 and named in got.err and got.err.count("\n") == 1
 

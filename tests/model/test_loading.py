@@ -102,7 +102,7 @@ def a_garbled_tokenizer(folder):
 
 def code_from_elsewhere(folder):
     edit_config(folder, model_type="own", auto_map={"AutoConfig": "own.OwnConfig"})
-    return "comes with Python code of its own (auto_map in its configuration), which is not run unless you trust it: read it, and"
+    return "comes with Python code of its own, which is not run unless you trust it: read it, and"
 
 
 def too_few_weights(folder):

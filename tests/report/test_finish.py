@@ -56,5 +56,8 @@ def test_an_error_leaves_the_lock_free(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_folder_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finish_module, "rebuild", pytest.fail)
     prepared: Any = SimpleNamespace(store=SimpleNamespace(out=tmp_path))
-    with pytest.raises(FrostlineError, match=r"finish\.lock cannot be locked .* --out on another"), without_locks():
+    with (
+        pytest.raises(FrostlineError, match=r"finish\.lock cannot be locked .*: choose a folder on another"),
+        without_locks(),
+    ):
         finish(prepared, Progress())

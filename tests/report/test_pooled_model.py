@@ -1,5 +1,6 @@
 """A recommended model whose head reads the mean of all tokens: the saved folder, its card, and how it is loaded."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ def test_the_logits_are_those_of_the_run_with_and_without_frostline(
     assert code is not None and len(code.splitlines()) == 3 and code.startswith("from sentence_transformers import")
     exec(code, {})
     assert capsys.readouterr().out.startswith("[[")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "ways-to-tune.md").read_text(encoding="utf-8")
+    (printed,) = re.findall(r"```text\n(from sentence_transformers.*?)```", page, re.DOTALL)
+    exec(printed.replace("ways/model", str(pooled / "model")), {})
+    assert capsys.readouterr().out.strip() in {f"['{label}']" for label in LABELS}
 
 
 def test_answer_card_and_page_say_what_the_head_reads(pooled: Path) -> None:

@@ -64,8 +64,7 @@ def test_fewer_bytes_are_kept_until_the_backward_pass(tmp_path):
             return x
 
         with training_session([spec], context) as (learners, forward):
-            names = spec.to_train.parameters(context.pretrained.anatomy)
-            set_mode(context, spec, names, training=True)
+            set_mode(context, spec, training=True)
             with torch.autograd.graph.saved_tensors_hooks(count, lambda x: x):
                 forward(np.stack([learners[0].rows[:8]]))
         kept.append(sum(storages.values()) - sum(p.nbytes for p in learners[0].parameters.values()))

@@ -186,6 +186,11 @@ def has_own_code(folder: Path) -> bool:
     return any("auto_map" in _json(folder / name) for name in ("config.json", "tokenizer_config.json"))
 
 
+def runs_own_code(loaded: object) -> bool:
+    """Whether a loaded model or tokenizer runs Python code that came with it."""
+    return type(loaded).__module__.startswith("transformers_modules.")
+
+
 def require_files(name: str, folder: Path) -> None:
     """Check that a folder has weights in safetensors and a tokenizer, and that a model of frostline is what was saved.
 
@@ -287,8 +292,8 @@ def readable(load: Any, name: str, problem: str) -> Any:
         if "trust_remote_code" in said:
             pinned = "" if Path(name).expanduser().is_dir() else ", with the --revision that you have read"
             raise FrostlineError(
-                f"The model {name} comes with Python code of its own (auto_map in its configuration), which is not run unless "
-                f"you trust it: read it, and give --trust-remote-code{pinned}."
+                f"The model {name} comes with Python code of its own, which is not run unless you trust it: read it, and give "
+                f"--trust-remote-code{pinned}."
             ) from error
         if isinstance(error, ImportError):
             remedy = "Install what it needs, or choose another model"

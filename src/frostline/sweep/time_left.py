@@ -112,7 +112,7 @@ def _work(run: RunSpec, layers: int) -> Work:
 
     The work of named parts, and of ways that do not tune the last layers, is that of the whole model at most.
     """
-    k = run.way.tune if is_way(run.tune) and run.way.in_loop else run.tune
+    k = run.way.last_layers if is_way(run.tune) else run.tune
     trained = k if isinstance(k, int) else layers + 1
     return trained, run.train_size * (trained + 1)
 

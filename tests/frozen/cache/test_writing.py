@@ -30,7 +30,7 @@ def test_a_full_disk_is_an_error_and_complete_shards_remain(
     first = state_bytes(cache.load(tokens, range(7)), range(7))
     with monkeypatch.context() as disk:
         disk.setattr(os, function, raises(number))
-        with pytest.raises(FrostlineError, match=r"The disk is full: .*`frostline cache rm`.* --cache-limit"):
+        with pytest.raises(FrostlineError, match=r"The disk is full: .*`frostline cache rm`.* cache_limit"):
             cache.load(tokens, range(21))
     assert len(cache.shards) == 1 and not list(cache.folder.glob("*/*.part"))
     assert state_bytes(cache.load(tokens, range(21)), range(7)) == first
@@ -39,9 +39,7 @@ def test_a_full_disk_is_an_error_and_complete_shards_remain(
 
 def test_a_disk_that_is_full_before_the_first_shard(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frostline.data.files.os.fsync", raises(errno.ENOSPC))
-    with pytest.raises(
-        FrostlineError, match=r"The disk is full: hidden states could not be cached in .* --cache-limit"
-    ):
+    with pytest.raises(FrostlineError, match=r"The disk is full: hidden states could not be cached in .* cache_limit"):
         cache.load(ragged_tokens(3), range(3))
 
 

@@ -17,7 +17,7 @@ from frostline.frozen.check.cut_comparison import Check, CutComparison
 from frostline.frozen.check.differences import TOLERANCE, relative_difference
 from frostline.frozen.check.restoring import restored
 from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.model_files import quiet_loading
+from frostline.model.model_files import quiet_loading, runs_own_code
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import encode
 from frostline.model.trace import Batch
@@ -82,9 +82,10 @@ def difference_from_transformers(pretrained: Pretrained) -> float:
     There the folder is loaded with ``from_pretrained`` alone, and each text is read by itself.
     """
     folder, longest = pretrained.folder, pretrained.max_length
-    plain = AutoTokenizer.from_pretrained(folder)
+    trusted = {"trust_remote_code": runs_own_code(pretrained.model) or runs_own_code(pretrained.tokenizer)}
+    plain = AutoTokenizer.from_pretrained(folder, **trusted)
     with quiet_loading():
-        reference = AutoModel.from_pretrained(folder, dtype=torch.float32, use_safetensors=True).eval()
+        reference = AutoModel.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, **trusted).eval()
     tokens = encode(pretrained.tokenizer, TEXTS, None, longest)
     tokens = suited(tokens, pretrained.model, pretrained.tokenizer)
     differences = []

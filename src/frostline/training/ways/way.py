@@ -155,6 +155,11 @@ class Way(BaseModel):
         return NAMED if self.modules else self.tune
 
     @property
+    def last_layers(self) -> int | None:
+        """How many of the last layers are tuned at most; None if all may be."""
+        return self.tune if isinstance(self.tune, int) else None
+
+    @property
     def alone(self) -> bool:
         """Whether such runs are trained one by one and not as stacks."""
         one_by_one = (self.low_rank, self.lstm_width, self.mixout, self.towards_pretrained, self.patience)
