@@ -9,6 +9,7 @@ import pytest
 import frostline.api.demo as demo
 from frostline import FrostlineError
 from frostline.sweep.progress import Progress
+from tiny import Frostline
 
 
 def test_the_packaged_model_is_installed() -> None:
@@ -48,3 +49,9 @@ def test_the_demo_with_few_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_both_tasks_have_settings_and_the_grid_has_every_k() -> None:
     assert set(demo.SIZES) == {"polarity", "agreement"} == set(demo.TRAINING)
     assert demo.SETTINGS["tune"] == "0,1,2,3,4,5,6,all"
+
+
+@pytest.mark.slow
+def test_the_demo_as_printed(frostline: Frostline) -> None:
+    done = frostline("demo", "--seeds", "1")
+    assert done.code == 0 and done.out.startswith("Tune the last ") and Path("frostline-demo/model").is_dir()
