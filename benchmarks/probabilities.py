@@ -24,7 +24,7 @@ from simulation.draw import left_out, predictions, run
 from frostline.statistics.analysis_settings import POINT
 from frostline.statistics.decision import Choice, Rule
 from frostline.statistics.goal import Goal
-from frostline.statistics.inference.jackknife import shared_row_covariance
+from frostline.statistics.inference import shared_row_covariance
 from frostline.statistics.outcomes import CLEAR, succeeded, with_outcomes
 from frostline.statistics.posterior import Observed, posterior
 

@@ -7,7 +7,7 @@ import datasets
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.glue.tasks import GLUE, glue_task
+from frostline.data.glue import GLUE, glue_task
 from frostline.data.load import Data, load_data
 from frostline.data.specification import DataSpec
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from frostline.statistics.inference.jackknife import GROUPS
-from frostline.statistics.inference.quantile import QUANTILE
+from frostline.statistics.inference import GROUPS, QUANTILE
 
 Array = NDArray[Any]
 
@@ -26,7 +25,7 @@ HARD = (
 
 @dataclass(frozen=True)
 class Pairs:
-    """Many :class:`frostline.statistics.inference.pair.Pair` at once.
+    """Many :class:`frostline.statistics.inference.Pair` at once.
 
     Means are ``[...]``. The errors are the variance of the cell, the covariance, the variance of full and the degrees of freedom.
     """
@@ -89,7 +88,7 @@ def _covariance(a: Array, b: Array) -> Array:
 
 
 def fieller(p: Pairs, base: float) -> tuple[Array, Array]:
-    """As in :func:`frostline.statistics.inference.ratio.ratio`; NaN where not defined, infinite where there is no bound."""
+    """As in :func:`frostline.statistics.inference.ratio`; NaN where not defined, infinite where there is no bound."""
     estimate = (p.cell - base) / (p.full - base)
 
     def excess(share: Array) -> Array:

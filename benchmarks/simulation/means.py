@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from frostline.statistics.inference.quantile import QUANTILE
+from frostline.statistics.inference import QUANTILE
 from frostline.statistics.outcomes import AT_CHANCE, CLEAR, COLLAPSED, clear_distance, succeeded, with_outcomes
 from frostline.statistics.scores import Scores
 from simulation.draw import CHANCE, FULL, ROWS, SPREAD, Array, judge, run

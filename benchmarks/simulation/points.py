@@ -9,10 +9,7 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare, main_point
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.goal import Goal, seeds_to_decide
-from frostline.statistics.inference.holm import holm
-from frostline.statistics.inference.pair import pair
-from frostline.statistics.inference.power import seeds_needed
-from frostline.statistics.inference.quantile import QUANTILE
+from frostline.statistics.inference import QUANTILE, holm, pair, seeds_needed
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.scores import Scores
 from simulation.draw import CHANCE, FULL, SPREAD, Array, left_out, pairs, predictions, run, seed_scores

@@ -7,9 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from frostline.statistics.inference.pair import pair, unpaired
-from frostline.statistics.inference.quantile import QUANTILE
-from frostline.statistics.inference.ratio import ratio
+from frostline.statistics.inference import QUANTILE, pair, ratio, unpaired
 from simulation.draw import (
     CHANCE,
     FULL,

@@ -6,7 +6,7 @@ import datasets
 import numpy as np
 import pytest
 
-from frostline.data.glue.tasks import HUB_SET, glue_task
+from frostline.data.glue import HUB_SET, glue_task
 from frostline.data.specification import REGRESSION
 from glue_layouts import (
     NAMES,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from frostline.data.glue.tasks import glue_task
+from frostline.data.glue import glue_task
 from glue_layouts import (
     NAMES,
     assert_same,

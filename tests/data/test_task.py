@@ -17,7 +17,7 @@ from frostline.data.table import Table
 from frostline.data.targets import targets_of
 from frostline.data.task import Task, decide_task
 from frostline.data.wording import quoted
-from frostline.statistics.results_table.read import read_results
+from frostline.statistics.results_table import read_results
 
 
 def labelled(labels: list[Any]) -> Table:

@@ -12,7 +12,7 @@ from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import group_of
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.learning_rates import runs_at_best_learning_rate
-from frostline.statistics.results_table.read import read_results
+from frostline.statistics.results_table import read_results
 from frostline.statistics.scores import Scores
 from frostline.studies.comparison import compare, gap_summary
 from frostline.studies.protocol import load_protocol

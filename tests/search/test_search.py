@@ -15,7 +15,7 @@ from frostline import FrostlineError
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.inference.quantile import corrected_quantile
+from frostline.statistics.inference import corrected_quantile
 from frostline.statistics.predictions import RunPredictions
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.probes.words import WordsModel

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from curve_runs import answer, by_name, one
-from frostline.statistics.inference.holm import holm
-from frostline.statistics.inference.power import seeds_needed
+from frostline.statistics.inference import holm, seeds_needed
 from frostline.statistics.outcomes import FAILURES, failures, succeeded, with_outcomes
 
 KS = ("0", "1", "2", "all")

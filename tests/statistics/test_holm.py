@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.statistics.inference.holm import holm
+from frostline.statistics.inference import holm
 
 
 def test_a_small_example() -> None:

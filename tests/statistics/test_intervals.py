@@ -8,14 +8,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from frostline.statistics.inference.holm import holm
-from frostline.statistics.inference.intervals import failure_interval, mean_interval
-from frostline.statistics.inference.jackknife import row_groups
-from frostline.statistics.inference.pair import DIFFERENCE, Error, Pair, pair, unpaired
-from frostline.statistics.inference.power import seeds_needed
-from frostline.statistics.inference.quantile import corrected_quantile
-from frostline.statistics.inference.ratio import Ratio, is_above, ratio
-from frostline.statistics.inference.summary import summarize
+from frostline.statistics.inference import (
+    DIFFERENCE,
+    Error,
+    Pair,
+    Ratio,
+    corrected_quantile,
+    failure_interval,
+    holm,
+    is_above,
+    mean_interval,
+    pair,
+    ratio,
+    row_groups,
+    seeds_needed,
+    summarize,
+    unpaired,
+)
 from frostline.statistics.outcomes import succeeded, with_outcomes
 
 UNDEFINED = Ratio(None, None, None)

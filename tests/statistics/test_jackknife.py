@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.statistics.inference.jackknife import row_covariance, row_groups, shared_row_covariance
+from frostline.statistics.inference import row_covariance, row_groups, shared_row_covariance
 
 ROWS, SEEDS, CHOICES = 400, 6, 3
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError
-from frostline.statistics.results_table.columns import NAMES
-from frostline.statistics.results_table.read import Results, read_results
+from frostline.statistics.results_table import NAMES, Results, read_results
 
 ROWS = [
     {"model": "m", "task": "CoLA", "metric": "mcc", "k": "0", "full": "0", "seed": "1", "value": "0.1"},

@@ -3,7 +3,7 @@
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.glue.tasks import glue_task
+from frostline.data.glue import glue_task
 from frostline.studies.protocol import FOLDER, load_protocol, protocol_names
 from frostline.studies.tune_values import tune_values
 from frostline.sweep.make_spec import make_spec

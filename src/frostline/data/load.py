@@ -23,9 +23,15 @@ from frostline.data.columns import (
 from frostline.data.dataset_sources import read_splits, source_name
 from frostline.data.examples import Examples, Texts
 from frostline.data.formats.reader import read_table
-from frostline.data.glue.files import read_glue_splits
-from frostline.data.glue.tables import read_glue_table, unify_layouts
-from frostline.data.glue.tasks import MISMATCHED, GlueTask, glue_task, refuse_redundant_options
+from frostline.data.glue import (
+    MISMATCHED,
+    GlueTask,
+    glue_task,
+    read_glue_splits,
+    read_glue_table,
+    refuse_redundant_options,
+    unify_layouts,
+)
 from frostline.data.label_sets import has_no_label_sets
 from frostline.data.labels import all_unlabelled, label_cells
 from frostline.data.sentences import refuse_one_sentence, sentences

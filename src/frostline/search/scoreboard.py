@@ -12,7 +12,7 @@ from frostline.search.defaults import default_budget
 from frostline.search.outlook import Outlook
 from frostline.search.trials import Outcome, RaceSettings, Trial
 from frostline.statistics.evidence import Evidence, Run
-from frostline.statistics.inference.pair import FULL_MEAN
+from frostline.statistics.inference import FULL_MEAN
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
 from frostline.statistics.tune import Tune
 from frostline.sweep.work.makespan import makespan

@@ -8,9 +8,7 @@ import numpy as np
 
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.evidence import Evidence, Run
-from frostline.statistics.inference.pair import DIFFERENCE, Pair
-from frostline.statistics.inference.ratio import ratio
-from frostline.statistics.inference.summary import summarize
+from frostline.statistics.inference import DIFFERENCE, Pair, ratio, summarize
 from frostline.statistics.outcomes import failures, near_the_best, scored, succeeded
 from frostline.statistics.tune import sort_key
 
@@ -119,7 +117,7 @@ def describe_comparison(
         pair: Both means and their errors; None if one of them has no runs.
         chance: The score of the constant baseline; None: unknown.
         learned: Whether full fine-tuning is significantly above the baseline; None: not tested.
-        pairing_gain: See :func:`frostline.statistics.inference.pair.pairing_gain`.
+        pairing_gain: See :func:`frostline.statistics.inference.pairing_gain`.
     """
     return {
         "share": asdict(ratio(pair)) if pair else None,

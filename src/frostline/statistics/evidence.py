@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.inference.pair import Pair
-from frostline.statistics.inference.summary import summarize
+from frostline.statistics.inference import Pair, summarize
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.posterior import Observed
 
@@ -68,7 +67,7 @@ class Evidence(Protocol):
         """
 
     def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
-        """See :func:`frostline.statistics.inference.pair.pairing_gain`; None if nothing is paired."""
+        """See :func:`frostline.statistics.inference.pairing_gain`; None if nothing is paired."""
 
     def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
         """Descriptive statistics and the interval of the mean, ``low`` and ``high`` (None for fewer than two runs)."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frostline.statistics.inference.summary import Array
+from frostline.statistics.inference import Array
 
 RATIO = 1.0  # the variance of the rest, relative to that of the effects of folds
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.inference.pair import Pair
-from frostline.statistics.inference.power import seeds_needed
+from frostline.statistics.inference import Pair, seeds_needed
 
 
 @dataclass(frozen=True)

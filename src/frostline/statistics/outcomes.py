@@ -20,7 +20,7 @@ from statistics import median
 from typing import Any
 
 from frostline.statistics.evidence import Evidence, Run
-from frostline.statistics.inference.intervals import failure_interval
+from frostline.statistics.inference import failure_interval
 from frostline.statistics.metrics import METRICS
 
 AT_CHANCE = 0.1  # a run with less than this share of the best gain is at chance

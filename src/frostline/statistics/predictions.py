@@ -10,11 +10,20 @@ from numpy.typing import NDArray
 
 from frostline.statistics.evidence import Run, SameRows, by_seed, same_seeds, summary_with_interval
 from frostline.statistics.fold_effects import FoldEffects
-from frostline.statistics.inference.intervals import mean_interval, score_interval
-from frostline.statistics.inference.jackknife import row_groups, shared_row_covariance
-from frostline.statistics.inference.pair import Pair, pair, pairing_gain, unpaired
-from frostline.statistics.inference.quantile import QUANTILE, corrected_quantile, number_of_analyses
-from frostline.statistics.inference.ratio import is_above
+from frostline.statistics.inference import (
+    QUANTILE,
+    Pair,
+    corrected_quantile,
+    is_above,
+    mean_interval,
+    number_of_analyses,
+    pair,
+    pairing_gain,
+    row_groups,
+    score_interval,
+    shared_row_covariance,
+    unpaired,
+)
 from frostline.statistics.metrics import METRICS, chance, predict, scored_rows, tally
 from frostline.statistics.posterior import Observed
 

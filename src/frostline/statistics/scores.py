@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.statistics.evidence import Run, SameRows, by_seed, same_seeds, summary_with_interval
-from frostline.statistics.inference.intervals import mean_interval
-from frostline.statistics.inference.pair import Pair, pair, pairing_gain, unpaired
-from frostline.statistics.inference.ratio import is_above
+from frostline.statistics.inference import Pair, is_above, mean_interval, pair, pairing_gain, unpaired
 from frostline.statistics.posterior import Observed
 
 IN_COMMON = 0.75  # pairing needs at least this share of the larger cell's runs to have a seed in common with the other

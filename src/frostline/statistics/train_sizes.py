@@ -7,9 +7,7 @@ import numpy as np
 from scipy import stats
 
 from frostline.statistics.curve import Curve
-from frostline.statistics.inference.holm import holm
-from frostline.statistics.inference.quantile import QUANTILE
-from frostline.statistics.inference.summary import Array
+from frostline.statistics.inference import QUANTILE, Array, holm
 from frostline.statistics.tune import FULL
 
 PERMUTATIONS = 10_000

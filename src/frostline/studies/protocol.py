@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from frostline import FrostlineError
-from frostline.data.glue.tasks import GLUE
+from frostline.data.glue import GLUE
 from frostline.data.parsing import normalized_name
 from frostline.data.wording import did_you_mean
 from frostline.statistics.analysis_settings import AnalysisSettings

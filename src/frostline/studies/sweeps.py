@@ -8,7 +8,7 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.data.files import file_name, require_inside
-from frostline.data.glue.tasks import GLUE
+from frostline.data.glue import GLUE
 from frostline.data.parsing import normalized_name
 from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name

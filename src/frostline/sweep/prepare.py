@@ -12,7 +12,7 @@ from frostline import FrostlineError
 from frostline.data.class_weights import class_weights
 from frostline.data.examples import Examples
 from frostline.data.files import is_left_over
-from frostline.data.glue.tasks import glue_task
+from frostline.data.glue import glue_task
 from frostline.data.load import Data
 from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.data.tags import NO_WORD

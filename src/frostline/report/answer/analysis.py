@@ -13,7 +13,7 @@ from frostline.statistics.across_tasks import across_tasks
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import by_depth, counted
 from frostline.statistics.evidence import Run
-from frostline.statistics.inference.holm import adjust
+from frostline.statistics.inference import adjust
 from frostline.statistics.outcomes import clear_distance, done, failures, scored, with_outcomes
 from frostline.statistics.train_sizes import interaction, pays_from, spread
 

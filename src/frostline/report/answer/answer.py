@@ -17,7 +17,7 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import by_depth
 from frostline.statistics.curve import compare, main_point
 from frostline.statistics.evidence import Evidence, Run
-from frostline.statistics.inference.holm import adjust
+from frostline.statistics.inference import adjust
 from frostline.statistics.outcomes import FAILURES, done, scored, with_outcomes
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 from frostline.statistics.tune import is_k

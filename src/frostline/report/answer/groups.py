@@ -11,7 +11,7 @@ from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.names import model_name
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.results_table.read import Results, read_results
+from frostline.statistics.results_table import Results, read_results
 from frostline.statistics.scores import Scores
 
 
@@ -49,7 +49,7 @@ def load_groups(
     """The runs of tables of results, and of sweeps in or below folders, by model and task.
 
     ``columns``, ``constants``, ``metrics``, ``chances`` and ``encoding`` apply to tables only. See
-    :func:`frostline.statistics.results_table.read.read_results`.
+    :func:`frostline.statistics.results_table.read_results`.
 
     Raises:
         FrostlineError: A folder holds no sweep, or two sources hold the same model and task.

@@ -13,7 +13,7 @@ from frostline.report.names import baseline, tuning
 from frostline.report.names import metric as name_of_metric
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.evidence import Run
-from frostline.statistics.inference.ratio import ratio
+from frostline.statistics.inference import ratio
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from frostline.report.figures.style import QUIET, STYLE, TRAIN, VALIDATION, figure_of
 from frostline.report.formatting import score
-from frostline.statistics.inference.intervals import failure_interval
+from frostline.statistics.inference import failure_interval
 
 
 def reliability(calibration: Mapping[str, Any]) -> Figure:

@@ -32,7 +32,7 @@ from frostline.report.tables.probes import probe_table
 from frostline.report.tables.search import estimates_table, search_table
 from frostline.report.tables.table import ReportTable, save_tables
 from frostline.statistics.curve import Curve
-from frostline.statistics.inference.intervals import failure_interval
+from frostline.statistics.inference import failure_interval
 from frostline.statistics.outcomes import FAILURES, done, with_outcomes
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded

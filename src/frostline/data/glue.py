@@ -1,0 +1,380 @@
+"""GLUE: the nine tasks, their tables in any layout, and their files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from frostline import FrostlineError
+from frostline.data.columns import Columns
+from frostline.data.dataset_sources import (
+    Read,
+    concatenated,
+    from_dict,
+    from_folder,
+    is_folder,
+    load_hub,
+    split_of_name,
+)
+from frostline.data.formats.delimited import first_row
+from frostline.data.formats.reader import DELIMITED, read_table
+from frostline.data.labels import UNLABELLED, label_cells
+from frostline.data.parsing import NUMBER, normalized_name
+from frostline.data.specification import CLASSIFICATION, REGRESSION, DataSpec
+from frostline.data.table import Table
+from frostline.data.wording import did_you_mean, listed, quoted
+
+HUB_SET = "nyu-mll/glue"
+MISMATCHED = "validation_mismatched"  # MNLI's second validation set
+SCORES = (0.0, 5.0)  # range of STS-B
+FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
+DECIDED_OPTIONS = (  # options that a GLUE task decides
+    *("config", "column_names", "text_column", "text_pair_column", "label_column", "tag_column", "word_column"),
+    *("indicator_columns", "label_separator", "task_type", "labels"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueTask:
+    """One task of GLUE.
+
+    Attributes:
+        name: The name in all results.
+        config: The configuration of the hub data set.
+        labels: The names of the classes in the order of their indices; empty for a regression.
+        metric: The name of the metric in ``frostline.statistics.metrics``.
+        layouts: The columns of the hub data set, then those of the original files.
+        headerless: The columns of original files without a header.
+        files: For each way of distribution, the files of each split. Several files of a split form one table.
+        no_gold: Values of the label column that mean "no gold label". Such rows are left out.
+        broken_rows: Whether the distributed files have rows with a wrong number of cells.
+    """
+
+    name: str
+    config: str
+    labels: tuple[str, ...]
+    metric: str
+    layouts: tuple[Columns, ...]
+    headerless: tuple[str, ...] = ()
+    files: tuple[Mapping[str, tuple[str, ...]], ...] = (FILES,)
+    no_gold: tuple[str, ...] = ()
+    broken_rows: bool = False
+
+    @property
+    def task_type(self) -> str:
+        return CLASSIFICATION if self.labels else REGRESSION
+
+
+SENTENCE = Columns(text="sentence", label="label")
+SENTENCES = Columns(text="sentence1", text_pair="sentence2", label="label")
+ENTAILMENT = ("entailment", "not_entailment")
+
+GLUE = {
+    task.config: task
+    for task in (
+        GlueTask(
+            name="CoLA",
+            config="cola",
+            labels=("unacceptable", "acceptable"),
+            metric="matthews_correlation",
+            layouts=(SENTENCE,),
+            headerless=("source", "label", "mark", "sentence"),
+            # GLUE's dev.tsv is the concatenation of the two public sets.
+            files=(
+                FILES,
+                {"train": ("in_domain_train.tsv",), "validation": ("in_domain_dev.tsv", "out_of_domain_dev.tsv")},
+            ),
+        ),
+        GlueTask(name="SST-2", config="sst2", labels=("negative", "positive"), metric="accuracy", layouts=(SENTENCE,)),
+        GlueTask(
+            name="MRPC",
+            config="mrpc",
+            labels=("not_equivalent", "equivalent"),
+            metric="f1",
+            layouts=(SENTENCES, Columns(text="#1 String", text_pair="#2 String", label="Quality")),
+            files=(FILES, {"train": ("msr_paraphrase_train.txt",), "test": ("msr_paraphrase_test.txt",)}),
+        ),
+        GlueTask(
+            name="STS-B",
+            config="stsb",
+            labels=(),
+            metric="spearmanr",
+            layouts=(SENTENCES, Columns(text="sentence1", text_pair="sentence2", label="score")),
+            headerless=("genre", "file", "year", "index", "score", "sentence1", "sentence2"),
+            files=(FILES, {"train": ("sts-train.csv",), "validation": ("sts-dev.csv",), "test": ("sts-test.csv",)}),
+        ),
+        GlueTask(
+            name="QQP",
+            config="qqp",
+            labels=("not_duplicate", "duplicate"),
+            metric="f1",
+            layouts=(
+                Columns(text="question1", text_pair="question2", label="label"),
+                Columns(text="question1", text_pair="question2", label="is_duplicate"),
+            ),
+            no_gold=("",),
+            broken_rows=True,
+        ),
+        GlueTask(
+            name="MNLI",
+            config="mnli",
+            labels=("entailment", "neutral", "contradiction"),
+            metric="accuracy",
+            layouts=(
+                Columns(text="premise", text_pair="hypothesis", label="label"),
+                Columns(text="sentence1", text_pair="sentence2", label="gold_label"),
+            ),
+            files=tuple(
+                {
+                    "train": (f"{start}train.{end}",),
+                    "validation": (f"{start}dev_matched.{end}",),
+                    MISMATCHED: (f"{start}dev_mismatched.{end}",),
+                    "test": (f"{start}test_matched.{end}",),
+                }
+                for start, end in (("", "tsv"), ("multinli_1.0_", "txt"))
+            ),
+            no_gold=("-",),
+        ),
+        GlueTask(
+            name="QNLI",
+            config="qnli",
+            labels=ENTAILMENT,
+            metric="accuracy",
+            layouts=(Columns(text="question", text_pair="sentence", label="label"),),
+        ),
+        GlueTask(name="RTE", config="rte", labels=ENTAILMENT, metric="accuracy", layouts=(SENTENCES,)),
+        GlueTask(name="WNLI", config="wnli", labels=ENTAILMENT[::-1], metric="accuracy", layouts=(SENTENCES,)),
+    )
+}
+
+# The score of the best constant prediction on the development sets, from their numbers of rows per class.
+DEV_CHANCE: Mapping[tuple[str, str], float] = {
+    ("cola", "accuracy"): 721 / 1043,
+    ("sst2", "accuracy"): 444 / 872,
+    ("mrpc", "accuracy"): 279 / 408,
+    ("mrpc", "f1"): 2 * 279 / (279 + 408),
+    ("qqp", "accuracy"): 25545 / 40430,
+    ("qqp", "f1"): 2 * 14885 / (14885 + 40430),
+    ("mnli", "accuracy"): 3479 / 9815,
+    ("mnlimm", "accuracy"): 3463 / 9832,
+    ("qnli", "accuracy"): 2761 / 5463,
+    ("rte", "accuracy"): 146 / 277,
+    ("wnli", "accuracy"): 40 / 71,
+}
+
+
+def glue_task(name: str) -> GlueTask:
+    """The task with this name, in any case and with or without hyphen.
+
+    Raises:
+        FrostlineError: GLUE has no such task. The message lists all tasks.
+    """
+    found = GLUE.get(normalized_name(name))
+    if found is None:
+        names = [task.name for task in GLUE.values()]
+        raise FrostlineError(
+            f"--glue {quoted(name)} is not a task of GLUE{did_you_mean(name, names)}; pass one of {', '.join(names)}."
+        )
+    return found
+
+
+def refuse_redundant_options(task: GlueTask, spec: DataSpec) -> None:
+    """Raise an error if the user gives an option that the task decides."""
+    given = [f"--{name.replace('_', '-')}" for name in DECIDED_OPTIONS if getattr(spec, name) is not None]
+    if given:
+        raise FrostlineError(
+            f"{', '.join(given)} cannot be given with {task.name} of GLUE, which decides columns, labels and files; leave "
+            f"{'it' if len(given) == 1 else 'them'} out, or leave out `glue`."
+        )
+
+
+def read_glue_table(source: Any, *, task: GlueTask, name: str | None = None, encoding: str | None = None) -> Table:
+    """A table of the task in any layout, with its texts and, if present, its labels. Labels get the class names of the hub.
+
+    The columns of texts and labels keep their names; all other columns are dropped. Rows without a gold label are left out
+    and counted in the notes.
+    """
+    names = _names_without_header(Path(source), task, encoding) if isinstance(source, str | Path) else None
+    table = read_table(source, column_names=names, name=name, skip_ragged=task.broken_rows, encoding=encoding)
+    columns = glue_columns(table, task)
+    used = [one for one in (columns.text, columns.text_pair, columns.label) if one is not None]
+    table = replace(table, columns={one: table.columns[one] for one in used})
+    if columns.label is None:
+        return table
+    table, labels = _with_gold(table, task, columns.label, _labels(table, task, columns.label))
+    indices = {label: i for i, label in enumerate(task.labels)}
+    cells = [None if label is None else indices[label] for label in labels] if task.labels else labels
+    return replace(
+        table,
+        columns={**table.columns, columns.label: cells},
+        class_names={columns.label: task.labels} if task.labels else {},
+    )
+
+
+def glue_columns(table: Table, task: GlueTask) -> Columns:
+    """The columns of the table's layout. The label is None if only the texts are present, as in a test set."""
+    for with_label in (True, False):
+        for columns in task.layouts:
+            wanted = {columns.text, columns.text_pair, columns.label if with_label else None} - {None}
+            if wanted <= set(table.columns):
+                return columns if with_label else replace(columns, label=None)
+    layouts = " or ".join(dict.fromkeys(_shown(columns) for columns in task.layouts))
+    raise FrostlineError(
+        f"{table.name}: its columns ({listed(table.columns)}) are not the columns of {task.name} ({layouts}); give a file of "
+        f"{task.name}, or leave out `glue` and name the columns with --text-column and --label-column."
+    )
+
+
+def unify_layouts(tables: Mapping[str, Table], task: GlueTask) -> tuple[dict[str, Table], Columns]:
+    """Give all tables the column names of the training table.
+
+    Returns:
+        The tables by split, and the columns of the training table.
+    """
+    columns = glue_columns(tables["train"], task)
+    if columns.label is None:
+        raise FrostlineError(
+            f"{tables['train'].name}: it has no labels of {task.name} (column "
+            f"{' or '.join(dict.fromkeys(quoted(one.label) for one in task.layouts))}); give a training file with them."
+        )
+    return {split: _renamed(table, glue_columns(table, task), columns) for split, table in tables.items()}, columns
+
+
+def _names_without_header(path: Path, task: GlueTask, encoding: str | None) -> tuple[str, ...] | None:
+    """The column names of a file without a header; None if it has one. Without a header, the first row contains a label."""
+    if not task.headerless or path.suffix.lower() not in DELIMITED or not path.is_file():
+        return None
+    first = dict(zip(task.headerless, first_row(path, encoding), strict=False))
+    label = next(columns.label for columns in task.layouts[::-1] if columns.label in task.headerless)
+    is_label = NUMBER.fullmatch(first.get(label or "", "").strip()) is not None
+    return task.headerless if is_label and len(first) == len(task.headerless) else None
+
+
+def _labels(table: Table, task: GlueTask, column: str) -> list[Any]:
+    """The label of each row, as the hub names it, or its score; None without a label. Values of ``no_gold`` are kept."""
+    classes = table.class_names.get(column)
+    if classes is not None and classes != task.labels:
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: its classes are {listed(classes)}, but the labels of {task.name} are "
+            f"{listed(task.labels) or 'scores'}; give the data of {task.name}, or leave out `glue`."
+        )
+    if not task.labels:
+        return _scores(table, task, column)
+    known = {str(i): label for i, label in enumerate(task.labels)} | {label: label for label in task.labels}
+    known |= {one: one for one in task.no_gold}
+    labels: list[str | None] = []
+    for i, cell in enumerate(label_cells(table, column)):
+        stripped = None if cell is None else cell.strip()
+        if stripped not in known and stripped not in UNLABELLED:
+            raise FrostlineError(
+                f"{table.location(i, column)}: {quoted(cell)} is not a label of {task.name}{did_you_mean(str(stripped), known)}; "
+                f"its labels are {listed(task.labels)}, or their numbers from 0: correct it, or give a file of {task.name}."
+            )
+        labels.append(None if stripped is None else known.get(stripped))
+    return labels
+
+
+def _scores(table: Table, task: GlueTask, column: str) -> list[Any]:
+    scores = [_shortest(cell) for cell in table.cells(column)]
+    if {None if score is None else str(score) for score in scores} <= UNLABELLED:
+        return [None] * len(scores)
+    for i, score in enumerate(scores):
+        text = "" if score is None else str(score).strip()
+        if text and not (NUMBER.fullmatch(text) and SCORES[0] <= float(text) <= SCORES[1]):
+            raise FrostlineError(
+                f"{table.location(i, column)}: {quoted(score)} is not a score of {task.name}, whose scores are from "
+                f"{SCORES[0]:g} to {SCORES[1]:g}; correct it, or give a file of {task.name}."
+            )
+    return scores
+
+
+def _shortest(cell: Any) -> Any:
+    """The shortest number that equals the score in 32 bits: the hub stores 3.8 as 3.799999952316284."""
+    return float(str(np.float32(cell))) if isinstance(cell, float) else cell
+
+
+def _with_gold(table: Table, task: GlueTask, column: str, labels: list[Any]) -> tuple[Table, list[Any]]:
+    """The rows and their labels, without the rows that have no gold label."""
+    used = [i for i, label in enumerate(labels) if label not in task.no_gold]
+    count = len(labels) - len(used)
+    if not count:
+        return table, labels
+    if not used:
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: no row has a gold label; give a file of {task.name} with labels."
+        )
+    note = (
+        f"{table.name}: {count:,} of {len(labels):,} rows have no gold label (column {quoted(column)} is "
+        f"{' or '.join(quoted(one) for one in task.no_gold)}) and are left out."
+    )
+    return replace(table.take(used), notes=(*table.notes, note)), [labels[i] for i in used]
+
+
+def _renamed(table: Table, own: Columns, new: Columns) -> Table:
+    names = {own.text: new.text, own.text_pair: new.text_pair, own.label: new.label}
+    return replace(
+        table,
+        columns={str(names[name]): cells for name, cells in table.columns.items()},
+        class_names={str(names[name]): classes for name, classes in table.class_names.items()},
+    )
+
+
+def _shown(columns: Columns) -> str:
+    return listed(one for one in (columns.text, columns.text_pair, columns.label) if one is not None)
+
+
+NO_GLUE_ON_HUB = (
+    "{task}: {{name}} could not be loaded from the hub ({{reason}}); give the files of {task} with --data, or check the "
+    "network."
+)
+NO_SUCH_HUB_SET = (
+    "--data {{name}}: there is no such folder, and no hub data set with {task} could be loaded by that name "
+    "({{reason}}); check the name and the network."
+)
+
+
+def read_glue_splits(data: str | Path | None, task: GlueTask, encoding: str | None = None) -> dict[str, Table]:
+    """The tables of a task by split. MNLI's second validation set is the split "validation_mismatched".
+
+    Args:
+        data: The folder of the task, a folder that contains the task's folder (``glue_data/CoLA``, or a copy of the hub's), or
+            a hub data set. None is GLUE on the hub.
+        task: The task.
+        encoding: The encoding of files that are not UTF-8.
+    """
+    read, split_of = partial(read_glue_table, task=task, encoding=encoding), partial(_split_of_name, task)
+    if data is None or not is_folder(Path(data)):
+        name = HUB_SET if data is None else str(data)
+        config = task.config if name.rpartition("/")[2] == "glue" else None
+        message = NO_GLUE_ON_HUB if data is None else NO_SUCH_HUB_SET
+        loaded = load_hub(name, config, message.format(task=task.name))
+        return from_dict(loaded, f"{name}, {config}" if config else name, read, split_of)
+    folder = next((one for part in (task.config, task.name) if (one := Path(data) / part).is_dir()), Path(data))
+    for files in task.files:
+        present = {
+            split: [path for name in names if (path := folder / name).is_file()] for split, names in files.items()
+        }
+        if present["train"]:
+            return {split: _read_parts(paths, split, read) for split, paths in present.items() if paths}
+    return from_folder(folder, read, split_of)
+
+
+def _split_of_name(task: GlueTask, name: str) -> str | None:
+    """Like ``split_of_name``, but it also finds the mismatched validation set of MNLI."""
+    words = name.lower().replace("-", "_").split("_")
+    if any(MISMATCHED in files for files in task.files) and "mismatched" in words:
+        split = split_of_name("_".join(word for word in words if word != "mismatched"))
+        return MISMATCHED if split == "validation" else None
+    return split_of_name(name)
+
+
+def _read_parts(paths: list[Path], split: str, read: Read) -> Table:
+    """The files of one split as one table. CoLA has two public validation files."""
+    table = concatenated([read(path) for path in paths])
+    if len(paths) == 1:
+        return table
+    note = f"{paths[0].parent}: {listed(path.name for path in paths)} are read as one {split} split, as in GLUE."
+    return replace(table, notes=(*table.notes, note))
