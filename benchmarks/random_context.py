@@ -11,8 +11,7 @@ from transformers import PreTrainedModel
 
 from frostline.data.specification import CLASSIFICATION
 from frostline.data.tags import NO_WORD
-from frostline.frozen.cache.loading import load_or_compute
-from frostline.frozen.cache.recipe import Recipe
+from frostline.frozen.cache.loading import Recipe, load_or_compute
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.selection import selection_for
 from frostline.model.anatomy import find_layers, probe_batch
@@ -22,9 +21,8 @@ from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.training.context import RunContext
-from frostline.training.problem import Problem
+from frostline.training.problem import Problem, TagProblem
 from frostline.training.specification import RunSpec
-from frostline.training.tagging import TagProblem
 
 FIRST_WORD = 10  # lower ids may be special tokens
 MEANS = {

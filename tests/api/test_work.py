@@ -16,7 +16,7 @@ import pytest
 
 import frostline
 import frostline.api.work as work_module
-import frostline.sweep.execution.checkpoints as checkpoints_module
+import frostline.sweep.execution.execute as checkpoints_module
 import frostline.sweep.execution.execute as execute_module
 import frostline.sweep.execution.stopping as stopping_module
 import frostline.sweep.results.leases as leases_module

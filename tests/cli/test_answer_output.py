@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.cli.answer_output import LINES, answer_lines, print_answer
-from frostline.cli.choices_table import by_interest, choices_table, why_points_differ
+from frostline.cli.answer_output import LINES, answer_lines, by_interest, choices_table, print_answer, why_points_differ
 from synthetic_answer import LAYERS, answer_of, clear, make_runs
 
 DEPTH = 12

@@ -45,7 +45,7 @@ def test_freed_memory_is_kept_or_released(how: str) -> None:
 
 
 AFTERWARDS = """
-from frostline.fast.glibc import glibc
+from frostline.fast.malloc import glibc
 from frostline.fast.malloc import memory_reused
 with memory_reused():
     pass

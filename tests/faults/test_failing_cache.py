@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from failing_disk import HOW, fail_at
-from frostline.frozen.cache.entries import remove_entries
-from frostline.frozen.cache.shard import find_damage
+from frostline.frozen.cache.hidden_states import find_damage
+from frostline.frozen.cache.loading import remove_entries
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy, find_layers
 from frozen.cached import Cache, state_bytes

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import load_or_compute
-from frostline.frozen.cache.recipe import Recipe
+from frostline.frozen.cache.loading import Recipe, load_or_compute
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from frostline.frozen.batches import Rows
-from frostline.frozen.cache.writing import write_shard
+from frostline.frozen.cache.hidden_states import write_shard
 from frostline.frozen.selection import StateSelection
 from frostline.model.shards import is_unread
 from frozen.passes import pass_over

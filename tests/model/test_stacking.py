@@ -13,8 +13,7 @@ from torch import nn
 
 from frostline.fast.malloc import memory_reused
 from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import load_or_compute
-from frostline.frozen.cache.recipe import Recipe
+from frostline.frozen.cache.loading import Recipe, load_or_compute
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.selection import StateSelection, selection_for
 from frostline.model.anatomy import find_layers, probe_batch

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from frostline.search.estimates import by_layer, logme
+from frostline.search.probing import by_layer, logme
 
 
 def test_by_layer_counts_the_layers_above_the_lowest_good_one() -> None:

@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 
 import frostline
 import frostline.api.find as find_module
-import frostline.search.runs as runs_module
+import frostline.search.search as runs_module
 import frostline.search.search as search_module
 import frostline.sweep.ray.node as node_module
 from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Ray
 from frostline.report.rebuild import rebuild
-from frostline.search.runs import run_together, stacked_on_gpu, sweep_of
 from frostline.search.scoreboard import Scoreboard
-from frostline.search.search import Search
+from frostline.search.search import Search, run_together, stacked_on_gpu, sweep_of
 from frostline.search.trials import Trial
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.progress import Progress

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.statistics.fold_effects import RATIO, FoldEffects
+from frostline.statistics.predictions import RATIO, FoldEffects
 
 
 def test_the_effect_of_one_shared_choice_is_shrunk() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import frostline.sweep.execution.checkpoints as checkpoints_module
-from frostline.sweep.execution.checkpoints import RunCheckpoints
+import frostline.sweep.execution.execute as checkpoints_module
+from frostline.sweep.execution.execute import RunCheckpoints
 from frostline.sweep.execution.stopping import Stopped, StopRequest
 from frostline.sweep.results.checkpoint_files import CheckpointFiles
 

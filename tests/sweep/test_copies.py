@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import frostline
-from frostline.frozen.cache.device_copies import DeviceCopies
+from frostline.frozen.cache.readers import DeviceCopies
 from frostline.model.device import Machine
-from frostline.sweep.execution import copies as copies_module
-from frostline.sweep.execution.copies import limit_copies
+from frostline.sweep.execution import execute as copies_module
+from frostline.sweep.execution.execute import limit_copies
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast

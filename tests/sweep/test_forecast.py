@@ -22,8 +22,8 @@ from frostline.sweep.execution.execute import execute
 from frostline.sweep.forecast import prediction as prediction_module
 from frostline.sweep.forecast import timer as timer_module
 from frostline.sweep.forecast.calibration import calibrate, calibrate_plain
-from frostline.sweep.forecast.pace import Pace
 from frostline.sweep.forecast.prediction import make_forecast
+from frostline.sweep.forecast.timer import Pace
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast, record, record_measured, recorded
 from frostline.sweep.results.store import Store

@@ -15,7 +15,7 @@ import frostline.sweep.execution.execute as execute_module
 import frostline.sweep.execution.gpus as gpus_module
 from frostline import Sweep, find, work
 from frostline.model.device import Machine
-from frostline.search.runs import run_together, runs_of
+from frostline.search.search import run_together, runs_of
 from frostline.sweep.execution.gpus import OtherGpus
 from frostline.sweep.plan import PlannedDevice
 from frostline.sweep.progress import Progress

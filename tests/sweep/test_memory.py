@@ -11,8 +11,7 @@ from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine
 from frostline.sweep.forecast import timer as timer_module
 from frostline.sweep.forecast.timer import Timer
-from frostline.sweep.work.memory import KEPT_KERNELS, KERNEL_BYTES, KERNELS, kernel_bytes
-from frostline.sweep.work.workload import Workload
+from frostline.sweep.work.workload import KEPT_KERNELS, KERNEL_BYTES, KERNELS, Workload, kernel_bytes
 from frostline.training.rows import training_batches
 from frostline.training.session import training_session
 from training.runs import context_of, spec_of

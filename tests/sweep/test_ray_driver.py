@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import frostline.sweep.execution.checkpoints as checkpoints_module
+import frostline.sweep.execution.execute as checkpoints_module
 import frostline.sweep.execution.execute as execute_module
 from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Ray, Sweep

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 
 from frostline.data.specification import CLASSIFICATION, REGRESSION
-from frostline.frozen.cache.loading import load_or_compute
-from frostline.frozen.cache.recipe import Recipe
+from frostline.frozen.cache.loading import Recipe, load_or_compute
 from frostline.frozen.check.head_token import find_head_reads
 from frostline.frozen.selection import selection_for
 from frostline.model.anatomy import probe_batch

@@ -4,9 +4,9 @@ import pytest
 
 from frostline.fast import sparse_gradients
 from frostline.sweep.results.checkpoint_files import CheckpointFiles
-from frostline.training import loss_scale
-from frostline.training.loss_scale import LossScale
+from frostline.training import updates as loss_scale
 from frostline.training.run import run_stacked
+from frostline.training.updates import LossScale
 from frostline.training.ways.way import Way
 from training.runs import context_of, outcome, spec_of, with_states
 

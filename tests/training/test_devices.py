@@ -14,14 +14,13 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from frostline.fast.dropout import Dropout
 from frostline.fast.optimizer import AdamW
 from frostline.frozen import forward_pass
-from frostline.frozen.cache import device_copies, readers
+from frostline.frozen.cache import readers
 from frostline.frozen.cut import UpperModel
 from frostline.model import masks, packed_layout, packing, stacking
-from frostline.training import forward, loop, problem, tagging, updates
+from frostline.training import forward, loop, problem, updates
 from frostline.training.learner import LearnerState
-from frostline.training.multi_label import MultiLabelProblem
+from frostline.training.problem import MultiLabelProblem, TagProblem
 from frostline.training.run import run_stacked
-from frostline.training.tagging import TagProblem
 from model.test_stacking import L, context_of, spec_of, with_states
 from tagged import small_base
 from training import test_tagging
@@ -89,7 +88,7 @@ def test_copies_of_hidden_states_are_read_without_waiting(tmp_path, monkeypatch,
     context = context_of("bert", tmp_path, dropout=True, packed=packed)
     context.copies.keep_within(1 << 30)
     with on_stand_in(context, monkeypatch) as (on_device, watched):
-        monkeypatch.setattr(readers, "to_device", None)  # which reads from the host
+        monkeypatch.setattr(readers.AheadReader, "read", None)  # from the host
         results = trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
     assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * 2 and context.copies.bytes
     assert not watched.misplaced and watched.reads["step"] == (0 if packed else STEPS)
@@ -248,7 +247,7 @@ PLANTED = {
     "targets on the host": lambda patch: patch.setattr(problem, "to_device", on_host),
     "inputs on the host": lambda patch: patch.setattr(forward, "to_device", on_host),
     "hidden states on the host": lambda patch: patch.setattr(readers, "to_device", on_host),
-    "positions of hidden states on the host": lambda patch: patch.setattr(device_copies, "to_device", on_host),
+    "positions of hidden states on the host": lambda patch: patch.setattr(readers, "to_device", on_host),
     "the optimizer's flag on the host": optimizer_flag_on_the_host,
     "a mask as an index": mask_as_an_index,
     "clipping on the host": clipping_on_the_host,
@@ -276,7 +275,7 @@ def test_planted_errors_are_found(tmp_path, monkeypatch, error):
 
 def test_tags_on_the_host_are_found(tmp_path, monkeypatch):
     with on_stand_in(tags_context(tmp_path), monkeypatch) as (on_device, watched):
-        monkeypatch.setattr(tagging, "to_device", on_host)
+        monkeypatch.setattr(problem, "to_device", on_host)
         with pytest.raises(RuntimeError, match="index of"):
             trained(on_device, [spec_of(1)], watched, monkeypatch)
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from transformers import AutoModel, AutoTokenizer
 
 import frostline
-from frostline.training.estimators.probe import ProbeEstimator, examples_of
+from frostline.training.estimators.estimators import ProbeEstimator, examples_of
 from frostline.training.probes.fitting import Probed
 from frostline.training.ways.way import Way
 from tagged import LABELS, small_base, tagged

@@ -9,8 +9,7 @@ import torch
 from frostline.fast import sparse_gradients as fast_tables
 from frostline.fast.sparse_gradients import SparseGradient
 from frostline.frozen import batches
-from frostline.frozen.cache.device_copies import DeviceCopies
-from frostline.frozen.cache.readers import AheadReader, HostReader
+from frostline.frozen.cache.readers import AheadReader, DeviceCopies, HostReader
 from frostline.frozen.check.exactness import check
 from frostline.frozen.cut import UpperModel
 from frostline.training.forward import ForwardFunction

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from frostline.data.specification import MULTI_LABEL
 from frostline.model.loading import load_pretrained
 from frostline.training.gradients import backward
-from frostline.training.multi_label import MultiLabelProblem
+from frostline.training.problem import MultiLabelProblem
 from frostline.training.run import run, run_stacked
 from frostline.training.session import training_session
 from tiny import GOOD, sentences, tiny_bert_folder

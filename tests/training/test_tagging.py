@@ -19,9 +19,9 @@ from frostline.model.tokens import encode
 from frostline.statistics.metrics import score
 from frostline.training.context import RunContext
 from frostline.training.gradients import backward
+from frostline.training.problem import TagProblem
 from frostline.training.run import run, run_stacked
 from frostline.training.session import training_session
-from frostline.training.tagging import TagProblem
 from frostline.training.ways.way import Way
 from tagged import LABELS, aligned_labels, small_base, tagged
 from training.runs import largest_difference, losses, outcome, spec_of, with_states

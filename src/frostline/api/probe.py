@@ -14,8 +14,7 @@ from frostline.data.parsing import comma_separated
 from frostline.data.wording import listed
 from frostline.fast.malloc import memory_reused
 from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import load_or_compute, missing_rows
-from frostline.frozen.cache.recipe import cache_folder
+from frostline.frozen.cache.loading import cache_folder, load_or_compute, missing_rows
 from frostline.model.device import Machine, this_machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens

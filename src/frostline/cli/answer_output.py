@@ -1,16 +1,163 @@
-"""Prints the answer of a sweep or a search, on one screen of a terminal: 25 lines of 80 characters."""
+"""Prints the answer of a sweep or a search, on one screen of a terminal: 25 lines of 80 characters.
+
+The table of choices on the terminal: the recommended one, full fine-tuning, and what lies around them.
+"""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from frostline.cli.choices_table import CHOSEN, DOMINATED, Line, choices_table, why_points_differ
 from frostline.cli.printing import wrapped
 from frostline.cli.program import FAILED_RUNS, runs_saved
 from frostline.data.wording import harmless, unchecked
+from frostline.report import formatting
+
+CHOSEN, DOMINATED = "chosen", "dominated"
+WORTH_A_REMARK = 0.5  # points
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table, and ``chosen``, ``dominated`` or an empty string."""
+
+    text: str
+    kind: str = ""
+
+
+def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
+    """A header and at most this many rows, at most 80 characters wide unless a name is long.
+
+    If there are more choices than rows, the least interesting ones are left out, and the last row counts them.
+
+    Args:
+        size: One train size of an answer.
+        rows: At least 4.
+    """
+    from frostline.report.names import mark_of_choice, whole
+
+    choices = size["choices"] or [_of_cell(cell) for cell in size["cells"]]
+    decision, shown = size["decision"], choices
+    chosen = decision and decision["choice"]
+    if len(choices) > rows:
+        first = by_interest(choices, chosen, size["reference"])[: rows - 1]
+        shown = [choice for choice in choices if choice["choice"] in first]
+    reference = "full" if size["reference_is_full"] or not size["reference"] else size["reference"]
+    layers = "layers" if whole(size) == "all layers" else f"of {reference}"
+    # a score beside the reference's score on the same rows tells more than its number of seeds
+    beside = _parts_of_rows(choices)
+    head = ("", "choice", "score", reference if beside else "seeds", f"points below {reference}", layers, "sure", "")
+    known = {one["choice"]: formatting.score(one["reference_score"]) for one in choices} if beside else {}
+    known |= {} if beside else {name: str(count) for name, count in _seeds(size).items()}
+    kinds = [CHOSEN if one["choice"] == chosen else DOMINATED if one["dominated_by"] else "" for one in shown]
+    marks = {CHOSEN: mark_of_choice(decision) if decision else "", DOMINATED: DOMINATED, "": ""}
+    table = [
+        (*_row(one, chosen, size["reference"], known), marks[kind]) for one, kind in zip(shown, kinds, strict=True)
+    ]
+    lines = _aligned([head, *table])
+    left_out = len(choices) - len(shown)
+    more = [Line(f"  … {left_out} more in the report")] if left_out else []
+    return [*(Line(text, kind) for text, kind in zip(lines, ["", *kinds], strict=True)), *more]
+
+
+def why_points_differ(size: Mapping[str, Any]) -> str:
+    """Sentences if the points below full fine-tuning are not the differences of the printed scores; else empty."""
+    from frostline.statistics.analysis_settings import POINT
+
+    choices = [one for one in size["choices"] if one["reference_score"] is not None]
+    if not choices or all(
+        abs((one["reference_score"] - one["score"]) / POINT - one["below_full"]) < WORTH_A_REMARK for one in choices
+    ):
+        return ""
+    reference = "full fine-tuning" if size["reference_is_full"] else size["reference"]
+    rows = f" Each score is of the folds that {reference} is scored on, too; beside it is the score of {reference} on these."
+    begin = "Points below are expected ones: a score of few seeds is pulled towards those of similar choices."
+    return f"{begin}{rows if _parts_of_rows(choices) else ''}"
+
+
+def by_interest(choices: Sequence[Mapping[str, Any]], chosen: str | None, reference: str | None) -> list[str]:
+    """The names of all choices, the most interesting ones first.
+
+    The recommended choice and full fine-tuning come first, then the second highest value, the best score, and the neighbours of
+    the recommended choice. All others follow by their distance from it. Those that are dominated come last.
+    """
+    order = [choice["choice"] for choice in choices]
+    centre = order.index(chosen) if chosen in order else len(order) - 1
+    best, runner_up = (_highest(choices, name, besides) for name, besides in (("score", None), ("value", chosen)))
+    dominated = {choice["choice"] for choice in choices if choice["dominated_by"]}
+    first = [
+        name for name in (chosen, reference, runner_up, best, *order[max(0, centre - 1) : centre + 2]) if name in order
+    ]
+    others = sorted(order, key=lambda name: (name in dominated, abs(order.index(name) - centre)))
+    return list(dict.fromkeys([*first, *others]))
+
+
+def _highest(choices: Sequence[Mapping[str, Any]], name: str, besides: str | None) -> str | None:
+    """The choice whose score or value is highest, other than ``besides``; None if none is known."""
+    known = [one for one in choices if one[name] is not None and one["choice"] != besides]
+    return max(known, key=lambda one: float(one[name]))["choice"] if known else None
+
+
+def _of_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """A k of an answer without a decision: only its score is known."""
+    unknown = dict.fromkeys(
+        ("reference_score", "below_full", "low", "high", "cost_of_full", "probability", "value", "dominated_by")
+    )
+    return {"choice": cell["trainable"], "score": cell["validation"]["mean"], "part_of_rows": False, **unknown}
+
+
+def _parts_of_rows(choices: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the scores of some choices are of other rows than those of others."""
+    return any(one["part_of_rows"] for one in choices)
+
+
+def _seeds(size: Mapping[str, Any]) -> dict[str, int]:
+    """How many seeds the score of each k is a mean of; empty if it is the same number for all."""
+    seeds = {cell["trainable"]: cell["validation"]["n"] for cell in size["cells"] if cell["validation"]["n"]}
+    return seeds if len(set(seeds.values())) > 1 else {}
+
+
+def _row(
+    choice: Mapping[str, Any], chosen: str | None, reference: str | None, known: Mapping[str, str]
+) -> tuple[str, ...]:
+    from frostline.report.names import trainable
+
+    name, cost, sure = choice["choice"], choice["cost_of_full"], choice["probability"]
+    return (
+        ">" if name == chosen else "",
+        trainable(name),
+        formatting.score(choice["score"]),
+        known.get(name, ""),
+        "" if name == reference else _below(choice),
+        "" if cost is None else f"{100 * cost:.0f} %",
+        "" if sure is None or name == reference else formatting.short_probability(sure),
+    )
+
+
+def _below(choice: Mapping[str, Any]) -> str:
+    """The points below full fine-tuning with their 95 % interval."""
+    if choice["below_full"] is None:
+        return ""
+    below, low, high = (formatting.points(choice[name]) for name in ("below_full", "low", "high"))
+    return f"{below} ({low} to {high})"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as text. Names and kinds are aligned to the left, numbers to the right; empty columns are left out."""
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:]) or column[0] == "choice"]
+    widths = [max(map(len, column)) for column in columns]
+    left = [column[0] in ("", "choice") for column in columns]
+    return [
+        "  ".join(
+            cell.ljust(width) if is_left else cell.rjust(width)
+            for cell, width, is_left in zip(row, widths, left, strict=True)
+        ).rstrip()
+        for row in zip(*columns, strict=True)
+    ]
+
 
 LINES, MIN_ROWS = 25, 4
 

@@ -2,14 +2,44 @@
 
 By default glibc releases large freed blocks to the operating system. The next training step has to request them again, page by
 page. With these options the process keeps freed memory while runs are trained.
+
+Access to glibc, which reports the size of its heap (``mallinfo2``) and has options for it (``mallopt``).
 """
 
+import ctypes
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from frostline.fast.garbage_collection import objects_frozen
-from frostline.fast.glibc import glibc
 from frostline.fast.switch import enabled
+
+FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+
+
+class Mallinfo(ctypes.Structure):
+    """glibc's ``struct mallinfo2``: statistics of its heap."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in FIELDS]
+
+    @property
+    def in_use(self) -> int:
+        """Bytes in use: in the heap, and in large blocks that are mapped individually."""
+        return int(self.uordblks + self.hblkhd)
+
+
+@cache
+def glibc() -> ctypes.CDLL | None:
+    """The C library of this process; None if it is not glibc, or a version without ``mallinfo2``."""
+    if platform.libc_ver()[0] != "glibc":
+        return None
+    libc = ctypes.CDLL("libc.so.6")
+    if not hasattr(libc, "mallinfo2"):
+        return None
+    libc.mallinfo2.restype = Mallinfo
+    return libc
+
 
 LARGE = 4 << 20  # bytes: larger blocks may be mapped individually, outside of the heap
 DEFAULT = 32 << 20  # bytes: the highest value of glibc's dynamic threshold, which becomes static once mallopt sets it

@@ -13,9 +13,7 @@ from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.frozen.batches import Rows
-from frostline.frozen.cache.loading import RESERVED_BYTES, SHARD_ROWS
-from frostline.frozen.cache.recipe import cache_folder
-from frostline.frozen.cache.temporary import scratch_folder
+from frostline.frozen.cache.loading import RESERVED_BYTES, SHARD_ROWS, cache_folder, scratch_folder
 from frostline.frozen.cut import cut_at
 from frostline.frozen.layer_by_layer import Layers, layer_by_layer
 from frostline.model.anatomy import Anatomy

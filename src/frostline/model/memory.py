@@ -11,7 +11,7 @@ from time import thread_time
 import psutil
 import torch
 
-from frostline.fast.glibc import glibc
+from frostline.fast.malloc import glibc
 from frostline.model.device import Machine
 
 SHORTEST, LONGEST = 0.02, 0.25  # seconds between two samples

@@ -1,6 +1,6 @@
 """A model whose layers are read from the model folder when they run, and released after that.
 
-:func:`streamed` turns a :class:`frostline.model.skeleton.Skeleton` into such a model. Everything outside of the layers is in
+:func:`streamed` turns a :class:`frostline.model.checkpoint.Skeleton` into such a model. Everything outside of the layers is in
 memory, and so is the last layer. Another layer is in memory while it runs, while :meth:`Stream.loaded` holds it, or for good
 after :meth:`Stream.keep`. At any other time its weights are NaN. A result that used them would therefore be NaN, too.
 """

@@ -23,7 +23,7 @@ from frostline.model.recurrent_folder import write_recurrent
 from frostline.model.saving import save_files
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
-from frostline.training.estimators.estimator import Fitted
+from frostline.training.estimators.estimators import Fitted
 from frostline.training.specification import RunSpec
 from frostline.training.ways.adapter import write_adapter
 

@@ -23,7 +23,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.estimators.by_name import estimator_of
-from frostline.training.estimators.estimator import Estimator
+from frostline.training.estimators.estimators import Estimator
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.words import FACTS as WORDS_FACTS

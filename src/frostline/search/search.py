@@ -1,6 +1,12 @@
-"""Runs a search on a model and a data set: it trains the steps of the race. The result is the folder of a sweep."""
+"""Runs a search on a model and a data set: it trains the steps of the race. The result is the folder of a sweep.
 
-from collections.abc import Callable, Mapping, Sequence
+The runs that a search may train, how many of them are trained at the same time, and the settings of its race.
+
+Keeps the record of a search and writes ``search.json`` after every change, so that a killed search can continue.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -12,34 +18,232 @@ from frostline.fast.garbage_collection import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.formatting import probability, score
 from frostline.report.names import tuning
+from frostline.report.rebuild import settings_of
 from frostline.search.probing import fit_alternatives
 from frostline.search.race import race
-from frostline.search.recorder import Recorder
-from frostline.search.runs import Runs, race_settings, run_together, runs_of, stacked_on_gpu, sweep_of
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import (
     NOTHING_LEARNED,
     Outcome,
+    RaceSettings,
     Step,
+    Trial,
     Verdict,
     in_words,
     interim_analyses,
     reference_failed,
 )
 from frostline.statistics.alternatives import alternative_run
+from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.tune import name_of
+from frostline.statistics.tune import Tune, name_of
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.gpus import OtherGpus
+from frostline.sweep.execution.stacks import stack_size
+from frostline.sweep.execution.workers import workers_for
+from frostline.sweep.grids import MoreRuns
+from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.ray.driver import Driver
 from frostline.sweep.register import register
 from frostline.sweep.results.alternatives import write_alternatives
-from frostline.sweep.results.search_record import read_search
+from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.search_record import SearchRecord, read_search, write_search
+from frostline.sweep.results.store import Store
+from frostline.sweep.specification import SweepSpec
+from frostline.sweep.work.workload import Workload
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.specification import RunSpec
+from frostline.training.step_profile import profile_step
+
+Runs = Mapping[Trial, RunSpec]
+STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times as long as one run that it may take
+
+
+def runs_of(prepared: Prepared) -> Runs:
+    """Every run that the search may train."""
+    return {
+        Trial(run.tune, run.learning_rate, run.seed): run
+        for run in expand(prepared.requested, prepared.identity)
+        if run.learning_rate is not None
+    }
+
+
+def run_together(prepared: Prepared, runs: Runs, processes: int | None, ray: Driver | None) -> int | None:
+    """How many runs are trained at the same time, by all processes; None if this one is alone."""
+    if ray is not None:
+        return processes or max(1, ray.capacity(list(runs.values())))
+    processes = processes or prepared.plan.device.processes
+    return None if processes == 1 else processes * run_here(prepared, runs)
+
+
+def run_here(prepared: Prepared, runs: Runs) -> int:
+    """How many long runs this process trains at the same time."""
+    return workers_for(prepared, [run for run in runs.values() if run.tune == prepared.requested.tune[-1]][:2])
+
+
+def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
+    """How many runs of one k a GPU trains as one stack in about the time of one: ``STACK``, or 1.
+
+    A few steps of the reference are timed, alone and stacked. Every other k takes less time and memory.
+    """
+    spec, context = prepared.requested, prepared.context
+    own = [run for trial, run in runs.items() if trial.tune == spec.tune[-1]]
+    some = [run for run in own if run.learning_rate == own[0].learning_rate][:STACK]
+    on_gpu = context.machine.device.type == "cuda"
+    if not on_gpu or prepared.identity.folds or spec.stack != "auto" or len(some) < STACK:
+        return 1
+    if stack_size(some, context, "auto", lambda sentence: None) < STACK:
+        return 1
+    alone, together = (profile_step(stack, context)[0] for stack in (some[:1], some))
+    return STACK if together <= FREE * alone < math.inf else 1  # infinite if no loss was finite
+
+
+def sweep_of(spec: SweepSpec, trials: Sequence[Trial]) -> SweepSpec:
+    """The sweep that consists of these trials."""
+    seeds: dict[tuple[Tune, tuple[float, ...] | None], list[int]] = {}
+    for trial in trials:  # k = 0 is trained at all of its own learning rates
+        seeds.setdefault((trial.tune, (trial.learning_rate,) if trial.tune else None), []).append(trial.seed)
+    first, *others = [
+        MoreRuns(tune=(tune,), learning_rate=rates, seeds=tuple(dict.fromkeys(some)))
+        for (tune, rates), some in seeds.items()
+    ]
+    return spec.model_copy(update={**first.values(), "grid": tuple(others)})
+
+
+def race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float | None) -> RaceSettings:
+    """The settings of the race, without what the alternatives contribute."""
+    spec = prepared.requested
+    *ks, reference = spec.tune
+    workload = Workload(prepared.context, prepared.plan.cached)
+    return RaceSettings(
+        ks=tuple(k for k in ks if isinstance(k, int)),
+        reference=reference,
+        learning_rates=tuple(sorted(spec.learning_rate)),
+        head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(0) if rate is not None),
+        seeds=spec.seeds,
+        chance=chance,
+        rule=Rule.of(settings_of(spec), chance),
+        operations={tune: workload.operations(run) for tune, run in {r.tune: r for r in runs.values()}.items()},
+        budget=budget,
+        folds=prepared.identity.folds,
+        workers=run_here(prepared, runs),
+    )
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """A finished step: the reason, the results on which it was decided, and the outcomes of its trials."""
+
+    why: str
+    results_before: list[dict[str, Any]]
+    outcomes: Mapping[Trial, Outcome]
+
+
+@dataclass
+class Recorder:
+    """The record of a search while it runs.
+
+    Attributes:
+        store: The folder of the search.
+        runs: Every run that the search may train.
+        board: The results so far.
+        probes: The facts of the probes on frozen features, or None.
+        estimates: The estimates of k by method.
+        requested: Digests of the runs that this search, or an earlier one in this folder, requested.
+        steps: The finished steps.
+    """
+
+    store: Store
+    runs: Mapping[Trial, RunSpec]
+    board: Scoreboard
+    probes: Mapping[str, Any] | None
+    estimates: Mapping[str, int | None]
+    requested: set[str]
+    steps: list[RecordedStep] = field(default_factory=list)
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The trials of all finished steps."""
+        return [trial for step in self.steps for trial in step.outcomes]
+
+    def add(self, why: str, outcomes: Mapping[Trial, Outcome]) -> None:
+        """Add a finished step to the record and its outcomes to the board."""
+        self.steps.append(RecordedStep(why, self._results_so_far(), outcomes))
+        self.board.outcomes |= outcomes
+
+    def write(self, verdict: Verdict | None = None, *, over: bool = False) -> None:
+        """Write search.json.
+
+        Args:
+            verdict: Why the search ended or was interrupted; None while it continues.
+            over: Whether the search has ended.
+        """
+        settings, tried = self.board.settings, {trial.tune for trial in self.trials}
+        reference = name_of(settings.reference)
+        record = SearchRecord(
+            why=verdict.why if verdict else None,
+            over=over,
+            pending_reference=None if over or settings.reference in tried else reference,
+            failed_reference=reference if verdict and verdict.no_reference else None,
+            untried=name_of(verdict.untried) if verdict and verdict.untried is not None else None,
+            skipped=[name_of(k) for k in settings.choices if k not in tried],
+            requested=sorted(self.requested),
+            abandoned=self._abandoned() if over else [],
+            known=sorted(self.store.ended()) if over else [],
+            estimates=[{"by": by, "k": k} for by, k in self.estimates.items() if k is not None],
+            **self._settings(),
+            **self._results(),
+        )
+        write_search(self.store.out, record)
+
+    def _settings(self) -> dict[str, Any]:
+        settings = self.board.settings
+        return {
+            "train_size": next(iter(self.runs.values())).train_size,
+            "interim_analyses": interim_analyses(len(settings.seeds)),
+            "operations": {name_of(k): settings.operations[k] for k in settings.choices},
+            "learning_rates": settings.learning_rates,
+            "head_learning_rates": settings.head_learning_rates,
+            "probes": self.probes,
+        }
+
+    def _results(self) -> dict[str, Any]:
+        rates = {k: self.board.best_learning_rate(k) for k in self.board.settings.choices}
+        return {
+            "budget_seconds": self.board.budget if self.board.budget_is_final else None,
+            "spent_seconds": self.board.spent,
+            "selected_learning_rates": {name_of(k): rate for k, rate in rates.items() if rate is not None},
+            "results_so_far": self._results_so_far(),
+            "steps": [self._step(step) for step in self.steps],
+        }
+
+    def _results_so_far(self) -> list[dict[str, Any]]:
+        """See :meth:`frostline.search.scoreboard.Scoreboard.results_so_far`."""
+        return [{"trainable": name_of(one.pop("tune")), **one} for one in self.board.results_so_far()]
+
+    def _step(self, step: RecordedStep) -> dict[str, Any]:
+        runs = [
+            {
+                "trainable": name_of(trial.tune),
+                "learning_rate": trial.learning_rate,
+                "seed": trial.seed,
+                "score": outcome.score,
+                "seconds": outcome.seconds / outcome.workers,
+            }
+            for trial, outcome in step.outcomes.items()
+        ]
+        seconds = self.board.step_seconds(tuple(step.outcomes))
+        return {"why": step.why, "results_so_far": step.results_before, "seconds": seconds, "runs": runs}
+
+    def _abandoned(self) -> list[str]:
+        """Runs without a result that only an earlier search with other settings requested; nothing will finish them."""
+        own: Set[str] = {self.runs[trial].digest for trial in self.trials}
+        unfinished = {run.digest for run in Folder(self.store.out).requested} & self.requested - own
+        return sorted(digest for digest in unfinished - self.store.failures().keys() if not self.store.has(digest))
+
 
 INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
 

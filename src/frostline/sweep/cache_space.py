@@ -8,8 +8,14 @@ import numpy as np
 import torch
 
 from frostline.frozen.batches import Lengths, Rows
-from frostline.frozen.cache.loading import RESERVED_BYTES, SHARD_ROWS, missing_rows
-from frostline.frozen.cache.recipe import Recipe, cache_folder, similar_recipes
+from frostline.frozen.cache.loading import (
+    RESERVED_BYTES,
+    SHARD_ROWS,
+    Recipe,
+    cache_folder,
+    missing_rows,
+    similar_recipes,
+)
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine, free_bytes

@@ -46,10 +46,8 @@ from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_we
 from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuitable_sizes
 from frostline.training.context import RunContext
 from frostline.training.estimators.by_name import estimator_of
-from frostline.training.multi_label import MultiLabelProblem
-from frostline.training.problem import Problem
+from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
 from frostline.training.specification import RunSpec
-from frostline.training.tagging import TagProblem
 from frostline.training.ways.adapter import require_peft
 from frostline.training.ways.spectrum import with_modules
 

@@ -10,7 +10,7 @@ from frostline.sweep.plan import Identity, expand
 from frostline.sweep.progress import Progress
 from frostline.sweep.specification import SweepSpec
 from frostline.training.estimators.by_name import estimator_of
-from frostline.training.estimators.estimator import most_of_one_class
+from frostline.training.estimators.estimators import most_of_one_class
 from frostline.training.rows import subset_rows
 from frostline.training.specification import RunSpec
 from frostline.training.ways.suitable import lacks_steps, require_suitable

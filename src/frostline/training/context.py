@@ -11,8 +11,8 @@ from frostline.data.examples import Examples
 from frostline.data.specification import TOKENS
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import Rows, tokens_per_batch
-from frostline.frozen.cache.device_copies import DeviceCopies
 from frostline.frozen.cache.hidden_states import HiddenStates
+from frostline.frozen.cache.readers import DeviceCopies
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy
@@ -59,7 +59,7 @@ class RunContext:
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
         stack_sizes: The sizes of stacks that were found (:mod:`frostline.sweep.execution.stacks`).
         micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
-            with more (:mod:`frostline.sweep.execution.out_of_memory`).
+            with more (:mod:`frostline.sweep.execution.execute`).
         scoring_tokens: By cut: how many tokens of each run are scored together, if memory ran out with more.
     """
 

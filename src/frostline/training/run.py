@@ -1,28 +1,185 @@
-"""One run, from its specification to its result: start from the pretrained weights, train, score, audit."""
+"""One run, from its specification to its result: start from the pretrained weights, train, score, audit.
+
+The course of a run, or of the K runs of a stack, through its phases.
+
+A checkpoint keeps the records of the finished phases, and the state of the present one with all trained parameters.
+
+A run of an estimator, from its specification to its result.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from frostline.model.anatomy import count_parameters
 from frostline.model.memory import peak_memory
-from frostline.training.audit import Audit
-from frostline.training.checkpoint import NONE, Checkpoints
+from frostline.model.places import HEAD
+from frostline.training.audit import Audit, parameters_by_place
+from frostline.training.checkpoint import NONE, Checkpoints, State, Stateful
 from frostline.training.context import RunContext
-from frostline.training.course import Course, Phase
 from frostline.training.estimators.by_name import estimator_of
-from frostline.training.estimators.fitting import fit_run
+from frostline.training.estimators.estimators import Estimator, Fitted
 from frostline.training.forward import forward_function
-from frostline.training.learner import Learner, joined
+from frostline.training.learner import Evaluation, Learner, TrainingRecord, joined
 from frostline.training.loop import train
 from frostline.training.result import Measured, Result, make_result
-from frostline.training.rows import validation_rows
+from frostline.training.rows import train_rows, validation_rows
 from frostline.training.session import score_rows, set_mode, start_values, training_session
 from frostline.training.specification import RunSpec
 from frostline.training.ways.phases import phases_of
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A finished phase. Most runs have one.
+
+    Attributes:
+        records: The course of each run.
+        facts: The audit of what all runs share.
+        own_facts: The audit of each run.
+    """
+
+    records: Sequence[TrainingRecord]
+    facts: Mapping[str, Any]
+    own_facts: Sequence[Mapping[str, Any]]
+
+    @property
+    def diverged(self) -> bool:
+        """Whether all runs have diverged."""
+        return all(record.outcome == "diverged" for record in self.records)
+
+    def state(self) -> State:
+        return {**vars(self), "records": [record.state() for record in self.records]}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        return cls(**{**state, "records": [TrainingRecord.from_state(record) for record in state["records"]]})
+
+
+class Course:
+    """The finished phases, and where the present one continues.
+
+    Attributes:
+        finished: The finished phases.
+        learned: What they have trained, by name. The state of the present phase has it too.
+        continued_after: The numbers of steps in its phase after which an interrupted training was continued.
+    """
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self.checkpoints, saved = checkpoints, checkpoints.load() or {}
+        self.finished = [Phase.from_state(phase) for phase in saved.get("finished", [])]
+        self.learned: Mapping[str, Tensor] = {}
+        self.continued_after: list[int] = saved.get("continued_after", [])
+        self.present: State | None = saved.get("present")
+        if self.present is not None:
+            self.continued_after = [*self.continued_after, self.present["training"]["step"]]
+
+    def add(self, phase: Phase, learned: Mapping[str, Tensor]) -> None:
+        """Record that a phase has finished. ``learned`` are the parameters that it has trained, by name."""
+        self.finished.append(phase)
+        self.learned = {name: p.detach().clone() for name, p in learned.items()}  # the model is reset before a phase
+
+    def audit(self, run: int) -> dict[str, Any]:
+        """The audit of a run. With several phases, it has the steps of each phase and the places that it moved."""
+        audits = [{**phase.facts, **phase.own_facts[run]} for phase in self.finished]
+        if len(audits) == 1:
+            return audits[0]
+        phases = [
+            {"steps": phase.records[run].steps, "moved": phase.own_facts[run]["moved"]} for phase in self.finished
+        ]
+        moved = {place for phase in phases for place in phase["moved"]}
+        return {
+            **audits[-1],
+            "tuned_share": sum(audit["tuned_share"] for audit in audits) / len(audits),
+            "moved": [place for place in audits[-1]["by_place"] if place in moved],
+            "phases": phases,
+        }
+
+    def of_phase(self, forward: Stateful, audit: Stateful) -> Checkpoints:
+        """The checkpoints of the phase that trains with this forward function and has this audit."""
+        return _OfPhase(self, forward, audit)
+
+
+@dataclass(frozen=True)
+class _OfPhase:
+    """Keeps the states of a phase together with what came before."""
+
+    course: Course
+    forward: Stateful
+    audit: Stateful
+
+    def load(self) -> State | None:
+        present, self.course.present = self.course.present, None
+        if present is None:
+            return None
+        self.forward.load_state(present["forward"])
+        self.audit.load_state(present["audit"])
+        training: State = present["training"]
+        return training
+
+    def after_step(self, state: Callable[[], State]) -> None:
+        self.course.checkpoints.after_step(
+            lambda: {
+                "finished": [phase.state() for phase in self.course.finished],
+                "continued_after": self.course.continued_after,
+                "present": {
+                    "forward": self.forward.state(),
+                    "audit": self.audit.state(),
+                    "training": state(),
+                },
+            }
+        )
+
+
+def fit_run(spec: RunSpec, context: RunContext, estimator: Estimator) -> Result:
+    """Fit and score one run."""
+    begun = perf_counter()
+    with peak_memory(context.machine) as peak:
+        fitted = estimator.fit(spec, context)
+        trained = perf_counter()
+        record = _record(spec, context, fitted)
+        scored = {
+            split: fitted.logits(rows, split)
+            for split, rows in context.splits.items()
+            if split not in ("train", "validation") and record.outcome != "diverged"
+        }
+    ended = perf_counter()
+    record = replace(record, train_seconds=trained - begun, evaluation_seconds=ended - trained)
+    measured = Measured(_facts(spec, context, fitted), peak.bytes, ended - begun, 1, continued_after=())
+    return replace(make_result(spec, context, record, scored, measured), learned=fitted.learned)
+
+
+def _record(spec: RunSpec, context: RunContext, fitted: Fitted) -> TrainingRecord:
+    """The scores as a training with a single evaluation, after the last step."""
+    problem, rows = context.problem, validation_rows(context, spec)
+    logits = fitted.logits(rows, "validation")
+    record = TrainingRecord(steps=fitted.steps)
+    if not problem.is_finite(logits, rows):
+        return replace(record, outcome="diverged", reason="its logits of the validation rows are not finite")
+    some = train_rows(context, spec)[: spec.train_score_rows]
+    record.train_last = problem.scores(fitted.logits(some, "train"), some)
+    record.evaluations = [Evaluation(fitted.epochs, fitted.steps, problem.scores(logits, rows), {}, logits)]
+    if problem.is_degenerate(logits, rows):
+        record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
+    return record
+
+
+def _facts(spec: RunSpec, context: RunContext, fitted: Fitted) -> dict[str, Any]:
+    """The audit of a run: what was trained of the model, and the share of its layers that ran in training."""
+    anatomy = context.pretrained.anatomy
+    names = spec.to_train.parameters(anatomy)
+    depth, below_head = anatomy.depth(names), {name for name in names if anatomy.places[name] != HEAD}
+    return {
+        "parameters": count_parameters(context.pretrained.model),
+        "trainable_parameters": fitted.parameters,
+        "tuned_share": 1.0 if depth is None else depth / anatomy.count,
+        "by_place": parameters_by_place(context.pretrained, below_head),
+    }
 
 
 def run(

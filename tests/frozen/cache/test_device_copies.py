@@ -8,9 +8,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from frostline.frozen.cache import device_copies
-from frostline.frozen.cache.device_copies import DeviceCopies, DeviceCopy
-from frostline.frozen.cache.part import Part
+from frostline.frozen.cache import readers as device_copies
+from frostline.frozen.cache.readers import DeviceCopies, DeviceCopy, Part
 from frostline.frozen.selection import StateSelection
 from frozen.cached import Cache
 from frozen.random_tokens import ragged_tokens

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError
-from frostline.frozen.cache.entries import list_entries, remove_entries, verify_entries
+from frostline.frozen.cache.loading import list_entries, remove_entries, verify_entries
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy
 from frozen.cached import Cache

@@ -9,7 +9,7 @@ import pytest
 
 from failing_disk import without_locks
 from frostline import FrostlineError
-from frostline.frozen.cache.entries import remove_entries
+from frostline.frozen.cache.loading import remove_entries
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy
 from frostline.model.tokens import Tokens

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from frostline.frozen.cache.part import Part
+from frostline.frozen.cache.readers import Part
 from frostline.frozen.selection import StateSelection
 from frozen.cached import Cache
 from frozen.random_tokens import ragged_tokens

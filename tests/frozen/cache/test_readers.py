@@ -9,9 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from frostline.frozen.cache import readers
-from frostline.frozen.cache.device_copies import DeviceCopies, DeviceCopy
-from frostline.frozen.cache.part import Part
-from frostline.frozen.cache.readers import AheadReader, HostReader, reader_of
+from frostline.frozen.cache.readers import AheadReader, DeviceCopies, DeviceCopy, HostReader, Part, reader_of
 from frozen.cached import Cache
 from frozen.random_tokens import ragged_tokens
 from frozen.recorded_stream import RecordedStream

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from frostline.frozen.cache.hidden_states import find_damage
 from frostline.frozen.cache.loading import missing_rows
-from frostline.frozen.cache.shard import find_damage
 from frozen.cached import ALL, RECIPE, Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
 from mutations import with_another_byte

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from frostline import FrostlineError
-from frostline.frozen.cache import temporary
-from frostline.frozen.cache.temporary import scratch_folder, temporary_states
+from frostline.frozen.cache import loading as temporary
+from frostline.frozen.cache.loading import scratch_folder, temporary_states
 from frostline.frozen.selection import StateSelection
 from frozen.passes import pass_over
 from frozen.random_tokens import ragged_tokens

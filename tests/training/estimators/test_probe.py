@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from frostline.training.estimators.probe import ProbeEstimator, examples_of
+from frostline.training.estimators.estimators import ProbeEstimator, examples_of
 from frostline.training.probes.fitting import best_probe
 from frostline.training.rows import train_rows
 from training.runs import context_of, spec_of, with_states
@@ -25,8 +25,7 @@ def labelled_context(tiny_bert):
 def test_cached_and_recomputed_features_give_the_same_probe(tiny_bert, tmp_path) -> None:
     from dataclasses import replace
 
-    from frostline.frozen.cache.loading import load_or_compute
-    from frostline.frozen.cache.recipe import Recipe
+    from frostline.frozen.cache.loading import Recipe, load_or_compute
     from frostline.frozen.selection import StateSelection
 
     context, spec = labelled_context(tiny_bert), probe_spec()

@@ -8,7 +8,7 @@ from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
 from frostline import FrostlineError
-from frostline.training.estimators.estimator import NEVER
+from frostline.training.estimators.estimators import NEVER
 from frostline.training.estimators.saved_encoder import LinearHead, save_encoder, saved_encoder
 from frostline.training.probes.linear import by_class
 

@@ -5,8 +5,7 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.training.estimators.estimator import NEVER
-from frostline.training.estimators.words import WordsEstimator
+from frostline.training.estimators.estimators import NEVER, WordsEstimator
 from frostline.training.probes.words import WordsModel
 from frostline.training.rows import train_rows
 from frostline.training.ways.way import Way

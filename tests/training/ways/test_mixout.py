@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from frostline.training.run import run
-from frostline.training.ways.mixout import Mixout
+from frostline.training.ways.restraint import Mixout
 from frostline.training.ways.way import Way
 from training.by_hand import context_without_dropout, gap, parameters_of, started, train_by_hand, way_spec
 

@@ -1,25 +1,168 @@
-"""Load cached hidden states; compute and cache those that are missing."""
+"""Load cached hidden states; compute and cache those that are missing.
+
+The key of cached hidden states: everything that determines them, except the examples.
+
+List, remove and verify the cached hidden states on this machine.
+"""
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import xxhash
+from huggingface_hub import constants
 
 from frostline import FrostlineError
-from frostline.data.files import DISK_FULL, NOT_ALLOWED, replace_file
+from frostline.data.files import CANNOT_WRITE, DISK_FULL, NOT_ALLOWED, replace_file
 from frostline.data.locks import locked
 from frostline.frozen.batches import Rows
-from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.recipe import UNREADABLE, Recipe, cache_folder
-from frostline.frozen.cache.shard import Shard, find_damage, is_unfinished, remove_shard, shard_folders
-from frostline.frozen.cache.writing import write_shard
+from frostline.frozen.cache.hidden_states import (
+    HiddenStates,
+    Shard,
+    find_damage,
+    is_unfinished,
+    remove_shard,
+    shard_folders,
+    write_shard,
+)
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection
 from frostline.model.tokens import Tokens
+
+FORMAT = 10
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, EOFError)  # errors of reading a damaged record
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that determines an example's hidden states, except the example."""
+
+    model: str  # its name, for display; not part of the key
+    weights: str  # digest of weights and configuration
+    precision: str
+    attention: str
+    device: str
+    threads: int
+    instructions: str
+    torch: str
+    transformers: str
+    head_reads: str
+    packed: bool = True
+    head_token: str = ""  # modules of the last layer that run for the head's token only
+    format: int = FORMAT
+
+    @property
+    def key(self) -> str:
+        """The name of the folder with the hidden states."""
+        facts = {name: value for name, value in asdict(self).items() if name != "model"}
+        return xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
+
+
+def cache_folder() -> Path:
+    """The folder of cached hidden states, in the assets cache of Hugging Face. It may not exist yet."""
+    return Path(constants.HF_ASSETS_CACHE) / "frostline" / "hidden-states" / "default"
+
+
+def similar_recipes(recipe: Recipe, *, folder: Path | None = None) -> Iterator[Recipe]:
+    """Recipes on disk that differ only in ``packed`` and ``head_token``.
+
+    Both are unknown before the exactness check.
+    """
+    for file in (folder or cache_folder()).glob("*/recipe.json"):
+        with suppress(*UNREADABLE):
+            found = Recipe(**json.loads(file.read_text()))
+            if replace(recipe, model=found.model, packed=found.packed, head_token=found.head_token) == found:
+                yield found
+
+
+INSTEAD = "end all processes that use this folder, and remove it yourself"
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """The cached hidden states of one recipe: one model, in one precision, on one kind of machine."""
+
+    key: str
+    folder: Path
+    recipe: dict[str, Any]  # empty if recipe.json is damaged
+    rows: int  # examples
+    cuts: tuple[int, ...]
+    bytes: int
+    modified: float  # seconds since 1970
+
+    @property
+    def model(self) -> str:
+        """The model's name, for display."""
+        return str(self.recipe.get("model", "(its record is damaged)"))
+
+
+def list_entries(folder: Path | None = None) -> Iterator[CacheEntry]:
+    """All entries, the least recently modified first."""
+    found = [_read_entry(path.parent) for path in (folder or cache_folder()).glob("*/recipe.json")]
+    yield from sorted(found, key=lambda entry: entry.modified)
+
+
+def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[CacheEntry]:
+    """Remove the entries whose key starts with one of ``keys``; None removes all.
+
+    Returns:
+        The removed entries.
+
+    Raises:
+        FrostlineError: One of ``keys`` matches no entry.
+    """
+    entries = list(list_entries(folder))
+    for key in keys or ():
+        if not any(entry.key.startswith(key) for entry in entries):
+            raise FrostlineError(f"No cached hidden states have the key {key!r}: `frostline cache ls` lists them.")
+    removed = [entry for entry in entries if keys is None or entry.key.startswith(tuple(keys))]
+    for entry in removed:
+        with locked(entry.folder / "lock", INSTEAD, inside=entry.folder):  # wait for a process that is writing
+            for path in entry.folder.iterdir():
+                if path.is_dir():
+                    remove_shard(path)
+            (entry.folder / "recipe.json").unlink()
+        shutil.rmtree(entry.folder, ignore_errors=True)
+    return removed
+
+
+def verify_entries(folder: Path | None = None) -> Iterator[tuple[CacheEntry, str]]:
+    """Verify all cached files. Yields each entry with a description of its damage, or an empty text if it is intact."""
+    for entry in list_entries(folder):
+        damages = [find_damage(shard) for shard in shard_folders(entry.folder)]
+        if not entry.recipe:
+            damages.append(f"{entry.folder / 'recipe.json'} is damaged")
+        yield entry, "; ".join(filter(None, damages))
+
+
+def _read_entry(folder: Path) -> CacheEntry:
+    shards = [_read_record(path) for path in folder.glob("*/shard.json")]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return CacheEntry(
+        key=folder.name,
+        folder=folder,
+        recipe=_read_record(folder / "recipe.json"),
+        rows=sum(shard.get("rows", 0) for shard in shards),
+        cuts=tuple(sorted({cut for shard in shards for cut in shard.get("cuts", ())})),
+        bytes=sum(path.stat().st_size for path in files),
+        modified=max(path.stat().st_mtime for path in files),
+    )
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    """The contents of a JSON file; empty if it is damaged."""
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
 
 SHARD_ROWS = 16384  # examples in one shard, at most
 RESERVED_BYTES = 1 << 30  # disk space that the cache leaves free
@@ -125,3 +268,37 @@ def _disk_errors(recipe_folder: Path) -> Iterator[None]:
             f"The disk is full: hidden states could not be cached in {recipe_folder}. Free disk space "
             "(`frostline cache rm`), or set a lower cache_limit, and run the same command again; finished runs remain."
         ) from error
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder on the disk of the cache. It is removed when the context closes.
+
+    Raises:
+        FrostlineError: The disk is full, or the folder cannot be written.
+    """
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, suffix=".part") as made:
+            yield Path(made)
+    except OSError as error:
+        if error.errno not in CANNOT_WRITE:
+            raise
+        raise FrostlineError(
+            f"Hidden states cannot be written to {folder} ({error.strerror}): free disk space (`frostline cache rm`), or set "
+            "HF_ASSETS_CACHE to another folder."
+        ) from error
+
+
+@contextmanager
+def temporary_states(forward_pass: ForwardPass, tokens: Tokens, rows: Rows) -> Iterator[HiddenStates]:
+    """The selected hidden states of these rows of ``tokens``, while the context is open.
+
+    Raises:
+        FrostlineError: The disk is full, or its folder cannot be written.
+    """
+    unique = missing_rows(tokens, rows, forward_pass.selection)
+    with scratch_folder() as folder:
+        shard = write_shard(folder, forward_pass, tokens, unique, lambda examples: None)
+        yield HiddenStates(forward_pass.selection, [Shard(shard)], tokens.keys, rows)

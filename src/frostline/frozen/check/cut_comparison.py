@@ -9,10 +9,12 @@ The reference is the uncut model with padded batches. The cut model must match i
 
 The comparisons run first with packed batches, and with padded ones if packed batches differ. For each of the two, the last
 layer first runs for the head's token only, and then for all tokens if that differs.
+
+Replace the weights below a cut by NaN. If any result depends on them, it becomes NaN.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -28,8 +30,7 @@ from frostline.data.wording import first_line
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import tokens_per_batch
 from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import load_or_compute
-from frostline.frozen.cache.recipe import Recipe
+from frostline.frozen.cache.loading import Recipe, load_or_compute
 from frostline.frozen.check.batches import last_example_alone, table_of
 from frostline.frozen.check.differences import (
     LAYER_ERRORS,
@@ -42,7 +43,6 @@ from frostline.frozen.check.differences import (
     weighted_sum,
 )
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
-from frostline.frozen.check.weights_below import replaced_by_nan, weights_below
 from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import selection_for
@@ -50,9 +50,38 @@ from frostline.model.anatomy import Anatomy
 from frostline.model.outputs import real_logits
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.packing import is_packable, packable
+from frostline.model.places import EMBEDDINGS
 from frostline.model.tokens import Tokens
 from frostline.model.trace import Batch
+from frostline.model.vocabulary import vocabulary_tables
 from frostline.statistics.tune import Tune
+
+
+def weights_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> dict[str, nn.Parameter]:
+    """The parameters of the layers below the cut and the embedding tables of the vocabulary, by name."""
+    tables = {f"{path}.weight" for path in vocabulary_tables(model)}
+    lower = tuple(f"{anatomy.path}.{number}." for number in range(cut))
+    return {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if name.startswith(lower) or (name in tables and anatomy.places[name] == EMBEDDINGS)
+    }
+
+
+@contextmanager
+def replaced_by_nan(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """While the context is open, every element of these parameters is NaN. Nothing is copied."""
+    before = {parameter: parameter.data for parameter in parameters}
+    for parameter, data in before.items():
+        parameter.data = torch.full((), torch.nan, dtype=data.dtype, device=data.device).expand(data.shape)
+    try:
+        yield
+    finally:
+        for parameter, data in before.items():
+            parameter.data = data
+
+
+# The layers of a model run on packed, skipped and stacked inputs. If one of them raises an error, the model is refused.
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 from frostline import FrostlineError
 from frostline.frozen.check.batches import check_lengths, last_example_alone
 from frostline.frozen.check.cut_comparison import Check, CutComparison
-from frostline.frozen.check.differences import TOLERANCE, relative_difference
-from frostline.frozen.check.restoring import restored
+from frostline.frozen.check.differences import TOLERANCE, relative_difference, restored
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.model_files import quiet_loading, runs_own_code
 from frostline.model.pretrained import Pretrained

@@ -6,8 +6,7 @@ from transformers import PreTrainedModel
 
 from frostline.frozen.batches import ForwardBatch
 from frostline.frozen.check.batches import check_lengths, table_of
-from frostline.frozen.check.differences import LAYER_ERRORS, TOLERANCE, relative_difference
-from frostline.frozen.check.restoring import restored
+from frostline.frozen.check.differences import LAYER_ERRORS, TOLERANCE, relative_difference, restored
 from frostline.frozen.cut import hidden_states_by_cut
 from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
 from frostline.frozen.selection import StateSelection

@@ -17,9 +17,9 @@ from frostline.frozen.check.differences import (
     gradient_difference,
     largest,
     relative_difference,
+    restored,
     weighted_sum,
 )
-from frostline.frozen.check.restoring import restored
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import Anatomy, probe_batch
 from frostline.model.packing import Packing, packable

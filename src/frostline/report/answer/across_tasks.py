@@ -10,7 +10,7 @@ from frostline.statistics.tune import FULL
 
 
 def task_sentence(tasks: Mapping[str, Any], layers: int | None, settings: AnalysisSettings) -> str:
-    """The sentence on what :func:`frostline.statistics.across_tasks.across_tasks` found."""
+    """The sentence on what :func:`frostline.statistics.train_sizes.across_tasks` found."""
     point = next(point for point in tasks["points"] if point["target"] == settings.target)
     sufficient, not_ruled_out = point["estimate" if settings.by_mean else "confident"], point["not_ruled_out"]
     of_layers, goal = f" of {layers}" if layers else "", _goal(tasks, settings)

@@ -9,13 +9,12 @@ from frostline.report.answer.across_tasks import task_sentence
 from frostline.report.answer.answer import answer_one
 from frostline.report.answer.groups import RunGroup
 from frostline.report.answer.search_outcome import NO_SEARCH
-from frostline.statistics.across_tasks import across_tasks
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import by_depth, counted
 from frostline.statistics.evidence import Run
 from frostline.statistics.inference import adjust
 from frostline.statistics.outcomes import clear_distance, done, failures, scored, with_outcomes
-from frostline.statistics.train_sizes import interaction, pays_from, spread
+from frostline.statistics.train_sizes import across_tasks, interaction, pays_from, spread
 
 SCHEMA_VERSION = 3
 Analysis = Mapping[str, Any]  # analysis.json, from :func:`analyze`

@@ -1,30 +1,42 @@
-"""Execute a sweep: train every run that has no result, and publish each result when its run ends."""
+"""Execute a sweep: train every run that has no result, and publish each result when its run ends.
+
+When checkpoints of a run are kept: every ten minutes of training, and when a long run has to stop.
+
+How much memory of a GPU the copies of hidden states may take while a stack trains.
+
+What is tried again when memory runs out.
+
+First runs are trained without copies of hidden states on the GPU, then a stack in two halves, then a single run with smaller
+micro-batches. If memory runs out while examples are scored, :mod:`frostline.training.forward` scores smaller chunks, and nothing
+is trained again.
+"""
 
 import traceback
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from time import monotonic, perf_counter, sleep
 from typing import Any
 
 import numpy as np
+import torch
+from safetensors import SafetensorError
 
 from frostline import FrostlineError
 from frostline.data.wording import first_line
 from frostline.fast.malloc import memory_reused
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.loading import load_or_compute
-from frostline.model.memory import memory_ran_out
+from frostline.model.memory import memory_limit, memory_ran_out, release_unused
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights, not_stored
-from frostline.sweep.execution.checkpoints import RunCheckpoints
-from frostline.sweep.execution.copies import limit_copies
 from frostline.sweep.execution.cuts import check_cuts
-from frostline.sweep.execution.out_of_memory import smaller_parts
 from frostline.sweep.execution.queue import Queue, Stack
 from frostline.sweep.execution.sharing import POLL, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
-from frostline.sweep.execution.stopping import STOP
+from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
 from frostline.sweep.execution.workers import run_concurrently, workers_for
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import Prepared
@@ -34,12 +46,121 @@ from frostline.sweep.results.checkpoint_files import CheckpointFiles
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.results.store import DamagedError
 from frostline.sweep.work.workload import Workload
+from frostline.training.checkpoint import State
 from frostline.training.context import RunContext, starting_cut
 from frostline.training.result import Result
 from frostline.training.rows import subset_key
 from frostline.training.run import run, run_stacked
 from frostline.training.specification import RunSpec
 from frostline.training.ways.phases import trainings_of
+
+EVERY = 600.0  # seconds of training
+
+
+@dataclass
+class RunCheckpoints:
+    """The checkpoints of one run, or of a stack of runs.
+
+    Attributes:
+        files: Where they are.
+        stack: The runs.
+        context: How many examples are computed together: a state is continued only with the same number.
+        note: Called with a sentence on what goes wrong.
+    """
+
+    files: CheckpointFiles
+    stack: Sequence[RunSpec]
+    context: RunContext
+    note: Callable[[str], None]
+    since: float = field(default_factory=monotonic)
+
+    def load(self) -> State | None:
+        return self.files.load(self.stack[0].digest, self._about(), self.note)
+
+    def after_step(self, state: Callable[[], State]) -> None:
+        """Keep the state if it is time.
+
+        Raises:
+            Stopped: Training is asked to stop.
+        """
+        if monotonic() - self.since > (WORTH_KEEPING if STOP.made else EVERY):
+            self._keep(state())
+        STOP.stop_if_made()
+
+    def _keep(self, state: State) -> None:
+        steps = state["present"]["training"]["step"] + sum(phase["records"][0]["steps"] for phase in state["finished"])
+        try:
+            self.files.save(self.stack[0].digest, steps, state, self._about())
+        except (OSError, SafetensorError, FrostlineError) as error:  # training can go on without it
+            self.note(
+                f"A checkpoint of {self.stack[0].trainable}, seed {self.stack[0].seed} could not be kept ({error})."
+            )
+        self.since = monotonic()
+        STOP.since = self.since
+
+    def _about(self) -> dict[str, object]:
+        """What a state belongs to. With anything else, the run starts again."""
+        return {
+            "runs": [spec.digest for spec in self.stack],
+            "micro_batch": self.context.micro_batch(self.stack[0]),
+            **{package: version(package) for package in ("frostline", "torch")},
+        }
+
+
+def limit_copies(stack: Sequence[RunSpec], prepared: Prepared) -> None:
+    """Limit the copies to what the training of this stack leaves free. Only CUDA GPUs have copies."""
+    context = prepared.context
+    device = context.machine.device
+    if device.type == "cuda":
+        context.copies.keep_within(memory_limit(device) - int(_needed(stack, prepared)))
+
+
+def _needed(stack: Sequence[RunSpec], prepared: Prepared) -> float:
+    """Bytes that the device needs without copies: as forecast, or else an upper bound."""
+    spec, forecast, context = stack[0], prepared.plan.forecast, prepared.context
+    for cell in forecast.cells if forecast else ():
+        if (cell.trainable, cell.train_size) == (spec.trainable, spec.train_size) and len(stack) <= cell.stack:
+            return cell.memory_bytes
+    in_use = torch.cuda.memory_allocated(context.machine.device) - context.copies.bytes
+    return in_use + len(stack) * Workload(context, prepared.plan.cached).memory_bound(spec)
+
+
+def smaller_parts(
+    stack: Sequence[RunSpec], context: RunContext, reason: str, *, ran_out: bool
+) -> tuple[str, list[Sequence[RunSpec]]]:
+    """The parts in which a failed stack is trained again, and a sentence that says so; no parts if it has failed for good.
+
+    A single run has the same batches as before, but their gradients are computed in parts. The context remembers the size of
+    these parts for all runs with the same key.
+
+    Args:
+        stack: The runs that failed.
+        context: What the runs share.
+        reason: Why they failed.
+        ran_out: Whether memory ran out.
+    """
+    spec, count = stack[0], len(stack)
+    had_copies = ran_out and context.copies.refuse()
+    release_unused(context.machine.device)
+    if had_copies:
+        note = (
+            f"Memory ran out in runs of {spec.trainable} ({reason}); they are retried without hidden states on the GPU."
+        )
+        return note, [stack]
+    if count > 1:
+        half = count // 2
+        note = f"A stack of {count} runs of {spec.trainable} failed ({reason}); it is retried in two halves."
+        return note, [stack[:half], stack[half:]]
+    size = context.micro_batch(spec)
+    if not ran_out or size == 1:
+        return "", []
+    context.micro_batches[spec.stack_key] = smaller = (size + 1) // 2
+    note = (
+        f"Memory ran out with {size} examples at a time in a run of {spec.trainable} ({reason}); it is retried with {smaller}. "
+        f"An optimizer step still has {spec.batch_size} examples."
+    )
+    return note, [stack]
+
 
 # These errors fail one run. Any other error ends the sweep.
 FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueError)

@@ -6,7 +6,7 @@ from math import ceil, isfinite
 from frostline.frozen.check.stacking import stack_refusal
 from frostline.model.memory import memory_limit
 from frostline.statistics.tune import sort_key
-from frostline.sweep.work.memory import COPIES
+from frostline.sweep.work.workload import COPIES
 from frostline.training.context import RunContext, StackSize
 from frostline.training.session import start_values
 from frostline.training.specification import RunSpec

@@ -1,4 +1,7 @@
-"""Calibrate a forecast: measure how fast this machine runs a sweep."""
+"""Calibrate a forecast: measure how fast this machine runs a sweep.
+
+Random hidden states for timing.
+"""
 
 import os
 import statistics
@@ -10,9 +13,12 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from frostline.fast.malloc import memory_reused
 from frostline.frozen.batches import ForwardBatch, Rows
+from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.forward_pass import Computed, ForwardPass
 from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine
@@ -20,11 +26,31 @@ from frostline.model.memory import peak_memory
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
 from frostline.statistics.tune import FULL, Tune
-from frostline.sweep.forecast.pace import TimedPoints
-from frostline.sweep.forecast.random_states import RandomStates
-from frostline.sweep.forecast.timer import Timer, estimated_seconds, evenly_spaced
+from frostline.sweep.forecast.timer import TimedPoints, Timer, estimated_seconds, evenly_spaced
 from frostline.sweep.work.workload import PLAIN_BATCH, TimingCase, Workload
 from frostline.training.context import RunContext
+
+
+class RandomStates(HiddenStates):
+    """Random hidden states of the right shape and scale. They replace hidden states that are not cached yet."""
+
+    seconds = 0.0  # nothing was computed
+
+    def __init__(self, need: StateSelection, tokens: Tokens, width: int) -> None:
+        self.selection, self._lengths, self._width = need, tokens.lengths, width
+        self._any = torch.zeros(0, width)
+
+    def tokens(self, cut: int, rows: Rows) -> Tensor:
+        return self._some(int(self._lengths[rows].sum()))
+
+    def head(self, rows: Rows) -> Tensor:
+        return self._some(len(rows))
+
+    def _some(self, count: int) -> Tensor:
+        if count > len(self._any):
+            self._any = torch.randn(2 * count, self._width, generator=torch.Generator().manual_seed(0))
+        return self._any[:count].clone()[None]
+
 
 TIMED_BATCHES = 3  # of the forward pass over the frozen layers
 MEASURED_STEPS = (

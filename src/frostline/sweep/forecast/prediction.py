@@ -1,4 +1,7 @@
-"""Forecast the time and memory of a sweep: the work of all missing runs, at the speed that calibration measured."""
+"""Forecast the time and memory of a sweep: the work of all missing runs, at the speed that calibration measured.
+
+The forecast of runs of estimators, from their operations alone: they are not timed.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,29 +12,53 @@ from time import perf_counter
 import numpy as np
 
 from frostline.frozen.batches import Rows
-from frostline.frozen.cache.loading import missing_rows
-from frostline.frozen.cache.recipe import cache_folder
+from frostline.frozen.cache.loading import cache_folder, missing_rows
 from frostline.model.trainable import Trainable
 from frostline.statistics.tune import FULL, NAMED
 from frostline.sweep.cache_space import nearest_existing, recipe_of
 from frostline.sweep.execution.execute import runs_from_cache
 from frostline.sweep.execution.workers import run_in_each_worker, workers_for
-from frostline.sweep.forecast.calibration import (
-    Calibration,
-    calibrate,
-    calibrate_plain,
-    disk_speed,
-    forward_pass_speed,
-)
-from frostline.sweep.forecast.estimated import estimated_cells
-from frostline.sweep.forecast.pace import TimedPoints
-from frostline.sweep.forecast.timer import SLOWDOWN
+from frostline.sweep.forecast.calibration import Calibration, calibrate, calibrate_plain, disk_speed, forward_pass_speed
+from frostline.sweep.forecast.timer import SLOWDOWN, TimedPoints
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.results.forecast_record import Cell, Forecast
-from frostline.sweep.work.memory import COPY_BYTES, SCORED_BYTES, STEP_BYTES, kernel_bytes
-from frostline.sweep.work.workload import RunWork, Workload
+from frostline.sweep.work.workload import COPY_BYTES, SCORED_BYTES, STEP_BYTES, RunWork, Workload, kernel_bytes
 from frostline.training.specification import RunSpec
+
+
+def estimated_cells(
+    workload: Workload, runs: Sequence[RunSpec], speed: float, idle: float, *, plain: bool
+) -> Iterator[Cell]:
+    """The forecast of each estimator and training-set size.
+
+    Args:
+        workload: The workload of the sweep.
+        runs: The runs without a result, all of estimators.
+        speed: Operations per second of all workers together.
+        idle: Bytes in use before training.
+        plain: Whether the same seconds count for plain transformers, which runs estimators, too.
+    """
+    cells: dict[tuple[str, int], list[RunSpec]] = {}
+    for run in runs:
+        cells.setdefault((run.trainable, run.train_size), []).append(run)
+    for (trainable, size), in_cell in cells.items():
+        spec = in_cell[0]
+        seconds = float(np.mean([workload.operations(run) for run in in_cell])) / speed
+        trained = workload.matrices.trained_parameters(workload.names(spec))
+        yield Cell(
+            trainable=trainable,
+            train_size=size,
+            runs=len(in_cell),
+            training_seconds=seconds,
+            evaluation_seconds=0.0,
+            seconds=seconds,
+            memory_bytes=idle + (STEP_BYTES + COPY_BYTES) * trained,
+            trainer_seconds=seconds if plain else None,
+            timed=False,
+            stack=1,
+        )
+
 
 PLAN_SECONDS = 10.0  # that a plan may spend on timing
 TIMING_SHARE = 0.02  # of its own time that a sweep may spend on timing

@@ -2,11 +2,13 @@
 
 Timing uses the code that trains, on the real model and real examples. It restores the pretrained values of the model and uses
 no random generator of a run.
+
+Timed points, and the seconds of batches that are interpolated from them.
 """
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -17,10 +19,8 @@ from frostline.frozen.batches import Rows
 from frostline.model.memory import memory_ran_out, peak_memory
 from frostline.statistics.tune import Tune
 from frostline.sweep.execution.stacks import stack_size
-from frostline.sweep.forecast.pace import Point, TimedPoints
-from frostline.sweep.work.memory import COPY_BYTES
 from frostline.sweep.work.operations import BatchTotals, batch_totals
-from frostline.sweep.work.workload import TimingCase
+from frostline.sweep.work.workload import COPY_BYTES, TimingCase
 from frostline.training.context import RunContext
 from frostline.training.gradients import backward
 from frostline.training.rows import shuffled, train_rows
@@ -28,6 +28,67 @@ from frostline.training.run import run_stacked
 from frostline.training.seeds import generator_seed
 from frostline.training.session import set_mode, training_session
 from frostline.training.specification import RunSpec
+
+
+@dataclass(frozen=True)
+class Point:
+    """A training step and a scored batch that were timed at one k, for one run of a stack."""
+
+    step: tuple[float, float]  # operations and seconds
+    scored: tuple[float, float]  # operations and seconds
+    overhead_seconds: float  # of a run besides steps and scoring, including the extra time of the first step and batch
+    step_bytes: float  # peak memory of a step per token, without what depends on the number of parameters
+    scored_bytes: float  # the same for a scored batch
+    stack: int = 1  # runs in the timed stack
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds as a function of operations: measured for a k that was timed, interpolated for any other k."""
+
+    points: Mapping[Tune, tuple[float, float]]  # operations and seconds of one batch, by k
+
+    def seconds(self, tune: Tune, count: float, operations: float) -> float:
+        """Seconds of ``count`` batches with ``operations`` in total."""
+        if not count:
+            return 0.0
+        each = operations / count
+        if tune in self.points:
+            return count * self._along(self.points[tune], each)
+        layers = sorted(point for k, point in self.points.items() if isinstance(k, int))
+        known = layers if len(layers) > 1 else sorted(self.points.values())
+        if known[0][0] < each < known[-1][0]:
+            operations_of, seconds_of = np.array(known).T
+            return count * float(np.interp(each, operations_of, seconds_of))
+        return count * self._along(known[0] if each <= known[0][0] else known[-1], each)
+
+    def _along(self, point: tuple[float, float], operations: float) -> float:
+        """Seconds on the line through ``point`` that starts at the fixed time of a batch, which is its time at k = 0."""
+        fixed = min(self.points[0][1], point[1]) if 0 in self.points else 0.0
+        return fixed + (point[1] - fixed) * operations / point[0]
+
+
+class TimedPoints(dict[Tune, Point]):
+    """The timed points by k."""
+
+    @property
+    def steps(self) -> Pace:
+        return Pace({k: point.step for k, point in self.items()})
+
+    @property
+    def scored(self) -> Pace:
+        return Pace({k: point.scored for k, point in self.items()})
+
+    def nearest(self, tune: Tune) -> Point:
+        """The point of this k, or else of the nearest timed k; ``all`` and ``named`` count as the largest k."""
+        if tune in self:
+            return self[tune]
+        layers = {k: point for k, point in self.items() if isinstance(k, int)}
+        if not layers:
+            return next(iter(self.values()))
+        wanted = tune if isinstance(tune, int) else max(layers)
+        return layers[min(layers, key=lambda k: abs(k - wanted))]
+
 
 MAX_STEPS = 12  # that are timed at one k
 SHORT_SECONDS = 0.15  # more than MAX_STEPS are timed if together they take less than this

@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 
 from frostline.training.estimators.contrastive import SetFitEstimator
-from frostline.training.estimators.estimator import Estimator
-from frostline.training.estimators.probe import ProbeEstimator
-from frostline.training.estimators.words import WordsEstimator
+from frostline.training.estimators.estimators import Estimator, ProbeEstimator, WordsEstimator
 from frostline.training.ways.way import Way
 
 ESTIMATORS: Mapping[str, Estimator] = {

@@ -23,7 +23,7 @@ from frostline.data.examples import Examples
 from frostline.frozen.batches import Rows
 from frostline.model.places import HEAD
 from frostline.training.context import RunContext
-from frostline.training.estimators.estimator import NEVER, Logits, most_of_one_class, require_one_target
+from frostline.training.estimators.estimators import NEVER, Logits, most_of_one_class, require_one_target
 from frostline.training.estimators.saved_encoder import LinearHead, require_package, save_encoder
 from frostline.training.probes.linear import by_class
 from frostline.training.rows import train_rows

@@ -16,8 +16,7 @@ from torch import Tensor
 from frostline.data.examples import Targets
 from frostline.frozen.batches import ForwardBatch, Rows
 from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import SHARD_ROWS
-from frostline.frozen.cache.temporary import temporary_states
+from frostline.frozen.cache.loading import SHARD_ROWS, temporary_states
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import POOLED
 from frostline.model.streaming import stream_of

@@ -11,9 +11,7 @@ from frostline.model.places import FINAL_NORM, POOLER, layer_number, layer_place
 from frostline.model.pretrained import Pretrained
 from frostline.training.specification import RunSpec
 from frostline.training.ways.low_rank import LowRank, factors_of, planned_factors
-from frostline.training.ways.mixout import Mixout
-from frostline.training.ways.restraint import Parameters, Restraint
-from frostline.training.ways.towards_pretrained import TowardsPretrained
+from frostline.training.ways.restraint import Mixout, Parameters, Restraint, TowardsPretrained
 
 
 @dataclass(frozen=True)
