@@ -70,6 +70,13 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
     assert "this is a folder" in refusal(tmp_path) and "--data" in refusal(tmp_path)
 
 
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".conll"])
+def test_a_pointer_of_git_lfs_is_refused(tmp_path: Path, ending: str) -> None:
+    content = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    sentence = refusal(written(tmp_path, f"a{ending}", content))
+    assert f"pointer of Git LFS instead of the file; get it with `git -C {tmp_path} lfs pull`" in sentence
+
+
 def test_an_unknown_file_ending_is_refused(tmp_path: Path) -> None:
     sentence = refusal(written(tmp_path, "a.xlsx", "?"))
     assert "'.xlsx' is not known" in sentence and ".csv, .tsv, .txt, .jsonl" in sentence
@@ -145,8 +152,8 @@ def test_a_file_in_another_encoding_is_refused_and_read_with_its_encoding(
         (
             b"text\ncaf\xe9\n",
             None,
-            "line 2: byte 8 (0xe9) is not UTF-8; it looks like cp1252 ('café'): pass --encoding cp1252 if this reads right, else that "
-            "of the program which wrote it, or save it as UTF-8.",
+            "line 2: byte 8 (0xe9) is not UTF-8; it looks like cp1252 ('café'): pass --encoding cp1252 if this reads right, "
+            "else that of the program which wrote it, or save it as UTF-8.",
         ),
         (b"text\n5 \x80\n", None, "(0x80) is not UTF-8; it looks like cp1252 ('€')"),
         (

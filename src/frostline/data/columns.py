@@ -305,16 +305,17 @@ def _find_label(table: Table, taken: set[str | None], common: CommonNames, *, ne
     if len(flags) > 1:
         others = f"the columns of 0 and 1 with --indicator-columns {comma_joined(flags)}"
         raise FrostlineError(_unnamed(table, "labels", "--label-column", others))
-    raise FrostlineError(without_header(table) or nested(table) or _unnamed(table, "labels", "--label-column"))
+    flag = "--label-column"
+    raise FrostlineError(without_header(table, flag) or nested(table) or _unnamed(table, "labels", flag))
 
 
-def without_header(table: Table) -> str | None:
+def without_header(table: Table, flag: str = "--text-column") -> str | None:
     """What to do about a file whose first row seems to be an example; None for other tables."""
     if not table.has_header:
         return None
     rows = zip(*(table.cells(name) for name in table.columns), strict=True)
     reason = not_a_header(list(table.columns), rows)
-    return reason and f"{table.name}, row 1: {reason}; {NAME_COLUMNS}."
+    return reason and f"{table.name}, row 1: {reason}; {NAME_COLUMNS}, or choose with {flag} if row 1 is a header."
 
 
 def not_a_header(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str | None:
