@@ -155,7 +155,8 @@ def _drawn(examples: Examples, size: int, rng: np.random.Generator) -> list[int]
     equal, order = examples.first_equal(), stratified_indices(examples.targets, len(examples), rng).tolist()
     of_classes = examples.targets.ndim == 1 and least_size(examples.targets) > 1
     own = examples.targets if of_classes else np.zeros(len(examples), np.int64)
-    rows, of_class = defaultdict(list), defaultdict(dict)  # the rows of each text; the texts of each class
+    rows: dict[int, list[int]] = defaultdict(list)  # of each text
+    of_class: dict[int, dict[int, None]] = defaultdict(dict)  # the texts of each class
     for row in order:
         rows[equal[row]].append(row)
         of_class[own[row]][equal[row]] = None
