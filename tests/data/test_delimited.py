@@ -160,7 +160,8 @@ def test_a_file_without_a_header_says_so(tmp_path: Path, case: str, ending: str)
         choose_columns(read_table(path))
     message = str(caught.value)
     assert place in message and "the file seems to have no header, because " in message
-    assert message.endswith("name the columns with --column-names.") and "save the file" not in message
+    assert "name the columns with --column-names" in message and "save the file" not in message
+    assert message.endswith(("--column-names.", ", or choose with --text-column if row 1 is a header."))
 
 
 @pytest.mark.parametrize(

@@ -251,10 +251,24 @@ def test_texts_in_brackets_are_no_lists() -> None:
         "['tis the season]",
         "{x}",
         "[1] and [2]",
+        "[2020-01-01 10:00:00] error [x]",
+        '{"user": "a", "message": "hi"}',
+        "['Hello', he said, and left]",
+        "print(['a', x])",
     ]
-    labels = ["[happy]", "(sad)", "[happy]", "(sad)", "[happy]", "(sad)"]
+    labels = ["[happy]", "(sad)"] * (len(texts) // 2)
     data = load(train=pd.DataFrame({"text": texts * 5, "label": labels * 5}), test="none")
     assert data.task.labels == ("(sad)", "[happy]")
+    for text in texts:  # most texts of a table have the same form
+        load(
+            train=pd.DataFrame({"text": [f"{text[:-1]}{n}{text[-1]}" for n in range(20)], "label": ["no", "yes"] * 10})
+        )
+
+
+def test_texts_that_are_lists_are_read_from_a_column_that_is_chosen() -> None:
+    table = pd.DataFrame({"text": [f"['a', 'b{n}']" for n in range(20)], "label": ["no", "yes"] * 10})
+    assert "or choose it with --text-column if each is one text" in refusal(train=table)
+    assert load(train=table, text_column="text", test="none").train.texts[0].startswith("['a', 'b")
 
 
 BASE = {"text": [f"text {n}" for n in range(20)], "label": ["no", "yes"] * 10}

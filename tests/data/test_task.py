@@ -151,9 +151,12 @@ TWINS = {  # of the label "pos-x", and the character that differs
 }
 
 
-@pytest.mark.parametrize("twin", TWINS)
+KINDS = ["classes", "classes with names", "--labels", "several labels", "columns", "tags", "models"]
+
+
 @pytest.mark.parametrize(
-    "kind", ["classes", "classes with names", "--labels", "several labels", "columns", "tags", "models"]
+    ("kind", "twin"),
+    [(kind, twin) for kind in KINDS for twin in TWINS if (kind, twin.casefold()) != ("--labels", "pos-x")],
 )
 def test_labels_that_look_the_same_are_refused(twin: str, kind: str) -> None:
     """Wherever labels are named, a person would take the two for one."""
@@ -182,7 +185,9 @@ def test_labels_that_look_the_same_are_refused(twin: str, kind: str) -> None:
     if kind == "columns" and twin.strip() == "pos-x":  # names of columns are read without white space around them
         assert "several columns are named 'pos-x'" in sentence
         return
-    assert "look the same" in sentence and sentence.endswith("; write them alike."), sentence
+    by_case = twin.casefold() == "pos-x" and kind in ("classes", "classes with names", "several labels")
+    remedy = ", or name each label with --labels if they differ" if by_case else ""
+    assert "look the same" in sentence and sentence.endswith(f"; write them alike{remedy}."), sentence
     assert (f" and differ in {differing};" in sentence) == bool(differing)
     if kind in ("classes", "--labels"):
         assert f"'pos-x' (2 rows, first row 1) and {quoted(twin)} (1 rows, first row 4) look the same" in sentence
@@ -208,6 +213,18 @@ def test_labels_that_only_resemble_each_other_are_classes(others: tuple[str, str
     assert set(decided(labelled([*others, *others])).labels) == set(others)
     tags = pd.DataFrame({"tokens": [[f"{n}", "b"] for n in range(20)], "tags": [list(others)] * 20})
     assert set(load_data(DataSpec(train=tags)).task.labels) == set(others)
+
+
+@pytest.mark.parametrize("labels", [("US", "us"), ("mm", "MM", "Mm"), ("1", "01"), ("007", "7", "07"), ("ß", "ss")])
+def test_labels_that_differ_in_case_or_zeros_are_classes_if_each_is_named(labels: tuple[str, ...]) -> None:
+    table = pd.DataFrame({"text": [f"a{n}" for n in range(20 * len(labels))], "label": labels * 20})
+    for label in (table["label"], table["label"].map(lambda one: [one])):
+        with pytest.raises(FrostlineError, match="write them alike, or name each label with --labels if they differ"):
+            load_data(DataSpec(train=table.assign(label=label)))
+        data = load_data(DataSpec(train=table.assign(label=label), labels=labels, test="none"))
+        assert data.task.labels == labels
+        both = zip(data.train.rows - 1, data.train.targets, strict=True)
+        assert all((np.argmax(one) if one.ndim else one) == row % len(labels) for row, one in both)
 
 
 def test_leading_zeros_case_and_invisible_names() -> None:

@@ -39,8 +39,9 @@ WORDS = ("tokens", "words")
 TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "upos")
 # Cells of a column that says of each text whether it has one label.
 INDICATORS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
-# Lists as Python, JSON, numpy, Spark and PostgreSQL write them. A text must begin with a quoted or a numeric item.
-TEXT_LIST = re.compile(r"""(\w+\()?(\[+\s*(['"\d-]|\])|[({]\s*['"]).*[\])}]""", re.DOTALL)
+# Lists as Python, JSON, numpy, Spark and PostgreSQL write them. In a list of texts, each item is a number or quoted.
+ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d[\d.]*)"""
+TEXT_LIST = re.compile(rf"(\w+\()?[\[({{]\s*({ITEM}([,\s]+{ITEM})*,?)?\s*[\])}}](, dtype=\w+\)|\))?", re.DOTALL)
 LABEL_LIST = re.compile(r"""(\w+\()?([\[({]).*[,'"].*[\])}]|\[[-\d.\s]*\]|\{\}|\(\)|\w+\(\[.*\)""", re.DOTALL)
 NAME_COLUMNS = "name the columns with --column-names"
 HEADER_WORDS = 6  # a name of a column has no more
@@ -146,9 +147,10 @@ def choose_columns(
             f"{table.name}: column {quoted(max(chosen, key=chosen.count))} is chosen for two purposes; name another with "
             f"{either(*(flags if label_needed else flags[:2]))}."
         )
-    for column in (text, pair, *([label] if task_type != CLASSIFICATION else [])):
+    of_texts = () if text_column is not None and task_type != TOKENS else (text, pair)
+    for column in (*of_texts, *([label] if task_type != CLASSIFICATION else [])):
         if column is not None:
-            _refuse_written_lists(table, column, is_label=column == label)
+            _refuse_written_lists(table, column, task_type, is_label=column == label)
     return Columns(text=text, text_pair=pair, label=label, indicators=tuple(indicator_columns))
 
 
@@ -192,7 +194,7 @@ def other_unit(table: Table, task_type: str | None) -> str | None:
     if task_type == TOKENS:
         for name in () if lists else table.columns:
             if name.casefold() in WORDS:
-                _refuse_written_lists(table, name)
+                _refuse_written_lists(table, name, task_type)
         remedy = "give a CoNLL file or lists of words, or a model of texts"
         return None if lists else f"{table.name}: the table has texts, but the model tags words; {remedy}."
     if not conll.looks_like_conll(table) and not any(name.casefold() in WORDS for name in lists):
@@ -201,14 +203,16 @@ def other_unit(table: Table, task_type: str | None) -> str | None:
     return f"{table.name}: the table has sentences of words, but the model reads whole texts; {remedy}."
 
 
-def _refuse_written_lists(table: Table, column: str, *, is_label: bool = False) -> None:
+def _refuse_written_lists(table: Table, column: str, task_type: str | None, *, is_label: bool = False) -> None:
     """Raise an error if most cells of a column are lists that are written as texts, as by pandas in a CSV file."""
     written = LABEL_LIST if is_label else TEXT_LIST
     looked_at = table.first(LOOKED_AT).cells(column)
     cells = [(n, cell) for n, cell in enumerate(looked_at) if isinstance(cell, str) and cell.strip()]
     lists = [n for n, cell in cells if written.fullmatch(cell.strip())]
     if lists and 2 * len(lists) > len(cells):
-        otherwise = f", or pass --task-type {CLASSIFICATION} if each is one class" if is_label else ""
+        otherwise = ", or choose it with --text-column if each is one text" if task_type != TOKENS else ""
+        if is_label:
+            otherwise = f", or pass --task-type {CLASSIFICATION} if each is one class"
         raise FrostlineError(
             f"{table.location(lists[0], column)}: {quoted(looked_at[lists[0]])} is a list written as a text, and CSV "
             f"files hold no lists; save the table as JSON lines or Parquet, with lists in this column{otherwise}."
@@ -277,7 +281,7 @@ def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[s
     if conll.looks_like_conll(table):
         raise FrostlineError(f"{table.name}: its lines look like words with their tags; pass --task-type {TOKENS}.")
     for name in set(WORDS) & by_name.keys():
-        _refuse_written_lists(table, by_name[name])
+        _refuse_written_lists(table, by_name[name], TOKENS)
         if tags := ({*TAGS} - {"labels"}) & by_name.keys():
             raise FrostlineError(
                 f"{table.name}: its columns {quoted(by_name[name])} and {quoted(by_name[min(tags)])} hold texts; for tags of "
@@ -301,16 +305,17 @@ def _find_label(table: Table, taken: set[str | None], common: CommonNames, *, ne
     if len(flags) > 1:
         others = f"the columns of 0 and 1 with --indicator-columns {comma_joined(flags)}"
         raise FrostlineError(_unnamed(table, "labels", "--label-column", others))
-    raise FrostlineError(without_header(table) or nested(table) or _unnamed(table, "labels", "--label-column"))
+    flag = "--label-column"
+    raise FrostlineError(without_header(table, flag) or nested(table) or _unnamed(table, "labels", flag))
 
 
-def without_header(table: Table) -> str | None:
+def without_header(table: Table, flag: str = "--text-column") -> str | None:
     """What to do about a file whose first row seems to be an example; None for other tables."""
     if not table.has_header:
         return None
     rows = zip(*(table.cells(name) for name in table.columns), strict=True)
     reason = not_a_header(list(table.columns), rows)
-    return reason and f"{table.name}, row 1: {reason}; {NAME_COLUMNS}."
+    return reason and f"{table.name}, row 1: {reason}; {NAME_COLUMNS}, or choose with {flag} if row 1 is a header."
 
 
 def not_a_header(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str | None:

@@ -41,7 +41,9 @@ def label_names(table: Table, columns: Columns, given: Sequence[str] | None) -> 
     counts = Counter(label for labels in sets for label in set(labels))
     if given:
         check_declared(table, column, tuple(given), counts)
-    refuse_similar_labels(f"{table.name}, column {quoted(column)}", [*counts, *names], places_of(table, sets))
+    refuse_similar_labels(
+        f"{table.name}, column {quoted(column)}", [*counts, *names], places_of(table, sets), fold_case=not given
+    )
     if not names:
         if are_too_many(len(counts), len(table)):
             raise FrostlineError(
@@ -139,7 +141,7 @@ def _indicator_names(table: Table, columns: Columns, given: Sequence[str] | None
             f"{table.name}: --indicator-columns {columns.indicators[0]} is one label only; name at least two columns, or pass "
             f"--label-column {columns.indicators[0]}."
         )
-    refuse_similar_labels(f"{table.name}, --indicator-columns", columns.indicators)
+    refuse_similar_labels(f"{table.name}, --indicator-columns", columns.indicators, what="column")
     for column in columns.indicators:
         if not _indicators(table, column).any():
             raise FrostlineError(

@@ -96,15 +96,15 @@ def refuse_similar_labels(
 ) -> None:
     """Raise an error if a person would take two labels for one, or cannot see one.
 
-    They differ only in case, white space, invisible characters, Unicode form, letters that look alike, leading zeros or decimals
-    that are zero.
+    They differ only in white space, invisible characters, Unicode form, letters that look alike or decimals that are zero, or in
+    case or leading zeros, unless the user has named all labels.
 
     Args:
         where: Where the labels are, for the message: a file and a column, or a flag.
         labels: The labels, which may repeat.
         places: What the message adds to a label.
         what: What the labels are, for the message.
-        fold_case: Whether labels that differ only in case are refused.
+        fold_case: Whether labels that differ only in case or leading zeros are refused.
     """
     seen: dict[str, str] = {}
     for label in dict.fromkeys(labels):
@@ -112,13 +112,16 @@ def refuse_similar_labels(
         if "" in appearances:
             raise FrostlineError(f"{where}: the {what} {quoted(label)} has no visible character; give it a name.")
         for one in map(whole, appearances):
-            other = seen.setdefault(str(int(one)) if INTEGER.fullmatch(one) else one, label)
+            other = seen.setdefault(str(int(one)) if fold_case and INTEGER.fullmatch(one) else one, label)
             if other != label:
                 shown = " and ".join(f"{quoted(each)}{(places or {}).get(each, '')}" for each in (other, label))
                 differing = difference(other, label)
+                named = what == "label" and not {*map(whole, looks(other, fold_case=False))} & {
+                    *map(whole, looks(label, fold_case=False))
+                }
                 raise FrostlineError(
                     f"{where}: the {what}s {shown} look the same{f' and differ in {differing}' if differing else ''}; write "
-                    "them alike."
+                    f"them alike{', or name each label with --labels if they differ' if named else ''}."
                 )
 
 

@@ -155,31 +155,35 @@ def _drawn(examples: Examples, size: int, rng: np.random.Generator) -> list[int]
     equal, order = examples.first_equal(), stratified_indices(examples.targets, len(examples), rng).tolist()
     of_classes = examples.targets.ndim == 1 and least_size(examples.targets) > 1
     own = examples.targets if of_classes else np.zeros(len(examples), np.int64)
-    rows, of_class = defaultdict(list), defaultdict(list)  # by text; by class
+    rows: dict[int, list[int]] = defaultdict(list)  # of each text
+    of_class: dict[int, dict[int, None]] = defaultdict(dict)  # the texts of each class
     for row in order:
         rows[equal[row]].append(row)
-        of_class[own[row]].append(row)
-    left, drawn = Counter(own.tolist()), set[int]()
+        of_class[own[row]][equal[row]] = None
+    left, drawn, taken = Counter(own.tolist()), list[int](), set[int]()
 
-    def draw(row: int, most: int) -> bool:
-        """Draw the rows with the text of this one if they are at most ``most``, and no class loses its last row."""
-        same = rows[equal[row]]
-        lost = Counter(own[same].tolist())
-        if row in drawn or len(same) > most or any(left[one] <= count for one, count in lost.items()):
+    def draw(text: int, most: int) -> bool:
+        """Draw the rows with this text if they are at most ``most``, and no class loses its last row."""
+        same = rows[text]
+        if text in taken or len(same) > most:
             return False
-        drawn.update(same)
+        lost = Counter(own[same].tolist())
+        if any(left[one] <= count for one, count in lost.items()):
+            return False
+        drawn.extend(same)
+        taken.add(text)
         left.subtract(lost)
         return True
 
-    for one in dict.fromkeys(own[order].tolist()):
-        if not any(row in drawn for row in of_class[one]):
-            any(draw(row, size - len(drawn)) for row in of_class[one]) or any(
-                draw(row, len(examples)) for row in sorted(of_class[one], key=lambda row: len(rows[equal[row]]))
+    for texts in of_class.values():
+        if taken.isdisjoint(texts):
+            any(draw(text, size - len(drawn)) for text in texts) or any(
+                draw(text, len(examples)) for text in sorted(texts, key=lambda text: len(rows[text]))
             )
-    for row in order:
+    for text in rows:
         if len(drawn) >= size:
             break
-        draw(row, size - len(drawn))
+        draw(text, size - len(drawn))
     return sorted(drawn)
 
 

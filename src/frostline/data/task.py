@@ -86,9 +86,11 @@ def decide_task(
         return task
     counts = Counter(cell for cell in cells if cell is not None)
     where, places = f"{table.name}, column {quoted(columns.label)}", places_of(table, [[str(cell)] for cell in cells])
-    refuse_similar_labels(where, counts, places)
+    refuse_similar_labels(where, counts, places, fold_case=not labels)
     known = {*map(whole, given or ())}
-    refuse_similar_labels(where, [*(given or ()), *(one for one in counts if whole(one) not in known)], places)
+    refuse_similar_labels(
+        where, [*(given or ()), *(one for one in counts if whole(one) not in known)], places, fold_case=not labels
+    )
     if len(counts) < 2:
         raise FrostlineError(
             f"{table.name}, column {quoted(columns.label)}: every row has the label {quoted(cells[0])}; give rows of "

@@ -14,6 +14,7 @@ from huggingface_hub.errors import HFValidationError
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
+from frostline.data.formats.reader import POINTER
 from frostline.data.sealed import FILES, files_in, read_record, require_recorded
 from frostline.data.wording import first_line
 from frostline.model.shards import INDEX, WHOLE, weight_files
@@ -46,7 +47,7 @@ PEFT_CLASSES = {
     "QUESTION_ANS": "AutoPeftModelForQuestionAnswering",
     "FEATURE_EXTRACTION": "AutoPeftModelForFeatureExtraction",
 }  # by PEFT's type of task
-POINTER, PAGES = b"version https://git-lfs", (b"<!doctype", b"<html")
+PAGES = (b"<!doctype", b"<html")
 REMEDIES = {
     "does not recognize this architecture": "Update transformers, or choose another model",
     "Unrecognized configuration class": "Choose a model of another type",

@@ -2,7 +2,6 @@
 
 import codecs
 import re
-import unicodedata
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import TextIO
@@ -17,25 +16,27 @@ MARKS = {  # byte order marks; that of UTF-16 begins that of UTF-32
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# Encodings that a file may have, the most frequent first, with the stricter encoding of their frequent characters.
-CANDIDATES = {
-    **{
-        "cp1252": "cp1252",
-        "cp949": "iso2022_kr",
-        "cp932": "shift_jis",
-        "euc_jp": "euc_jp",
-        "gb18030": "gb2312",
-        "big5": "big5",
-    },
-    **{
-        one: one for one in ("mac_roman", "cp1250", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256", "cp874")
-    },
-    **{one: one for one in ("iso8859_15", "cp850")},
+SIGNS = "‘’“”„«»–—…•€£§°®©™¿¡"
+# Accented letters stand beside ASCII, those of other alphabets do not.
+ACCENTED = rf"(?:(?<![^\x00-\x7f])|(?!.[^\x00-\x7f]))[{{}}ÄÖÜÉ]|[{SIGNS}]"
+ALPHABET = rf"(?<![A-Za-z])[{{}}](?![A-Za-z])|[{SIGNS}]"
+# Encodings that a file may have, each with a pattern of its frequent characters, or of their bytes for those of East Asia. Of
+# encodings that fit a file equally well, the first is named.
+CANDIDATES: dict[str, str | bytes] = {
+    "cp1252": ACCENTED.format("àáâãäåæçèéêëìíîïñòóôõöøùúûüßœ"),
+    "cp949": rb"[\xb0-\xc8][\xa1-\xfe]|\xa4[\xbb\xbe\xcc\xd0]",
+    "cp932": rb"\x82[\x9f-\xf1]|\x83[\x40-\x96]|[\x81\x88-\x97].",
+    "gb18030": rb"[\xa1\xa3\xb0-\xd7][\xa1-\xfe]",
+    "euc_jp": rb"[\xa1\xa4\xa5\xb0-\xcf].",
+    "big5": rb"[\xa1\xa4-\xc6].",
+    "cp1251": ALPHABET.format("а-яё"),
+    "koi8_r": ALPHABET.format("а-яё"),
+    "cp1256": ALPHABET.format("ء-ي"),
+    "cp1253": ALPHABET.format("ΐά-ώ"),
+    "mac_roman": ACCENTED.format("àáâãäåæçèéêëìíîïñòóôõöøùúûüßœ"),
+    "cp1250": ACCENTED.format("ąćęłńóśźżáčďéěíňřšťúůýžőűăâîşţßäöü"),
 }
-KANA, EAST_ASIAN = {"HIRAGANA", "KATAKANA"}, {"CJK", "HIRAGANA", "KATAKANA"}
-OF_SCRIPT = {"iso2022_kr": {"HANGUL SYLLABLE"}, **dict.fromkeys(("shift_jis", "euc_jp", "gb2312", "big5"), EAST_ASIAN)}
-FREQUENT = {"gb2312": 0xD8, "big5": 0xC7}  # frequent Chinese characters have a smaller first byte
-SAMPLE, SHOWN = 200, 4  # lines that decide between encodings; encodings that a message names
+LINES, SHARE = 200, 0.6  # lines that are looked at; the share of frequent characters in an encoding that is named
 CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")  # but tabs, line ends and form feeds
 UNREADABLE = re.compile(f"{CONTROL.pattern}|\ufffd")
 TWICE = re.compile(
@@ -156,70 +157,31 @@ def _not_utf8(content: bytes, error: UnicodeError) -> str:
 
 
 def _advice(content: bytes) -> str:
-    """Encodings in which a file makes sense, with a word as each reads it, and what to do."""
-    found = _readings(content)
-    if len(found) < 2:
-        name, looks = (
-            next(iter(found), "NAME"),
-            "".join(f"; it looks like {one} ({quoted(word, 24)})" for one, word in found.items()),
-        )
-        return f"{looks}; pass --encoding {name}, or save the file as UTF-8"
-    shown = " or ".join(f"{name} ({quoted(word, 24)})" for name, word in found.items())
-    return f"; it may be {shown}: pass the one that reads right, such as --encoding {next(iter(found))}, or save it as UTF-8"
+    """The encoding that the bytes look like, with a word as it reads it, and what to do."""
+    name, word = _guess(content)
+    if name is None:
+        return "; pass the encoding that the program which wrote it uses with --encoding, or save the file as UTF-8"
+    return (
+        f"; it looks like {name} ({quoted(word, 24)}): pass --encoding {name} if this reads right, else that of the program "
+        "which wrote it, or save it as UTF-8"
+    )
 
 
-def _readings(content: bytes) -> dict[str, str]:
-    """The most plausible encodings, the best first, each with a word as it reads it."""
-    lines = [line for line in content.split(b"\n") if not line.isascii()][:SAMPLE]
-    scores: dict[str, float] = {}
-    read: dict[str, list[str]] = {}  # the words with other characters than ASCII
-    for name, strict in CANDIDATES.items():
+def _guess(content: bytes) -> tuple[str | None, str]:
+    """The encoding in which a file has the largest share of frequent characters, and a word as it reads it."""
+    lines = b"\n".join([line for line in content.split(b"\n") if not line.isascii()][:LINES])
+    best: tuple[float, str | None, str] = (SHARE, None, "")
+    for name, pattern in CANDIDATES.items():
         try:
-            words = [
-                word for line in lines for word in re.split(r"[\s,;|\"]+", line.decode(name)) if not word.isascii()
-            ]
+            text = lines.decode(name)
         except UnicodeDecodeError:
             continue
-        if not words or any(CONTROL.search(word) or "Co" in map(unicodedata.category, word) for word in words):
-            continue
-        if words in read.values() or (name in ("cp932", "euc_jp") and not any(KANA & _scripts(word) for word in words)):
-            continue
-        scores[name], read[name] = sum(_is_plausible(word, strict) for word in words) / len(words), words
-    likely = [name for name, score in scores.items() if score >= max(0.3, 0.8 * max(scores.values()))]
-    found = sorted(likely, key=lambda name: -round(scores[name], 2))[:SHOWN]
-    shared = range(min((len(read[name]) for name in found), default=0))
-    telling = max(shared, key=lambda n: len({read[name][n] for name in found}), default=0)
-    by_word = {read[name][telling]: name for name in reversed(found)}  # of those that read it alike, the best
-    return {name: read[name][telling] for name in found if by_word[read[name][telling]] == name}
-
-
-def _scripts(word: str) -> set[str]:
-    """The scripts of the letters of a word. Letters of Hangul that form no syllable have the script ``HANGUL LETTER``."""
-    names = (unicodedata.name(char, "?").split() for char in word if unicodedata.category(char)[0] in "LM")
-    return {" ".join(name[:2]) if name[0] == "HANGUL" else name[0].partition("-")[0] for name in names} - {"COMBINING"}
-
-
-def _is_frequent(char: str, strict: str) -> bool:
-    """Whether a letter is among the frequent ones of an encoding, given by a stricter one."""
-    try:
-        return char.encode(strict)[0] < FREQUENT.get(strict, 256)
-    except UnicodeEncodeError:
-        return False
-
-
-def _is_plausible(word: str, strict: str) -> bool:
-    """Whether a word with other characters than ASCII looks like one of a language: one script, regular case, usual signs."""
-    letters, scripts = [char for char in word if char.isalpha()], _scripts(word)
-    signs = [char for char in word if not (char.isascii() or char.isalpha() or unicodedata.category(char)[0] in "MPZ")]
-    frequent = sum(_is_frequent(char, strict) for char in letters)
-    if 2 * frequent < len(letters) or not set(signs) <= set("€£¥°©®™×·½"):
-        return False
-    if all(char.isascii() or unicodedata.category(char)[0] not in "LM" for char in word):
-        return True
-    if strict in OF_SCRIPT:
-        return scripts <= OF_SCRIPT[strict]
-    beyond = sum(not char.isascii() for char in letters)
-    if len(scripts) > 1 or (scripts == {"LATIN"} and beyond > max(1, 0.8 * len(letters))):
-        return False
-    parts = [part for part in re.split(r"[\W\d_]+", word) if part]
-    return all(part in (part.lower(), part.upper(), part.capitalize()) for part in parts)
+        beyond = [char for char in text if not char.isascii()]
+        if isinstance(pattern, str):
+            frequent = len(re.findall(pattern, text))
+        else:
+            frequent = sum(re.fullmatch(pattern, char.encode(name), re.DOTALL) is not None for char in beyond)
+        if frequent > best[0] * len(beyond):
+            word = next(word for word in re.split(r"[\s,;|\"]+", text) if not word.isascii())
+            best = frequent / len(beyond), name, word
+    return best[1:]

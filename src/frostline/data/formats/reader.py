@@ -23,6 +23,7 @@ FRAME_READERS: Mapping[str, Callable[[Any, str], Table]] = {  # by the library t
     "pyarrow": from_arrow,
 }
 EXTENSIONS = tuple(FORMAT_OF)
+POINTER = b"version https://git-lfs"  # begins what Git LFS puts in the place of a file that it has not fetched
 ONLY_DELIMITED = "--column-names is for CSV and TSV files without a header"
 ONLY_CONLL, ONLY_TEXT = "is for CoNLL files", "--encoding is for text files"
 
@@ -109,6 +110,11 @@ def _read_file(
     if not is_conll:
         _refuse_conll_options(path, tag_column, word_column)
     try:
+        with path.open("rb") as file:
+            if file.read(len(POINTER)) == POINTER:
+                raise FrostlineError(
+                    f"{path}: this is a pointer of Git LFS instead of the file; get it with `git -C {path.parent} lfs pull`."
+                )
         if FORMAT_OF[ending] == "Parquet":
             if encoding is not None:
                 raise FrostlineError(f"{path}: {ONLY_TEXT}; leave it out.")
