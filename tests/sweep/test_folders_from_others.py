@@ -249,11 +249,11 @@ HUGE = "1" + "0" * 400
     [
         ("seeds = [0, 1]", "seeds = 1000000000000", "100,000 seeds or fewer"),
         ("seeds = [0, 1]", LISTS, "runs, more than 1,000,000"),
-        ("layers = 3", f"layers = {HUGE}", "negative or too large"),
-        ("layers = 3", "layers = -1", "negative or too large"),
-        ("train_rows = ", "train_rows = 1000000000000", "negative or too large"),
-        ("layers = 3", "layers = true", "a number is expected"),
-        ('metric = "', "metric = 3 # ", "a number is expected"),
+        ("layers = 3", f"layers = {HUGE}", "layers: "),
+        ("layers = 3", "layers = -1", "layers: input should be greater than or equal to 1"),
+        ("train_rows = ", "train_rows = 1000000000000", "train_rows: input should be less than"),
+        ("layers = 3", "layers = true", "layers: input should be a valid integer"),
+        ('metric = "', "metric = 3 # ", "metric: input should be a valid string"),
         ("layers = 3", f"layers = {'[' * 100_000}", "sweep.toml is damaged"),
     ],
 )
