@@ -10,7 +10,7 @@ from typing import Any
 
 import transformers
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub.errors import HFValidationError, StrictDataclassError
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
@@ -284,7 +284,9 @@ def readable(load: Any, name: str, problem: str) -> Any:
         AssertionError,
         ImportError,
         RuntimeError,
+        ArithmeticError,
         SafetensorError,
+        StrictDataclassError,
     ) as error:
         said = str(error)
         remedy = next(

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter
-from typing_extensions import TypedDict
+from pydantic import BaseModel, Field
 
 from frostline.data.files import read_inside, require_inside
 from frostline.data.sealed import unseal, write_sealed
@@ -18,7 +17,7 @@ FILE = "forecast.json"
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
 
 
-class Predicted(TypedDict):
+class Predicted(BaseModel):
     """What tables and plans read of a forecast."""
 
     cells: "list[Cell]"
@@ -26,14 +25,14 @@ class Predicted(TypedDict):
     seconds: Seconds
 
 
-class Measured(TypedDict):
+class Measured(BaseModel):
     """What was measured when the runs had ended."""
 
     forward_pass_seconds: Seconds
     seconds: Seconds
 
 
-class Call(TypedDict):
+class Call(BaseModel):
     """An entry of the record."""
 
     call: str
@@ -41,7 +40,7 @@ class Call(TypedDict):
     measured: Measured | None
 
 
-class Form(TypedDict):
+class Form(BaseModel):
     """The record."""
 
     calls: list[Call]
@@ -124,7 +123,7 @@ def recorded(out: Path) -> list[dict[str, Any]]:
     require_inside(out / FILE, out)
     try:
         facts = unseal(read_inside(out / FILE, out))
-        TypeAdapter(Form).validate_json(json.dumps(facts), strict=True)
+        Form.model_validate_json(json.dumps(facts), strict=True)
     except (OSError, ValueError):
         return []
     calls: list[dict[str, Any]] = facts["calls"]

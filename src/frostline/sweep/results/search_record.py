@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter
-from typing_extensions import TypedDict
+from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter
 
 from frostline.data.files import read_inside, require_inside
 from frostline.data.sealed import unseal, write_sealed
@@ -21,7 +20,7 @@ Score = FiniteFloat | None
 Layer = Annotated[int, Field(ge=0, le=10_000)]
 
 
-class Tried(TypedDict):
+class Tried(BaseModel):
     """A run of a step."""
 
     trainable: str
@@ -29,7 +28,7 @@ class Tried(TypedDict):
     score: Score
 
 
-class Step(TypedDict):
+class Step(BaseModel):
     """What tables read of a step."""
 
     why: str
@@ -37,14 +36,14 @@ class Step(TypedDict):
     runs: list[Tried]
 
 
-class Estimate(TypedDict):
+class Estimate(BaseModel):
     """An estimate of k from the probes."""
 
     by: str
     k: Layer
 
 
-class OneProbe(TypedDict):
+class OneProbe(BaseModel):
     """A probe on frozen features."""
 
     layers: Annotated[list[Layer], Field(min_length=1)]
@@ -67,7 +66,7 @@ class BestProbe(OneProbe):
     high: FiniteFloat
 
 
-class Probes(TypedDict):
+class Probes(BaseModel):
     """What tables, figures and sentences read of the probes."""
 
     kind: str
@@ -83,7 +82,7 @@ class Probes(TypedDict):
     best: BestProbe
 
 
-class Form(TypedDict):
+class Form(BaseModel):
     """The parts of a record that are not plain."""
 
     steps: list[Step]
@@ -154,7 +153,7 @@ class SearchRecord:
             ValueError: ``facts`` is not a JSON object, a key is missing, or a value is of another type.
         """
         content = json.dumps(facts)
-        TypeAdapter(Form).validate_json(content, strict=True)
+        Form.model_validate_json(content, strict=True)
         return TypeAdapter(cls).validate_json(content, strict=True)
 
 
