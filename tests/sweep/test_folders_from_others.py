@@ -260,7 +260,7 @@ HUGE = "1" + "0" * 400
         ("max_length = ", "max_length = 0 # ", "max_length: input should be greater"),
         ("layers = 3", "layers = 0", "layers: input should be greater"),
         ("in_memory = ", "in_memory = 1 # ", "in_memory: input should be"),
-        ("seeds = [0, 1]", f"seeds = [{2**63}]", "less than"),
+        ("seeds = [0, 1]", f"seeds = [{2**63}]", "give a number below"),
         ('metric = "', "metric = 3 # ", "metric: input should be a valid string"),
         ("layers = 3", f"layers = {'[' * 100_000}", "sweep.toml is damaged"),
     ],
