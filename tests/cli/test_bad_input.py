@@ -195,6 +195,11 @@ def test_a_damaged_folder_of_a_sweep(
         ("frostline.json", "[]", "or remove it and name the columns with --text-column"),
         ("config.json", "{", "is not what frostline saved (the checksum of config.json is wrong): copy it again"),
         ("config.json", "[]", "is not what frostline saved"),
+        (
+            "model.safetensors",
+            "version https://git-lfs.github.com/spec/v1",
+            "model.safetensors is a pointer of Git LFS",
+        ),
     ],
 )
 def test_a_damaged_model(
@@ -205,6 +210,43 @@ def test_a_damaged_model(
     got = frostline("predict", "model", "t.csv")
     assert got.code == 2 and not got.out and got.err.count("\n") == 1
     assert got.err.startswith("frostline: ") and message in got.err
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "head.json", "modules.json"])
+def test_a_model_with_json_that_is_nested_too_deep(
+    frostline: Frostline, here: Path, finished_sweep: Path, name: str
+) -> None:
+    model = Path(shutil.copytree(finished_sweep / "model", here / "model"))
+    (model / "frostline.json").unlink()
+    (model / name).write_text("[" * 100_000)
+    got = frostline("predict", "model", "t.csv")
+    assert got.code == (0 if name == "modules.json" else 2) and "Traceback" not in got.err
+
+
+def test_a_pipe_in_place_of_a_file_of_a_model_is_refused(
+    frostline: Frostline, here: Path, finished_sweep: Path
+) -> None:
+    model = Path(shutil.copytree(finished_sweep / "model", here / "model"))
+    (model / "tokenizer.json").unlink()
+    os.mkfifo(model / "tokenizer.json")
+    got = frostline("predict", "model", "t.csv")
+    assert got.code == 2 and "tokenizer.json is no ordinary file" in got.err
+
+
+def test_a_saved_model_is_used_from_the_cache_of_the_hub(
+    frostline: Frostline, here: Path, finished_sweep: Path
+) -> None:
+    """There, each file is a link to another folder."""
+    (here / "snapshot").mkdir()
+    for file in (finished_sweep / "model").iterdir():
+        (here / "snapshot" / file.name).symlink_to(file)
+    assert [frostline(*words.split()).code for words in ("predict snapshot t.csv", "check snapshot")] == [0, 0]
+
+
+@pytest.mark.parametrize("words", ["sweep --tune 0 --model {} --train t.csv", "predict {} t.csv", "status {}"])
+def test_a_name_that_is_too_long(frostline: Frostline, here: Path, words: str) -> None:
+    got = frostline(*words.format("x" * 5000).split())
+    assert got.code == 2 and "Traceback" not in got.err
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ from search_runs import record_of
 
 
 def test_a_written_record_is_read_back(tmp_path: Path) -> None:
-    record = record_of(why="It ended.", operations={"all": 2.5}, steps=[{"why": "k = 0 first.", "runs": []}])
+    record = record_of(
+        why="It ended.", operations={"all": 2.5}, steps=[{"why": "k = 0 first.", "seconds": 1.0, "runs": []}]
+    )
     write_search(tmp_path, record)
     assert read_search(tmp_path) == record
     facts = json.loads((tmp_path / FILE).read_text())

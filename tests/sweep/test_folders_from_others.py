@@ -9,7 +9,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import save
 
 import frostline.sweep.results.result_files as files_module
 from frostline import FrostlineError
@@ -22,6 +25,7 @@ from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.merge import merge
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.leases import Leases
+from frostline.sweep.results.rows import CHECKSUM, _checksum
 from frostline.sweep.results.search_record import SearchRecord, read_search
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
@@ -249,11 +253,15 @@ HUGE = "1" + "0" * 400
     [
         ("seeds = [0, 1]", "seeds = 1000000000000", "100,000 seeds or fewer"),
         ("seeds = [0, 1]", LISTS, "runs, more than 1,000,000"),
-        ("layers = 3", f"layers = {HUGE}", "negative or too large"),
-        ("layers = 3", "layers = -1", "negative or too large"),
-        ("train_rows = ", "train_rows = 1000000000000", "negative or too large"),
-        ("layers = 3", "layers = true", "a number is expected"),
-        ('metric = "', "metric = 3 # ", "a number is expected"),
+        ("layers = 3", f"layers = {HUGE}", "layers: "),
+        ("layers = 3", "layers = -1", "layers: input should be greater than or equal to 1"),
+        ("train_rows = ", "train_rows = 1000000000000", "train_rows: input should be less than"),
+        ("layers = 3", "layers = true", "layers: input should be a valid integer"),
+        ("max_length = ", "max_length = 0 # ", "max_length: input should be greater"),
+        ("layers = 3", "layers = 0", "layers: input should be greater"),
+        ("in_memory = ", "in_memory = 1 # ", "in_memory: input should be"),
+        ("seeds = [0, 1]", f"seeds = [{2**63}]", "give a number below"),
+        ('metric = "', "metric = 3 # ", "metric: input should be a valid string"),
         ("layers = 3", f"layers = {'[' * 100_000}", "sweep.toml is damaged"),
     ],
 )
@@ -304,6 +312,65 @@ def test_a_number_of_a_forged_result_is_bounded(here: Path, frostline: Frostline
     assert "Traceback" not in got.err
 
 
+def of_report(key: str, value: Any) -> Any:
+    """Forges a value in the report of the data."""
+
+    def change(here: Path) -> None:
+        report = unseal((here / "data.json").read_bytes())["report"]
+        forge(here / "data.json", report={**report, key: value})
+
+    return change
+
+
+def of_arrays(array: Any) -> Any:
+    """Forges the predictions of a run."""
+
+    def change(here: Path) -> None:
+        folder = here / "runs" / Folder(here).runs[0].digest
+        arrays = {} if array is None else dict.fromkeys(("validation_best", "validation_last"), array)
+        (folder / "predictions.safetensors").write_bytes(save(arrays))
+        files = {"predictions.safetensors": checksum(save(arrays))}
+        forge(folder / "result.json", files=files)
+
+    return change
+
+
+def of_rows(name: str, values: Any) -> Any:
+    """Forges a column of the validation examples."""
+
+    def change(here: Path) -> None:
+        table = pq.read_table(here / "validation.parquet")
+        table = (
+            table.drop([name])
+            if values is None
+            else table.set_column(table.column_names.index(name), name, [values * len(table)])
+        )
+        pq.write_table(table.replace_schema_metadata({CHECKSUM: _checksum(table)}), here / "validation.parquet")
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (of_report("splits", {"train": 1}), "data.json is missing or damaged"),
+        (of_report("shared", {"train/test": "a"}), "data.json is missing or damaged"),
+        (lambda here: forge(here / "data.json", truncated=None), "data.json is missing or damaged"),
+        (of_arrays(None), "has predictions of the shape (0,)"),
+        (of_arrays(np.zeros((3, 2), np.float32)), "has predictions of the shape (3, 2)"),
+        (of_arrays(np.zeros((), np.float32)), "has predictions of the shape ()"),
+        (of_rows("row", None), "validation.parquet is damaged"),
+        (of_rows("target", None), "validation.parquet is damaged"),
+        (of_rows("row", ["x"]), "validation.parquet is damaged"),
+        (of_rows("row", [1.5]), "validation.parquet is damaged"),
+    ],
+)
+def test_a_forged_file_of_a_report_is_refused(here: Path, frostline: Frostline, change: Any, message: str) -> None:
+    change(here)
+    got = frostline("report", here)
+    assert got.code == 2 and message in got.err and len(got.err.splitlines()) == 1
+
+
 @pytest.mark.parametrize("reason", [7, ["a"], {"a": 1}, None, "x" * 2**21])
 def test_a_forged_reason_of_a_failure_is_damage(here: Path, reason: object) -> None:
     store, run = Store(here), Folder(here).runs[0].digest
@@ -322,6 +389,11 @@ def test_a_forged_reason_of_a_failure_is_damage(here: Path, reason: object) -> N
         {"operations": [1]},
         {"requested": 3},
         {"train_size": 1.5},
+        {"train_size": "1"},
+        {"steps": [{"why": "x", "seconds": 1.0, "runs": [{}]}]},
+        {"steps": [{"why": "x", "seconds": "long", "runs": []}]},
+        {"estimates": [{"by": "probes", "k": [None]}]},
+        {"probes": {"probes": []}},
     ],
 )
 def test_a_forged_record_of_a_search_is_read_as_damaged(tmp_path: Path, change: dict[str, Any]) -> None:
@@ -332,7 +404,7 @@ def test_a_forged_record_of_a_search_is_read_as_damaged(tmp_path: Path, change: 
             facts[field.name] = []
         if str(field.type).startswith("collections.abc.Mapping"):
             facts[field.name] = {}
-    facts |= kinds
+    facts |= {**kinds, "probes": None}
     write_sealed(tmp_path / "search.json", facts, inside=tmp_path)
     assert read_search(tmp_path) is not None
     write_sealed(tmp_path / "search.json", {**facts, **change}, inside=tmp_path)

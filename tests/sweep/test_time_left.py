@@ -50,6 +50,7 @@ def end(out: Path, run: RunSpec, seconds: float, outcome: str = "ok", **cost: fl
     """Publish the result of a run that took this long."""
     facts = {
         "digest": run.digest,
+        "spec": run.model_dump(mode="json"),
         "outcome": outcome,
         "reason": "",
         "metric": "accuracy",

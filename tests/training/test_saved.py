@@ -88,7 +88,21 @@ def test_a_probe_without_one_of_its_facts_is_damaged(folder: Path) -> None:
     about = read_record(folder / FACTS)
     del about["vector"]
     write_sealed(folder / FACTS, about, inside=folder)
-    with pytest.raises(FrostlineError, match=r"is damaged \('vector'\): fit it again"):
+    with pytest.raises(FrostlineError, match=r"is damaged \(vector: field required\): fit it again"):
+        saved_probe(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"layers": layers} for layers in ("x", [], [-1], {}, None)),
+        *({"labels": labels} for labels in (["a"], None, "ab", [1, 2])),
+        *({"max_length": -1}, {"inverse_temperature": None}, {"task_type": "x"}, {"model": None}, {"vector": "x"}),
+    ],
+)
+def test_a_forged_probe_is_damaged(folder: Path, change: dict[str, Any]) -> None:
+    write_sealed(folder / FACTS, {**read_record(folder / FACTS), **change}, inside=folder)
+    with pytest.raises(FrostlineError, match="is damaged"):
         saved_probe(folder)
 
 

@@ -1,6 +1,7 @@
 """The program and its exit codes. A mistake of the user is one sentence on stderr."""
 
 import atexit
+import errno
 import gc
 import os
 import signal
@@ -123,7 +124,7 @@ def _main() -> None:
 
 def _of_the_machine(error: Exception) -> str | None:
     """The beginning of a sentence on an error of the disk or of the memory, and on what to do; None for other errors."""
-    if isinstance(error, OSError) and error.errno in CANNOT_WRITE:
+    if isinstance(error, OSError) and error.errno in (*CANNOT_WRITE, errno.ENAMETOOLONG):
         return f"{error.filename or 'A file'} cannot be written or read ({error.strerror}): correct that"
     if "torch" not in sys.modules:
         return None

@@ -66,6 +66,16 @@ def read_inside(path: Path, inside: Path, limit: int = RECORD_BYTES) -> bytes:
         ValueError: It is no ordinary file, or it has more than ``limit`` bytes.
     """
     require_inside(path, inside)
+    return read_file(path, limit)
+
+
+def read_file(path: Path, limit: int = RECORD_BYTES) -> bytes:
+    """The content of a file that may be a link, as in the cache of the hub.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no ordinary file, or it has more than ``limit`` bytes.
+    """
     facts = os.stat(path)
     if not stat.S_ISREG(facts.st_mode):
         raise ValueError(f"{path.name} is no ordinary file")

@@ -14,7 +14,7 @@ import xxhash
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from frostline.data.files import json_bytes, read_inside, replace_file, with_nulls
+from frostline.data.files import json_bytes, read_file, replace_file, with_nulls
 
 FILES, CARD = "files", "README.md"
 RECORD_BYTES = 2**30  # of a record, which may have all words of a TF-IDF model
@@ -90,7 +90,7 @@ def read_record(path: Path) -> dict[str, Any]:
         OSError: The file cannot be read.
         ValueError: It is not what was written.
     """
-    facts = unseal(read_inside(path, path.parent, RECORD_BYTES))
+    facts = unseal(read_file(path, RECORD_BYTES))
     if not isinstance(facts.get(FILES), dict):
         raise ValueError(f"{path.name} has no checksums of files")
     return facts

@@ -3,7 +3,6 @@
 Shapes: N texts, B examples in a batch, S padded length, C outputs.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from frostline.data.specification import CLASSIFICATION, TOKENS
 from frostline.model.anatomy import Anatomy, find_layers, position_limit
 from frostline.model.checkpoint import Streams, never_streams, saved_checkpoint
 from frostline.model.loading import LONGEST, MODEL_CLASSES, UNLOADABLE, load_tokenizer, settle_padding
-from frostline.model.model_files import require_files
+from frostline.model.model_files import json_object, require_files
 from frostline.model.pooled_folder import is_pooled, read_pooled
 from frostline.model.recurrent_folder import is_recurrent, is_recurrent_tagger, read_recurrent
 from frostline.model.shards import is_unread
@@ -61,11 +60,9 @@ class Classifier:
 
 def is_tagger(folder: Path) -> bool:
     """Whether the folder has a model that predicts a tag for each word."""
-    try:
-        kinds = json.loads((folder / "config.json").read_bytes()).get("architectures") or [""]
-    except (OSError, ValueError, AttributeError):
-        return False  # the error is reported when the model is loaded
-    return str(kinds[0]).endswith("ForTokenClassification") or is_recurrent_tagger(folder)
+    kinds = json_object(folder / "config.json").get("architectures")
+    kind = kinds[0] if isinstance(kinds, list) and kinds else ""
+    return str(kind).endswith("ForTokenClassification") or is_recurrent_tagger(folder)
 
 
 def load_classifier(

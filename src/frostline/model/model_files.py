@@ -10,7 +10,7 @@ from typing import Any
 
 import transformers
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub.errors import HFValidationError, StrictDataclassError
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
@@ -103,7 +103,7 @@ def _require_config(name: str, folder: Path) -> None:
     what = _adapter(name, folder) or _other_weights(folder, folder)
     if what is None:
         inside = [path.parent for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/config.json")]
-        found = next((one for one in sorted(inside) if "model_type" in _json(one / "config.json")), None)
+        found = next((one for one in sorted(inside) if "model_type" in json_object(one / "config.json")), None)
         what = (
             "Give a folder that save_pretrained wrote, or a hub name"
             if found is None
@@ -118,7 +118,7 @@ def _adapter(name: str, folder: Path) -> str | None:
         return None
     if (folder.parent / "config.json").is_file():
         return f"It holds only an adapter of the model in {folder.parent}: give that folder"
-    facts = _json(folder / ADAPTER)
+    facts = json_object(folder / ADAPTER)
     base = facts.get("base_model_name_or_path") or facts.get("model_name") or "another model"
     if "peft_type" not in facts:
         return f"It holds only an adapter of {base}: merge it into that model with the library that wrote it, and give the result"
@@ -156,35 +156,37 @@ def _require_content(name: str, folder: Path, files: Sequence[Path]) -> None:
                 f"The model {name} cannot be used: {file.name} is a link to {file.readlink()}, which does not exist. "
                 "Download the model again, or copy the files themselves."
             )
-        if not file.is_file():
+        if not file.exists():
             continue
-        with file.open("rb") as handle:
-            start = handle.read(64)
+        start = b""
+        if file.is_file():  # opening a pipe would wait for ever
+            with file.open("rb") as handle:
+                start = handle.read(64)
         if start.startswith(POINTER):
             raise FrostlineError(
                 f"The model {name} cannot be used: {file.name} is a pointer of Git LFS instead of the file. Get the files with "
                 f"`git -C {folder} lfs pull`, or download the model with `hf download`."
             )
         if not start or start.lstrip().lower().startswith(PAGES):
-            what = "a web page" if start else "empty"
+            what = "a web page" if start else "empty" if file.is_file() else "no ordinary file"
             raise FrostlineError(
                 f"The model {name} cannot be used: {file.name} is {what}. Download the model with `hf download`, or "
                 "copy it again."
             )
 
 
-def _json(file: Path) -> dict[str, Any]:
+def json_object(file: Path) -> dict[str, Any]:
     """The object in a JSON file; an empty one if it cannot be read, which is reported where it is needed."""
     try:
         found = json.loads(file.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def has_own_code(folder: Path) -> bool:
     """Whether a model or its tokenizer runs Python code that comes with it."""
-    return any("auto_map" in _json(folder / name) for name in ("config.json", "tokenizer_config.json"))
+    return any("auto_map" in json_object(folder / name) for name in ("config.json", "tokenizer_config.json"))
 
 
 def runs_own_code(loaded: object) -> bool:
@@ -198,7 +200,6 @@ def require_files(name: str, folder: Path) -> None:
     Raises:
         FrostlineError: One of them is missing, or the model was changed.
     """
-    require_intact(folder)
     _require_content(
         name,
         folder,
@@ -208,6 +209,7 @@ def require_files(name: str, folder: Path) -> None:
             *(folder / one for one in sorted(TOKENIZER_FILES)),
         ],
     )
+    require_intact(folder)
     weights = readable(lambda: weight_files(folder), name, f"its {INDEX} cannot be read")
     if not weights:
         raise FrostlineError(f"The model {name} has no weights in safetensors. {_instead_of_weights(name, folder)}.")
@@ -216,7 +218,7 @@ def require_files(name: str, folder: Path) -> None:
             f"The model {name} lacks {len(absent)} of {len(weights)} files that {INDEX} names ({absent[0]}): download it again "
             "with `hf download`, or copy them."
         )
-    if not tokenizer_files(folder) and "auto_map" in _json(folder / "tokenizer_config.json"):
+    if not tokenizer_files(folder) and "auto_map" in json_object(folder / "tokenizer_config.json"):
         raise FrostlineError(
             f"The tokenizer of {name} runs Python code of its own and has none of the usual files, such as tokenizer.json. "
             "Choose another model, or convert it to a fast tokenizer of transformers."
@@ -283,7 +285,9 @@ def readable(load: Any, name: str, problem: str) -> Any:
         AssertionError,
         ImportError,
         RuntimeError,
+        ArithmeticError,
         SafetensorError,
+        StrictDataclassError,
     ) as error:
         said = str(error)
         remedy = next(

@@ -55,7 +55,7 @@ def is_pooled(folder: Path) -> bool:
     try:
         modules = json.loads((folder / MODULES).read_bytes())
         return [(one["path"], one["type"].rpartition(".")[2]) for one in modules] == [*KINDS.items()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return False
 
 

@@ -16,7 +16,7 @@ from frostline.data.files import write_json
 from frostline.model.anatomy import find_layers
 from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.heads import RecurrentHead
-from frostline.model.model_files import readable
+from frostline.model.model_files import json_object, readable
 from frostline.model.reading import OWN, HeadKind
 from frostline.model.saving import save_files
 from frostline.model.with_head import on_base, read_base
@@ -41,10 +41,7 @@ def is_recurrent(folder: Path) -> bool:
 
 def is_recurrent_tagger(folder: Path) -> bool:
     """Whether a folder has a classifier with a BiLSTM that predicts a tag for each word."""
-    try:
-        return bool(json.loads((folder / HEAD).read_bytes())["reads"] == OWN)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False  # the error is reported when the model is loaded
+    return bool(json_object(folder / HEAD).get("reads") == OWN)
 
 
 def read_recurrent(

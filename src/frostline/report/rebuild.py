@@ -19,6 +19,7 @@ from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettin
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.alternatives import TEST, read_alternatives
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.record_form import DataForm
 from frostline.sweep.results.search_record import SearchRecord, as_of_now, read_search
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.specification import SweepSpec
@@ -144,8 +145,7 @@ def _data_facts(out: Path) -> dict[str, Any]:
     require_inside(path, out)
     try:
         facts = unseal(read_inside(path, out))
-        if not {"notes", "report"} <= facts.keys():
-            raise ValueError("a key is missing")
+        DataForm.model_validate(facts)
     except (OSError, ValueError) as error:
         raise FrostlineError(f"{path} is missing or damaged: run the sweep's command again to write it.") from error
     return facts

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from frostline import FrostlineError
+from frostline.data.specification import MULTI_LABEL, REGRESSION, TOKENS
 from frostline.statistics.evidence import Run, SameRows, by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference import (
     QUANTILE,
@@ -34,7 +36,7 @@ from frostline.statistics.inference import (
     shared_row_covariance,
     unpaired,
 )
-from frostline.statistics.metrics import METRICS, chance, predict, scored_rows, tally
+from frostline.statistics.metrics import METRICS, chance, check_metric, predict, scored_rows, tally
 from frostline.statistics.posterior import Observed
 
 RATIO = 1.0  # the variance of the rest, relative to that of the effects of folds
@@ -90,6 +92,26 @@ class Labelled:
     labels: tuple[str, ...]
     metric: str
 
+    def __post_init__(self) -> None:
+        """Refuse targets and a metric that the task does not have. They may come from the folder of somebody else.
+
+        Raises:
+            FrostlineError: They do not belong together.
+        """
+        check_metric(self.metric, self.task_type, len(self.labels), self.labels)
+        several = self.task_type in (MULTI_LABEL, TOKENS)
+        kinds, most = {MULTI_LABEL: ("biu", 1), REGRESSION: ("iuf", np.inf)}.get(
+            self.task_type, ("iu", len(self.labels) - 1)
+        )
+        fits = self.targets.ndim == 1 + several and self.targets.dtype.kind in kinds
+        if self.task_type == MULTI_LABEL:
+            fits = fits and self.targets.shape[1] == len(self.labels)
+        if not fits or not (np.isfinite(self.targets) & (self.targets <= most)).all():
+            raise FrostlineError(
+                f"The {len(self.targets):,} examples have targets that a task with {len(self.labels)} labels cannot have: run "
+                "the sweep's command again to write them."
+            )
+
     def score(self, logits: NDArray[Any], rows: NDArray[np.int64]) -> float:
         """The metric on these rows of ``[rows, C]``; NaN if there are none."""
         return self.scores(logits, [rows])[0]
@@ -119,13 +141,28 @@ class RunPredictions:
 
     def __init__(self, split: Labelled, logits: LogitsOf, interim_analyses: int = 1) -> None:
         """Every interval is corrected for ``interim_analyses``, the largest number of analyses before more runs are trained."""
-        self.split, self.logits = split, logits
+        self.split, self.unchecked_logits = split, logits
         self.quantile = corrected_quantile(interim_analyses)
         self.metric, self.chance, self.rows = split.metric, split.chance, len(split.targets)
         self.groups = row_groups(len(split.targets))
         self.scores: dict[str, NDArray[np.float64]] = {}
         self.scored: dict[str, NDArray[np.bool_]] = {}
         self.on_folds: dict[tuple[str, bytes], NDArray[np.float64]] = {}
+
+    def logits(self, run: str) -> NDArray[Any]:
+        """The logits of a run on all rows.
+
+        Raises:
+            FrostlineError: They are of other rows or labels: they may come from the folder of somebody else.
+        """
+        found, split = self.unchecked_logits(run), self.split
+        shape = (self.rows, *found.shape[1:2] * (split.task_type == TOKENS), max(1, len(split.labels)))
+        if found.shape != shape:
+            raise FrostlineError(
+                f"The run {run} has predictions of the shape {found.shape} instead of {shape}: remove runs/{run}, and the "
+                "sweep's command trains it again."
+            )
+        return found
 
     def __getitem__(self, run: str) -> NDArray[np.float64]:
         """Scores of a run ``[1 + groups]``: on all rows, then without each group of rows."""
@@ -269,7 +306,7 @@ class RunPredictions:
 
     def _max_row_effect(self, rows: int) -> float:
         """How far one row can move a score on this number of rows."""
-        return (1 - METRICS[self.metric].lowest) / rows
+        return (1 - METRICS[self.metric].lowest) / max(rows, 1)
 
     def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
         """The scores of runs with the same seed, ``[seeds, 2, 1 + groups]``."""
@@ -279,6 +316,11 @@ class RunPredictions:
 
 def expand_to_all_rows(logits: NDArray[Any], scored: NDArray[np.bool_]) -> NDArray[Any]:
     """Logits of all rows ``[rows, C]``, from those of the scored rows ``[scored rows, C]``. The other rows are NaN."""
+    if logits.shape[:1] != (scored.sum(),):
+        raise FrostlineError(
+            f"There are predictions of the shape {logits.shape} for {scored.sum():,} examples of a fold: start again in "
+            "another folder."
+        )
     every = np.full((len(scored), *logits.shape[1:]), np.nan, logits.dtype)
     every[scored] = logits
     return every

@@ -1,5 +1,6 @@
 """Merge folders of one sweep, from machines that share nothing, into one folder."""
 
+import os
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from pathlib import Path
@@ -31,7 +32,7 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
         FrostlineError: The folders hold different sweeps, a run that is in two of them has different results, or ``out`` exists.
     """
     sweeps, out = [Folder(folder) for folder in folders], Path(out).expanduser()
-    if out.exists():
+    if os.path.lexists(out):
         raise FrostlineError(f"{out} exists: choose another --out, which is created.")
     for sweep in sweeps:
         _require_same(sweeps[0], sweep)

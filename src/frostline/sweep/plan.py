@@ -1,10 +1,13 @@
 """The plan of a sweep: its runs, the hidden states that they share, and the disk space that both need."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from frostline import FrostlineError
 from frostline.statistics.tune import NAMED, Tune, name_of, sort_key
@@ -19,6 +22,9 @@ if TYPE_CHECKING:  # all import torch, which reading a folder does not need
     from frostline.model.memory import DeviceMemory
     from frostline.sweep.parameter_groups import Group
 
+T = TypeVar("T")
+MOST_RUNS = 1_000_000  # of a grid
+Size = Annotated[int, Field(ge=1, le=2**40)]
 # train size, seed, learning rate, k, learning rate of the head
 Cell = tuple[int, int, float | None, Tune, float | None]
 
@@ -42,10 +48,9 @@ class Origin:
         return Path(os.path.normpath(out.resolve() / self.folder))
 
 
-def read_origin(written: Mapping[str, Any]) -> Origin:
+def read_origin(written: Mapping[str, Any], out: Path) -> Origin:
     """The origin in the contents of sweep.toml."""
-    facts = written.get("origin", {})
-    return Origin(str(facts.get("folder", "")), tuple(facts.get("in_memory", ())))
+    return _from_toml(Origin, written.get("origin", {"folder": "", "in_memory": []}), out)
 
 
 @dataclass(frozen=True)
@@ -55,18 +60,15 @@ class Identity:
     weights: str
     vocabulary: str
     data: str
-    layers: int  # L
+    layers: Annotated[int, Field(ge=1, le=10_000)]  # L
     metric: str
     precision: str
-    max_length: int
-    train_rows: int
-    folds: int
+    max_length: Size
+    train_rows: Size
+    folds: Annotated[int, Field(ge=0, le=2**40)]
     task: str
     task_type: str
     labels: tuple[str, ...]
-
-
-MOST_RUNS, MOST_ROWS, MOST_LAYERS = 1_000_000, 2**40, 10_000
 
 
 def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
@@ -79,24 +81,19 @@ def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
         raise FrostlineError(
             f"{out / 'sweep.toml'} is damaged, or no sweep has written it: restore it, or give the folder of another sweep."
         )
+    return _from_toml(Identity, written["identity"], out)
+
+
+def _from_toml(kind: type[T], facts: Any, out: Path) -> T:
+    """The values of a dataclass in a table of sweep.toml, which somebody else may have written."""
     try:
-        facts = written["identity"]
-        identity = Identity(**{**facts, "labels": tuple(facts["labels"])})
-        values = [(field.type, getattr(identity, field.name)) for field in fields(Identity)[:-1]]
-        if not all(type(value) is kind for kind, value in values) or not all(
-            isinstance(label, str) for label in identity.labels
-        ):
-            raise TypeError("a number is expected, but there is text, or the reverse")
-        if (
-            not all(0 <= value <= MOST_ROWS for _, value in values if isinstance(value, int))
-            or identity.layers > MOST_LAYERS
-        ):
-            raise TypeError("a number is negative or too large")
-    except (KeyError, TypeError) as error:
+        return TypeAdapter(kind).validate_json(json.dumps(facts, default=str), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where, said = ".".join(map(str, first["loc"])), first["msg"].lower()
         raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged ({error}): restore it, or start again in another folder."
+            f"{out / 'sweep.toml'} is damaged ({where}: {said}): restore it, or start again in another folder."
         ) from error
-    return identity
 
 
 def read_settings(written: Mapping[str, Any], out: Path) -> SweepSpec:

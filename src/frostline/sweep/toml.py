@@ -29,7 +29,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise FrostlineError(
             f"{path} cannot be read ({error.strerror}): give a TOML file; a model goes with --model."
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise FrostlineError(
             f"{path} is not valid TOML: {error}. Correct it; a table of examples goes with --train."
         ) from error

@@ -80,7 +80,9 @@ def _at_least_two_or_none(folds: int | str) -> int | str:
 Positive = Annotated[float, Field(gt=0)]
 Tunes = Annotated[tuple[Tune, ...], BeforeValidator(_as_tunes), AfterValidator(_not_empty_and_distinct)]
 Seeds = Annotated[
-    tuple[Annotated[int, Field(ge=0)], ...], BeforeValidator(_as_seeds), AfterValidator(_not_empty_and_distinct)
+    tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],
+    BeforeValidator(_as_seeds),
+    AfterValidator(_not_empty_and_distinct),
 ]
 Sizes = Annotated[
     tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)

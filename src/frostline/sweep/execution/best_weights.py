@@ -93,7 +93,7 @@ class BestWeights:
         sync(self.folder)
 
     def _files(self, k: str = "*") -> list[Path]:
-        return sorted(self.folder.glob(f"{k}.*.safetensors"))
+        return sorted(file for file in self.folder.glob(f"{k}.*.safetensors") if file.is_file())  # a pipe has no end
 
     def load(self, digest: str, note: Callable[[str], None]) -> dict[str, Tensor] | None:
         """The trained parameters of a run, by name; None if they are not stored.

@@ -94,7 +94,7 @@ class CheckpointFiles:
             self.folder.rmdir()  # empty, if at all
 
     def _files(self, run: str) -> list[Path]:
-        return list(self.folder.glob(f"{run}.*{ENDING}"))
+        return [file for file in self.folder.glob(f"{run}.*{ENDING}") if file.is_file()]  # a pipe has no end
 
 
 def _steps(file: Path) -> int:

@@ -43,7 +43,7 @@ class Folder:
         if written is None:
             raise FrostlineError(_no_sweep(self.out))
         self.identity = read_identity(written, self.out)
-        self.origin = read_origin(written)
+        self.origin = read_origin(written, self.out)
         self.spec = read_settings(written, self.out)
         self.own_code = written.get(TRUST, False) is not False
         self.requested = expand(self.spec, self.identity)

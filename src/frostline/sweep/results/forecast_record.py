@@ -1,17 +1,49 @@
 """The forecast of a sweep, and its record next to the measured time in ``forecast.json``."""
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
 
 from frostline.data.files import read_inside, require_inside
 from frostline.data.sealed import unseal, write_sealed
 from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"
-MOST_SECONDS = 1e12  # of a run
+Seconds = Annotated[float, Field(ge=0, le=1e12)]
+
+
+class Predicted(BaseModel):
+    """What tables and plans read of a forecast."""
+
+    cells: "list[Cell]"
+    forward_pass_seconds: Seconds
+    seconds: Seconds
+
+
+class Measured(BaseModel):
+    """What was measured when the runs had ended."""
+
+    forward_pass_seconds: Seconds
+    seconds: Seconds
+
+
+class Call(BaseModel):
+    """An entry of the record."""
+
+    call: str
+    predicted: Predicted
+    measured: Measured | None
+
+
+class Form(BaseModel):
+    """The record."""
+
+    calls: list[Call]
 
 
 @dataclass(frozen=True)
@@ -27,7 +59,7 @@ class Cell:
     runs: int
     training_seconds: float
     evaluation_seconds: float
-    seconds: float  # training, evaluation, and the overhead of beginning and ending a run
+    seconds: Seconds  # training, evaluation, and the overhead of beginning and ending a run
     memory_bytes: float
     trainer_seconds: float | None  # with plain transformers (an estimator: the same); None if that was not requested
     timed: bool  # whether steps of this k were timed; otherwise they are interpolated
@@ -90,10 +122,11 @@ def recorded(out: Path) -> list[dict[str, Any]]:
     """All entries. ``measured`` is None for a call that did not finish. A missing or damaged file gives an empty list."""
     require_inside(out / FILE, out)
     try:
-        calls = unseal(read_inside(out / FILE, out))["calls"]
-        assert isinstance(calls, list)
-    except (OSError, ValueError, KeyError, TypeError, AssertionError):
+        facts = unseal(read_inside(out / FILE, out))
+        Form.model_validate_json(json.dumps(facts), strict=True)
+    except (OSError, ValueError):
         return []
+    calls: list[dict[str, Any]] = facts["calls"]
     return calls
 
 
@@ -102,14 +135,10 @@ def forecast_seconds(out: Path) -> dict[tuple[str, int], float]:
 
     If several workers train at the same time, they are divided by the number of workers.
     """
-    try:
-        cells = [
-            cell for call in recorded(out) for cell in call["predicted"]["cells"]
-        ]  # a later call is about its own runs
-        found = {(str(cell["trainable"]), int(cell["train_size"])): float(cell["seconds"]) for cell in cells}
-        return {kind: seconds for kind, seconds in found.items() if 0 <= seconds <= MOST_SECONDS}
-    except (KeyError, TypeError, ValueError):  # as for a damaged file
-        return {}
+    cells = [
+        cell for call in recorded(out) for cell in call["predicted"]["cells"]
+    ]  # a later call is about its own runs
+    return {(cell["trainable"], cell["train_size"]): cell["seconds"] for cell in cells}
 
 
 def _write(out: Path, calls: Sequence[Mapping[str, Any]]) -> None:

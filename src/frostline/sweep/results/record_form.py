@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from frostline import FrostlineError
 from frostline.sweep.results.store import Store
+from frostline.training.specification import RunSpec
 
 Number = FiniteFloat | None
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
@@ -78,6 +79,7 @@ class ProvenanceForm(Form):
 class RecordForm(Form):
     """The record of a result."""
 
+    spec: RunSpec
     outcome: str
     reason: str
     metric: str
@@ -89,6 +91,41 @@ class RecordForm(Form):
     cost: CostForm
     audit: AuditForm
     provenance: ProvenanceForm
+
+
+class CharactersForm(Form):
+    """The lengths of the texts of a split."""
+
+    median: float
+    percentile_95: float
+
+
+class SplitForm(Form):
+    """The examples of a split."""
+
+    rows: Count
+    label_counts: dict[str, Count]
+    characters: CharactersForm
+    empty_texts: Count
+
+
+class DataReportForm(Form):
+    """What the checks of the data counted."""
+
+    splits: dict[str, SplitForm]
+    repeated: dict[str, Count]
+    shared: dict[str, Count]
+
+
+class DataForm(Form):
+    """The facts about the data in ``data.json``."""
+
+    columns: dict[str, str | list[str] | None]
+    notes: list[str]
+    report: DataReportForm
+    max_length: Count
+    truncated: dict[str, float]
+    truncated_by_class: dict[str, float]
 
 
 class OnTestForm(Form):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from frostline.data.examples import Examples
 from frostline.data.files import ARRAY_BYTES, read_inside, replace_file
 
 Folds = NDArray[np.int64]
+FORM = {"fold": pa.int64(), "row": pa.int64(), "text": pa.string(), "pair": pa.string()}
 CHECKSUM = b"checksum"  # the key of a checksum in the metadata of a file
 
 
@@ -65,8 +67,8 @@ def _read(out: Path, split: str) -> pa.Table | None:
     path = out / f"{split}.parquet"
     try:
         table = pq.read_table(io.BytesIO(read_inside(path, out, ARRAY_BYTES)))
-        if (table.schema.metadata or {}).get(CHECKSUM) != _checksum(table):
-            raise ValueError("its content has another checksum")
+        if (table.schema.metadata or {}).get(CHECKSUM) != _checksum(table) or not _has_form(table):
+            raise ValueError("its content has another checksum or form")
     except FileNotFoundError:
         return None
     except FrostlineError:  # a link
@@ -74,6 +76,19 @@ def _read(out: Path, split: str) -> pa.Table | None:
     except (OSError, ValueError, pa.ArrowException) as error:
         raise FrostlineError(f"{path} is damaged: run the sweep's command again to write it.") from error
     return table
+
+
+def _has_form(table: pa.Table) -> bool:
+    """Whether a table has the columns that :func:`write_rows` writes, each of its type and with all values."""
+    kinds = {name: table.schema.field(name).type for name in table.column_names}
+    target = kinds.pop("target", pa.null())
+    if pa.types.is_list(target):
+        target = target.value_type if len(pc.unique(pc.list_value_length(table["target"]))) <= 1 else pa.null()
+    return (
+        {"fold": FORM["fold"], **kinds} == FORM
+        and (pa.types.is_integer(target) or pa.types.is_floating(target) or pa.types.is_boolean(target))
+        and not any(table[name].null_count for name in table.column_names if name != "pair")
+    )
 
 
 def _checksum(table: pa.Table) -> bytes:

@@ -1,11 +1,12 @@
 """The record of a search: its settings, its steps and its verdict, in ``search.json`` next to the runs."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter
 
 from frostline.data.files import read_inside, require_inside
 from frostline.data.sealed import unseal, write_sealed
@@ -13,6 +14,80 @@ from frostline.data.sealed import unseal, write_sealed
 FILE = "search.json"
 
 Facts = Mapping[str, Any]
+
+
+Score = FiniteFloat | None
+Layer = Annotated[int, Field(ge=0, le=10_000)]
+
+
+class Tried(BaseModel):
+    """A run of a step."""
+
+    trainable: str
+    learning_rate: Score
+    score: Score
+
+
+class Step(BaseModel):
+    """What tables read of a step."""
+
+    why: str
+    seconds: FiniteFloat
+    runs: list[Tried]
+
+
+class Estimate(BaseModel):
+    """An estimate of k from the probes."""
+
+    by: str
+    k: Layer
+
+
+class OneProbe(BaseModel):
+    """A probe on frozen features."""
+
+    layers: Annotated[list[Layer], Field(min_length=1)]
+    vector: Literal["first", "mean", "last", "word"]
+
+
+class ScoredProbe(OneProbe):
+    """A probe of the table."""
+
+    held_out: Score
+    validation: Score
+    penalty: Score
+
+
+class BestProbe(OneProbe):
+    """The best probe."""
+
+    score: FiniteFloat
+    low: FiniteFloat
+    high: FiniteFloat
+
+
+class Probes(BaseModel):
+    """What tables, figures and sentences read of the probes."""
+
+    kind: str
+    metric: str
+    task_type: str
+    sentence: str
+    layers: Layer
+    train_rows: NonNegativeInt
+    validation_rows: NonNegativeInt
+    chance: FiniteFloat
+    tfidf_score: Score
+    probes: Annotated[list[ScoredProbe], Field(min_length=1)]
+    best: BestProbe
+
+
+class Form(BaseModel):
+    """The parts of a record that are not plain."""
+
+    steps: list[Step]
+    estimates: list[Estimate]
+    probes: Probes | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +152,9 @@ class SearchRecord:
         Raises:
             ValueError: ``facts`` is not a JSON object, a key is missing, or a value is of another type.
         """
-        names = [field.name for field in fields(cls)]
-        if not isinstance(facts, dict) or not set(names) <= facts.keys():
-            raise ValueError("this is not the complete record of a search")
-        TypeAdapter(cls).validate_python({name: facts[name] for name in names}, strict=False)
-        return cls(**{name: facts[name] for name in names})
+        content = json.dumps(facts)
+        Form.model_validate_json(content, strict=True)
+        return TypeAdapter(cls).validate_json(content, strict=True)
 
 
 def write_search(out: Path, record: SearchRecord) -> None:

@@ -193,7 +193,7 @@ class Store:
         """
         from frostline.statistics.predictions import expand_to_all_rows  # imports scipy, unneeded for a list
 
-        found = self.predictions(run.digest)[split]
+        found = self.predictions(run.digest).get(split, np.zeros(0, np.float32))
         if folds is None or split not in ("validation_best", "validation_last"):
             return found
         return expand_to_all_rows(found, folds == run.fold)

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field, ValidationError
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.specification import TOKENS
+from frostline.data.specification import TOKENS, TaskType
 from frostline.fast.malloc import memory_reused
 from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.device import Machine, this_machine
@@ -95,7 +96,7 @@ class SavedProbe:
         )
         with memory_reused():
             found = [
-                (places, self.probe.outputs(self.input.features(vectors)))
+                (places, self._outputs(vectors))
                 for places, vectors in computed_vectors(forward_pass, tokens, np.arange(len(tokens)))
             ]
         places, outputs = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -116,7 +117,49 @@ class SavedProbe:
                 f"The weights of {about['model']} have changed since the probe in {self.folder} was fitted: restore the old "
                 "weights, or fit the probe again with `frostline probe`."
             )
+        if max(about["layers"]) > pretrained.anatomy.count:
+            raise self._of_another_model()
         return pretrained
+
+    def _outputs(self, vectors: Any) -> NDArray[Any]:
+        features = self.input.features(vectors)
+        if features.shape[1] != len(self.probe.mean):
+            raise self._of_another_model()
+        return self.probe.outputs(features)
+
+    def _of_another_model(self) -> FrostlineError:
+        return FrostlineError(
+            f"The probe in {self.folder} reads other layers than {self.about['model']} has: fit it again with `frostline probe`."
+        )
+
+
+class Form(BaseModel):
+    """The facts about a probe, which may come from others."""
+
+    model: str
+    revision: str | None
+    weights: str
+    precision: str
+    layers: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    vector: Literal["first", "mean", "last", "word"]
+    inverse_temperature: Annotated[float, Field(ge=0)]
+    task_type: TaskType
+    labels: list[str]
+    max_length: Annotated[int, Field(ge=1)]
+
+
+def _require_form(about: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float64]]) -> None:
+    """Raise a ValueError if the facts or the arrays are not those of a probe."""
+    try:
+        Form.model_validate(about, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error
+    inputs, outputs = arrays["mean"].shape, (max(1, len(about["labels"])),)
+    shapes = {"weights": inputs + outputs, "bias": outputs, "mean": inputs, "scale": inputs}
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape or len(shape) > 2 or not np.isfinite(arrays[name]).all():
+            raise ValueError(f"its {name} are of another shape, or not finite")
 
 
 def saved_probe(folder: str | Path) -> SavedProbe | None:
@@ -127,6 +170,7 @@ def saved_probe(folder: str | Path) -> SavedProbe | None:
     """
 
     def make(about: dict[str, Any], arrays: Mapping[str, NDArray[np.float64]]) -> SavedProbe:
+        _require_form(about, arrays)
         probe = Probe(
             **arrays,
             penalty=np.nan,
