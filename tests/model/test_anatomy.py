@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from transformers import BertConfig, BertForSequenceClassification
+from transformers import AutoModelForTokenClassification, BertConfig, BertForSequenceClassification
 
 from frostline import FrostlineError
 from frostline.model.anatomy import count_parameters, find_layers, probe_batch
@@ -213,6 +213,11 @@ def test_layers_that_share_a_matrix_are_refused():
     model.bert.encoder.layer[2].output.dense.weight = model.bert.encoder.layer[1].output.dense.weight
     with pytest.raises(FrostlineError, match="shares weights between layers"):
         find_layers(model)
+
+
+def test_a_model_that_needs_more_than_tokens_is_refused():
+    with pytest.raises(FrostlineError, match=r"tokens and their mask alone \(ValueError: You have to specify bbox\)\. Choose"):
+        find_layers(small_model("bros", head=AutoModelForTokenClassification))
 
 
 @pytest.mark.parametrize("k", [5, -1, 100])

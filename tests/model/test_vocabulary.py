@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedTokenizerFast
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
@@ -45,6 +46,26 @@ def test_an_added_token_that_the_model_does_not_know_is_refused(model, tokenizer
     classifier = Classifier(model, tokenizer, 8)
     with pytest.raises(FrostlineError, match=re.escape(text)):
         classifier.encode(Texts(texts=("good film", "zzq film"), pairs=None, rows=np.arange(2), name="two texts"))
+
+
+VOCABULARY = {"[PAD]": 0, "good": 1, "film": 2}
+WITHOUT_UNKNOWN = {  # tokenizers that have no token for a word that they do not know
+    "words": models.WordLevel(VOCABULARY),
+    "words, and the unknown one is not among them": models.WordLevel(VOCABULARY, unk_token="[UNK]"),
+    "pieces of words": models.WordPiece(VOCABULARY, unk_token="[UNK]"),
+    "unigrams": models.Unigram([(word, -1.0) for word in VOCABULARY], None),
+    "merged pairs": models.BPE(VOCABULARY, [], unk_token="[UNK]"),
+}
+
+
+@pytest.mark.parametrize("of_words", [False, True])
+@pytest.mark.parametrize("kind", WITHOUT_UNKNOWN)
+def test_a_word_for_which_a_tokenizer_has_no_token_is_an_error(kind, of_words):
+    words = Tokenizer(WITHOUT_UNKNOWN[kind])
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+    with pytest.raises(FrostlineError, match=r"^The tokenizer cannot encode a text \(.+[^.]\): use the model's own"):
+        encode(tokenizer, ["film", "odd film"], None, 8, of_words=of_words)
 
 
 def test_a_model_of_characters_knows_all(tokenizer):

@@ -90,3 +90,27 @@ def test_equal_folds_change_no_difference(made: Made) -> None:
     np.testing.assert_allclose(observed.means, observed.measured)
     spread = [np.std(list(one.values())) for one in observed.scores]
     assert max(spread) < np.std([0, 5 / 60, 10 / 60])  # the common part of the spread over seeds is gone
+
+
+@pytest.mark.parametrize(
+    ("folds", "right", "learned"),
+    [
+        ([2], 54, False),  # nine tenths of the last fold are of one class, and half of all rows
+        ([2, 2], 54, False),
+        ([2], 60, True),
+        ([0], 54, True),
+        ([0, 1, 2], 40, True),
+    ],
+)
+def test_runs_have_learned_more_than_a_constant_on_their_own_rows(folds: list[int], right: int, learned: bool) -> None:
+    targets = np.array([0, 1] * SIZE + [0] * (SIZE * 9 // 10) + [1] * (SIZE // 10))
+    logits = {}
+    for n, fold in enumerate(folds):
+        rows = np.full((FOLDS * SIZE, 2), np.nan)
+        given = targets[fold * SIZE :][:SIZE].copy()
+        given[right:] = 1 - given[right:]
+        rows[fold * SIZE :][:SIZE] = np.eye(2)[given]
+        logits[str(n)] = rows
+    evidence = RunPredictions(Labelled(targets, "text-classification", ("a", "b"), "accuracy"), logits.get)
+    runs = [{"run": str(n), "seed": n} for n in range(len(folds))]
+    assert evidence.learned(runs) is learned

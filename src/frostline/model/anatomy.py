@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from frostline import FrostlineError
+from frostline.data.wording import first_line
 from frostline.model.places import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
 from frostline.model.trace import Batch, Call, Trace
 from frostline.model.vocabulary import padding_fill, vocabulary_size
@@ -139,7 +140,11 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
     )
     for path, stack in stacks:
         trace = Trace(model, stack)
-        trace.run(batch)
+        try:
+            trace.run(batch)
+        except (AttributeError, TypeError, ValueError) as error:
+            problem = f"it does not run on tokens and their mask alone ({first_line(error).rstrip('.')})"
+            break
         if not trace.reached:  # for example the layers of an image encoder, or a list of embeddings
             continue
         problem = trace.refusal() or trace.parallel_lists(path, [other for other, _ in stacks if other != path])

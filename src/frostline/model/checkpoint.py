@@ -205,8 +205,8 @@ class Checkpoint:
 
         if values is not None and type(self.config) not in kind._model_mapping:
             raise FrostlineError(
-                f"The weights of {self.name} cannot be streamed, because it has code of its own: load the whole model with "
-                "--no-stream."
+                f"The weights of {self.name} cannot be streamed, because transformers itself has no such model: load the whole "
+                "model with --no-stream."
             )
         with quiet_loading():
             return readable(load, self.name, self.unloadable)  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
+from frostline import FrostlineError
 from frostline.data.sentences import words_of
 
 WORDS = "words"  # beside the inputs of the model while sentences are encoded
@@ -210,17 +211,17 @@ def encode(
         x for x in (tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id, 0) if x is not None
     )
 
-    def tokenize(chunk: Sequence[int], **limit: Any) -> dict[str, list[Any]]:
+    def tokenize_chunk(chunk: Sequence[int], **limit: Any) -> dict[str, list[Any]]:
         second = {} if pairs is None else {"text_pair": [pairs[n] for n in chunk]}
-        return _tokenized(tokenizer, [texts[n] for n in chunk], of_words=of_words, **second, **limit)
+        return tokenized(tokenizer, [texts[n] for n in chunk], of_words=of_words, **second, **limit)
 
     chosen: list[int] = list(range(len(texts))) if rows is None else np.unique(rows).tolist()
     for start in range(0, len(chosen), CHUNK):
         chunk = chosen[start : start + CHUNK]
-        encoded = tokenize(chunk)
+        encoded = tokenize_chunk(chunk)
         full_lengths = np.array([len(ids) for ids in encoded["input_ids"]])
         if len(too_long := np.flatnonzero(full_lengths > max_length)):
-            truncated = tokenize([chunk[n] for n in too_long], truncation=True, max_length=max_length)
+            truncated = tokenize_chunk([chunk[n] for n in too_long], truncation=True, max_length=max_length)
             for name in columns:
                 for n, ids in zip(too_long, truncated[name], strict=True):
                     encoded[name][n] = ids
@@ -241,16 +242,27 @@ def encode(
     )
 
 
-def _tokenized(
-    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, of_words: bool, **options: Any
+def tokenized(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], *, of_words: bool = False, **options: Any
 ) -> dict[str, list[Any]]:
     """The inputs of the model for each text, by name; of sentences also the word of each token.
 
     A sentence is read as the running text that a pipeline of transformers would be given: a tokenizer may give a word other
     tokens alone than after a space.
+
+    Raises:
+        FrostlineError: The tokenizer cannot read a text, because it has no token for what it does not know.
     """
     given = [" ".join(filter(None, words_of(text))) for text in texts] if of_words else list(texts)
-    found = tokenizer(given, return_attention_mask=False, verbose=False, return_offsets_mapping=of_words, **options)
+    try:
+        found = tokenizer(given, return_attention_mask=False, verbose=False, return_offsets_mapping=of_words, **options)
+    except Exception as error:
+        if type(error) is not Exception:  # as which the library of fast tokenizers raises all that it refuses
+            raise
+        raise FrostlineError(
+            f"The tokenizer cannot encode a text ({str(error).rstrip('.')}): use the model's own tokenizer, or give this one an "
+            "unknown token that is in its vocabulary."
+        ) from error
     encoded = {name: list(values) for name, values in found.items()}
     if of_words:
         encoded[WORDS] = [_word_of_each(*both) for both in zip(texts, encoded.pop("offset_mapping"), strict=True)]

@@ -217,7 +217,7 @@ class RunPredictions:
         partial = any((np.any(list(side.values()), 0) != used).any() for side in sides)
         return SameRows(ours, theirs, sum(weights), partial)
 
-    def baseline(self, runs: Sequence[Run]) -> float | None:
+    def baseline(self, runs: Sequence[Run]) -> float:
         return self.split.chance_on(np.any([self._rows_scored(run["run"]) for run in runs], 0)) if runs else self.chance
 
     def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
@@ -225,10 +225,10 @@ class RunPredictions:
             return None
         both = self.pair(runs, runs)
         analyses = 2 * number_of_analyses(self.quantile)  # one half of the 5 % for the mean, the other for single runs
-        if both is not None and is_above(replace(both, quantile=corrected_quantile(analyses)), self.chance):
+        if both is not None and is_above(replace(both, quantile=corrected_quantile(analyses)), self.baseline(runs)):
             return True
         quantile = corrected_quantile(analyses * (among or len(runs)))
-        return any(self.alone(run["run"], quantile)["low"] > self.chance for run in runs)
+        return any(self.alone(run["run"], quantile)["low"] > self.baseline([run]) for run in runs)
 
     def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
         return pairing_gain(self._both(cell, full)[:, :, 0])
