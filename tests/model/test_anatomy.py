@@ -216,7 +216,9 @@ def test_layers_that_share_a_matrix_are_refused():
 
 
 def test_a_model_that_needs_more_than_tokens_is_refused():
-    with pytest.raises(FrostlineError, match=r"tokens and their mask alone \(ValueError: You have to specify bbox\)\. Choose"):
+    with pytest.raises(
+        FrostlineError, match=r"tokens and their mask alone \(ValueError: You have to specify bbox\)\. Choose"
+    ):
         find_layers(small_model("bros", head=AutoModelForTokenClassification))
 
 

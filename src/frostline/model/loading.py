@@ -188,7 +188,9 @@ def settle_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -
     text_config = model.config.get_text_config()
     pad = getattr(text_config, "pad_token_id", None)
     if not is_token(pad, size) and first_position(model) is None:
-        at_end = tokenized(tokenizer, ["a"])["input_ids"][0][-1:]  # what the tokenizer puts at the end of every text, if anything
+        at_end = tokenized(tokenizer, ["a"])["input_ids"][0][
+            -1:
+        ]  # what the tokenizer puts at the end of every text, if anything
         known = [one for one in (tokenizer.pad_token_id, *special) if is_token(one, size) and one not in at_end]
         known.sort(key=lambda one: one == tokenizer.unk_token_id)  # a text may end with an unknown word
         pad = known[0] if known else padding_fill(model)
