@@ -13,8 +13,8 @@ import pytest
 from transformers import pipeline
 
 import frostline
-import frostline.search.runs as runs_module
 import frostline.search.recorder as recorder_module
+import frostline.search.runs as runs_module
 import frostline.search.search as search_module
 import frostline.sweep.execution.execute as execute_module
 from frostline.report.rebuild import rebuild
