@@ -13,6 +13,7 @@ import pytest
 from transformers import pipeline
 
 import frostline
+import frostline.search.search as recorder_module
 import frostline.search.search as runs_module
 import frostline.search.search as search_module
 import frostline.sweep.execution.execute as execute_module
@@ -121,6 +122,24 @@ def test_an_interrupted_search_continues_to_the_same_answer(
     assert runs_in(again["out"]).keys() == runs_in(search_settings["out"]).keys()
     assert end["sizes"][0]["cells"][0]["validation"] == whole["sizes"][0]["cells"][0]["validation"]
     assert (end["decision"] or {}).get("choice") == (whole["decision"] or {}).get("choice")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, MemoryError])  # the last one stands for a kill
+@pytest.mark.parametrize("writes", ["register", "write_search"])
+def test_a_search_that_is_stopped_before_its_first_run_starts_again(
+    search_settings: dict[str, Any], monkeypatch: Any, stop: type[BaseException], writes: str
+) -> None:
+    module = search_module if writes == "register" else recorder_module
+
+    def stopped(*args: Any, **more: Any) -> None:
+        raise stop
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, writes, stopped)
+        with pytest.raises(stop):
+            frostline.find(**search_settings)
+    assert not Path(search_settings["out"], "sweep.toml").exists()
+    assert frostline.find(**search_settings)["decision"]
 
 
 @pytest.mark.parametrize("exhaustive", [False, True])

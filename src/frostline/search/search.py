@@ -376,6 +376,8 @@ class Search:
             with objects_frozen():
                 verdict = self._grid() if exhaustive else self._race()
         except INTERRUPTED:
+            if self.prepared.store.read_spec() is None:  # no run was requested yet
+                raise
             self.recorder.write(Verdict("The search was interrupted. The same command continues it."))
             answer = finish(self.prepared, self.progress, alternatives=self.alternatives, interrupted=True)
             saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""

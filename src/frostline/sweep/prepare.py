@@ -40,6 +40,7 @@ from frostline.sweep.join import join_existing
 from frostline.sweep.make_plan import make_plan, rows_trained
 from frostline.sweep.plan import Identity, Origin, Plan, expand, read_identity, read_settings
 from frostline.sweep.progress import Progress
+from frostline.sweep.results import alternatives, search_record
 from frostline.sweep.results.store import Store
 from frostline.sweep.specification import SweepSpec
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
@@ -261,7 +262,9 @@ def _machine(spec: SweepSpec, before: Identity | None) -> Machine:
 
 
 def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
-    """The contents of sweep.toml, and the identity in it. Both are None if the folder is new or empty.
+    """The contents of sweep.toml, and the identity in it.
+
+    Both are None if the folder is new or empty, or if a search was stopped there before it requested a run.
 
     Raises:
         FrostlineError: The folder holds something other than a sweep.
@@ -269,8 +272,12 @@ def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
     older, out = store.read_spec(), store.out
     if older is not None:
         return older, read_identity(older, out)
+    before_first_run = (search_record.FILE, alternatives.FILE)
     if out.exists() and (
-        not out.is_dir() or not all(is_left_over(path) or path.match(".*.lock") for path in out.iterdir())
+        not out.is_dir()
+        or not all(
+            is_left_over(path) or path.match(".*.lock") or path.name in before_first_run for path in out.iterdir()
+        )
     ):
         raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
     return None, None
