@@ -18,7 +18,7 @@ from frostline.statistics.curve import Curve
 from frostline.statistics.tune import NAMED
 
 
-def validation_curve(size: Curve, *, metric: str, chance: float | None = None, narrow: bool = False) -> Figure:
+def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -> Figure:
     """The score over the number of tuned layers, for one train size of an answer.
 
     A point is a run, the line joins the means, a bar is the 95 % confidence interval of a mean. A cross is a failed run.
@@ -28,10 +28,9 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None, n
         size: The curve of the train size.
         metric: The name of the metric in results.
         chance: The score of the best constant prediction.
-        narrow: Whether to draw for the width of a phone.
     """
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = figure_of(360, 370) if narrow else figure_of(600, 410)
+        figure, (axes,) = figure_of(470, 420)
         cells = [_comparable(cell) for cell in on_axis(size["cells"])]
         places = positions(cells)
         low, high = _limits(cells, chance)
@@ -43,9 +42,9 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None, n
         for cell, x in zip(cells, places, strict=True):
             _draw_cell(axes, cell, x, low + 0.03 * (high - low), high)
         _line(axes, cells, places, "validation", color=VALIDATION, linewidth=2, marker="o", markersize=6)
-        draw_depth_axis(axes, cells, places, _label(cells, narrow=narrow))
+        draw_depth_axis(axes, cells, places, _label(cells))
         draw_frame(axes, names.score_title(metric, size["cells"]))
-        figure.legend(handles=_legend(cells, metric, chance, low), loc="outside lower left", ncols=2 if narrow else 3)
+        figure.legend(handles=_legend(cells, metric, chance, low), loc="outside lower left", ncols=2)
         figure.set_label(_alt_text(size, metric))
     return figure
 
@@ -67,11 +66,9 @@ def _comparable(cell: CellSummary) -> CellSummary:
     return {**cell, "validation": {**cell["validation"], **ends}, "points": points}
 
 
-def _label(cells: Iterable[CellSummary], *, narrow: bool) -> str:
-    if narrow:
-        return "tuned last layers"
+def _label(cells: Iterable[CellSummary]) -> str:
     named = "; named: by name" if any(cell["trainable"] == NAMED for cell in cells) else ""
-    return f"tuned last layers (0: classifier head only; all: embeddings too{named})"
+    return f"tuned last layers\n(0: classifier head only; all: embeddings too{named})"
 
 
 def _limits(cells: Sequence[CellSummary], chance: float | None) -> tuple[float, float]:

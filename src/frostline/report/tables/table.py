@@ -6,6 +6,7 @@ values of every column in full precision. HTML and LaTeX have the printed values
 
 import base64
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any
 
 from frostline.data.files import replace_file
 from frostline.report.formatting import UNKNOWN
-from frostline.report.tables.latex import latex_table
 from frostline.sweep.results.tables import csv_bytes
 
 Value = str | int | float | bool | None
@@ -111,14 +111,16 @@ class ReportTable:
         return csv_bytes(({key: row.values.get(key) for key in keys} for row in self.rows), keys)
 
     def latex(self) -> str:
-        """A LaTeX table with the printed values."""
-        return latex_table(
-            label=self.name.replace("_", "-"),
-            caption=f"{self.title}. {self.caption}",
-            alignment="".join("r" if column.number else "l" for column in self.shown),
-            head=[column.title for column in self.shown],
-            rows=(list(_printed(self.entries(row), row.tags)) for row in self.rows),
-        )
+        """The printed values as a LaTeX ``tabular``, which needs the packages ``booktabs`` and ``[T1]{fontenc}``."""
+        import pandas as pd  # takes half a second
+
+        lines = ([column.title for column in self.shown], *(_printed(self.entries(row), row.tags) for row in self.rows))
+        head, *rows = ([_on_one_line(text) for text in line] for line in lines)
+        alignment = "".join("r" if column.number else "l" for column in self.shown)
+        text = pd.DataFrame(rows, columns=head).to_latex(index=False, escape=True, column_format=alignment)
+        return re.sub(
+            r"^(?=[\[*])", "{}", text, flags=re.MULTILINE
+        )  # or they would be options of the line break before
 
     @property
     def downloads(self) -> tuple[tuple[str, str, str], ...]:
@@ -172,6 +174,11 @@ def _printed(entries: Iterable[Entry], tags: tuple[str, ...]) -> Iterable[str]:
     for n, entry in enumerate(entries):
         beside = (*entry.small, *(tags if n == 0 else ()))
         yield f"{entry.text} ({', '.join(beside)})" if beside else entry.text
+
+
+def _on_one_line(text: str) -> str:
+    """The text without control characters, which LaTeX refuses."""
+    return "".join(one for one in " ".join(text.split()) if one.isprintable())
 
 
 def _uri(kind: str, content: bytes) -> str:
