@@ -39,7 +39,7 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
     depths = list(dict.fromkeys(cell["trainable"] for size in reversed(sizes) for cell in size["cells"]))
     colours = LinearSegmentedColormap.from_list("k", [VALIDATION, "#8b7d9b", TRAIN])
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = figure_of(470, 430)
+        figure, axes = figure_of(470, 430)
         for n, name in enumerate(depths):
             shift = SHIFT ** (n - (len(depths) - 1) / 2)
             known = [(size["train_size"] * shift, cell) for size in sizes if (cell := cell_of(size, name))]

@@ -68,7 +68,7 @@ def quality_against_cost(curve: Curve, *, metric: str) -> Figure | None:
     reference = next(mark for mark in drawn if mark.name == curve["decision"]["reference"])
     whole, word = names.whole(curve), names.mark_of_choice(curve["decision"])
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = figure_of(WIDTH, HEIGHT)
+        figure, axes = figure_of(WIDTH, HEIGHT)
         low, high = limits(drawn)
         axes.set_ylim(low, high)
         axes.axhline(reference.score, color=QUIET, linewidth=1, linestyle=(0, (4, 4)), zorder=1)

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -122,26 +123,25 @@ class ReportTable:
             r"^(?=[\[*])", "{}", text, flags=re.MULTILINE
         )  # or they would be options of the line break before
 
+    @cached_property
+    def files(self) -> tuple[tuple[str, str, bytes], ...]:
+        """The kind, name and content of each of its files."""
+        return ("CSV", f"{self.name}.csv", self.csv()), ("LaTeX", f"{self.name}.tex", self.latex().encode())
+
     @property
-    def downloads(self) -> tuple[tuple[str, str, str], ...]:
-        """The downloads that a page offers: kind, file name, and content as a ``data:`` URI."""
-        return (
-            ("CSV", f"{self.name}.csv", _uri("text/csv", self.csv())),
-            ("LaTeX", f"{self.name}.tex", _uri("application/x-tex", self.latex().encode())),
-        )
+    def downloads(self) -> list[tuple[str, str, str]]:
+        """The files that a page offers, each with its content as a ``data:`` URI."""
+        return [(kind, name, _uri(content)) for kind, name, content in self.files]
 
 
-def save_tables(out: Path, tables: Iterable[ReportTable]) -> list[Path]:
-    """Write each table into ``out``/tables as CSV and LaTeX, and return the paths.
+def save_tables(out: Path, tables: Iterable[ReportTable]) -> None:
+    """Write each table into ``out``/tables as CSV and LaTeX.
 
     Tables without rows are written too, so that they replace files of an earlier state.
     """
-    paths = []
     for table in tables:
-        for kind, content in (("csv", table.csv()), ("tex", table.latex().encode())):
-            paths.append(out / "tables" / f"{table.name}.{kind}")
-            replace_file(paths[-1], content, inside=out)
-    return paths
+        for _, name, content in table.files:
+            replace_file(out / "tables" / name, content, inside=out)
 
 
 def _entry(column: Column, values: Values) -> Entry:
@@ -181,5 +181,5 @@ def _on_one_line(text: str) -> str:
     return "".join(one for one in " ".join(text.split()) if one.isprintable())
 
 
-def _uri(kind: str, content: bytes) -> str:
-    return f"data:{kind};charset=utf-8;base64,{base64.b64encode(content).decode()}"
+def _uri(content: bytes) -> str:
+    return f"data:application/octet-stream;base64,{base64.b64encode(content).decode()}"
