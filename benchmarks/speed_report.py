@@ -202,7 +202,7 @@ def draw(summary: Facts) -> Figure:
     rows = [row for row in summary["k"] if OURS in row]
     places = _places([row["k"] for row in rows])
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = figure_of(600, 380)
+        figure, axes = figure_of(600, 380)
         axes.set_yscale("log")
         axes.axhline(1, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
         for side in summary["wall_ratio"]:

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from frostline.statistics import curve_rules
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare, main_point
 from frostline.statistics.evidence import Evidence
@@ -46,7 +45,7 @@ def operating_points(draw: np.random.Generator, tries: int, checks: int = 4) -> 
 
 
 def decide(scores: Array, left: Array | None, rows: int | None) -> dict[str, Array]:
-    """Every rule's k by its place, for scores ``[tries, seeds, k]``; -1: none."""
+    """The k of every operating point by its place, for scores ``[tries, seeds, k]``; -1: none."""
     each = scores.transpose(0, 2, 1)  # [tries, k, seeds]
     groups = None if left is None else left.mean(2).transpose(0, 2, 1)  # [tries, k, groups]
     both = pairs(each, each[:, -1:], None if groups is None else (groups, groups[:, -1:], rows))  # type: ignore[arg-type]
@@ -55,18 +54,13 @@ def decide(scores: Array, left: Array | None, rows: int | None) -> dict[str, Arr
     steps = pairs(each[:, :-1], each[:, -1:], None if groups is None else (groups[:, :-1], groups[:, -1:], rows))  # type: ignore[arg-type]
     value, error, freedom = steps.contrast(1.0)
     p = 2 * special.stdtr(freedom, -np.abs(value) / error)
-    mean, best = each.mean(2), each.mean(2).argmax(1)
-    spread = np.take_along_axis(each.std(2, ddof=1), best[:, None], 1) / scores.shape[1] ** 0.5
-    with np.errstate(divide="ignore", invalid="ignore"):  # a flat curve has no bend
-        bend = (mean[:, :7] - mean[:, :1]) / (mean[:, 6:7] - mean[:, :1]) - np.arange(7) / 6
+    mean = each.mean(2)
     return {
         "defined": both.surely_above(CHANCE)[:, -1],
         "estimate": first(mean - CHANCE >= TARGET * (mean[:, -1:] - CHANCE)),
         "confident": first(low >= 0),
         "not_ruled_out": first(high >= 0),
         "published": first(mean >= 0.9 * mean[:, -1:]),
-        "one_standard_error": first(mean >= mean.max(1, keepdims=True) - spread),
-        "knee": np.where((bend.max(1) >= curve_rules.KNEE) & (mean[:, 6] > mean[:, 0]), bend.argmax(1), -1),
         "p": p,
     }
 
@@ -78,10 +72,6 @@ def first(reached: Array) -> Array:
 def described(got: dict[str, Array], true: int, truth: Array) -> dict[str, float]:
     sure, possible, defined = got["confident"], got["not_ruled_out"], got["defined"]
     told = (sure == possible) & defined
-    wrong = {
-        name: 100 * np.mean((got[name] >= 0) & (got[name] < true))
-        for name in ("estimate", "one_standard_error", "knee")
-    }
     published = int(first((truth >= 0.9 * truth[-1])[None])[0])
     rejected = np.array([min(holm(p.tolist())) <= 0.05 for p in got["p"]]) if np.ptp(truth) == 0 else np.array([np.nan])
     return {
@@ -91,12 +81,8 @@ def described(got: dict[str, Array], true: int, truth: Array) -> dict[str, float
         "(d) tells the true k": 100 * np.mean(told & (sure == true)),
         "sure, less than full": 100 * np.mean(defined & (sure < len(truth) - 1)),
         "sure = true k": 100 * np.mean(defined & (sure == true)),
-        "means, too small": wrong["estimate"],
+        "means, too small": 100 * np.mean(got["estimate"] < true),
         "means, true k": 100 * np.mean(got["estimate"] == true),
-        "1 SE, too small": wrong["one_standard_error"],
-        "1 SE, true k": 100 * np.mean(got["one_standard_error"] == true),
-        "knee, too small": wrong["knee"],
-        "knee, true k": 100 * np.mean(got["knee"] == true),
         "published 90 %, too small for 95 % of gain": 100 * np.mean(got["published"] < true),
         "published 90 %, its own true k": 100 * np.mean(got["published"] == published),
         "Holm, any k differs": 100 * float(np.mean(rejected)),
@@ -125,8 +111,6 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
     if got["defined"]:
         named = {name: NAMES[int(got[name])] for name in ("estimate", "confident", "not_ruled_out")}
         assert named == {name: point[name] for name in named}, (named, point)
-    assert answer["one_standard_error"] == NAMES[int(got["one_standard_error"])]
-    assert answer["knee"] == (None if got["knee"] < 0 else NAMES[int(got["knee"])])
     assert np.allclose([cell["difference"]["p"] for cell in answer["cells"][:-1]], got["p"])
 
 

@@ -6,14 +6,13 @@ from typing import Any
 import pytest
 
 import synthetic_answer
-from frostline.report.figures.pareto_fronts import pareto_fronts
 from frostline.report.figures.validation_curve import validation_curve
 from frostline.report.rebuild import rebuild
-from frostline.report.tables import rules
+from frostline.report.tables.by_depth import learning_rates
 from frostline.report.tables.choices import choices_table
 from frostline.report.tables.costs import costs_table
 from frostline.report.tables.failures import failure_rates_table, failures_table
-from frostline.report.tables.operating_points import operating_points_table
+from frostline.report.tables.operating_points import conclusion, operating_points_table
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare, main_point
@@ -96,9 +95,9 @@ def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
     assert keys == [("last 0", 1e-3, 0), *((k, rate, int(k == "all")) for k in ("last 2", "all") for rate in rates)]
     last = table.rows[-1].values
     assert last["failure_rate"] == pytest.approx(1 / 3) and last["failure_low"] < 0.01 and last["failure_high"] > 0.9
-    assert "its own best learning rate" in rules.learning_rates(curve)
+    assert "its own best learning rate" in learning_rates(curve)
     one = {**curve, "learning_rate_rule": "best_of_full"}
-    assert rules.learning_rates(one).endswith("best for full fine-tuning; k = 0 at its own best.")
+    assert learning_rates(one).endswith("best for full fine-tuning; k = 0 at its own best.")
     assert "Failure rates by tuned layers and learning rate" in page_of(out).words
 
 
@@ -126,7 +125,6 @@ def test_a_curve_with_scores_only() -> None:
     assert all(len(table.latex()) > 100 and table.csv() for table in (scores, shares, costs, points))
     assert [row.tags for row in points.rows if row.chosen] == [("the target",)]
     assert "Mean accuracy" in validation_curve(curve, metric="accuracy").get_label()
-    assert len(pareto_fronts(curve, metric="accuracy").axes) == 1 and rules.other_rules(curve, main)
 
 
 def test_the_options_with_their_probabilities() -> None:
@@ -141,3 +139,36 @@ def test_the_options_with_their_probabilities() -> None:
     assert rows["all"].values["gain_95"] == 1.0 and rows["last 0"].values["gain_95"] == 0.0
     assert rows["last 0"].values["cost_of_full"] == 0.0
     assert "less 0.02 times its cost" in table.caption
+
+
+def test_a_smaller_k_without_results_is_mentioned() -> None:
+    cells: list[dict[str, object]] = [
+        {"trainable": k, "difference": {"estimate": 0.0}, "validation": {"n": 3}}
+        for k in ("last 0", "last 1", "last 2", "all")
+    ]
+    curve = {"cells": cells, "reference": "all", "reference_is_full": True}
+    decided = {"verdict": "decided", "estimate": "last 2", "confident": "last 2", "not_ruled_out": "last 2"}
+    assert conclusion(decided, curve).endswith("lies above the target, and that of every smaller k below it.")
+    cells[1]["difference"] = None
+    assert conclusion(decided, curve).endswith("lies above the target; some smaller k has no results.")
+
+
+def test_why_a_target_is_undecided() -> None:
+    cells = [{"trainable": k, "validation": {"n": 3}} for k in ("last 1", "last 2", "all")]
+    curve = {"cells": cells, "reference": "all", "reference_is_full": True}
+    point = {"verdict": "undecided", "estimate": "last 2", "confident": "last 2", "not_ruled_out": "last 1"}
+    start = "Undecided: tuning the last 2 layers reaches it with confidence, and tuning the last layer"
+    assert conclusion(point, curve) == f"{start} is not ruled out."
+    cells[0]["validation"] = {"n": 1}
+    assert conclusion(point, curve) == f"{start} has one seed, so no interval rules it out."
+    of_full = conclusion({**point, "confident": "all"}, curve)
+    assert of_full.startswith(
+        "Undecided: no smaller k reaches it with confidence, and tuning the last layer has one seed"
+    )
+
+
+@pytest.mark.parametrize(("reference", "name"), [("all", "full fine-tuning"), ("last 3", "tuning the last 3 layers")])
+def test_the_reference_is_named(reference: str, name: str) -> None:
+    nothing = {"estimate": None, "confident": None, "not_ruled_out": None, "verdict": "undefined"}
+    curve = {"reference": reference, "reference_is_full": reference == "all"}
+    assert conclusion(nothing, curve) == f"Undefined: {name} is not shown to be above the baseline."

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.report.figures.cost_curve import cost_curve
 from frostline.report.figures.files import save_figures, svg
 from frostline.report.figures.learning_curves import learning_curves
-from frostline.report.figures.pareto_fronts import pareto_fronts
 from frostline.report.figures.predictions import predictions_over_targets
 from frostline.report.figures.validation_curve import validation_curve
 from page_text import answer_of, page_of
@@ -30,7 +28,7 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_svg_is_safe_to_inline(answer: dict[str, Any]) -> None:
     size = answer["sizes"][0]
     curve = validation_curve(size, metric="accuracy", chance=answer["chance"])
-    one, two = svg(curve), svg(cost_curve(size))
+    one, two = svg(curve), svg(learning_curves([size], metric="accuracy"))
     assert one == svg(validation_curve(size, metric="accuracy", chance=answer["chance"]))
     assert one.startswith("<svg role") and "<?xml" not in one and "dc:date" not in one
     assert not set(re.findall(r'\bid="([^"]+)"', one)) & set(re.findall(r'\bid="([^"]+)"', two))
@@ -41,13 +39,13 @@ def test_svg_is_safe_to_inline(answer: dict[str, Any]) -> None:
 
 
 def test_files_have_the_same_bytes_every_time(answer: dict[str, Any], tmp_path: Path) -> None:
-    curve = cost_curve(answer["sizes"][0])
-    figures, svgs = {"curve": curve, "curve_narrow": curve}, {"curve": svg(curve, "curve")}
-    paths = save_figures(tmp_path, figures, svgs)
-    assert [path.name for path in paths] == ["curve.svg", "curve.png", "curve.pdf"]
-    first = [path.read_bytes() for path in paths]
-    assert first[0].decode() == svgs["curve"] + "\n"
-    assert all(first) and first == [path.read_bytes() for path in save_figures(tmp_path, figures, svgs)]
+    def saved() -> tuple[str, list[bytes]]:
+        of_page = save_figures(tmp_path, {"curve": validation_curve(answer["sizes"][0], metric="accuracy")})
+        return of_page["curve"], [(tmp_path / f"figures/curve.{kind}").read_bytes() for kind in ("svg", "png", "pdf")]
+
+    of_page, first = saved()
+    assert first[0].decode() == of_page + "\n" and all(first) and (of_page, first) == saved()
+    assert len(list((tmp_path / "figures").iterdir())) == 3
     assert b"/CIDFontType2" in first[2] and b"/Type3" not in first[2] and b"CreationDate" not in first[2]
 
 
@@ -73,18 +71,6 @@ def test_learning_curves_join_means_and_show_every_run(answer: dict[str, Any]) -
 def test_predictions_over_targets() -> None:
     (axes,) = predictions_over_targets(np.array([1.0, 2.0]), np.array([1.5, 1.5])).axes
     assert axes.lines[1].get_xdata().tolist() == [1.0, 2.0]
-
-
-def test_fronts_join_the_k_that_no_other_dominates(answer: dict[str, Any]) -> None:
-    curve = answer["sizes"][0]
-    for narrow in (False, True):
-        figure = pareto_fronts(curve, metric="accuracy", narrow=narrow)
-        for axes, (cost, front) in zip(figure.axes, curve["pareto"].items(), strict=True):
-            line, *marks = axes.lines
-            assert len(line.get_xdata()) == len(front) and len(marks) == len(curve["cells"]), cost
-            assert sum(mark.get_markerfacecolor() != "none" for mark in marks) == len(front)
-            assert list(line.get_ydata()) == sorted(line.get_ydata())
-    assert "classifier head only" in figure.get_label()
 
 
 def test_named_parts_have_their_own_place(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from frostline.frozen.selection import POOLED
 from frostline.report import names
-from frostline.statistics.pareto import COSTS
 from frostline.training.probes.inputs import WORD
 
 
@@ -38,8 +37,8 @@ def test_metrics_have_labels() -> None:
     assert names.metric("some_other") == "some other"
 
 
-def test_costs_and_vectors_have_the_names_of_the_results() -> None:
-    assert tuple(names.COSTS) == COSTS and tuple(names.VECTORS) == (*POOLED, WORD)
+def test_vectors_have_the_names_of_the_results() -> None:
+    assert tuple(names.VECTORS) == (*POOLED, WORD)
 
 
 def test_the_baseline_depends_on_the_metric() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.report.figures.quality_against_cost import NARROW, WIDE, limits, marks, quality_against_cost
+from frostline.report.figures.quality_against_cost import limits, marks, quality_against_cost
 from frostline.statistics.tune import FULL
 from page_text import answer_of
 from synthetic_answer import answer_of as answer_of_runs
@@ -103,18 +103,17 @@ def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:
 
 
 def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
-    for narrow in (False, True):
-        figure = quality_against_cost(CURVE, metric="accuracy", narrow=narrow)
-        assert figure is not None and figure.get_size_inches()[0] * 72 == (NARROW if narrow else WIDE)[0]
-        (axes,) = figure.axes
-        points = [line for line in axes.lines if line.get_marker() in ("o", "v")]
-        assert len(points) == len(CURVE["choices"])
-        assert max(points, key=lambda line: line.get_markersize()).get_ydata() == [0.89]
-        means = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "_"]
-        assert means == pytest.approx([0.865, 0.855, 0.895, 0.905])  # one is below the figure
-        assert axes.get_xlabel().endswith("(the cost)")
-        labels = [label.get_text() for label in axes.get_xticklabels()]
-        assert labels == ["TF-IDF\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
+    figure = quality_against_cost(CURVE, metric="accuracy")
+    assert figure is not None
+    (axes,) = figure.axes
+    points = [line for line in axes.lines if line.get_marker() in ("o", "v")]
+    assert len(points) == len(CURVE["choices"])
+    assert max(points, key=lambda line: line.get_markersize()).get_ydata() == [0.89]
+    means = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "_"]
+    assert means == pytest.approx([0.865, 0.855, 0.895, 0.905])  # one is below the figure
+    assert axes.get_xlabel().endswith("(the cost)")
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert labels == ["TF-IDF\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
     told = figure.get_label()
     assert "last layer 0.890 (0.870 to 0.910), measured 0.895, at 25 %, recommended" in told
     assert "TF-IDF model 0.500 (0.490 to 0.510), measured 0.505, at 0 %, dominated" in told
@@ -122,12 +121,12 @@ def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
 
 
 def test_many_layers_have_upright_labels_and_the_recommended_one_is_labelled() -> None:
-    many = curve_of(*(known(f"last {k}", 0.8 + k / 1000, k / 48) for k in range(49)), choice="last 17")
-    figure = quality_against_cost(many, metric="accuracy", narrow=True)
+    many = curve_of(*(known(f"last {k}", 0.8 + k / 1000, k / 96) for k in range(97)), choice="last 17")
+    figure = quality_against_cost(many, metric="accuracy")
     assert figure is not None
     labels = figure.axes[0].get_xticklabels()
-    assert all(label.get_rotation() == 90 for label in labels) and len(labels) < 30
-    assert "last 17, 35 %" in [label.get_text() for label in labels]
+    assert all(label.get_rotation() == 90 for label in labels) and len(labels) < 60
+    assert "last 17, 18 %" in [label.get_text() for label in labels]
 
 
 def test_real_answers(tmp_path: Path) -> None:

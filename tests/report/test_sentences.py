@@ -9,7 +9,8 @@ from frostline.report.pages.sentences import explain_uncertainty
 
 def explained(runs: int, seeds: int) -> str:
     """What is said of an undecided k = 1, if full fine-tuning has this many of the seeds."""
-    size: dict[str, Any] = {"reference": "all", "learned": True, "cells": [{"trainable": "all", "runs": runs}]}
+    cells = [{"trainable": "all", "runs": runs}]
+    size: dict[str, Any] = {"reference": "all", "learned": True, "cells": cells, "seeds_to_decide": 12}
     point = {
         **{"verdict": "undecided", "not_ruled_out": "last 1", "confident": "all"},
         **{"margin": None, "target": 0.95, "threshold": 0.95},
@@ -29,4 +30,4 @@ def explained(runs: int, seeds: int) -> str:
 )
 def test_intervals_are_explained_only_if_the_reference_has_several_seeds(runs: int, seeds: int, begin: str) -> None:
     text = explained(runs, seeds)
-    assert text.startswith(begin) and ("not ruled out" in text) == (runs > 1)
+    assert text.startswith(begin) and ("not ruled out" in text) == (runs > 1) == ("about 12 seeds" in text)

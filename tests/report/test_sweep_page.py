@@ -167,9 +167,8 @@ def test_several_train_sizes(tmp_path: Path) -> None:
     page = page_of(out)
     assert "Other train sizes" in page.words and "100 examples:" in page.words
     names = {path.name for path in (out / "figures").iterdir()}
-    curves = {"validation_curve", "validation_curve_100", "cost_curve", "cost_curve_100", "learning_curves"}
-    curves |= {"reliability"}
-    curves |= {"pareto_fronts", "pareto_fronts_100", "quality_against_cost", "quality_against_cost_100"}
+    curves = {"validation_curve", "validation_curve_100", "learning_curves"}
+    curves |= {"reliability", "quality_against_cost", "quality_against_cost_100"}
     assert names == {f"{name}.{kind}" for name in curves for kind in ("svg", "png", "pdf")}
 
 

@@ -52,8 +52,8 @@ def test_sorting_by_keyboard(visit: Any, page_folder: Callable[[str], Path]) -> 
 
 
 def test_sorting_is_stable(visit: Any, page_folder: Callable[[str], Path]) -> None:
-    table = table_of(visit(page_folder("with_failures")), "Cost and failures by tuned layers")
-    failed = {row["tuned"]: row["failed"] for row in raw(page_folder("with_failures"), "costs")}
+    table = table_of(visit(page_folder("with_failures")), "Failures by tuned layers")
+    failed = {row["tuned"]: row["failed"] for row in raw(page_folder("with_failures"), "failures")}
     before = first_cells(table)
     assert len(set(failed.values())) == 2
     table.get_by_role("button", name="failed runs").click()

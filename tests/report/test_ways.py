@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from frostline.report.figures.depth_axis import on_axis
 from frostline.report.figures.quality_against_cost import marks
+from frostline.report.figures.validation_curve import on_axis
 from frostline.report.tables.ways import ways_table
 from frostline.training.ways.way import PLAIN, Way
 from synthetic_answer import answer_of, make_runs

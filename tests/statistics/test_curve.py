@@ -83,7 +83,7 @@ def test_one_seed_has_no_interval() -> None:
         "estimate": pytest.approx(-0.2),
         **dict.fromkeys(("low", "high", "p", "error", "degrees_of_freedom")),
     }
-    assert got["seeds_to_decide"] is None and got["one_standard_error"] is None and not got["learned"]
+    assert got["seeds_to_decide"] is None and not got["learned"]
 
 
 def test_no_spread_is_certain() -> None:

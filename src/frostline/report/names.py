@@ -1,11 +1,10 @@
-"""Names of models, metrics, baselines, costs and values of k, as tables, figures and sentences print them.
+"""Names of models, metrics, baselines and values of k, as tables, figures and sentences print them.
 
 A value of k is given by its name in results.csv: ``last 0``, ``last 3``, ``all`` or ``named``.
 """
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -20,30 +19,6 @@ VECTORS = {
     "mean": "mean of all tokens",
     "last": "last token",
     "word": "first token of each word",
-}
-
-
-@dataclass(frozen=True)
-class Cost:
-    """How a cost is printed.
-
-    Attributes:
-        name: One word.
-        title: The title of a figure.
-        units: The size of each unit, the largest first.
-    """
-
-    name: str
-    title: str
-    units: Mapping[str, float]
-
-
-COSTS: Mapping[str, Cost] = {  # the costs of a cell in answer.json
-    "seconds": Cost("time", "training time of a run", {"hours": 3600, "minutes": 60, "seconds": 1}),
-    "trainable_parameters": Cost(
-        "parameters", "trainable parameters", {"billions": 1e9, "millions": 1e6, "thousands": 1e3, "": 1}
-    ),
-    "peak_memory_bytes": Cost("memory", "peak memory", {"TB": 1e12, "GB": 1e9, "MB": 1e6, "kB": 1e3, "bytes": 1}),
 }
 
 

@@ -7,7 +7,7 @@ of one train size:
 - ``inference/``: the formulas; ``evidence`` with ``scores`` and ``predictions``: the scores that they are applied to.
 - ``posterior``, ``priors``, ``joint``: what is known about all choices together; ``decision``: which one is recommended;
   ``next_step``: what more runs would gain; ``alternatives``: the models that train no layer.
-- ``operating_points``, ``curve_rules``, ``pareto``: rules that select k; ``goal``: their target.
+- ``operating_points``: the smallest k that reaches each target; ``goal``: the target.
 - ``analysis_settings``: the settings of all of it.
 
 ``train_sizes`` and ``across_tasks`` compare curves. ``results_table/`` reads tables of results from other sources.

@@ -7,7 +7,6 @@ from typing import Any
 from frostline.statistics.alternatives import alternative_run
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import CellRuns, CellSummary, by_depth, counted, describe, describe_comparison
-from frostline.statistics.curve_rules import knee, one_standard_error
 from frostline.statistics.decision import Rule, decide
 from frostline.statistics.evidence import Evidence, Run, SameRows
 from frostline.statistics.goal import seeds_to_decide
@@ -15,7 +14,6 @@ from frostline.statistics.joint import JointEstimate
 from frostline.statistics.learning_rates import runs_at_best_learning_rate
 from frostline.statistics.operating_points import UNDECIDED, margin_point, share_point
 from frostline.statistics.outcomes import ANSWERS, clear_distance, done, with_outcomes
-from frostline.statistics.pareto import pareto
 from frostline.statistics.tune import FULL, is_k, is_way
 
 Curve = Mapping[str, Any]  # one of ``sizes`` in answer.json, from :func:`compare`
@@ -81,9 +79,6 @@ def compare(
         "operating_points": points,
         "deciding_point": settings.deciding_point,
         "seeds_to_decide": seeds_to_decide(pairs[undecided], settings.goal(evidence.chance)) if undecided else None,
-        "one_standard_error": one_standard_error(steps),
-        "knee": knee(steps),
-        "pareto": pareto(described),
         "missing": _missing(runs),
     }
 

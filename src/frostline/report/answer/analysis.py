@@ -16,7 +16,7 @@ from frostline.statistics.inference import adjust
 from frostline.statistics.outcomes import clear_distance, done, failures, scored, with_outcomes
 from frostline.statistics.train_sizes import across_tasks, interaction, pays_from, spread
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 Analysis = Mapping[str, Any]  # analysis.json, from :func:`analyze`
 
 

@@ -22,7 +22,7 @@ from frostline.statistics.outcomes import FAILURES, done, scored, with_outcomes
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 from frostline.statistics.tune import is_k
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
 
 

@@ -1,4 +1,4 @@
 """Figures of pages, each in the module of its name.
 
-``style`` and ``depth_axis`` have what they share; ``files`` turns them into SVG, PNG and PDF.
+``style`` has what they share; ``files`` turns them into SVG, PNG and PDF.
 """

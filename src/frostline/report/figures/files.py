@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from frostline.data.files import replace_file
@@ -36,21 +37,18 @@ def svg(figure: Figure, name: str = "") -> str:
     return text.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
-def save_figures(out: Path, figures: Mapping[str, Figure], svgs: Mapping[str, str]) -> list[Path]:
-    """Write each figure into ``out``/figures as SVG, PNG and PDF with a transparent background, and return the paths.
+def save_figures(out: Path, figures: Mapping[str, Figure]) -> dict[str, Markup]:
+    """Write each figure into ``out``/figures as SVG, PNG and PDF with a transparent background, and return the SVGs for a page.
 
-    ``svgs`` are the results of :func:`svg`. Names that end in ``_narrow`` are for phones and are not written. The same
-    figure gives the same bytes. The PDF embeds its fonts as TrueType.
+    The same figure gives the same bytes. The PDF embeds its fonts as TrueType.
     """
-    paths = []
-    for name in (name for name in figures if not name.endswith("_narrow")):
-        figure = figures[name]
-        png, pdf = io.BytesIO(), io.BytesIO()
+    svgs = {}
+    for name, figure in figures.items():
+        svgs[name], png, pdf = Markup(svg(figure, name)), io.BytesIO(), io.BytesIO()
         figure.savefig(png, format="png", dpi=200, transparent=True, metadata={"Software": None})
         with matplotlib.rc_context({"pdf.fonttype": 42, "text.parse_math": False}):
             figure.savefig(pdf, format="pdf", transparent=True, metadata={"CreationDate": None})
         contents = {"svg": f"{svgs[name]}\n".encode(), "png": png.getvalue(), "pdf": pdf.getvalue()}
         for kind, content in contents.items():
-            paths.append(out / "figures" / f"{name}.{kind}")
-            replace_file(paths[-1], content, inside=out)
-    return paths
+            replace_file(out / "figures" / f"{name}.{kind}", content, inside=out)
+    return svgs

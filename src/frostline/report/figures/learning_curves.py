@@ -39,7 +39,7 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
     depths = list(dict.fromkeys(cell["trainable"] for size in reversed(sizes) for cell in size["cells"]))
     colours = LinearSegmentedColormap.from_list("k", [VALIDATION, "#8b7d9b", TRAIN])
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = figure_of(600, 430)
+        figure, axes = figure_of(470, 430)
         for n, name in enumerate(depths):
             shift = SHIFT ** (n - (len(depths) - 1) / 2)
             known = [(size["train_size"] * shift, cell) for size in sizes if (cell := cell_of(size, name))]
@@ -49,7 +49,7 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
         log_axis_of_sizes(axes, [size["train_size"] for size in sizes])
         title = names.score_title(metric, [cell for size in sizes for cell in size["cells"]])
         draw_frame(axes, f"{task}, {title}" if task else title)
-        figure.legend(loc="outside lower left", ncols=4)
+        figure.legend(loc="outside lower left", ncols=3)
         figure.set_label(
             f"{names.metric(metric)} of every run{f' on {task}' if task else ''} over {len(sizes)} train sizes, with a line "
             "through the means of each k."

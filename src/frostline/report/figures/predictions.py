@@ -12,7 +12,7 @@ from frostline.report.figures.style import QUIET, STYLE, VALIDATION, figure_of
 def predictions_over_targets(targets: NDArray[Any], predictions: NDArray[Any]) -> Figure:
     """Predicted over true values ``[examples]``, with the line where both are equal."""
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = figure_of(420, 400)
+        figure, axes = figure_of(420, 400)
         ends = [float(min(targets.min(), predictions.min())), float(max(targets.max(), predictions.max()))]
         axes.plot(ends, ends, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
         axes.plot(targets, predictions, "o", color=VALIDATION, markersize=4, alpha=0.4, markeredgewidth=0)

@@ -23,7 +23,7 @@ APART = 1.5  # x distance between the last layer and a probe on several layers
 def probe_curve(facts: ProbeFacts) -> Figure:
     """Validation score over the layers, with a line for each vector. Probes on several layers are drawn at the right."""
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = figure_of(600, 400)
+        figure, axes = figure_of(470, 420)
         for vector in dict.fromkeys(probe["vector"] for probe in facts["probes"]):
             _draw_vector(
                 axes, [probe for probe in facts["probes"] if probe["vector"] == vector], vector, facts["layers"]
@@ -37,7 +37,7 @@ def probe_curve(facts: ProbeFacts) -> Figure:
                 axes.axhline(height, color=QUIET, linewidth=1, linestyle=(0, dashes), label=f"{name} {height:.3f}")
         _label_layers(axes, facts)
         draw_frame(axes, names.metric(facts["metric"]))
-        figure.legend(loc="outside lower left", ncols=3)
+        figure.legend(loc="outside lower left", ncols=2)
         figure.set_label(f"Score of probes on validation over {facts['layers']} layers. {facts['sentence']}")
     return figure
 

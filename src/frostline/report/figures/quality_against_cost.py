@@ -19,7 +19,7 @@ from frostline.statistics.curve import Curve
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.tune import FULL, LAST, is_way
 
-WIDE, NARROW = (680, 420), (360, 430)  # pixels
+WIDTH, HEIGHT = 470, 420  # pixels; on a phone the text is still readable
 LINE, LETTER = 14, 6.1  # height of a line of labels and width of a letter, in pixels
 SHADE = 22  # half of the width of the shade behind the recommended choice, in pixels
 SMALLEST = 0.01  # difference of two costs that is drawn in proportion
@@ -51,7 +51,7 @@ class Mark:
     kind: str
 
 
-def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> Figure | None:
+def quality_against_cost(curve: Curve, *, metric: str) -> Figure | None:
     """The score of every choice of one train size over its cost; None if nothing is recommended, or if no k has a score.
 
     A dot is an expected score, a bar is the 95 % interval of the difference from full fine-tuning's expected score, added to it.
@@ -60,7 +60,6 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
     Args:
         curve: One train size of an answer.
         metric: The name of the metric in results.
-        narrow: Whether to draw for the width of a phone.
     """
     if not curve["choices"] or curve["decision"] is None or curve["decision"]["reference"] is None:
         return None
@@ -69,15 +68,14 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
     reference = next(mark for mark in drawn if mark.name == curve["decision"]["reference"])
     whole, word = names.whole(curve), names.mark_of_choice(curve["decision"])
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = figure_of(*(NARROW if narrow else WIDE))
+        figure, axes = figure_of(WIDTH, HEIGHT)
         low, high = limits(drawn)
         axes.set_ylim(low, high)
         axes.axhline(reference.score, color=QUIET, linewidth=1, linestyle=(0, (4, 4)), zorder=1)
         for mark in drawn:
             _draw(axes, mark, low, high)
-        width = NARROW[0] if narrow else WIDE[0]
-        _draw_costs(axes, drawn, width, whole)
-        half = min(0.45, SHADE / _unit(drawn, width))
+        _draw_costs(axes, drawn, whole)
+        half = min(0.45, SHADE / _unit(drawn))
         for mark in (mark for mark in drawn if mark.kind == "chosen"):
             axes.axvspan(mark.x - half, mark.x + half, color=VALIDATION, alpha=0.12, linewidth=0)
             if mark.score >= low:
@@ -88,7 +86,7 @@ def quality_against_cost(curve: Curve, *, metric: str, narrow: bool = False) -> 
         differ = any(choice["part_of_rows"] for choice in curve["choices"])
         measured = "measured mean, without the effects of folds" if differ else "measured mean"
         handles = _legend(drawn, word, expected, measured)
-        figure.legend(handles=handles, loc="outside lower left", ncols=1 if narrow else 2)
+        figure.legend(handles=handles, loc="outside lower left", ncols=1 if differ else 2)
         figure.set_label(_alt_text(drawn, metric, whole, word))
     return figure
 
@@ -165,14 +163,14 @@ def _draw(axes: Axes, mark: Mark, low: float, high: float) -> None:
     axes.plot(mark.x, mark.measured, **MEASURED, color=colour, zorder=4)
 
 
-def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int, whole: str) -> None:
+def _draw_costs(axes: Axes, drawn: Sequence[Mark], whole: str) -> None:
     """Label the x axis with the name and the cost of each choice, upright if there are too many side by side.
 
     The cost is a share of ``whole``: all layers, or those that the reference tunes.
     """
     places = [mark.x for mark in drawn]
     axes.set_xlim(places[0] - 0.7, places[-1] + 0.7)
-    pixels = _unit(drawn, width)
+    pixels = _unit(drawn)
     labels = [f"{_short(mark.name)}\n{_cost(mark.cost)}" for mark in drawn]
     needed = [LETTER * (_longest(one) + _longest(two)) / 2 + 1 for one, two in pairwise(labels)]
     fits = all(need < pixels * (after - before) for need, (before, after) in zip(needed, pairwise(places), strict=True))
@@ -183,16 +181,16 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], width: int, whole: str) -> No
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
     last_layers = "tuned last layers, and their share"
     subject = "what is tuned, and its share" if any(map(_is_way, drawn)) else last_layers
-    axes.set_xlabel(subject + ("" if width == NARROW[0] else f" of {whole}") + " (the cost)")
+    axes.set_xlabel(f"{subject} of {whole} (the cost)")
 
 
 def _is_way(mark: Mark) -> bool:
     return is_way(mark.name) and mark.name not in ALTERNATIVES
 
 
-def _unit(drawn: Sequence[Mark], width: int) -> float:
+def _unit(drawn: Sequence[Mark]) -> float:
     """The pixels of one unit of the x axis."""
-    return 0.9 * width / (drawn[-1].x - drawn[0].x + 1.4)
+    return 0.9 * WIDTH / (drawn[-1].x - drawn[0].x + 1.4)
 
 
 def _longest(label: str) -> int:

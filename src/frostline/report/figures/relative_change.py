@@ -16,7 +16,7 @@ COLOURS = (VALIDATION, TRAIN, FAILED, "#4a8f5b", "#8b6fb0", "#7d7d7d")  # one fo
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
-def relative_change(groups: Sequence[GroupAnalysis], *, columns: int = 3) -> Figure | None:
+def relative_change(groups: Sequence[GroupAnalysis]) -> Figure | None:
     """The mean of each k less that of full fine-tuning, in percentage points, over the number of frozen first layers.
 
     Each task has a panel, each model a line. A bar is the 95 % confidence interval of a difference. Full fine-tuning is drawn at
@@ -28,7 +28,7 @@ def relative_change(groups: Sequence[GroupAnalysis], *, columns: int = 3) -> Fig
     models = list(dict.fromkeys(group["model"] for group in shown))
     if not tasks:
         return None
-    columns = min(columns, len(tasks))
+    columns = min(3, len(tasks))
     rows = -(-len(tasks) // columns)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(300 * columns / 72, (210 * rows + 50) / 72), dpi=72)

@@ -18,7 +18,7 @@ def reliability(calibration: Mapping[str, Any]) -> Figure:
     """
     before, after = calibration["before"], calibration["after"]
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = figure_of(420, 420)
+        figure, axes = figure_of(420, 420)
         lowest = min(
             one[name] for part in (before, after) for one in part["bins"] for name in ("confidence", "accuracy")
         )

@@ -46,14 +46,12 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def figure_of(width: int, height: int, panels: int = 1, *, side_by_side: bool = False) -> tuple[Figure, list[Axes]]:
-    """A transparent figure of this size in pixels, with panels one above the other or ``side_by_side``."""
+def figure_of(width: int, height: int) -> tuple[Figure, Axes]:
+    """A transparent figure of this size in pixels."""
     figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+    axes = figure.add_subplot()
     figure.patch.set_alpha(0)
-    rows, columns = (1, panels) if side_by_side else (panels, 1)
-    axes = [figure.add_subplot(rows, columns, n + 1) for n in range(panels)]
-    for panel in axes:
-        panel.patch.set_alpha(0)
+    axes.patch.set_alpha(0)
     return figure, axes
 
 

@@ -11,14 +11,16 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
-from frostline.report.figures.depth_axis import APART, draw_depth_axis, on_axis, positions, smallest_step
 from frostline.report.figures.style import FAILED, QUIET, STYLE, TRAIN, VALIDATION, draw_frame, figure_of
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import Curve
-from frostline.statistics.tune import NAMED
+from frostline.statistics.tune import FULL, NAMED, is_way
+
+APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
+MAX_LABELS = 9  # with more k, only some of them are labelled
 
 
-def validation_curve(size: Curve, *, metric: str, chance: float | None = None, narrow: bool = False) -> Figure:
+def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -> Figure:
     """The score over the number of tuned layers, for one train size of an answer.
 
     A point is a run, the line joins the means, a bar is the 95 % confidence interval of a mean. A cross is a failed run.
@@ -28,12 +30,11 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None, n
         size: The curve of the train size.
         metric: The name of the metric in results.
         chance: The score of the best constant prediction.
-        narrow: Whether to draw for the width of a phone.
     """
     with matplotlib.rc_context(STYLE):
-        figure, (axes,) = figure_of(360, 370) if narrow else figure_of(600, 410)
+        figure, axes = figure_of(470, 420)
         cells = [_comparable(cell) for cell in on_axis(size["cells"])]
-        places = positions(cells)
+        places = _positions(cells)
         low, high = _limits(cells, chance)
         axes.set_ylim(low, high)
         _mark_recommended(axes, cells, size.get("recommended"), places)
@@ -43,11 +44,40 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None, n
         for cell, x in zip(cells, places, strict=True):
             _draw_cell(axes, cell, x, low + 0.03 * (high - low), high)
         _line(axes, cells, places, "validation", color=VALIDATION, linewidth=2, marker="o", markersize=6)
-        draw_depth_axis(axes, cells, places, _label(cells, narrow=narrow))
+        _draw_depth_axis(axes, cells, places, _label(cells))
         draw_frame(axes, names.score_title(metric, size["cells"]))
-        figure.legend(handles=_legend(cells, metric, chance, low), loc="outside lower left", ncols=2 if narrow else 3)
+        figure.legend(handles=_legend(cells, metric, chance, low), loc="outside lower left", ncols=2)
         figure.set_label(_alt_text(size, metric))
     return figure
+
+
+def on_axis(cells: Sequence[CellSummary]) -> list[CellSummary]:
+    """The cells that have a place on the axis, which other ways to tune have not."""
+    return [cell for cell in cells if not is_way(cell["trainable"])]
+
+
+def _positions(cells: Sequence[CellSummary]) -> list[float]:
+    """The position of each k: its number of layers. Full fine-tuning and named parts have their own places at the right."""
+    layers = [cell["tuned_layers"] for cell in cells if cell["trainable"] not in APART]
+    last, step = max(layers, default=0), max(1.0, (max(layers, default=0) - min(layers, default=0)) / 6)
+    apart = [cell["trainable"] for cell in cells if cell["trainable"] in APART]
+    beyond = {name: last + 1.5 * step * (n + bool(layers)) for n, name in enumerate(apart)}
+    return [float(beyond[cell["trainable"]] if cell["trainable"] in APART else cell["tuned_layers"]) for cell in cells]
+
+
+def _smallest_step(places: Sequence[float]) -> float:
+    """The smallest distance between two positions."""
+    return float(np.diff(sorted(places)).min()) if len(places) > 1 else 1.0
+
+
+def _draw_depth_axis(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], label: str) -> None:
+    every = -(-len(cells) // MAX_LABELS)
+    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["trainable"] in APART]
+    labels = [names.depth(cells[n]["trainable"]) for n in shown]
+    axes.set_xticks([places[n] for n in shown], labels)
+    margin = 0.6 if len(places) > 1 else 2.0
+    axes.set_xlim(min(places) - margin, max(places) + margin)
+    axes.set_xlabel(label)
 
 
 def _comparable(cell: CellSummary) -> CellSummary:
@@ -67,11 +97,9 @@ def _comparable(cell: CellSummary) -> CellSummary:
     return {**cell, "validation": {**cell["validation"], **ends}, "points": points}
 
 
-def _label(cells: Iterable[CellSummary], *, narrow: bool) -> str:
-    if narrow:
-        return "tuned last layers"
+def _label(cells: Iterable[CellSummary]) -> str:
     named = "; named: by name" if any(cell["trainable"] == NAMED for cell in cells) else ""
-    return f"tuned last layers (0: classifier head only; all: embeddings too{named})"
+    return f"tuned last layers\n(0: classifier head only; all: embeddings too{named})"
 
 
 def _limits(cells: Sequence[CellSummary], chance: float | None) -> tuple[float, float]:
@@ -97,7 +125,7 @@ def _mark_recommended(
 ) -> None:
     for cell, x in zip(cells, places, strict=True):
         if recommended and cell["trainable"] == recommended["trainable"]:
-            half = 0.34 * smallest_step(places)
+            half = 0.34 * _smallest_step(places)
             axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
 
 

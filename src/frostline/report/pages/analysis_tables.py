@@ -13,7 +13,6 @@ from frostline.report.tables.over_tasks import points_over_tasks_table, tasks_ta
 from frostline.report.tables.overview import above_full_table, answers_table, failures_by_depth_table
 from frostline.report.tables.published import published_table
 from frostline.report.tables.recommendations import recommendations_table
-from frostline.report.tables.rules import other_rules
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.report.tables.table import ReportTable
 from frostline.report.tables.train_sizes import train_sizes_table
@@ -60,11 +59,11 @@ def _size_with_tables(size: Curve, group: GroupAnalysis) -> dict[str, Any]:
     tables = [
         scores_table(size, metric, suffix=suffix),
         shares_table(size, metric, suffix=suffix),
-        *([costs_table(size, suffix=suffix)] if has_costs(size) else []),
+        *([costs_table(size, suffix=suffix)] if _has_costs(size) else []),
         failures_table(size, suffix=suffix),
         operating_points_table(size, main, suffix=suffix),
     ]
-    return {**size, "suffix": suffix, "tables": tables, "rules": other_rules(size, main)}
+    return {**size, "suffix": suffix, "tables": tables}
 
 
 def curve_suffix(group: GroupAnalysis, size: Curve) -> str:
@@ -72,6 +71,6 @@ def curve_suffix(group: GroupAnalysis, size: Curve) -> str:
     return f"{group['suffix']}_{size['train_size']}" if size["train_size"] else str(group["suffix"])
 
 
-def has_costs(size: Curve) -> bool:
+def _has_costs(size: Curve) -> bool:
     """Whether the training time of some k is known."""
     return any(cell["seconds"] is not None for cell in size["cells"])

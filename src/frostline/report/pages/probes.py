@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
 from frostline.data.files import file_name, replace_file, write_json
-from frostline.report.figures.files import save_figures, svg
+from frostline.report.figures.files import save_figures
 from frostline.report.figures.probe_curve import probe_curve
 from frostline.report.names import model_name
 from frostline.report.pages.sentences import headline
@@ -25,15 +23,13 @@ def write_probes(out: Path, probes: Sequence[ProbeFacts]) -> Path:
     figures = {f"probe_curve{suffix}": probe_curve(facts) for suffix, facts in named}
     tables = {f"probes{suffix}": probe_table(facts, suffix) for suffix, facts in named}
     page = out / "report.html"
-    svgs = {name: svg(figure, name) for name, figure in figures.items()}
     text = render(
         "probes.html.j2",
         found=[{**facts, "suffix": suffix, "headline": headline(facts["sentence"])} for suffix, facts in named],
-        figures={name: Markup(text) for name, text in svgs.items()},
+        figures=save_figures(out, figures),
         tables=tables,
         model=model_name(probes[0]["model"]),
     )
-    save_figures(out, figures, svgs)
     save_tables(out, tables.values())
     write_json(out / "probes.json", {"probes": probes}, inside=out)
     replace_file(page, text.encode(), inside=out)

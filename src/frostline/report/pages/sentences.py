@@ -52,10 +52,12 @@ def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds
             f"The whole interval of {confident} lies above {threshold} {of} {tuning(size['reference'])}: it reaches the target "
             "with 95 % confidence."
         )
+    needed = size["seeds_to_decide"]
+    enough = f"; about {needed:,} seeds in total would probably decide" if needed else ""
     return (
         f"{known} {capitalized(not_ruled_out)} is not ruled out: with these seeds and validation examples it is undecided "
         "whether it reaches the target. The recommendation does not need that to be decided: it rests on probabilities. "
-        "More seeds and more validation examples make the intervals narrower."
+        f"More seeds and more validation examples make the intervals narrower{enough}."
     )
 
 

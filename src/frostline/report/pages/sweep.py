@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from frostline.data.files import replace_file
 from frostline.report import names
-from frostline.report.figures.cost_curve import cost_curve
-from frostline.report.figures.files import save_figures, svg
+from frostline.report.figures.files import save_figures
 from frostline.report.figures.learning_curves import learning_curves
-from frostline.report.figures.pareto_fronts import pareto_fronts
 from frostline.report.figures.probe_curve import probe_curve
 from frostline.report.figures.quality_against_cost import quality_against_cost
 from frostline.report.figures.reliability import reliability
@@ -61,7 +58,6 @@ def write_page(out: Path) -> Path:
         "phases": phases_table(sizes[0]["audits"]),
         "predicted": forecast_table(recorded(out), results.values()),
     }
-    svgs = {name: svg(figure, name) for name, figure in figures.items()}
     text = render(
         "report.html.j2",
         answer=answer,
@@ -69,7 +65,7 @@ def write_page(out: Path) -> Path:
         identity=folder.identity,
         sizes=sizes,
         tables=tables,
-        figures={name: Markup(text) for name, text in svgs.items()},
+        figures=save_figures(out, figures),
         headline=headline(sentence_without_command(answer)),
         command=next_command(answer),
         command_time=training_time(answer),
@@ -82,7 +78,6 @@ def write_page(out: Path) -> Path:
         machines=machines([facts["provenance"] for facts in results.values()]),
         model=names.model_name(answer["model"]),
     )
-    save_figures(out, figures, svgs)
     of_sizes = (table for size in sizes for table in size["tables"].values())
     save_tables(out, [table for table in (*tables.values(), errors and errors["confusion"], *of_sizes) if table])
     replace_file(page, text.encode(), inside=out)
@@ -106,19 +101,13 @@ def _with_outcomes(rows: Sequence[Mapping[str, Any]], answer: Answer) -> list[di
 
 
 def _figures(answer: Answer) -> dict[str, Figure]:
-    """Every figure of the page by name; ``_narrow`` ones are for phones."""
+    """Every figure of the page by name."""
     figures: dict[str, Figure | None] = {}
     metric, chance = answer["metric"], answer["chance"]
     for n, size in enumerate(answer["sizes"]):
         suffix = train_size_suffix(size, n)
-        for width in ("", "_narrow"):
-            narrow = bool(width)
-            figures[f"quality_against_cost{suffix}{width}"] = quality_against_cost(size, metric=metric, narrow=narrow)
-            figures[f"validation_curve{suffix}{width}"] = validation_curve(
-                size, metric=metric, chance=chance, narrow=narrow
-            )
-            figures[f"pareto_fronts{suffix}{width}"] = pareto_fronts(size, metric=metric, narrow=narrow)
-        figures[f"cost_curve{suffix}"] = cost_curve(size)
+        figures[f"quality_against_cost{suffix}"] = quality_against_cost(size, metric=metric)
+        figures[f"validation_curve{suffix}"] = validation_curve(size, metric=metric, chance=chance)
     if len(answer["sizes"]) > 1:
         figures["learning_curves"] = learning_curves(answer["sizes"], metric=metric, chance=chance)
     if answer["search"] and answer["search"]["probes"]:

@@ -14,7 +14,6 @@ from frostline.report.tables.choices import choices_table
 from frostline.report.tables.costs import costs_table
 from frostline.report.tables.failures import failures_table
 from frostline.report.tables.operating_points import operating_points_table
-from frostline.report.tables.rules import front, other_rules
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.report.tables.table import ReportTable
 from frostline.report.tables.ways import ways_table
@@ -44,8 +43,6 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
         "test_sentences": list(map(formatting.unbroken, sentences_on_test(size, answer["metric"])))
         if answer["tested"]
         else [],
-        "rules": other_rules(size, main),
-        "front": front(size),
         "tables": {
             **_tables(size, main, answer, suffix),
             **({"ways": ways} if (ways := ways_table(size, results, suffix=suffix)) else {}),

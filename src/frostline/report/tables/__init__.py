@@ -1,5 +1,4 @@
 """Tables for pages, CSV and LaTeX.
 
-``table`` and ``latex`` define a table; ``by_depth`` and ``rules`` have what several tables share. Every other module builds the
-tables in its name.
+``table`` defines a table; ``by_depth`` has what tables by k share. Every other module builds the tables in its name.
 """

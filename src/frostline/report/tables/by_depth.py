@@ -5,8 +5,9 @@ from typing import Any
 
 from frostline.report import formatting, names
 from frostline.report.tables.table import Column, Row, Value, Values
+from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.curve import Curve
+from frostline.statistics.curve import BEST_OF_FULL, Curve
 
 TUNED = Column("tuned", "tuned", names.trainable, number=False, rank=lambda row: row["place"])
 
@@ -67,3 +68,33 @@ def _tried(row: Values) -> list[str]:
     tried = [formatting.learning_rate(float(rate)) for rate in str(row["learning_rates_tried"]).split()]
     lines = [", ".join(tried[n : n + 2]) for n in range(0, len(tried), 2)]
     return ",\n".join([f"of {lines[0]}", *lines[1:]]).splitlines() if len(tried) > 1 else []
+
+
+def without_layers(curve: Curve) -> str:
+    """A sentence if what is recommended trains no layer, so that it is in no table by k; else empty."""
+    chosen = (curve["decision"] or {}).get("choice")
+    if chosen not in ALTERNATIVES:
+        return ""
+    return f" The recommended {names.trainable(chosen)} trains no layer; it is in the table of choices."
+
+
+def learning_rates(curve: Curve) -> str:
+    """A sentence on the learning rates of a table by k. k = 0 (classifier head only) has its own learning rates."""
+    by_k = {cell["trainable"]: set(cell["learning_rates_tried"]) for cell in curve["cells"]}
+    of_head = by_k.pop(names.HEAD_ONLY, set()) if len(by_k) > 1 else set()
+    tried = set().union(*by_k.values())
+    if not tried | of_head:
+        return "The learning rates are unknown."
+    own = of_head if of_head != tried else set()
+    if len(tried) < 2 and len(own) < 2:
+        text = f"Learning rate {formatting.learning_rate(*(tried or of_head))}"
+        return f"{text}; {formatting.learning_rate(*own)} for k = 0." if own and tried else f"{text}."
+    if curve["learning_rate_rule"] == BEST_OF_FULL:
+        text = "Every k is shown at the learning rate that is best for full fine-tuning"
+        return f"{text}; k = 0 at its own best." if own else f"{text}."
+    return "Each k is shown at its own best learning rate on validation."
+
+
+def reference(curve: Curve) -> str:
+    """A clause on the reference of every comparison."""
+    return "Nothing was compared" if curve["reference"] is None else f"Compared with {names.tuning(curve['reference'])}"

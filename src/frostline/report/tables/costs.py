@@ -1,13 +1,18 @@
 """The tables of costs by k, and of forecast and measured costs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from frostline.report import formatting
-from frostline.report.tables import rules
-from frostline.report.tables.by_depth import TUNED, comparable_column, rows_by_depth, title_of
-from frostline.report.tables.failures import FAILED, TRAIN_SIZE, failure_interval, failure_values
+from frostline.report.tables.by_depth import (
+    TUNED,
+    comparable_column,
+    learning_rates,
+    rows_by_depth,
+    title_of,
+    without_layers,
+)
+from frostline.report.tables.failures import TRAIN_SIZE
 from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import Curve
@@ -15,14 +20,13 @@ from frostline.training.specification import RunSpec
 
 
 def costs_table(curve: Curve, *, suffix: str = "") -> ReportTable:
-    """The mean score and the cost of a run of each k, and the number of failed runs."""
+    """The mean score and the cost of a run of each k."""
 
     def values(cell: CellSummary) -> dict[str, Value]:
         shown = ("trainable_parameters", "seconds", "shared_seconds", "times_cheaper", "peak_memory_bytes")
         return {
             "mean": cell["comparable"],
             **{name: cell[name] for name in shown},
-            **failure_values(cell["failures"]),
         }
 
     def shared(row: Values) -> list[str]:
@@ -36,19 +40,17 @@ def costs_table(curve: Curve, *, suffix: str = "") -> ReportTable:
         Column("shared_seconds"),
         Column("times_cheaper", "times\ncheaper", formatting.times),
         Column("peak_memory_bytes", "peak\nmemory", formatting.size),
-        replace(FAILED, small=lambda row: failure_interval(row) if row["failed"] else []),
-        *(Column(name) for name in ("runs", "failure_rate", "failure_low", "failure_high")),
     )
     caption = (
-        "Shared: a run's share of the forward pass over the frozen layers, which “times cheaper” includes. Below a number of "
-        f"failed runs is the 95 % confidence interval of their rate. {rules.learning_rates(curve)}{rules.without_layers(curve)}"
+        "Shared: a run's share of the forward pass over the frozen layers, which “times cheaper” includes. "
+        f"{learning_rates(curve)}{without_layers(curve)}"
     )
     if len({cell["concurrent_runs"] for cell in curve["cells"] if cell["concurrent_runs"]}) > 1:
         caption += (
             " Some runs were trained concurrently and others alone. A run trained alone uses all cores, so its time is not "
             "comparable and is left out."
         )
-    title = title_of("Cost and failures by tuned layers", curve, suffix)
+    title = title_of("Cost by tuned layers", curve, suffix)
     return ReportTable(f"costs{suffix}", title, caption, columns, rows_by_depth(curve, values))
 
 

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from frostline.report import formatting, names
-from frostline.report.tables import rules
-from frostline.report.tables.by_depth import TUNED, rows_by_depth, title_of
+from frostline.report.tables.by_depth import TUNED, learning_rates, rows_by_depth, title_of
 from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import Curve
@@ -50,7 +49,7 @@ def failures_table(curve: Curve, *, suffix: str = "") -> ReportTable:
     )
     caption = (
         "How runs failed, and how that affects the mean. The mean as shown leaves failed runs out, unless fewer than half of "
-        f"the runs succeeded: then it includes every run with a score. {rules.learning_rates(curve)}"
+        f"the runs succeeded: then it includes every run with a score. {learning_rates(curve)}"
     )
     title = title_of("Failures by tuned layers", curve, suffix)
     return ReportTable(f"failures{suffix}", title, caption, columns, rows_by_depth(curve, values))

@@ -7,16 +7,18 @@ from frostline.data.wording import capitalized
 from frostline.report import formatting
 from frostline.report.names import baseline, rows_differ
 from frostline.report.names import metric as name_of_metric
-from frostline.report.tables import rules
 from frostline.report.tables.by_depth import (
     TUNED,
     comparable_column,
     interval_below,
     interval_columns,
     learning_rate_columns,
+    learning_rates,
     learning_rates_of,
+    reference,
     rows_by_depth,
     title_of,
+    without_layers,
 )
 from frostline.report.tables.table import Column, ReportTable, Value, Values
 from frostline.statistics.cells import CellSummary
@@ -61,7 +63,7 @@ def scores_table(curve: Curve, metric: str, *, tested: bool = False, suffix: str
     title = title_of(f"{capitalized(name_of_metric(metric))} by tuned layers", curve, suffix)
     caption = (
         "Scores on validation of the runs that succeeded, at the epoch that each run is evaluated at; CI: confidence "
-        f"interval. {rules.learning_rates(curve)}{rules.without_layers(curve)}"
+        f"interval. {learning_rates(curve)}{without_layers(curve)}"
     )
     return ReportTable(f"scores{suffix}", title, caption, columns, rows_by_depth(curve, values))
 
@@ -101,9 +103,9 @@ def shares_table(curve: Curve, metric: str, *, suffix: str = "") -> ReportTable:
         Column("pairing_gain", "narrower\nby pairing", formatting.times),
     )
     caption = (
-        f"{rules.reference(curve)}, with 95 % confidence intervals. Gain: the score less that of the {baseline(metric)}. "
+        f"{reference(curve)}, with 95 % confidence intervals. Gain: the score less that of the {baseline(metric)}. "
         "Holm: the p-value adjusted for all comparisons. Narrower by pairing: how many times wider the interval would be if "
-        f"runs of the same seed were not compared with each other. {rules.learning_rates(curve)}{rules.without_layers(curve)}"
+        f"runs of the same seed were not compared with each other. {learning_rates(curve)}{without_layers(curve)}"
     )
     whole = "full fine-tuning" if curve["reference_is_full"] or not curve["reference"] else "the reference"
     title = title_of(f"Share of {whole} by tuned layers", curve, suffix)

@@ -6,14 +6,15 @@ values of every column in full precision. HTML and LaTeX have the printed values
 
 import base64
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from frostline.data.files import replace_file
 from frostline.report.formatting import UNKNOWN
-from frostline.report.tables.latex import latex_table
 from frostline.sweep.results.tables import csv_bytes
 
 Value = str | int | float | bool | None
@@ -111,35 +112,36 @@ class ReportTable:
         return csv_bytes(({key: row.values.get(key) for key in keys} for row in self.rows), keys)
 
     def latex(self) -> str:
-        """A LaTeX table with the printed values."""
-        return latex_table(
-            label=self.name.replace("_", "-"),
-            caption=f"{self.title}. {self.caption}",
-            alignment="".join("r" if column.number else "l" for column in self.shown),
-            head=[column.title for column in self.shown],
-            rows=(list(_printed(self.entries(row), row.tags)) for row in self.rows),
-        )
+        """The printed values as a LaTeX ``tabular``, which needs the packages ``booktabs`` and ``[T1]{fontenc}``."""
+        import pandas as pd  # takes half a second
+
+        lines = ([column.title for column in self.shown], *(_printed(self.entries(row), row.tags) for row in self.rows))
+        head, *rows = ([_on_one_line(text) for text in line] for line in lines)
+        alignment = "".join("r" if column.number else "l" for column in self.shown)
+        text = pd.DataFrame(rows, columns=head).to_latex(index=False, escape=True, column_format=alignment)
+        return re.sub(
+            r"^(?=[\[*])", "{}", text, flags=re.MULTILINE
+        )  # or they would be options of the line break before
+
+    @cached_property
+    def files(self) -> tuple[tuple[str, str, bytes], ...]:
+        """The kind, name and content of each of its files."""
+        return ("CSV", f"{self.name}.csv", self.csv()), ("LaTeX", f"{self.name}.tex", self.latex().encode())
 
     @property
-    def downloads(self) -> tuple[tuple[str, str, str], ...]:
-        """The downloads that a page offers: kind, file name, and content as a ``data:`` URI."""
-        return (
-            ("CSV", f"{self.name}.csv", _uri("text/csv", self.csv())),
-            ("LaTeX", f"{self.name}.tex", _uri("application/x-tex", self.latex().encode())),
-        )
+    def downloads(self) -> list[tuple[str, str, str]]:
+        """The files that a page offers, each with its content as a ``data:`` URI."""
+        return [(kind, name, _uri(content)) for kind, name, content in self.files]
 
 
-def save_tables(out: Path, tables: Iterable[ReportTable]) -> list[Path]:
-    """Write each table into ``out``/tables as CSV and LaTeX, and return the paths.
+def save_tables(out: Path, tables: Iterable[ReportTable]) -> None:
+    """Write each table into ``out``/tables as CSV and LaTeX.
 
     Tables without rows are written too, so that they replace files of an earlier state.
     """
-    paths = []
     for table in tables:
-        for kind, content in (("csv", table.csv()), ("tex", table.latex().encode())):
-            paths.append(out / "tables" / f"{table.name}.{kind}")
-            replace_file(paths[-1], content, inside=out)
-    return paths
+        for _, name, content in table.files:
+            replace_file(out / "tables" / name, content, inside=out)
 
 
 def _entry(column: Column, values: Values) -> Entry:
@@ -174,5 +176,10 @@ def _printed(entries: Iterable[Entry], tags: tuple[str, ...]) -> Iterable[str]:
         yield f"{entry.text} ({', '.join(beside)})" if beside else entry.text
 
 
-def _uri(kind: str, content: bytes) -> str:
-    return f"data:{kind};charset=utf-8;base64,{base64.b64encode(content).decode()}"
+def _on_one_line(text: str) -> str:
+    """The text without control characters, which LaTeX refuses."""
+    return "".join(one for one in " ".join(text.split()) if one.isprintable())
+
+
+def _uri(content: bytes) -> str:
+    return f"data:application/octet-stream;base64,{base64.b64encode(content).decode()}"
