@@ -45,7 +45,7 @@ TOUR = {
     "docs/how-to/several-processes.md": ("two",),
     "docs/how-to/speed-and-memory.md": ("two", "six", "tags"),
     "docs/how-to/tags-of-words.md": ("two",),
-    "docs/how-to/ways-to-tune.md": ("two", "six", "numbers", "labels", "tags"),
+    "docs/how-to/ways-to-tune.md": ("two", "six", "labels", "tags"),
     "docs/how-to/your-csv.md": ("two",),
 }
 TABLES = {  # the training table of each kind, and one to predict
