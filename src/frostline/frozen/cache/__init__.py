@@ -16,13 +16,7 @@ folder, which is then renamed. It never changes afterwards.
 
 Its modules:
 
-- ``loading``: load cached hidden states and compute missing ones. Start reading here.
-- ``recipe``: the key of a folder.
-- ``shard``: read one shard and check its integrity.
-- ``writing``: compute and write one shard.
-- ``hidden_states``: read the hidden states of a batch from several shards.
-- ``part``: the hidden states of one kind, which a run reads.
-- ``readers``: read them on the device that computes; ``device_copies``: copies in its memory.
-- ``temporary``: hidden states of new texts, beside the cache.
-- ``entries``: list, remove and verify cached hidden states.
+- ``loading``: load cached hidden states and compute missing ones; list, remove and verify them. Start reading here.
+- ``hidden_states``: compute, write and check a shard, and read the hidden states of a batch from several shards.
+- ``readers``: read the hidden states of one kind on the device that computes, from the host or from copies in its memory.
 """

@@ -7,8 +7,7 @@
 - rates.py: the learning rates of layers, and options of the optimizer.
 - suitable.py: which ways suit a model and a task.
 - spectrum.py: chooses matrices by their weights; adapter.py writes an adapter of PEFT.
-- restraint.py: what the training loop calls before and after each backward pass.
-- low_rank.py, mixout.py, towards_pretrained.py: such restraints.
+- restraint.py: what the training loop calls before and after each backward pass, with mixout and L2-SP; low_rank.py is another.
 
 The training loop does not know which way a run takes. :mod:`frostline.training.estimators` has the ways that do without it.
 """
