@@ -1,5 +1,6 @@
 """Concurrent runs: every task once, results bitwise identical to one worker, and no process left however it ends."""
 
+import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -227,3 +228,22 @@ def test_the_number_of_workers(settings: dict[str, Any], monkeypatch: pytest.Mon
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     assert count(seeds=5) == 1
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interruption_while_workers_start_leaves_none(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers ignore SIGTERM, so Python would wait for one at its end for ever."""
+    started: list[Any] = []
+    start = multiprocessing.Process.start
+
+    def interrupted(process: Any) -> None:
+        if moment == "after" or not started:
+            start(process)
+        started.append(process)
+        if len(started) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(multiprocessing.get_context("fork").Process, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_concurrently(range(3), 3, lambda number, sender: None, name_of, Progress())
+    assert len(started) == 2 and not multiprocessing.active_children()

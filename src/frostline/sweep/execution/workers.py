@@ -181,21 +181,22 @@ def _forked(count: int, work: Callable[[T, Progress], None]) -> Iterator[list[_W
             ours, theirs = context.Pipe()
             inherited = [*(worker.connection for worker in team), ours]
             process = context.Process(target=_worker_loop, args=(theirs, inherited, work), daemon=True)
+            team.append(_Worker(process, ours))  # before it starts: an interruption now must leave no worker
             # Python warns of forks with threads. The only one is that of a progress bar, whose locks a worker never uses.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             theirs.close()
-            team.append(_Worker(process, ours))
         yield team
         for worker in team:
             worker.start(None)
             worker.process.join()
     finally:
         for worker in team:
-            worker.process.kill()
-            worker.process.join()
-            worker.connection.close()
+            worker.connection.close()  # which also ends a worker that was forked just now and has no number here yet
+            if worker.process.pid is not None:
+                worker.process.kill()
+                worker.process.join()
 
 
 def _worker_loop(
