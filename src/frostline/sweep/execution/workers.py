@@ -192,11 +192,14 @@ def _forked(count: int, work: Callable[[T, Progress], None]) -> Iterator[list[_W
             worker.start(None)
             worker.process.join()
     finally:
+        # All are ended before any is waited for, because a second interruption may come while this waits.
+        started = [worker for worker in team if worker.process.pid is not None]
+        for worker in started:
+            worker.process.kill()
         for worker in team:
             worker.connection.close()  # which also ends a worker that was forked just now and has no number here yet
-            if worker.process.pid is not None:
-                worker.process.kill()
-                worker.process.join()
+        for worker in started:
+            worker.process.join()
 
 
 def _worker_loop(
