@@ -143,13 +143,13 @@ def _rank(file: Path) -> Rank:
 
 
 def _about(file: Path) -> dict[str, str]:
-    """The metadata of a file; empty if the file is damaged."""
+    """The metadata of a file; empty if the file is damaged, or if another process has just removed it."""
     try:
         with safe_open(file, "pt") as opened:
             about = dict(opened.metadata() or {})
         usable = (
             isfinite(float(about["score"])) and int(about["train_size"]) >= 0 <= int(about["seed"]) and about["run"]
         )
-    except (*UNUSABLE, KeyError, ValueError):
+    except (*UNUSABLE, KeyError, ValueError, RuntimeError):  # the last one if the file goes while it is opened
         return {}
     return about if usable else {}
