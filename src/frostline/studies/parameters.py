@@ -18,7 +18,7 @@ from frostline.statistics.tune import NAMED, Tune
 from frostline.studies.protocol import FOLDER, Protocol
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.parameter_groups import Group, groups_by_tune
-from frostline.training.context import head_of
+from frostline.training.experiment import head_of
 from frostline.training.specification import RunSpec
 from frostline.training.ways.names import way_named
 from frostline.training.ways.start import planned
