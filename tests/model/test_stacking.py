@@ -74,10 +74,8 @@ def with_states(context: Experiment, folder: Path) -> Experiment:
     recipe = Recipe("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
     need = selection_for([1, 2, 3], context.pretrained.anatomy, context.head_reads)
     rows = np.arange(len(context.tokens))
-    return replace(
-        context,
-        states=load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "cache"),
-    )
+    states = load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "cache")
+    return context.with_worker(states=states)
 
 
 def switch_dropout_off(model: nn.Module) -> None:

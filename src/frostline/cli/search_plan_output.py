@@ -8,7 +8,7 @@ from frostline.cli.printing import print_table, size_of, wrapped
 from frostline.data.parsing import duration_at_least
 from frostline.data.wording import capitalized, duration
 from frostline.report.names import tuning
-from frostline.search.defaults import FULL_RUNS, SECONDS
+from frostline.search import FULL_RUNS, SECONDS
 from frostline.statistics.tune import name_of
 
 COLUMNS = ("first steps", "runs", "done", "time")
