@@ -69,7 +69,7 @@ def loaded_after(code: str) -> set[str]:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    assert loaded_after("import frostline, frostline.cli, frostline.sweep.specification") == set()
+    assert loaded_after("import frostline, frostline.cli, frostline.sweep.settings") == set()
 
 
 def test_analysis_and_its_page_need_no_torch() -> None:

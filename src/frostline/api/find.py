@@ -18,7 +18,7 @@ from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.ray.cluster import Ray, package
 from frostline.sweep.ray.driver import driver_on
-from frostline.sweep.specification import CHOSEN_BY_SEARCH
+from frostline.sweep.settings import CHOSEN_BY_SEARCH
 
 
 def find(
