@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from frostline import FrostlineError
+from frostline.data.files import seal, unseal
+from frostline.data.kinds import DataSpec
 from frostline.data.load import load_data
-from frostline.data.sealed import seal, unseal
-from frostline.data.specification import DataSpec
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store

@@ -4,8 +4,7 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.glue import glue_task
-from frostline.studies.protocol import FOLDER, load_protocol, protocol_names
-from frostline.studies.tune_values import tune_values
+from frostline.studies.protocol import FOLDER, load_protocol, protocol_names, tune_values
 from frostline.sweep.make_spec import make_spec
 
 NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021", "transferred2018")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline import FrostlineError
-from frostline.data.parsing import parse_duration
+from frostline.data.wording import parse_duration
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.specification import GRID, SweepSpec
 from frostline.sweep.toml import read_toml, to_toml

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator
 
-from frostline.data.formats.endings import ENDINGS, either
-from frostline.data.specification import TaskType
+from frostline.data.kinds import ENDINGS, TaskType, either
 from frostline.statistics.tune import Tune
 from frostline.sweep.grids import GRID, MoreRuns, merge_grids
 from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strings, Threshold, Tunes, panel
