@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples
-from frostline.data.sentences import words_of
+from frostline.data.tags import words_of
 from frostline.model.places import HEAD, POOLER
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress

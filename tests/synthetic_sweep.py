@@ -10,7 +10,7 @@ import numpy as np
 from frostline.data.checks import report_on
 from frostline.data.columns import Columns
 from frostline.data.examples import Examples
-from frostline.data.sealed import write_sealed
+from frostline.data.files import write_sealed
 from frostline.data.task import Task
 from frostline.report.rebuild import rebuild
 from frostline.statistics.metrics import score

@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 
 from figures import drawn
 from finished_runs import change_settings
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
 from frostline.report.answer.output_sentences import threshold_sentences
 from frostline.report.answer.recommended_classes import by_class
 from frostline.report.formatting import UNKNOWN

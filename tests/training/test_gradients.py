@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.data.specification import REGRESSION
+from frostline.data.kinds import REGRESSION
 from frostline.training.gradients import backward
 from frostline.training.run import run, run_stacked
 from frostline.training.session import training_session

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from frostline.data.specification import REGRESSION
+from frostline.data.kinds import REGRESSION
 from frostline.training import learner
 from frostline.training.learner import Learner, LearnerState
 from frostline.training.settings import TrainingSettings

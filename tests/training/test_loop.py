@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
-from frostline.data.specification import CLASSIFICATION
+from frostline.data.kinds import CLASSIFICATION
 from frostline.model.loading import load_pretrained
 from frostline.model.modes import set_train_mode
 from frostline.model.packing import packable

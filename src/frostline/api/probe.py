@@ -10,8 +10,7 @@ from frostline import FrostlineError
 from frostline.api.tables import split_off_tables
 from frostline.data.files import make_folder, new_folder
 from frostline.data.load import Data
-from frostline.data.parsing import comma_separated
-from frostline.data.wording import listed
+from frostline.data.wording import comma_separated, listed
 from frostline.fast.malloc import memory_reused
 from frostline.frozen.cache.hidden_states import HiddenStates
 from frostline.frozen.cache.loading import cache_folder, load_or_compute, missing_rows

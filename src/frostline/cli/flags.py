@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional, get_args, get_origin
 import typer
 
 from frostline import FrostlineError
-from frostline.data.parsing import comma_joined, comma_separated
+from frostline.data.wording import comma_joined, comma_separated
 from frostline.sweep.results.set_aside import CAN_RETRY
 from frostline.sweep.settings import GROUPS, Settings
 from frostline.sweep.toml import NOT_SETTINGS, TRUST, read_toml, require_trust

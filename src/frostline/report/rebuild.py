@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.data.files import read_inside, require_inside, with_nulls, write_json
-from frostline.data.sealed import unseal
+from frostline.data.files import read_inside, require_inside, unseal, with_nulls, write_json
 from frostline.model.reading import opened_by
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import NextCommand, next_command

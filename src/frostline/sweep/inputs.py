@@ -8,9 +8,9 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.data.kinds import MULTI_LABEL, TOKENS, DataSpec
 from frostline.data.load import Data, load_data
-from frostline.data.specification import MULTI_LABEL, TOKENS, DataSpec
-from frostline.data.subsets import least_size
+from frostline.data.splits import least_size
 from frostline.frozen.batches import Rows
 from frostline.model.anatomy import position_limit
 from frostline.model.pretrained import Pretrained

@@ -9,12 +9,11 @@ import numpy as np
 import torch
 
 from frostline import FrostlineError
-from frostline.data.class_weights import class_weights
-from frostline.data.examples import Examples
+from frostline.data.examples import Examples, class_weights
 from frostline.data.files import is_left_over
 from frostline.data.glue import glue_task
+from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data
-from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.frozen.check.cut_comparison import Check

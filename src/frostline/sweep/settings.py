@@ -7,8 +7,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.data.formats.endings import ENDINGS, either
-from frostline.data.specification import TaskType
+from frostline.data.kinds import ENDINGS, TaskType, either
 from frostline.data.wording import did_you_mean
 from frostline.statistics.tune import NAMED, Tune, is_k, is_way, name_of
 from frostline.training.settings import (

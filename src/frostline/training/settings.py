@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic.types import JsonValue
 
-from frostline.data.parsing import comma_separated
+from frostline.data.wording import comma_separated
 from frostline.statistics.threshold_rule import check_threshold
 from frostline.statistics.tune import Tune, tune_of
 

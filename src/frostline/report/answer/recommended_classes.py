@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.data.specification import MULTI_LABEL, TOKENS
+from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.report.answer.recommendation import cell_of
 from frostline.statistics.by_class import scores_by_class
 from frostline.statistics.calibration import (
