@@ -20,12 +20,6 @@ from frostline import FrostlineError
 from frostline.data.files import seal, unseal
 from frostline.data.kinds import DataSpec
 from frostline.data.load import load_data
-<<<<<<< HEAD
-from frostline.data.sealed import seal, unseal
-from frostline.data.specification import DataSpec
-=======
-from frostline.sweep.settings import make_settings
->>>>>>> main
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import make_settings

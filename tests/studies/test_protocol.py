@@ -4,14 +4,8 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.glue import glue_task
-<<<<<<< HEAD
-from frostline.studies.protocol import FOLDER, load_protocol, protocol_names
-from frostline.studies.tune_values import tune_values
-from frostline.sweep.settings import make_settings
-=======
 from frostline.studies.protocol import FOLDER, load_protocol, protocol_names, tune_values
 from frostline.sweep.settings import make_settings
->>>>>>> main
 
 NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021", "transferred2018")
 

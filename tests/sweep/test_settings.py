@@ -10,14 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline import FrostlineError
-<<<<<<< HEAD:tests/sweep/test_settings.py
-from frostline.data.parsing import parse_duration
-from frostline.sweep.settings import GRID, Settings, make_settings
-=======
 from frostline.data.wording import parse_duration
-from frostline.sweep.settings import make_settings
-from frostline.sweep.settings import GRID, Settings
->>>>>>> main:tests/sweep/test_specification.py
+from frostline.sweep.settings import GRID, Settings, make_settings
 from frostline.sweep.toml import read_toml, to_toml
 from sweep_settings import LEAST, refusal, spec
 
