@@ -5,7 +5,6 @@ from typing import Any
 
 from frostline.cli.printing import print_table, size_of, wrapped
 from frostline.data.wording import capitalized, duration, duration_at_least
-from frostline.report.names import tuning
 from frostline.search.defaults import FULL_RUNS, SECONDS
 from frostline.statistics.tune import name_of
 
@@ -183,6 +182,8 @@ def print_search_plan(made: Any) -> None:
 
 def _of_reference(made: Any) -> str:
     """The time and the memory of one run of the reference."""
+    from frostline.report.names import tuning  # needs numpy
+
     cell, name = made.of_reference, capitalized(tuning(name_of(made.reference)))
     if made.measured is not None:
         return f"{name}: {duration(made.measured)} a run, as measured in this folder."
@@ -215,6 +216,8 @@ def _of_budget(made: Any) -> str:
         text += f" A search in this folder has spent {duration(made.spent)}"
         text += "; this one continues it." if not made.over else ", and has ended: only a larger budget trains more."
     if made.budget is not None and made.enough is not None and made.enough > made.budget:
+        from frostline.report.names import tuning
+
         name = tuning(name_of(made.reference))
         text += (
             f" It probably ends before {name} has run, and then nothing can be compared: give about "
