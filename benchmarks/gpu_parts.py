@@ -18,8 +18,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from frostline.model.device import CPU, Machine
-from frostline.model.memory import memory_limit, memory_ran_out, peak_memory
+from frostline.model.device import CPU, Machine, memory_limit, memory_ran_out, peak_memory
 from frostline.training.context import RunContext
 from frostline.training.result import Result
 from frostline.training.run import run, run_stacked

@@ -13,7 +13,7 @@ import numpy as np
 
 from frostline.data.examples import Examples
 from frostline.data.sentences import words_of
-from frostline.model.places import HEAD, POOLER
+from frostline.model.terms import HEAD, POOLER
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from frostline.api.sweep import Sweep
     from frostline.api.tags import TagPredictions
     from frostline.api.work import work
-    from frostline.frozen.check.cut_comparison import Check
-    from frostline.frozen.check.exactness import check
+    from frostline.frozen.exactness import Check, check
     from frostline.report.rebuild import write_report
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan

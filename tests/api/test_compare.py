@@ -13,7 +13,7 @@ import frostline
 from frostline import FrostlineError
 from frostline.api.compare import sweep_of
 from frostline.api.sweep import Sweep
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
 from frostline.report.next_steps import loading

@@ -13,8 +13,8 @@ import torch
 
 from finished_runs import assert_same_predictions
 from frostline import FrostlineError
-from frostline.frozen.cache.hidden_states import find_damage
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.hidden_states import find_damage
 from frostline.model.anatomy import find_layers
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.results.leases import Leases

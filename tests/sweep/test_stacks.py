@@ -13,7 +13,7 @@ import torch
 import frostline.sweep.execution.execute as execute_module
 import frostline.sweep.execution.stacks as stacks_module
 from frostline.api.sweep import Sweep
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.execution.stacks import _fastest_size, in_stacks, stack_size

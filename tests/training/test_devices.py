@@ -13,8 +13,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from frostline.fast.dropout import Dropout
 from frostline.fast.optimizer import AdamW
-from frostline.frozen import forward_pass
-from frostline.frozen.cache import readers
+from frostline.frozen import forward_pass, readers
 from frostline.frozen.cut import UpperModel
 from frostline.model import packed_layout, packing, stacking
 from frostline.training import forward, loop, problem, updates

@@ -17,16 +17,12 @@ from frostline.api.prediction import trained_columns
 from frostline.data.files import file_name, make_folder, new_folder
 from frostline.data.sealed import FILES, files_in, read_record
 from frostline.data.wording import first_line, listed, quoted
-from frostline.frozen.bundle.branches import branches
-from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
-from frostline.frozen.bundle.folder import NAME, BundleWriter, is_bundle, read_bundle
-from frostline.frozen.bundle.sharing import Contents, Sharing, find_sharing
-from frostline.frozen.check.differences import LAYER_ERRORS
+from frostline.frozen.exactness import LAYER_ERRORS
+from frostline.frozen.trunk import FACTS as BUNDLE_FACTS
+from frostline.frozen.trunk import NAME, BundleWriter, Contents, Sharing, branches, find_sharing, is_bundle, read_bundle
 from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.classifier import load_classifier
+from frostline.model.classifier import is_pooled, is_recurrent, load_classifier
 from frostline.model.model_files import MODEL_FILES, has_own_code
-from frostline.model.pooled_folder import is_pooled
-from frostline.model.recurrent_folder import is_recurrent
 from frostline.training.estimators.saved_encoder import FACTS as ENCODER_FACTS
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.words import FACTS as WORDS_FACTS

@@ -8,8 +8,7 @@ from frostline import FrostlineError
 from frostline.api.outputs import Outputs, Predictions, text_cells, text_columns
 from frostline.api.prediction import as_texts, require_shape, trained_columns
 from frostline.data.examples import Texts
-from frostline.frozen.bundle.branches import branches
-from frostline.frozen.bundle.folder import LoadedBundle, is_bundle, read_bundle, task_folder, task_names
+from frostline.frozen.trunk import LoadedBundle, branches, is_bundle, read_bundle, task_folder, task_names
 from frostline.model.classifier import logits_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.data.files import make_folder
 from frostline.data.parsing import parse_duration
-from frostline.fast.garbage_collection import objects_frozen
+from frostline.fast.switch import objects_frozen
 from frostline.search.defaults import DEFAULTS
 from frostline.search.plan import SearchPlan
 from frostline.search.search import Search

@@ -15,9 +15,9 @@ from frostline.data.formats.endings import FORMAT_OF
 from frostline.data.load import read_unlabelled
 from frostline.data.sealed import read_record
 from frostline.data.wording import quoted
-from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
-from frostline.frozen.bundle.folder import is_bundle
 from frostline.frozen.logits import logits_of_texts
+from frostline.frozen.trunk import FACTS as BUNDLE_FACTS
+from frostline.frozen.trunk import is_bundle
 from frostline.model.classifier import is_tagger, load_classifier
 from frostline.model.device import CPU
 from frostline.model.model_files import RECORD

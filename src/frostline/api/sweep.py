@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
 from frostline.api.tables import split_off_tables
-from frostline.fast.garbage_collection import objects_frozen
+from frostline.fast.switch import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.rebuild import rebuild
 from frostline.sweep import slurm

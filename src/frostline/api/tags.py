@@ -15,8 +15,8 @@ from frostline.data.load import read_unlabelled
 from frostline.data.sentences import sentence, words_of
 from frostline.data.specification import TOKENS
 from frostline.frozen.logits import logits_of_texts
-from frostline.model.checkpoint import Streams
 from frostline.model.classifier import load_classifier
+from frostline.model.loading import Streams
 from frostline.model.tokens import Tokens
 from frostline.training.probes.saved import SavedProbe
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.load import Data
-from frostline.fast.garbage_collection import objects_frozen
+from frostline.fast.switch import objects_frozen
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.gpus import OtherGpus

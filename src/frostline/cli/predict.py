@@ -130,7 +130,7 @@ def predict(
     from frostline.data.formats.reader import read_table
     from frostline.data.load import read_unlabelled
     from frostline.data.specification import TOKENS
-    from frostline.frozen.bundle.folder import is_bundle
+    from frostline.frozen.trunk import is_bundle
 
     require_model(model)
     of_words, several = predicts_tags(model), is_bundle(model)
@@ -179,7 +179,7 @@ def _predicted(model: Path, texts: Any, options: Mapping[str, Any]) -> tuple[dic
     """The predictions of each task of a bundle, or of the only task with the name "", then all as rows with their columns."""
     from frostline.api.bundle_prediction import joined_columns, joined_rows, load_bundle
     from frostline.api.prediction import predict as predict_texts
-    from frostline.frozen.bundle.folder import is_bundle
+    from frostline.frozen.trunk import is_bundle
 
     if is_bundle(model):
         by_task = load_bundle(model)(texts)

@@ -221,7 +221,8 @@ def padded_mask(
         if mask_function is bidirectional_mask_function and attention_mask.shape == (batch_size, kv_length):
             return attention_mask.bool()[:, None, None].expand(-1, -1, q_length, -1)
         given |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
-    return sdpa_mask(batch_size, q_length, kv_length, *args, **given)
+    mask: Tensor | None = sdpa_mask(batch_size, q_length, kv_length, *args, **given)
+    return mask
 
 
 AttentionInterface.register(ATTENTION, _attention)

@@ -8,7 +8,7 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.data.files import read_inside, require_inside, with_nulls, write_json
 from frostline.data.sealed import unseal
-from frostline.model.reading import opened_by
+from frostline.model.terms import opened_by
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import NextCommand, next_command
 from frostline.report.answer.recommended_classes import by_class

@@ -14,7 +14,7 @@ from frostline.data.files import remove
 from frostline.data.sealed import FILES, files_in, read_record, require_recorded
 from frostline.data.wording import capitalized
 from frostline.model.model_files import RECORD
-from frostline.model.output_keys import OUTPUT_KEYS, output_keys
+from frostline.model.terms import OUTPUT_KEYS, output_keys
 from frostline.report.names import tuning
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.execution.execute import prepare_hidden_states

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.wording import duration
-from frostline.fast.garbage_collection import objects_frozen
+from frostline.fast.switch import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.formatting import probability, score
 from frostline.report.names import tuning

@@ -11,9 +11,9 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from frostline import FrostlineError
 from frostline.data.specification import CLASSIFICATION
 from frostline.model.anatomy import Anatomy, find_layers
+from frostline.model.heads import with_head
 from frostline.model.loading import load_config
-from frostline.model.reading import OWN_HEAD
-from frostline.model.with_head import with_head
+from frostline.model.terms import OWN_HEAD
 from frostline.statistics.tune import NAMED, Tune
 from frostline.studies.protocol import FOLDER, Protocol
 from frostline.sweep.make_spec import make_spec

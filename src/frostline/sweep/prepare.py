@@ -17,12 +17,10 @@ from frostline.data.load import Data
 from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
-from frostline.frozen.check.cut_comparison import Check
-from frostline.frozen.check.head_token import find_head_reads
+from frostline.frozen.exactness import Check, find_head_reads
 from frostline.model.anatomy import probe_batch
-from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.device import Machine, this_machine
-from frostline.model.loading import load_pretrained
+from frostline.model.loading import Streams, load_pretrained, never_streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import check_metric

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from frostline.model.reading import OWN_HEAD
+from frostline.model.terms import OWN_HEAD
 from frostline.statistics.tune import Tune, is_way, name_of
 from frostline.training.fields import Folds, HeadLearningRate, Positive, Strict, panel
 from frostline.training.seeds import generator_seed

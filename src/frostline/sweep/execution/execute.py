@@ -26,10 +26,10 @@ from safetensors import SafetensorError
 
 from frostline import FrostlineError
 from frostline.data.wording import first_line
-from frostline.fast.malloc import memory_reused
-from frostline.frozen.batches import Rows
-from frostline.frozen.cache.loading import load_or_compute
-from frostline.model.memory import memory_limit, memory_ran_out, release_unused
+from frostline.fast.switch import memory_reused
+from frostline.frozen.forward_pass import Rows
+from frostline.frozen.hidden_states import load_or_compute
+from frostline.model.device import memory_limit, memory_ran_out, release_unused
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights, not_stored
 from frostline.sweep.execution.cuts import check_cuts
