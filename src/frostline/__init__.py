@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
     from frostline.sweep.ray.cluster import Ray
-    from frostline.sweep.specification import SweepSpec
+    from frostline.sweep.settings import Settings
     from frostline.training.probes.fitting import Probed
     from frostline.training.specification import RunSpec
 
@@ -39,8 +39,8 @@ __all__ = [
     "Probed",
     "Ray",
     "RunSpec",
+    "Settings",
     "Sweep",
-    "SweepSpec",
     "TagPredictions",
     "bundle",
     "check",
@@ -65,7 +65,7 @@ _MODULES = {
     "Ray": "sweep.ray.cluster",
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",
-    "SweepSpec": "sweep.specification",
+    "Settings": "sweep.settings",
     "TagPredictions": "api.tags",
     "bundle": "api.bundle",
     "check": "frozen.check.exactness",

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from frostline.data.specification import CLASSIFICATION, REGRESSION
+from frostline.data.kinds import CLASSIFICATION, REGRESSION
 from frostline.frozen.exactness import find_head_reads
 from frostline.frozen.forward_pass import selection_for
 from frostline.frozen.hidden_states import Recipe, load_or_compute

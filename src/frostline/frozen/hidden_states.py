@@ -36,9 +36,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline import FrostlineError
-from frostline.data.files import CANNOT_WRITE, DISK_FULL, NOT_ALLOWED, is_left_over, json_bytes, replace_file
-from frostline.data.locks import locked
-from frostline.data.sealed import checksum, file_checksum, seal, unseal
+from frostline.data.files import (
+    CANNOT_WRITE,
+    DISK_FULL,
+    NOT_ALLOWED,
+    checksum,
+    file_checksum,
+    is_left_over,
+    json_bytes,
+    locked,
+    replace_file,
+    seal,
+    unseal,
+)
 from frostline.frozen.forward_pass import POOLED, ForwardPass, Lengths, Rows, StateSelection, states_of_batches
 from frostline.model.tokens import Tokens, flat_positions
 

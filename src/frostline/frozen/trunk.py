@@ -34,7 +34,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
-from frostline.data.sealed import files_in, read_record, require_recorded, write_record
+from frostline.data.files import files_in, read_record, require_recorded, write_record
 from frostline.data.wording import first_line, listed
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import Anatomy, Batch, find_layers

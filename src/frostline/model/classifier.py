@@ -29,7 +29,7 @@ from transformers.modeling_utils import remove_tied_weights_from_state_dict
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import replace_file, write_json
-from frostline.data.specification import CLASSIFICATION, TOKENS
+from frostline.data.kinds import CLASSIFICATION, TOKENS
 from frostline.model.anatomy import Anatomy, find_layers, position_limit
 from frostline.model.heads import PooledHead, RecurrentHead, on_base
 from frostline.model.loading import (

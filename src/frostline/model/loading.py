@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from frostline import FrostlineError
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.model.anatomy import Anatomy, find_layers, first_position, position_limit
 from frostline.model.device import CPU
 from frostline.model.model_files import (

@@ -18,8 +18,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from frostline import FrostlineError
-from frostline.data.formats.reader import POINTER
-from frostline.data.sealed import FILES, files_in, read_record, require_recorded
+from frostline.data.files import FILES, files_in, read_record, require_recorded
+from frostline.data.reader import POINTER
 from frostline.data.wording import first_line
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.examples import Examples
-from frostline.data.specification import TOKENS
+from frostline.data.kinds import TOKENS
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, embeddings_are_lookups, tokens_per_batch
 from frostline.frozen.hidden_states import HiddenStates

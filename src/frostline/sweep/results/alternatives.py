@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
-from frostline.data.files import ARRAY_BYTES, read_inside, replace_file, require_inside
-from frostline.data.sealed import seal_arrays, unseal_arrays
+from frostline.data.files import ARRAY_BYTES, read_inside, replace_file, require_inside, seal_arrays, unseal_arrays
 from frostline.statistics.alternatives import ALTERNATIVES
 
 FILE = "alternatives.safetensors"

@@ -19,8 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from frostline.data.files import make_folder, move, remove, require_inside, sync, temporary_path
-from frostline.data.sealed import file_checksum
+from frostline.data.files import file_checksum, make_folder, move, remove, require_inside, sync, temporary_path
 from frostline.sweep.results.set_aside import DAMAGED, set_aside
 from frostline.training.checkpoint import State
 

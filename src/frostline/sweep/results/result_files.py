@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
-from frostline.data.files import ARRAY_BYTES, read_inside
-from frostline.data.sealed import checksum, unseal
+from frostline.data.files import ARRAY_BYTES, checksum, read_inside, unseal
 
 RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
 TEST_RECORD, TEST_PREDICTIONS = "test.json", "test.safetensors"

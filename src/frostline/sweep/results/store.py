@@ -29,8 +29,18 @@ from safetensors import SafetensorError
 from safetensors.numpy import save
 
 from frostline import FrostlineError
-from frostline.data.files import create_folder, json_bytes, read_inside, replace_file, require_inside
-from frostline.data.sealed import checksum, seal, seal_toml, unseal, unseal_toml
+from frostline.data.files import (
+    checksum,
+    create_folder,
+    json_bytes,
+    read_inside,
+    replace_file,
+    require_inside,
+    seal,
+    seal_toml,
+    unseal,
+    unseal_toml,
+)
 from frostline.sweep.results.result_files import (
     PREDICTIONS,
     RECORD,

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.specification import TOKENS, TaskType
+from frostline.data.kinds import TOKENS, TaskType
 from frostline.fast.switch import memory_reused
 from frostline.model.device import Machine, this_machine
 from frostline.model.loading import Streams, load_pretrained, never_streams
