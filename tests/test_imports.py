@@ -25,7 +25,7 @@ ORDER = (
     "studies",
     "cli",
 )
-SWEEP = ("work", "results", "execution", "forecast", "ray")  # the subfolders of sweep/
+SWEEP = ("work", "results", "execution", "forecast")  # the subfolders of sweep/
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 
@@ -156,8 +156,7 @@ ELSEWHERE = {
     "data/files.py": "the place where all others write",
     "data/locks.py": "the place where all others lock",
     "sweep/results/leases.py": "the beat of this process, whose name nobody else knows",
-    "sweep/results/checkpoint_files.py": "a temporary_path, and an empty folder",
-    "sweep/execution/best_weights.py": "a temporary_path, and a folder after require_inside",
+    "sweep/results/tensor_files.py": "a temporary_path, and folders after require_inside",
     "model/saving.py": NEW_FOLDER,
     "model/pooled_folder.py": NEW_FOLDER,
     "model/recurrent_folder.py": NEW_FOLDER,
@@ -171,8 +170,7 @@ ELSEWHERE = {
     "frozen/cache/loading.py": OWN_CACHE,
     "sweep/forecast/calibration.py": OWN_CACHE,
     "frozen/check/cut_comparison.py": OF_SYSTEM,
-    "sweep/ray/cluster.py": OF_SYSTEM,
-    "sweep/ray/node.py": OF_SYSTEM,
+    "sweep/execution/ray_tasks.py": OF_SYSTEM,
     "cli/program.py": "the null device",
 }
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from frostline.frozen.check.cut_comparison import Check
     from frostline.frozen.check.exactness import check
     from frostline.report.rebuild import write_report
+    from frostline.sweep.execution.ray_tasks import Ray
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
-    from frostline.sweep.ray.cluster import Ray
     from frostline.sweep.specification import SweepSpec
     from frostline.training.probes.fitting import Probed
     from frostline.training.specification import RunSpec
@@ -63,7 +63,7 @@ _MODULES = {
     "Plan": "sweep.plan",
     "Predictions": "api.outputs",
     "Probed": "training.probes.fitting",
-    "Ray": "sweep.ray.cluster",
+    "Ray": "sweep.execution.ray_tasks",
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",
     "SweepSpec": "sweep.specification",

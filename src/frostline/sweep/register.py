@@ -7,7 +7,7 @@ from frostline.data.locks import ELSEWHERE, locked
 from frostline.data.sealed import write_sealed
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared
-from frostline.sweep.results.rows import write_rows
+from frostline.sweep.results.folder import write_rows
 
 
 def register(prepared: Prepared) -> None:
