@@ -76,7 +76,7 @@ def bundle_side(work: Path) -> Predict:
 
 def separate_side(work: Path) -> Predict:
     """Load the separate models. Returns a function from texts to the values of each task."""
-    from frostline.data.specification import CLASSIFICATION
+    from frostline.data.kinds import CLASSIFICATION
     from frostline.frozen.logits import logits_of_texts
     from frostline.model.classifier import Classifier, load_classifier
     from frostline.statistics.outputs import OUTPUTS

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from frostline.data.specification import CLASSIFICATION
+from frostline.data.kinds import CLASSIFICATION
 from frostline.data.tags import NO_WORD
 from frostline.frozen.cache.loading import Recipe, load_or_compute
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part

@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 
 from frostline.api.sweep import Sweep
-from frostline.data.sealed import seal_toml, unseal_toml
+from frostline.data.files import seal_toml, unseal_toml
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tables import COST
 

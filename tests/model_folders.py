@@ -8,7 +8,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from frostline.data.sealed import files_in, read_record, write_record
+from frostline.data.files import files_in, read_record, write_record
 from frostline.model.loading import load_pretrained
 from frostline.model.model_files import RECORD
 

@@ -69,7 +69,7 @@ def loaded_after(code: str) -> set[str]:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    assert loaded_after("import frostline, frostline.cli, frostline.sweep.specification") == set()
+    assert loaded_after("import frostline, frostline.cli, frostline.sweep.settings") == set()
 
 
 def test_analysis_and_its_page_need_no_torch() -> None:
@@ -153,8 +153,7 @@ OF_MODULES = {  # of modules whose functions have names that others have, too
 NEW_FOLDER = "a new folder of new_folder, whose name nobody else knows"
 OWN_CACHE, OF_SYSTEM = "the user's own cache of hidden states", "a temporary folder of the system"
 ELSEWHERE = {
-    "data/files.py": "the place where all others write",
-    "data/locks.py": "the place where all others lock",
+    "data/files.py": "the place where all others write and lock",
     "sweep/results/leases.py": "the beat of this process, whose name nobody else knows",
     "sweep/results/tensor_files.py": "a temporary_path, and folders after require_inside",
     "model/saving.py": NEW_FOLDER,

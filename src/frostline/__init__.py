@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from frostline.sweep.execution.ray_tasks import Ray
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
-    from frostline.sweep.specification import SweepSpec
+    from frostline.sweep.settings import Settings
     from frostline.training.probes.fitting import Probed
     from frostline.training.specification import RunSpec
 
@@ -40,8 +40,8 @@ __all__ = [
     "Probed",
     "Ray",
     "RunSpec",
+    "Settings",
     "Sweep",
-    "SweepSpec",
     "TagPredictions",
     "bundle",
     "check",
@@ -66,7 +66,7 @@ _MODULES = {
     "Ray": "sweep.execution.ray_tasks",
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",
-    "SweepSpec": "sweep.specification",
+    "Settings": "sweep.settings",
     "TagPredictions": "api.tags",
     "bundle": "api.bundle",
     "check": "frozen.check.exactness",

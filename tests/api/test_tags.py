@@ -19,8 +19,8 @@ from frostline.api.compare import compare
 from frostline.api.find import find
 from frostline.api.prediction import predict as frostline_predict
 from frostline.api.tags import TagPredictions
-from frostline.data.formats.reader import read_table
-from frostline.data.specification import TOKENS
+from frostline.data.kinds import TOKENS
+from frostline.data.reader import read_table
 from frostline.report.next_steps import loading
 from frostline.statistics.metrics import predict
 from frostline.sweep.progress import Progress

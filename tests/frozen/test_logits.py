@@ -14,7 +14,7 @@ from torch import Tensor
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.sentences import sentence
+from frostline.data.tags import sentence
 from frostline.frozen import layer_by_layer, logits
 from frostline.frozen.logits import logits_of_texts
 from frostline.model import classifier as classifiers

@@ -33,7 +33,7 @@ from frostline.model.saving import save_files
 from frostline.model.tokens import encode
 from frostline.model.vocabulary import suited
 from frostline.sweep.inputs import length_limit
-from frostline.sweep.make_spec import make_spec
+from frostline.sweep.settings import make_settings
 from frozen.check.test_exactness import REFUSED, SAMPLE
 from model.test_anatomy import REFUSED as NO_LAYERS
 from model_folders import bare_tokenizer, edit_config, edit_weights, load
@@ -357,9 +357,9 @@ def test_max_length_is_limited_by_positions_and_tokenizer(tmp_path, limit, expec
     tokens = encode(pretrained.tokenizer, ["good " * 50], None, pretrained.max_length)
     assert pretrained.model(**tokens.batch(np.array([0]))).logits.isfinite().all()
     spec = {"model": str(tmp_path), "train": "t.csv", "tune": "0", "out": "o"}
-    assert length_limit(make_spec({**spec, "max_length": 30}), pretrained) == 30
+    assert length_limit(make_settings({**spec, "max_length": 30}), pretrained) == 30
     with pytest.raises(FrostlineError, match=r"max_length = 31 does not suit .*: give a number from 1 to 30"):
-        length_limit(make_spec({**spec, "max_length": 31}), pretrained)
+        length_limit(make_settings({**spec, "max_length": 31}), pretrained)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import frostline.sweep.execution.execute as execute_module
 from finished_runs import table
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.data.sealed import write_record
+from frostline.data.files import write_record
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import _is_saved
 from frostline.sweep.execution.execute import execute

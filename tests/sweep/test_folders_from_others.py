@@ -16,8 +16,18 @@ from safetensors.numpy import save
 
 import frostline.sweep.results.store as files_module
 from frostline import FrostlineError
-from frostline.data.files import move, read_inside, remove, replace_file
-from frostline.data.sealed import checksum, seal, seal_toml, unseal, unseal_toml, write_sealed
+from frostline.data.files import (
+    checksum,
+    move,
+    read_inside,
+    remove,
+    replace_file,
+    seal,
+    seal_toml,
+    unseal,
+    unseal_toml,
+    write_sealed,
+)
 from frostline.report.rebuild import write_report
 from frostline.studies.protocol import load_protocol
 from frostline.studies.sweeps import study_sweeps

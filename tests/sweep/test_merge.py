@@ -13,7 +13,7 @@ import pytest
 
 from finished_runs import change_settings
 from frostline import FrostlineError, merge
-from frostline.data.sealed import seal, unseal
+from frostline.data.files import seal, unseal
 from frostline.report.rebuild import rebuild
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store

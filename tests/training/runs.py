@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from frostline.data.specification import CLASSIFICATION, REGRESSION
+from frostline.data.kinds import CLASSIFICATION, REGRESSION
 from frostline.frozen.cache.loading import Recipe, load_or_compute
 from frostline.frozen.check.head_token import find_head_reads
 from frostline.frozen.selection import selection_for

@@ -12,10 +12,10 @@ from transformers import AutoTokenizer
 import frostline
 from frostline import FrostlineError
 from frostline.data.examples import Texts
+from frostline.data.files import read_record, write_sealed
+from frostline.data.kinds import CLASSIFICATION, REGRESSION, TOKENS
 from frostline.data.load import read_unlabelled
-from frostline.data.sealed import read_record, write_sealed
-from frostline.data.sentences import sentence
-from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
+from frostline.data.tags import sentence
 from frostline.frozen import batches, layer_by_layer
 from frostline.model.device import this_machine
 from frostline.training.probes import examples

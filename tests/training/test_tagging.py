@@ -7,9 +7,8 @@ import pytest
 import torch
 from transformers import DataCollatorForTokenClassification
 
-from frostline.data.sentences import joined
-from frostline.data.specification import TOKENS
-from frostline.data.tags import NO_WORD, filled
+from frostline.data.kinds import TOKENS
+from frostline.data.tags import NO_WORD, filled, joined
 from frostline.frozen.check.head_token import find_head_reads
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine

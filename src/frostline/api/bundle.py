@@ -14,8 +14,7 @@ from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.api.prediction import trained_columns
-from frostline.data.files import file_name, make_folder, new_folder
-from frostline.data.sealed import FILES, files_in, read_record
+from frostline.data.files import FILES, file_name, files_in, make_folder, new_folder, read_record
 from frostline.data.wording import first_line, listed, quoted
 from frostline.frozen.bundle.branches import branches
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS

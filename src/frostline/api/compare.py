@@ -8,8 +8,8 @@ from pydantic import TypeAdapter, ValidationError
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.sweep.progress import Progress
-from frostline.sweep.setting_errors import advice
-from frostline.training.fields import Tunes
+from frostline.sweep.settings import advice
+from frostline.training.settings import Tunes
 from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS
 
 
@@ -46,6 +46,6 @@ def sweep_of(ways: str | Sequence[str], *, progress: Progress | None = None, **s
     try:
         tunes = TypeAdapter(Tunes).validate_python(ways)
     except ValidationError as error:
-        reason = advice({**error.errors()[0], "loc": ("ways",)}, None)
+        reason = advice(error.errors()[0], "ways")
         raise FrostlineError(f"ways cannot be {ways!r}: {reason}.") from error
     return Sweep(progress=progress, **{**DEFAULT_RATES, **settings, "tune": tunes})

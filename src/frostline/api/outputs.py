@@ -10,7 +10,7 @@ from torch import Tensor
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from frostline.model.loading import PROBLEM_TYPES
 from frostline.model.output_keys import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.statistics.outputs import OUTPUTS

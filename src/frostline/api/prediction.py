@@ -11,9 +11,9 @@ from frostline import FrostlineError
 from frostline.api.outputs import Outputs, Predictions
 from frostline.api.tags import TagPredictions, as_sentences, predict_tags, predict_tags_by_probe
 from frostline.data.examples import Texts
-from frostline.data.formats.endings import FORMAT_OF
+from frostline.data.files import read_record
+from frostline.data.kinds import FORMAT_OF
 from frostline.data.load import read_unlabelled
-from frostline.data.sealed import read_record
 from frostline.data.wording import quoted
 from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
 from frostline.frozen.bundle.folder import is_bundle

@@ -18,7 +18,6 @@ from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.ray_tasks import Ray, package, train_on_ray
 from frostline.sweep.execution.workers import OtherGpus
 from frostline.sweep.forecast.prediction import make_forecast
-from frostline.sweep.make_spec import make_spec
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
@@ -28,8 +27,8 @@ from frostline.sweep.results.forecast_record import record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
 from frostline.sweep.results.tensor_files import BestWeights
+from frostline.sweep.settings import Settings, make_settings
 from frostline.sweep.slurm import TASKS
-from frostline.sweep.specification import SweepSpec
 from frostline.training.specification import RunSpec
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class Sweep:
 
     Args:
         progress: Shows progress; by default on the terminal.
-        **settings: The settings of :class:`frostline.SweepSpec`. ``train``, ``validation`` and ``test`` may also be a
+        **settings: The settings of :class:`frostline.Settings`. ``train``, ``validation`` and ``test`` may also be a
             ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``.
 
     Raises:
@@ -50,7 +49,7 @@ class Sweep:
 
     def __init__(self, *, progress: Progress | None = None, **settings: Any) -> None:
         self.sources, plain = split_off_tables(settings)
-        self.spec: SweepSpec = make_spec(plain)
+        self.spec: Settings = make_settings(plain)
         self._progress = progress
         self._prepared: Prepared | None = None
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from frostline import FrostlineError
 from frostline.api.outputs import Outputs
 from frostline.data.examples import Texts
+from frostline.data.kinds import TOKENS
 from frostline.data.load import read_unlabelled
-from frostline.data.sentences import sentence, words_of
-from frostline.data.specification import TOKENS
+from frostline.data.tags import sentence, words_of
 from frostline.frozen.logits import logits_of_texts
 from frostline.model.checkpoint import Streams
 from frostline.model.classifier import load_classifier
@@ -26,7 +26,7 @@ class TagPredictions:
     """The tags of the words of N sentences.
 
     Attributes:
-        texts: The sentences (:mod:`frostline.data.sentences`), with their row numbers in the source.
+        texts: The sentences (:mod:`frostline.data.tags`), with their row numbers in the source.
         labels: The C tags.
         tags: For each sentence the tag of each word; None for a word after the model's length limit.
         probabilities: The probability of each of these tags.

@@ -11,8 +11,8 @@ from frostline.cli.analysis_output import print_analysis, protocol_named, settin
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
 from frostline.cli.values import split_pairs, split_words
-from frostline.data.formats.endings import TABLES, either
-from frostline.data.parsing import comma_separated, normalized_name
+from frostline.data.kinds import TABLES, either
+from frostline.data.wording import comma_separated, normalized_name
 
 RESULTS, SETTINGS = "Results", "Settings"
 

@@ -8,7 +8,7 @@ import typer
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_table, size_of
 from frostline.cli.program import app
-from frostline.data.parsing import comma_separated
+from frostline.data.wording import comma_separated
 
 if TYPE_CHECKING:
     from frostline.api.bundle import Bundled

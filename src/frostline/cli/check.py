@@ -8,7 +8,7 @@ from frostline import FrostlineError
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_table
 from frostline.cli.program import app
-from frostline.data.specification import CLASSIFICATION, REGRESSION, TaskType
+from frostline.data.kinds import CLASSIFICATION, REGRESSION, TaskType
 
 
 @app.command(cls=PanelCommand, short_help="Check that cutting a model changes neither logits nor gradients.")

@@ -8,9 +8,9 @@ from frostline.cli.executor import Executor, with_executor
 from frostline.cli.flags import as_typed, with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
-from frostline.data.parsing import UNITS
+from frostline.data.wording import UNITS
 from frostline.search.defaults import DEFAULTS, FULL_RUNS, SECONDS
-from frostline.sweep.specification import CHOSEN_BY_SEARCH
+from frostline.sweep.settings import CHOSEN_BY_SEARCH
 
 SEARCH = "Search"
 

@@ -13,8 +13,8 @@ from frostline import FrostlineError
 from frostline.cli.flags import TrustRemoteCode
 from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
-from frostline.data.formats.endings import ENDINGS, FORMAT_OF, either
-from frostline.data.parsing import comma_separated
+from frostline.data.kinds import ENDINGS, FORMAT_OF, either
+from frostline.data.wording import comma_separated
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -127,9 +127,9 @@ def predict(
     from frostline.cli.copied_columns import beside, copied_columns
     from frostline.data.checks import garbled
     from frostline.data.files import create_file, replace_file
-    from frostline.data.formats.reader import read_table
+    from frostline.data.kinds import TOKENS
     from frostline.data.load import read_unlabelled
-    from frostline.data.specification import TOKENS
+    from frostline.data.reader import read_table
     from frostline.frozen.bundle.folder import is_bundle
 
     require_model(model)
@@ -213,8 +213,8 @@ def _require_bundle_options(
 
 def require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
     """Refuse words and copied columns that no line of a CoNLL file can hold, before anything is computed."""
-    from frostline.data.formats.conll import is_writable
-    from frostline.data.sentences import words_of
+    from frostline.data.conll import is_writable
+    from frostline.data.tags import words_of
     from frostline.data.wording import quoted
 
     if copied:

@@ -5,8 +5,7 @@ from typing import Any
 
 from frostline.cli.plan_output import print_device, print_space
 from frostline.cli.printing import print_table, size_of, wrapped
-from frostline.data.parsing import duration_at_least
-from frostline.data.wording import capitalized, duration
+from frostline.data.wording import capitalized, duration, duration_at_least
 from frostline.report.names import tuning
 from frostline.search.defaults import FULL_RUNS, SECONDS
 from frostline.statistics.tune import name_of

@@ -65,7 +65,7 @@ def study(
 
 def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
     """Print the sweeps of a study and the parameter groups of each model. Neither weights nor data are read."""
-    from frostline.studies.parameters import model_config, parameter_groups
+    from frostline.studies.sweeps import model_config, parameter_groups
 
     shared = [
         (key, value)

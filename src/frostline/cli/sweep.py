@@ -22,9 +22,8 @@ from frostline.statistics.tune import NAMED, name_of
 
 def print_parameter_counts(name: str, settings: Mapping[str, Any]) -> None:
     """Print the parameters of a study's models, or of the models in ``settings``, by part of the model and by k."""
-    from frostline.studies.parameters import model_config, parameter_counts
-    from frostline.studies.protocol import load_protocol
-    from frostline.studies.tune_values import tune_values
+    from frostline.studies.protocol import load_protocol, tune_values
+    from frostline.studies.sweeps import model_config, parameter_counts
 
     protocol = load_protocol(name)
     for model in split_words([settings["model"]] if "model" in settings else None) or protocol.models:

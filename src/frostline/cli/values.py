@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from frostline import FrostlineError
-from frostline.data.parsing import comma_separated
+from frostline.data.wording import comma_separated
 
 
 def split_words(words: Sequence[str] | None) -> list[str] | None:

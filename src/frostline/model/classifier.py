@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.specification import CLASSIFICATION, TOKENS
+from frostline.data.kinds import CLASSIFICATION, TOKENS
 from frostline.model.anatomy import Anatomy, find_layers, position_limit
 from frostline.model.checkpoint import Streams, never_streams, saved_checkpoint
 from frostline.model.loading import LONGEST, MODEL_CLASSES, UNLOADABLE, load_tokenizer, settle_padding

@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from frostline import FrostlineError
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.model.anatomy import Anatomy, find_layers, first_position, position_limit
 from frostline.model.checkpoint import Checkpoint, Streams, never_streams, read_config
 from frostline.model.model_files import (

@@ -14,8 +14,8 @@ from huggingface_hub.errors import HFValidationError, StrictDataclassError
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
-from frostline.data.formats.reader import POINTER
-from frostline.data.sealed import FILES, files_in, read_record, require_recorded
+from frostline.data.files import FILES, files_in, read_record, require_recorded
+from frostline.data.reader import POINTER
 from frostline.data.wording import first_line
 from frostline.model.shards import INDEX, WHOLE, weight_files
 

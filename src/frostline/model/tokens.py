@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from frostline import FrostlineError
-from frostline.data.sentences import words_of
+from frostline.data.tags import words_of
 
 WORDS = "words"  # beside the inputs of the model while sentences are encoded
 CHUNK = 8192  # examples in one call of the tokenizer, to limit its memory
@@ -201,7 +201,7 @@ def encode(
         pairs: The second text of each example, if there is one.
         max_length: Longer examples are truncated.
         rows: The examples to encode; None: all. Other examples get no tokens.
-        of_words: Whether the texts are sentences of words (:mod:`frostline.data.sentences`).
+        of_words: Whether the texts are sentences of words (:mod:`frostline.data.tags`).
     """
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
     columns = [*names, *[WORDS] * of_words]

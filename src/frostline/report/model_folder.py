@@ -11,8 +11,7 @@ from safetensors import SafetensorError
 from transformers.utils import logging
 
 from frostline import FrostlineError
-from frostline.data.files import new_folder
-from frostline.data.sealed import files_in, write_record
+from frostline.data.files import files_in, new_folder, write_record
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import RECORD
 from frostline.model.output_keys import output_keys

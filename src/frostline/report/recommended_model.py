@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
-from frostline.data.files import remove
-from frostline.data.sealed import FILES, files_in, read_record, require_recorded
+from frostline.data.files import FILES, files_in, read_record, remove, require_recorded
 from frostline.data.wording import capitalized
 from frostline.model.model_files import RECORD
 from frostline.model.output_keys import OUTPUT_KEYS, output_keys

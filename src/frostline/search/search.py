@@ -41,7 +41,6 @@ from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import OtherGpus, workers_for
-from frostline.sweep.grids import MoreRuns
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
@@ -50,7 +49,7 @@ from frostline.sweep.results.folder import Folder, write_alternatives
 from frostline.sweep.results.search_record import SearchRecord, read_search, write_search
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import MoreRuns, Settings
 from frostline.sweep.work.workload import Workload
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.specification import RunSpec
@@ -99,7 +98,7 @@ def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
     return STACK if together <= FREE * alone < math.inf else 1  # infinite if no loss was finite
 
 
-def sweep_of(spec: SweepSpec, trials: Sequence[Trial]) -> SweepSpec:
+def sweep_of(spec: Settings, trials: Sequence[Trial]) -> Settings:
     """The sweep that consists of these trials."""
     seeds: dict[tuple[Tune, tuple[float, ...] | None], list[int]] = {}
     for trial in trials:  # k = 0 is trained at all of its own learning rates

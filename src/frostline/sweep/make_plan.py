@@ -21,7 +21,7 @@ from frostline.sweep.cache_space import CacheSpace
 from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
 from frostline.sweep.plan import Identity, Plan, PlannedDevice, one_of_each
 from frostline.sweep.results.store import Store
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 from frostline.training.context import RunContext
 from frostline.training.probes.inputs import features_after
 from frostline.training.rows import subset_rows, train_rows
@@ -31,7 +31,7 @@ from frostline.training.ways.phases import trainings_of
 
 def make_plan(
     *,
-    spec: SweepSpec,
+    spec: Settings,
     identity: Identity,
     runs: Sequence[RunSpec],
     context: RunContext,
@@ -95,7 +95,7 @@ def _with_anatomy(pretrained: Pretrained) -> tuple[PreTrainedModel, Anatomy]:
     return pretrained.model, pretrained.anatomy
 
 
-def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext, *, probes: bool) -> StateSelection:
+def _states_wanted(spec: Settings, runs: Sequence[RunSpec], context: RunContext, *, probes: bool) -> StateSelection:
     """The hidden states that these runs (and probes) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
     different = one_of_each(runs)

@@ -2,9 +2,7 @@
 
 from dataclasses import asdict
 
-from frostline.data.files import make_folder
-from frostline.data.locks import ELSEWHERE, locked
-from frostline.data.sealed import write_sealed
+from frostline.data.files import ELSEWHERE, locked, make_folder, write_sealed
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.results.folder import write_rows

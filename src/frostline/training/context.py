@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.examples import Examples
-from frostline.data.specification import TOKENS
+from frostline.data.kinds import TOKENS
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import Rows, tokens_per_batch
 from frostline.frozen.cache.hidden_states import HiddenStates

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frostline.data.specification import MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import BEGIN, INSIDE, NO_WORD
 from frostline.frozen.batches import Rows
 from frostline.model.device import to_device

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from frostline.data.subsets import subset_indices
+from frostline.data.splits import subset_indices
 from frostline.frozen.batches import Rows
 from frostline.training.context import RunContext
 from frostline.training.seeds import generator_seed

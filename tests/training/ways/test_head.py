@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from sklearn.linear_model import Ridge, RidgeClassifier
 
-from frostline.data.specification import CLASSIFICATION
+from frostline.data.kinds import CLASSIFICATION
 from frostline.frozen import batches
 from frostline.model.loading import load_pretrained
 from frostline.training.problem import Problem

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
-from frostline.data.sealed import files_in, read_record, require_recorded, write_record
+from frostline.data.files import files_in, read_record, require_recorded, write_record
 from frostline.data.wording import first_line
 from frostline.frozen.bundle.sharing import Sharing, lower_tensors, same_bits
 from frostline.model.anatomy import Anatomy, find_layers

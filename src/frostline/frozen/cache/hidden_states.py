@@ -22,8 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frostline.data.files import is_left_over, json_bytes
-from frostline.data.sealed import checksum, file_checksum, seal, unseal
+from frostline.data.files import checksum, file_checksum, is_left_over, json_bytes, seal, unseal
 from frostline.frozen.batches import Lengths, Rows
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.layer_by_layer import states_of_batches

@@ -19,8 +19,7 @@ import xxhash
 from huggingface_hub import constants
 
 from frostline import FrostlineError
-from frostline.data.files import CANNOT_WRITE, DISK_FULL, NOT_ALLOWED, replace_file
-from frostline.data.locks import locked
+from frostline.data.files import CANNOT_WRITE, DISK_FULL, NOT_ALLOWED, locked, replace_file
 from frostline.frozen.batches import Rows
 from frostline.frozen.cache.hidden_states import (
     HiddenStates,

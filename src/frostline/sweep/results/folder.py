@@ -17,8 +17,7 @@ from safetensors import SafetensorError
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.data.files import ARRAY_BYTES, read_inside, replace_file, require_inside
-from frostline.data.sealed import seal_arrays, unseal_arrays
+from frostline.data.files import ARRAY_BYTES, read_inside, replace_file, require_inside, seal_arrays, unseal_arrays
 from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.sweep.plan import expand, read_identity, read_origin, read_settings
 from frostline.sweep.results.search_record import read_search

@@ -25,8 +25,14 @@ from frostline.data.files import (
     read_inside,
     replace_file,
     require_inside,
+    checksum,
+    seal,
+    seal_toml,
+    unseal,
+    unseal_toml,
 )
-from frostline.data.sealed import checksum, seal, seal_toml, unseal, unseal_toml
+)
+from frostline.data.files import checksum, seal, seal_toml, unseal, unseal_toml
 from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.toml import to_toml
 

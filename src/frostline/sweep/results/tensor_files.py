@@ -21,8 +21,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from frostline.data.files import is_left_over, make_folder, move, remove, require_inside, sync, temporary_path
-from frostline.data.sealed import file_checksum
+from frostline.data.files import (
+    file_checksum,
+    is_left_over,
+    make_folder,
+    move,
+    remove,
+    require_inside,
+    sync,
+    temporary_path,
+)
 from frostline.sweep.results.store import DAMAGED, set_aside
 from frostline.training.checkpoint import State
 from frostline.training.specification import RunSpec

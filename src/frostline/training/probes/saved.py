@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.specification import TOKENS, TaskType
+from frostline.data.kinds import TOKENS, TaskType
 from frostline.fast.malloc import memory_reused
 from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.device import Machine, this_machine

@@ -1,7 +1,7 @@
 """Which ways suit a model and a task."""
 
 from frostline import FrostlineError
-from frostline.data.specification import TOKENS
+from frostline.data.kinds import TOKENS
 from frostline.model.anatomy import Anatomy
 from frostline.model.pretrained import Pretrained
 from frostline.model.reading import OWN

@@ -17,12 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.data.formats.encoding import UTF8, open_text
-from frostline.data.formats.endings import ENDINGS
+from frostline.data.columns import CONLL_TAGS, CONLL_WORDS
 from frostline.data.table import Table
+from frostline.data.text_files import UTF8, open_text
 from frostline.data.wording import listed
 
-WORDS, TAGS = "tokens", "tags"
 DOCUMENT, COMMENT = "-DOCSTART-", "# "
 NUMBER, RANGE = re.compile(r"\d+"), re.compile(r"\d+[-.]\d+")  # of words in CoNLL-U
 NUMBERS = "number the words"
@@ -61,7 +60,7 @@ def read_conll(
     tags = None if tag_column is None else tag_column - 1
     if tags is None and width == 2 and not (words == 1 and _instead_of_words(columns[0], width) == NUMBERS):
         tags = 1 - words
-    names = [WORDS if n == words else TAGS if n == tags else f"column {n + 1}" for n in range(width)]
+    names = [CONLL_WORDS if n == words else CONLL_TAGS if n == tags else f"column {n + 1}" for n in range(width)]
     return Table(
         name=str(path),
         columns={name: columns[n] for n, name in enumerate(names)},
@@ -69,21 +68,6 @@ def read_conll(
         word_lines=[[line for line, _ in of_sentence] for of_sentence in sentences],
         notes=skipped,
     )
-
-
-def looks_like_conll(table: Table) -> bool:
-    """Whether a text file that was read as a table with a header has a word and its tags on each line.
-
-    A header of texts and labels has other names than the cells below it, but a tag recurs.
-    """
-    if Path(table.name).suffix.lower() not in ENDINGS["TSV"]:
-        return False
-    rows = [list(table.columns), *zip(*map(table.cells, table.columns), strict=True)]
-    lines = [" ".join(row).split() for row in rows]
-    first, *others = [line for line in lines if line and line[0][0] != "#"] or [[]]
-    if len(first) < 2 or len(table.columns) not in (1, len(first)):  # 1: the columns are separated by spaces
-        return False
-    return {len(line) for line in others} == {len(first)} and first[-1] in {line[-1] for line in others}
 
 
 def is_writable(word: str) -> bool:

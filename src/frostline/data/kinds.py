@@ -1,4 +1,7 @@
-"""Everything that a user can choose about the data. Imports no numpy, because the command line reads settings without it."""
+"""Types of tasks, formats of files, and what a user can choose about the data.
+
+Imports no numpy, because the command line reads settings and lists formats without it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,3 +83,20 @@ class DataSpec:
 def is_keyword(source: Any, keyword: str) -> bool:
     """Whether a source is this keyword and no table. Comparing a data frame with ``==`` would compare its cells."""
     return isinstance(source, str) and source == keyword
+
+
+ENDINGS = {
+    "CSV": (".csv",),
+    "TSV": (".tsv", ".txt"),
+    "JSON lines": (".jsonl", ".ndjson", ".json"),
+    "Parquet": (".parquet",),
+    "CoNLL": (".conll", ".bio", ".iob2", ".conllu"),
+}
+TABLES = tuple(name for name in ENDINGS if name != "CoNLL")  # formats with columns of any kind
+FORMAT_OF = {ending: name for name, endings in ENDINGS.items() for ending in endings}
+
+
+def either(*names: str) -> str:
+    """Several names in a sentence: ``CSV, TSV or Parquet``."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last

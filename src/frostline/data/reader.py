@@ -5,23 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from frostline import FrostlineError
-from frostline.data.formats.arrow import from_arrow, from_dataset, read_parquet
-from frostline.data.formats.conll import read_conll
-from frostline.data.formats.delimited import read_delimited
-from frostline.data.formats.encoding import UTF8, text_encoding
-from frostline.data.formats.endings import ENDINGS, FORMAT_OF
-from frostline.data.formats.frame import from_pandas
-from frostline.data.formats.json import read_json
-from frostline.data.table import Table
-from frostline.data.wording import did_you_mean, quoted
+from frostline.data.conll import read_conll
+from frostline.data.kinds import ENDINGS, FORMAT_OF
+from frostline.data.table import Table, refuse_repeated_columns
+from frostline.data.text_files import UTF8, read_delimited, read_json, text_encoding
+from frostline.data.wording import did_you_mean, first_line, quoted
 
 DELIMITED = (*ENDINGS["CSV"], *ENDINGS["TSV"])
-FRAME_READERS: Mapping[str, Callable[[Any, str], Table]] = {  # by the library that defines the object
-    "datasets": from_dataset,
-    "pandas": from_pandas,
-    "pyarrow": from_arrow,
-}
 EXTENSIONS = tuple(FORMAT_OF)
 POINTER = b"version https://git-lfs"  # begins what Git LFS puts in the place of a file that it has not fetched
 ONLY_DELIMITED = "--column-names is for CSV and TSV files without a header"
@@ -148,3 +141,89 @@ def _similar_file(path: Path) -> str:
     if not path.parent.is_dir():
         return f" and no folder {quoted(str(path.parent))}"
     return did_you_mean(path.name, [one.name for one in path.parent.iterdir() if one.suffix.lower() in EXTENSIONS])
+
+
+DAMAGE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # what reading damaged features can raise
+
+
+def read_parquet(path: Path) -> Table:
+    """The table in a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+        table.validate(full=True)  # also that text is UTF-8
+    except pa.ArrowInvalid:
+        raise FrostlineError(
+            f"{path}: this is not a Parquet file, or a damaged one; write it again, or correct the ending of its name."
+        ) from None
+    if not table.num_rows:
+        raise FrostlineError(f"{path}: the file has no rows; give one with an example per row.")
+    return from_arrow(table, str(path))
+
+
+def from_arrow(table: Any, name: str) -> Table:
+    """A ``pyarrow.Table``. The class names of ``datasets`` and a ``note`` are read from its schema."""
+    names = [one.strip() for one in table.column_names]
+    refuse_repeated_columns(name, names)
+    class_names: dict[str, tuple[str, ...]] = {}
+    if b"huggingface" in (table.schema.metadata or {}):
+        from datasets import Features
+
+        try:
+            class_names = _class_names(Features.from_arrow_schema(table.schema))
+        except DAMAGE as error:
+            raise FrostlineError(
+                f"{name}: what datasets has written about its columns cannot be read ({first_line(error)}); write it again."
+            ) from error
+    columns = dict(zip(names, table.columns, strict=True))
+    note = (table.schema.metadata or {}).get(b"note")
+    notes = () if note is None else (note.decode(errors="replace"),)
+    return Table(name=name, columns=columns, rows=np.arange(1, len(table) + 1), class_names=class_names, notes=notes)
+
+
+def from_dataset(dataset: Any, name: str) -> Table:
+    """A ``datasets.Dataset``. A ``DatasetDict`` is an error."""
+    import datasets
+
+    if not isinstance(dataset, datasets.Dataset):
+        raise FrostlineError(
+            f"{name}: a {type(dataset).__name__} is not one table; give a datasets.Dataset, such as one split of it."
+        )
+    return replace(from_arrow(dataset.with_format("arrow")[:], name), class_names=_class_names(dataset.features))
+
+
+def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    import datasets
+
+    kinds = {one: getattr(kind, "feature", kind) for one, kind in features.items()}  # of lists: the kind of their items
+    return {one.strip(): tuple(kind.names) for one, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)}
+
+
+IF_MISSING = " (pandas reads 'None' and 'NA' as missing, unless read_csv gets keep_default_na=False)"
+
+
+def from_pandas(frame: Any, name: str) -> Table:
+    """A ``DataFrame``. Missing values become None, and an index with a name is a column, as in the file that pandas writes."""
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        raise FrostlineError(f"{name}: a {type(frame).__name__} is not a table; give a DataFrame with named columns.")
+    named = [level for level in frame.index.names if level is not None and level not in frame.columns]
+    if named:
+        frame = frame.reset_index(level=named)
+    names = [str(one).strip() for one in frame.columns]
+    refuse_repeated_columns(name, names)
+    columns = {}
+    for position, one in enumerate(names):
+        values = frame.iloc[:, position]
+        columns[one] = [None if missing else cell for missing, cell in zip(values.isna(), values.tolist(), strict=True)]
+    return Table(name=name, columns=columns, rows=np.arange(1, len(frame) + 1), if_missing=IF_MISSING)
+
+
+FRAME_READERS: Mapping[str, Callable[[Any, str], Table]] = {  # by the library that defines the object
+    "datasets": from_dataset,
+    "pandas": from_pandas,
+    "pyarrow": from_arrow,
+}
