@@ -18,6 +18,7 @@ from safetensors.numpy import load, save
 from frostline import FrostlineError
 from frostline.data.files import (
     ARRAY_BYTES,
+    checksum,
     create_folder,
     json_bytes,
     make_folder,
@@ -25,14 +26,11 @@ from frostline.data.files import (
     read_inside,
     replace_file,
     require_inside,
-    checksum,
     seal,
     seal_toml,
     unseal,
     unseal_toml,
 )
-)
-from frostline.data.files import checksum, seal, seal_toml, unseal, unseal_toml
 from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.toml import to_toml
 
