@@ -11,8 +11,7 @@ from scipy.special import softmax
 
 import frostline
 from frostline import FrostlineError
-from frostline.api.compare import sweep_of
-from frostline.api.sweep import Sweep
+from frostline.api.sweep import Sweep, sweep_of
 from frostline.frozen.selection import StateSelection
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups

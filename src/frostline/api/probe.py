@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.api.tables import split_off_tables
+from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder, new_folder
 from frostline.data.load import Data
 from frostline.data.wording import comma_separated, listed
@@ -142,7 +142,9 @@ def _has_only_probes(folder: Path) -> bool:
 def _read_settings(settings: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
     """The specification, and the tables that are objects instead of files."""
     if unsuitable := [name for name in settings if name not in OF_MODEL_AND_DATA]:
-        raise FrostlineError(f"Probes have no setting {unsuitable[0]!r}: choose from {', '.join(OF_MODEL_AND_DATA)}.")
+        raise FrostlineError(
+            f"Probes have no setting {unsuitable[0]!r}: choose from {', '.join(sorted(OF_MODEL_AND_DATA))}."
+        )
     tables, plain = split_off_tables(settings)
     return make_settings({**plain, "test": "none", "out": "", "tune": 0}), tables
 

@@ -17,6 +17,6 @@ Seeds = Annotated[int, typer.Option(min=1, help="Number of runs per k.")]
 @app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to four minutes.")
 def demo(out: Out = Path("frostline-demo"), task: Task = "polarity", seeds: Seeds = 3) -> None:
     """Run the built-in example offline, in one to four minutes. The task agreement takes longer."""
-    from frostline.api.demo import demo_sweep
+    from frostline.api.sweep import demo_sweep
 
     run_and_print(demo_sweep(out, task=task, seeds=seeds))
