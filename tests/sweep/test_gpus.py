@@ -12,11 +12,11 @@ import torch
 
 import frostline.api.work as work_module
 import frostline.sweep.execution.execute as execute_module
-import frostline.sweep.execution.gpus as gpus_module
+import frostline.sweep.execution.workers as gpus_module
 from frostline import Sweep, find, work
 from frostline.model.device import Machine
 from frostline.search.search import run_together, runs_of
-from frostline.sweep.execution.gpus import OtherGpus
+from frostline.sweep.execution.workers import OtherGpus
 from frostline.sweep.plan import PlannedDevice
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register

@@ -14,10 +14,9 @@ from frostline.search.search import Search
 from frostline.statistics.tune import FULL, Tune
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
+from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.ray.cluster import Ray, package
-from frostline.sweep.ray.driver import driver_on
 from frostline.sweep.settings import CHOSEN_BY_SEARCH
 
 

@@ -16,8 +16,7 @@ from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.next_steps import advice
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.predictions import Labelled
-from frostline.sweep.results.alternatives import TEST, read_alternatives
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import TEST, Folder, read_alternatives
 from frostline.sweep.results.record_form import DataForm
 from frostline.sweep.results.search_record import SearchRecord, as_of_now, read_search
 from frostline.sweep.results.tables import write_tables
