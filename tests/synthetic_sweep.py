@@ -15,7 +15,7 @@ from frostline.data.task import Task
 from frostline.report.rebuild import rebuild
 from frostline.statistics.metrics import score
 from frostline.sweep.plan import Identity, expand
-from frostline.sweep.results.rows import write_rows
+from frostline.sweep.results.folder import write_rows
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.training.result import Result

@@ -15,12 +15,11 @@ if TYPE_CHECKING:
     from frostline.api.probe import probe
     from frostline.api.sweep import Sweep, compare
     from frostline.api.work import work
-    from frostline.frozen.check.cut_comparison import Check
-    from frostline.frozen.check.exactness import check
+    from frostline.frozen.exactness import Check, check
     from frostline.report.rebuild import write_report
+    from frostline.sweep.execution.ray_tasks import Ray
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
-    from frostline.sweep.ray.cluster import Ray
     from frostline.sweep.settings import Settings
     from frostline.training.probes.fitting import Probed
     from frostline.training.specification import RunSpec
@@ -59,7 +58,7 @@ _MODULES = {
     "Plan": "sweep.plan",
     "Predictions": "api.prediction",
     "Probed": "training.probes.fitting",
-    "Ray": "sweep.ray.cluster",
+    "Ray": "sweep.execution.ray_tasks",
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",
     "Settings": "sweep.settings",

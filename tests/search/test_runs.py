@@ -15,7 +15,7 @@ import frostline
 import frostline.api.find as find_module
 import frostline.search.search as runs_module
 import frostline.search.search as search_module
-import frostline.sweep.ray.node as node_module
+import frostline.sweep.execution.ray_tasks as node_module
 from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Ray
 from frostline.report.rebuild import rebuild

@@ -11,9 +11,8 @@ from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder, new_folder
 from frostline.data.load import Data
 from frostline.data.wording import comma_separated, listed
-from frostline.fast.malloc import memory_reused
-from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import cache_folder, load_or_compute, missing_rows
+from frostline.fast.switch import memory_reused
+from frostline.frozen.hidden_states import HiddenStates, cache_folder, load_or_compute, missing_rows
 from frostline.model.device import Machine, this_machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens

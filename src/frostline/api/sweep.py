@@ -13,26 +13,25 @@ from pydantic import TypeAdapter, ValidationError
 
 from frostline import FrostlineError
 from frostline.data.generated.tables import generate
-from frostline.fast.garbage_collection import objects_frozen
+from frostline.fast.switch import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.rebuild import rebuild
 from frostline.sweep import slurm
-from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute
-from frostline.sweep.execution.gpus import OtherGpus
+from frostline.sweep.execution.ray_tasks import Ray, package, train_on_ray
+from frostline.sweep.execution.workers import OtherGpus
 from frostline.sweep.forecast.prediction import make_forecast
 from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.ray.cluster import Ray, package
-from frostline.sweep.ray.driver import train_on_ray
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
+from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import Settings, advice, make_settings
 from frostline.sweep.slurm import TASKS
 from frostline.training.settings import Tunes

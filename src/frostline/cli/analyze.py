@@ -16,7 +16,7 @@ from frostline.cli.printing import print_table, wrapped
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.kinds import TABLES, either
 from frostline.data.wording import comma_separated, harmless, normalized_name
-from frostline.model.places import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
+from frostline.model.terms import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
 from frostline.report.formatting import UNBROKEN
 from frostline.statistics.tune import NAMED, name_of
 

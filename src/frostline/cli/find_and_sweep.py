@@ -25,7 +25,7 @@ from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.api.sweep import Sweep
-    from frostline.sweep.ray.cluster import Ray
+    from frostline.sweep.execution.ray_tasks import Ray
 
 CLUSTER, SEARCH = "Cluster", "Search"
 PLANNED_FOLDER = "frostline-sweep"  # the default --out of a plan, which writes nothing
@@ -138,7 +138,7 @@ class Executor:
         """The cluster of Ray, and what each task asks for; None for another executor."""
         if self.name != "ray":
             return None
-        from frostline.sweep.ray.cluster import Ray
+        from frostline.sweep.execution.ray_tasks import Ray
 
         return Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
 

@@ -10,13 +10,13 @@ import typer
 
 from frostline import FrostlineError
 from frostline.data.wording import comma_joined, comma_separated
-from frostline.sweep.results.set_aside import CAN_RETRY
 from frostline.sweep.settings import GROUPS, Settings
 from frostline.sweep.toml import NOT_SETTINGS, TRUST, read_toml, require_trust
 from frostline.training.settings import TrainingSettings
 
 TABLES = ("grid", "way")  # settings that only a file can give, as tables
 NO_OTHERS: Mapping[str, Any] = MappingProxyType({})
+CAN_RETRY = ("failed", "diverged")  # how a run can have ended that is trained again
 PANELS = list(GROUPS)
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or search.")]
 File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]

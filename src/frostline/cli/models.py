@@ -34,9 +34,8 @@ def check(
     The check covers every k, with cached hidden states and with packed batches. The whole model is compared with the one that
     transformers loads, on hidden states.
     """
-    from frostline.frozen.check.differences import TOLERANCE
-    from frostline.frozen.check.exactness import check as check_model
-    from frostline.frozen.check.exactness import difference_from_transformers
+    from frostline.frozen.exactness import TOLERANCE, difference_from_transformers
+    from frostline.frozen.exactness import check as check_model
     from frostline.model.loading import load_pretrained
 
     labels = () if task_type == REGRESSION else ("0", "1")
@@ -185,7 +184,7 @@ def cache_ls() -> None:
     """List the cached hidden states and their sizes."""
     from datetime import datetime
 
-    from frostline.frozen.cache.loading import cache_folder, list_entries
+    from frostline.frozen.hidden_states import cache_folder, list_entries
 
     entries = list(list_entries())
     rows = [
@@ -212,7 +211,7 @@ def cache_rm(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove cached hidden states. They are computed again when they are needed."""
-    from frostline.frozen.cache.loading import list_entries, remove_entries
+    from frostline.frozen.hidden_states import list_entries, remove_entries
 
     if bool(keys) == everything:
         raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
@@ -228,7 +227,7 @@ def cache_rm(
 @cache_app.command("verify", short_help="Read cached hidden states and compare their checksums.")
 def cache_verify() -> None:
     """Read all cached hidden states and compare their checksums."""
-    from frostline.frozen.cache.loading import verify_entries
+    from frostline.frozen.hidden_states import verify_entries
 
     bad = 0
     for entry, problem in verify_entries():

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,10 @@ from frostline import FrostlineError
 from frostline.cli.flags import TrustRemoteCode
 from frostline.cli.program import PanelCommand, app
 from frostline.data.kinds import ENDINGS, FORMAT_OF, either
-from frostline.data.table import Table
 from frostline.data.wording import comma_separated, did_you_mean, listed, quoted
+
+if TYPE_CHECKING:  # needs numpy
+    from frostline.data.table import Table
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -117,7 +119,7 @@ def predict(
     from frostline.data.kinds import TOKENS
     from frostline.data.load import read_unlabelled
     from frostline.data.reader import read_table
-    from frostline.frozen.bundle.folder import is_bundle
+    from frostline.frozen.trunk import is_bundle
 
     require_model(model)
     of_words, several = predicts_tags(model), is_bundle(model)
@@ -166,7 +168,7 @@ def _predicted(model: Path, texts: Any, options: Mapping[str, Any]) -> tuple[dic
     """The predictions of each task of a bundle, or of the only task with the name "", then all as rows with their columns."""
     from frostline.api.bundle import joined_columns, joined_rows, load_bundle
     from frostline.api.prediction import predict as predict_texts
-    from frostline.frozen.bundle.folder import is_bundle
+    from frostline.frozen.trunk import is_bundle
 
     if is_bundle(model):
         by_task = load_bundle(model)(texts)
@@ -249,7 +251,7 @@ FLAG = "--copy-columns"
 TAKEN = ("row", "text", "text_pair", "label", "labels", "prediction", "tokens", "tags", "probabilities")
 
 
-def copied_columns(table: Table, names: Sequence[str]) -> dict[str, list[Any]]:
+def copied_columns(table: "Table", names: Sequence[str]) -> dict[str, list[Any]]:
     """The cells of these columns of the table, by name.
 
     Raises:

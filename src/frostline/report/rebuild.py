@@ -7,7 +7,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.files import read_inside, require_inside, unseal, with_nulls, write_json
-from frostline.model.reading import opened_by
+from frostline.model.terms import opened_by
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import NextCommand, next_command
 from frostline.report.answer.recommended_classes import by_class
@@ -16,8 +16,7 @@ from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.next_steps import advice
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.predictions import Labelled
-from frostline.sweep.results.alternatives import TEST, read_alternatives
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import TEST, Folder, read_alternatives
 from frostline.sweep.results.record_form import DataForm
 from frostline.sweep.results.search_record import SearchRecord, as_of_now, read_search
 from frostline.sweep.results.tables import write_tables

@@ -16,9 +16,9 @@ from frostline.data.glue import GLUE
 from frostline.data.kinds import CLASSIFICATION
 from frostline.data.wording import normalized_name
 from frostline.model.anatomy import Anatomy, find_layers
+from frostline.model.heads import with_head
 from frostline.model.loading import load_config
-from frostline.model.reading import OWN_HEAD
-from frostline.model.with_head import with_head
+from frostline.model.terms import OWN_HEAD
 from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings

@@ -11,11 +11,10 @@ from frostline.data.examples import Examples
 from frostline.data.kinds import MULTI_LABEL, TOKENS, DataSpec
 from frostline.data.load import Data, load_data
 from frostline.data.splits import least_size
-from frostline.frozen.batches import Rows
+from frostline.frozen.forward_pass import Rows
 from frostline.model.anatomy import position_limit
 from frostline.model.pretrained import Pretrained
-from frostline.model.tokens import Tokens, encode
-from frostline.model.vocabulary import suited
+from frostline.model.tokens import Tokens, encode, suited
 from frostline.statistics.metrics import DEFAULT
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweep.settings import Settings

@@ -8,14 +8,12 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from frostline.data.load import Data
-from frostline.frozen.batches import Rows
-from frostline.frozen.selection import StateSelection, selection_for
+from frostline.frozen.forward_pass import Rows, StateSelection, selection_for
 from frostline.model.anatomy import Anatomy
-from frostline.model.memory import device_memory
+from frostline.model.device import device_memory
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import OWN_HEAD
-from frostline.model.tokens import Tokens
-from frostline.model.vocabulary import ZEROED_TYPES
+from frostline.model.terms import OWN_HEAD
+from frostline.model.tokens import ZEROED_TYPES, Tokens
 from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
 from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds

@@ -16,12 +16,10 @@ from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
-from frostline.frozen.check.cut_comparison import Check
-from frostline.frozen.check.head_token import find_head_reads
+from frostline.frozen.exactness import Check, find_head_reads
 from frostline.model.anatomy import probe_batch
-from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.device import Machine, this_machine
-from frostline.model.loading import load_pretrained
+from frostline.model.loading import Streams, load_pretrained, never_streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import check_metric
@@ -39,7 +37,8 @@ from frostline.sweep.join import join_existing
 from frostline.sweep.make_plan import make_plan, rows_trained
 from frostline.sweep.plan import Identity, Origin, Plan, expand, read_identity, read_settings
 from frostline.sweep.progress import Progress
-from frostline.sweep.results import alternatives, search_record
+from frostline.sweep.results import search_record
+from frostline.sweep.results.folder import ALTERNATIVES_FILE
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
@@ -271,7 +270,7 @@ def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
     older, out = store.read_spec(), store.out
     if older is not None:
         return older, read_identity(older, out)
-    before_first_run = (search_record.FILE, alternatives.FILE)
+    before_first_run = (search_record.FILE, ALTERNATIVES_FILE)
     if out.exists() and (
         not out.is_dir()
         or not all(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from frostline.model.reading import OWN_HEAD, HeadKind
+from frostline.model.terms import OWN_HEAD, HeadKind
 from frostline.statistics.tune import FULL, NAMED, Tune
 from frostline.training.settings import Positive, Strict
 
