@@ -16,7 +16,6 @@ import frostline.api.find as find_module
 import frostline.search.search as runs_module
 import frostline.search.search as search_module
 import frostline.sweep.execution.ray_tasks as node_module
-from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Ray
 from frostline.report.rebuild import rebuild
 from frostline.search.scoreboard import Scoreboard
@@ -28,6 +27,7 @@ from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings, make_settings
 from ray_here import RayHere
+from tiny import assert_same_predictions
 
 TRIALS = st.builds(
     Trial, st.sampled_from([0, 1, 2, "all"]), st.sampled_from([1e-4, 2e-4]), st.integers(min_value=0, max_value=3)
