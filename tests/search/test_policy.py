@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.data.parsing import parse_duration
+from frostline.data.wording import parse_duration
 from frostline.search.observations import Candidate, Observations
 from frostline.search.policy import BRIEF, initial_design
 from frostline.statistics.decision import Rule

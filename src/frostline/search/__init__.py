@@ -10,7 +10,7 @@ Below are the settings for which a search has defaults of its own. ``--help`` sh
 
 from typing import Any
 
-from frostline.training.specification import HEAD_LEARNING_RATE
+from frostline.training.settings import HEAD_LEARNING_RATE
 
 # The default budget is the larger of this number of runs of the reference, on all workers, and this many seconds.
 FULL_RUNS, SECONDS = 4, 120.0

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from frostline.data.parsing import duration_at_least
-from frostline.data.wording import duration
+from frostline.data.wording import duration, duration_at_least
 from frostline.search.observations import Candidate, Observations, SearchSpace, Surrogate, in_words
 from frostline.statistics.analysis_settings import POINT
 from frostline.statistics.tune import Tune

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, field_validator
 
-from frostline.data.files import read_inside, require_inside
-from frostline.data.sealed import unseal, write_sealed
+from frostline.data.files import read_inside, require_inside, unseal, write_sealed
 
 FILE = "search.json"
 
