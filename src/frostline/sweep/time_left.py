@@ -9,11 +9,10 @@ from typing import NamedTuple, Self
 
 from frostline.statistics.tune import is_way
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.forecast_record import forecast_seconds
+from frostline.sweep.results.forecast_record import forecast_seconds, makespan
 from frostline.sweep.results.leases import Lease, Leases
 from frostline.sweep.results.record_form import well_formed_result
 from frostline.sweep.results.store import DamagedError, Store
-from frostline.sweep.work.makespan import makespan
 from frostline.training.specification import RunSpec
 
 SAMPLED = 20  # results of one k and train size that are read
