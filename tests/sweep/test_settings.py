@@ -124,7 +124,10 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ({"tune": "all", "way": {"last-2": {}}}, "[way.last-2] has a name that means something else already"),
         ({"tune": "all", "way": {"my_way": {}}}, "[way.my_way] is no name: use small letters"),
         ({"tune": "all", "way": 3}, "way has the wrong form: give tables [way.NAME]"),
-        ({"grid": [{"rate": 1}]}, "A table [[grid]] has no key 'rate': it may set tune, seeds, train_size, learning_rate."),
+        (
+            {"grid": [{"rate": 1}]},
+            "A table [[grid]] has no key 'rate': it may set tune, seeds, train_size, learning_rate.",
+        ),
         ({"grid": [{"seeds": 0}]}, "seeds in table 1 of [[grid]] cannot be 0: give a number of seeds"),
         ({"grid": "0,1"}, "grid has the wrong form: give tables [[grid]]"),
         ({"grid": [3]}, "grid has the wrong form: give tables [[grid]]"),
@@ -265,7 +268,9 @@ def test_a_way_has_as_many_learning_rates_as_every_k() -> None:
     made = spec(tune="1,lora-2", learning_rate="1e-5,1e-4")
     assert [rate for rate, _ in made.learning_rate_pairs("lora-2")] == pytest.approx([1e-4, 1e-3])
     assert [rate for rate, _ in made.learning_rate_pairs(1)] == [1e-5, 1e-4]
-    assert made.learning_rate_pairs("mean-pooled-0") == made.learning_rate_pairs("bilstm") == made.learning_rate_pairs(0)
+    assert (
+        made.learning_rate_pairs("mean-pooled-0") == made.learning_rate_pairs("bilstm") == made.learning_rate_pairs(0)
+    )
 
 
 def test_ways_of_your_own_are_tables_and_stay_when_a_folder_grows() -> None:

@@ -74,6 +74,20 @@ def read_table(
     return table
 
 
+def require_file(path: Path) -> None:
+    """Refuse a folder, and a file that is not there.
+
+    Raises:
+        FrostlineError: The message names a similar file.
+    """
+    if path.is_dir():
+        raise FrostlineError(
+            f"{path}: this is a folder; name a file in it; a folder with splits goes with `frostline sweep --data`."
+        )
+    if not path.exists():
+        raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
+
+
 def _read_file(
     path: Path,
     *,
@@ -86,12 +100,7 @@ def _read_file(
 ) -> Table:
     """Read a file. Options that do not suit its format are an error."""
     ending = path.suffix.lower()
-    if path.is_dir():
-        raise FrostlineError(
-            f"{path}: this is a folder; name a file in it; a folder with splits goes with `frostline sweep --data`."
-        )
-    if not path.exists():
-        raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
+    require_file(path)
     if ending not in FORMAT_OF:
         raise FrostlineError(
             f"{path}: the file ending {quoted(ending)} is not known; save the table as one of {', '.join(EXTENSIONS)}."
