@@ -148,7 +148,6 @@ def test_unknown_and_incomplete_flags(frostline: Frostline, here: Path, words: l
         ("cache rm --all abc", "Say what to remove"),
         ("cache rm zzz", "No cached hidden states have the key 'zzz'"),
         ("cache rm --all", "there is no terminal to ask: add --yes"),
-        ("demo --task chess", "chess"),
     ],
 )
 def test_bad_input_to_other_commands(

@@ -10,13 +10,12 @@ from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
 
 Out = Annotated[Path, typer.Option(help="Folder for results, answer, report and model.")]
-Task = Annotated[str, typer.Option(help="Generated task: polarity or agreement.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of runs per k.")]
 
 
-@app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to four minutes.")
-def demo(out: Out = Path("frostline-demo"), task: Task = "polarity", seeds: Seeds = 3) -> None:
-    """Run the built-in example offline, in one to four minutes. The task agreement takes longer."""
+@app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to two minutes.")
+def demo(out: Out = Path("frostline-demo"), seeds: Seeds = 3) -> None:
+    """Run the built-in example offline, in one to two minutes."""
     from frostline.api.demo import demo_sweep
 
-    run_and_print(demo_sweep(out, task=task, seeds=seeds))
+    run_and_print(demo_sweep(out, seeds=seeds))
