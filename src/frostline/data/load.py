@@ -11,14 +11,13 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.checks import DataReport, garbled, report_on
 from frostline.data.columns import (
+    WORDS,
     Columns,
     choose_columns,
     is_list,
+    looks_like_conll,
     missing_tags,
-    nested,
-    other_unit,
     task_of_lists,
-    without_header,
 )
 from frostline.data.dataset_sources import read_splits, source_name
 from frostline.data.examples import Examples, Texts
@@ -171,8 +170,16 @@ def read_unlabelled(
             table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False, task_type=task_type
         )
     except FrostlineError:
-        if unsuitable := other_unit(table, task_type) or without_header(table) or nested(table):
-            raise FrostlineError(unsuitable) from None
+        lists = any(is_list(cell) for name in table.columns for cell in table.cells(name)[:1])
+        named = any(name.casefold() in WORDS for name in table.columns)
+        if task_type == TOKENS and not lists and not named:
+            raise FrostlineError(
+                f"{table.name}: the table has texts, but the model tags words; give a CoNLL file or lists of words."
+            ) from None
+        if task_type != TOKENS and (looks_like_conll(table) or (lists and named)):
+            raise FrostlineError(
+                f"{table.name}: the table has sentences of words, but the model reads whole texts; give a table of texts."
+            ) from None
         if not missing:
             raise
         lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.examples import Examples, Indices, Targets
 from frostline.data.kinds import CLASSIFICATION, HOLD_OUT, NO_TEST, DataSpec, is_keyword
-from frostline.data.labels import remedy_of_lists
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.data.wording import quoted
@@ -317,7 +316,7 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
             raise FrostlineError(
                 f"{examples.name}, row {examples.rows[rows[0]]}: the label {quoted(task.labels[int(target)])} has too few "
                 f"{_unit(examples, rows)} to be both trained on and scored; add rows, remove it, or give --validation FILE"
-                f"{remedy_of_lists(task.labels)}."
+                f"."
             )
     return numbers
 
@@ -330,7 +329,7 @@ def _refuse_exhausted_class(examples: Examples, chosen: npt.NDArray[np.bool_], t
             raise FrostlineError(
                 f"{examples.name}, row {examples.rows[rows[0]]}: the label {quoted(task.labels[int(target)])} has too few "
                 f"{_unit(examples, rows)} for training and each split that is held out; add rows, remove it, or give "
-                f"--{split} FILE{remedy_of_lists(task.labels)}."
+                f"--{split} FILE."
             )
 
 
