@@ -39,7 +39,7 @@ def write_models(work: Path, k: int) -> list[Path]:
     """Write the models of all tasks."""
     import torch
 
-    from frostline.api.demo import packaged_model
+    from frostline.api.sweep import packaged_model
     from frostline.model.loading import load_pretrained
     from frostline.model.trainable import Trainable
 
@@ -92,7 +92,7 @@ def measure(work: Path, side: str) -> Facts:
     """The seconds and bytes of one side, and a digest of all its predictions."""
     import frostline
     from frostline.data.load import read_unlabelled
-    from frostline.model.memory import sampled_peak
+    from frostline.model.device import sampled_peak
 
     texts, _ = read_unlabelled(work / "texts.csv")
     frostline.predict(next(work.glob("task*")), texts.texts[:64])  # imports what a prediction needs

@@ -8,8 +8,8 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.glue import GLUE, glue_task
-from frostline.data.kinds import DataSpec
-from frostline.data.load import Data, load_data
+from frostline.data.load import Data
+from loaded import loaded
 
 NAMES = tuple(task.name for task in GLUE.values())
 
@@ -135,7 +135,7 @@ def assert_same(one: Data, two: Data) -> None:
 
 
 def load(**options: Any) -> Data:
-    return load_data(DataSpec(**options))
+    return loaded(**options)
 
 
 def refusal(**options: Any) -> str:

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline.sweep.progress import Progress
-from frostline.sweep.results.set_aside import DAMAGED, set_aside
-from frostline.sweep.results.store import Store
+from frostline.sweep.results.store import DAMAGED, Store, set_aside
 
 
 class Notes(Progress):

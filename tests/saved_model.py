@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from frostline.api.sweep import Sweep
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.rows import read_rows
+from frostline.sweep.results.folder import Folder, read_rows
 from page_text import answer_of
 from tiny import OTHER
 

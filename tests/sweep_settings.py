@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError
-from frostline.sweep.make_spec import make_spec
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings, make_settings
 
 LEAST: dict[str, Any] = {"model": "m", "train": "t.csv", "tune": "0,1,all", "out": "o"}
 
 
-def spec(**values: Any) -> SweepSpec:
-    return make_spec({**LEAST, **values})
+def spec(**values: Any) -> Settings:
+    return make_settings({**LEAST, **values})
 
 
 def refusal(**values: Any) -> str:

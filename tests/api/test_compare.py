@@ -11,9 +11,8 @@ from scipy.special import softmax
 
 import frostline
 from frostline import FrostlineError
-from frostline.api.compare import sweep_of
-from frostline.api.sweep import Sweep
-from frostline.frozen.selection import StateSelection
+from frostline.api.sweep import Sweep, sweep_of
+from frostline.frozen.forward_pass import StateSelection
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
 from frostline.report.next_steps import loading

@@ -15,7 +15,7 @@ import frostline
 from frostline import FrostlineError, LabelSetPredictions
 from frostline.api.find import find
 from frostline.api.probe import probe
-from frostline.model.output_keys import TEMPERATURE, THRESHOLDS
+from frostline.model.terms import TEMPERATURE, THRESHOLDS
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from model_folders import edit_config

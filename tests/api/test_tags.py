@@ -15,10 +15,10 @@ from transformers import AutoModel, PreTrainedTokenizerFast, pipeline
 
 from frostline import FrostlineError, Sweep
 from frostline.api.bundle import bundle
-from frostline.api.compare import compare
 from frostline.api.find import find
+from frostline.api.prediction import TagPredictions
 from frostline.api.prediction import predict as frostline_predict
-from frostline.api.tags import TagPredictions
+from frostline.api.sweep import compare
 from frostline.data.kinds import TOKENS
 from frostline.data.reader import read_table
 from frostline.report.next_steps import loading

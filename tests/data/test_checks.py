@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from frostline.data.checks import overlap
-from frostline.data.kinds import DataSpec
-from frostline.data.load import Data, load_data
+from frostline.data.load import Data
+from loaded import loaded
 
 
 def load(**options: Any) -> Data:
-    return load_data(DataSpec(**options))
+    return loaded(**options)
 
 
 def test_unusual_data_are_reported() -> None:
@@ -76,7 +76,7 @@ def test_texts_that_were_decoded_wrongly_are_named(text: str, word: str | None) 
     texts = [f"text {n}" for n in range(20)]
     train = pd.DataFrame({"text": [*texts, text], "label": [0, 1, 0] * 7})
     validation = pd.DataFrame({"text": ["a", "b"], "label": [0, 1]})
-    data = load_data(DataSpec(train=train, validation=validation, test="none"))
+    data = loaded(train=train, validation=validation, test="none")
     found = [note for note in data.notes if "wrongly decoded" in note]
     assert len(found) == (word is not None)
     if word is not None:

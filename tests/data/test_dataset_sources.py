@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.kinds import DataSpec
-from frostline.data.load import Data, load_data
+from frostline.data.load import Data
+from loaded import loaded
 
 
 def frame(rows: int, first: int = 0) -> pd.DataFrame:
@@ -19,7 +19,7 @@ def frame(rows: int, first: int = 0) -> pd.DataFrame:
 
 
 def load(**options: Any) -> Data:
-    return load_data(DataSpec(**options))
+    return loaded(**options)
 
 
 def refusal(**options: Any) -> str:

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS, DataSpec
-from frostline.data.load import Data, load_data, read_unlabelled
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.load import Data, read_unlabelled
+from loaded import loaded
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"  # ../shared/data of the repository
 
@@ -21,7 +22,7 @@ def frame(rows: int, first: int = 0) -> pd.DataFrame:
 
 
 def load(**options: Any) -> Data:
-    return load_data(DataSpec(**options))
+    return loaded(**options)
 
 
 def refusal(**options: Any) -> str:

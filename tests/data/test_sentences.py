@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.kinds import DataSpec
-from frostline.data.load import load_data
+from loaded import loaded
 
 MANY = "".join(f"Anna\tB-person\nsings{n}\tO\n\n" for n in range(30))
 ONE = MANY.replace("\n\n", "\n")
@@ -16,7 +15,7 @@ def refusal(folder: Path, **contents: str) -> str | None:
     for name, content in contents.items():
         (folder / f"{name}.conll").write_text(content)
     try:
-        load_data(DataSpec(**{name: folder / f"{name}.conll" for name in contents}))
+        loaded(**{name: folder / f"{name}.conll" for name in contents})
     except FrostlineError as error:
         return str(error)
     return None
@@ -36,4 +35,4 @@ def test_a_file_without_blank_lines_is_refused(tmp_path: Path) -> None:
 def test_a_sentence_that_was_chosen_from_many_is_no_file_without_blank_lines(tmp_path: Path) -> None:
     (tmp_path / "train.conll").write_text(MANY)
     with pytest.raises(FrostlineError, match="1 of 1 rows held out"):
-        load_data(DataSpec(train=tmp_path / "train.conll", first_rows=1))
+        loaded(train=tmp_path / "train.conll", first_rows=1)

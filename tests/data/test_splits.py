@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.examples import Examples
-from frostline.data.kinds import CLASSIFICATION, REGRESSION, DataSpec
-from frostline.data.load import Data, load_data
+from frostline.data.kinds import CLASSIFICATION, REGRESSION
+from frostline.data.load import Data
 from frostline.data.splits import fold_numbers, hold_out
 from frostline.data.task import Task
+from loaded import loaded
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -110,7 +111,7 @@ def frame(rows: int, first: int = 0) -> pd.DataFrame:
 
 
 def load(**options: Any) -> Data:
-    return load_data(DataSpec(**options))
+    return loaded(**options)
 
 
 def refusal(**options: Any) -> str:

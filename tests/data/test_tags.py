@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.kinds import CLASSIFICATION, TOKENS, DataSpec
-from frostline.data.load import Data, load_data, read_unlabelled
+from frostline.data.kinds import CLASSIFICATION, TOKENS
+from frostline.data.load import Data, read_unlabelled
 from frostline.data.splits import strata, subset_indices
 from frostline.data.tags import NO_WORD, are_entities, entity_types, words_of
+from loaded import loaded
 
 WORDS = [words for n in range(15) for words in (["Anna", "Lee", f"sings {n}"], ["It", f"rains {n}"])]
 TAGS = [["B-person", "I-person", "O"], ["O", "O"]] * 15
@@ -20,7 +21,7 @@ LABELS = ("O", "B-person", "I-person")
 
 
 def load(words: Any = WORDS, tags: Any = TAGS, **options: Any) -> Data:
-    return load_data(DataSpec(train=pd.DataFrame({"tokens": words, "ner_tags": tags}), test="none", **options))
+    return loaded(train=pd.DataFrame({"tokens": words, "ner_tags": tags}), test="none", **options)
 
 
 def refusal(words: Any = WORDS, tags: Any = TAGS, **options: Any) -> str:
@@ -42,7 +43,7 @@ def test_lists_of_labels_are_token_classification() -> None:
     assert "Warning: 1 of 1 validation row has a sentence that is also in train." in shared
     assert data.report.splits["train"].label_counts == {"O": 14 + 2 * 13, "B-person": 14, "I-person": 14}
     assert (
-        load_data(DataSpec(train=pd.DataFrame({"text": [*"abcdefghijklmnopqr"], "label": [0, 1] * 9}))).task.task_type
+        loaded(train=pd.DataFrame({"text": [*"abcdefghijklmnopqr"], "label": [0, 1] * 9})).task.task_type
         == CLASSIFICATION
     )
 
@@ -51,7 +52,7 @@ def test_splits_are_filled_to_the_same_width() -> None:
     """A place without a word must not look like a word outside of entities, whose index is 0."""
     parts = {"train": [WORDS, TAGS], "validation": [WORDS[1::2], TAGS[1::2]], "test": [[["Hi"]] * 9, [["O"]] * 9]}
     tables = {name: pd.DataFrame({"tokens": words, "ner_tags": tags}) for name, (words, tags) in parts.items()}
-    data = load_data(DataSpec(**tables))
+    data = loaded(**tables)
     assert data.test is not None
     assert np.unique(data.validation.targets, axis=0).tolist() == [[0, 0, NO_WORD]]
     assert np.unique(data.test.targets, axis=0).tolist() == [[0, NO_WORD, NO_WORD]]
@@ -119,7 +120,7 @@ def test_every_source_gives_the_same_examples(tmp_path: Path, source: str) -> No
         lines = ["".join(f"{w}\t{t}\n" for w, t in zip(*both, strict=True)) for both in zip(WORDS, TAGS, strict=True)]
         path.write_text("\n".join(lines))
         options = {"task_type": TOKENS} if source == "txt" else {}
-    data = load_data(DataSpec(train=path, test="none", **options))
+    data = loaded(train=path, test="none", **options)
     expected = load()
     assert data.task.labels == LABELS and data.train.texts == expected.train.texts
     assert np.array_equal(data.train.targets, expected.train.targets)
@@ -129,9 +130,7 @@ def test_numbers_of_a_class_label_are_its_own_whatever_the_order_of_labels() -> 
     kind = datasets.List(datasets.ClassLabel(names=["X", "Y"]))
     features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": kind})
     rows = {"tokens": [["a", f"b{n}"] for n in range(30)], "ner_tags": [[0, 1]] * 30}
-    data = load_data(
-        DataSpec(train=datasets.Dataset.from_dict(rows, features=features), test="none", labels=("Y", "X"))
-    )
+    data = loaded(train=datasets.Dataset.from_dict(rows, features=features), test="none", labels=("Y", "X"))
     assert data.task.labels == ("Y", "X") and data.train.targets[0].tolist() == [1, 0]
 
 
@@ -198,7 +197,7 @@ def test_errors_in_a_conll_file_name_the_line_of_the_word(tmp_path: Path, line: 
     good = "Anna\tB-person\nLee\tI-person\nsings\tO\n\n" * 9
     (tmp_path / "a.conll").write_text(f"{good}It\tO\n# a comment\nrains\tO\n{line}\n")
     with pytest.raises(FrostlineError) as caught:
-        load_data(DataSpec(train=tmp_path / "a.conll", test="none", labels=labels))
+        loaded(train=tmp_path / "a.conll", test="none", labels=labels)
     assert f"a.conll, line 40, column 'tags': {sentence}" in str(caught.value)
 
 
@@ -220,17 +219,17 @@ def test_tags_that_only_other_files_have_are_named_with_all_others() -> None:
     test = pd.DataFrame({"tokens": [["Mars", "One"]], "ner_tags": [["B-event", "I-event"]]})
     every = "O,B-event,I-event,B-person,I-person,B-place,I-place"
 
-    def loaded(**options: Any) -> Data:
+    def of_splits(**options: Any) -> Data:
         frame = pd.DataFrame({"tokens": train["words"], "ner_tags": train["tags"]})
-        return load_data(DataSpec(train=frame, validation=validation, test=test, **options))
+        return loaded(train=frame, validation=validation, test=test, **options)
 
     with pytest.raises(FrostlineError) as caught:
-        loaded()
+        of_splits()
     assert str(caught.value) == (
         "the validation data, row 1, column 'ner_tags': the training data have no tag 'I-place'; pass --labels "
         f"{every} to include it."
     )
-    assert loaded(labels=every.split(",")).task.labels == tuple(every.split(","))
+    assert of_splits(labels=every.split(",")).task.labels == tuple(every.split(","))
     assert "; name all tags with --labels." in refusal(
         tags=[[f"B-{n}", f"I-{n}", "O"] if n % 2 else ["O", "O"] for n in range(1, 31)],
         words=[WORDS[0] if n % 2 else WORDS[1] for n in range(1, 31)],
@@ -241,8 +240,8 @@ def test_tags_that_only_other_files_have_are_named_with_all_others() -> None:
 def test_several_columns_of_tags_need_a_choice() -> None:
     frame = pd.DataFrame({"tokens": WORDS, "ner": TAGS, "pos_tags": TAGS})
     with pytest.raises(FrostlineError, match="choose with --label-column"):
-        load_data(DataSpec(train=frame))
-    assert load_data(DataSpec(train=frame, label_column="ner")).task.columns.label == "ner"
+        loaded(train=frame)
+    assert loaded(train=frame, label_column="ner").task.columns.label == "ner"
 
 
 def test_subsets_have_the_share_of_sentences_with_entities() -> None:

@@ -10,13 +10,13 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.columns import choose_columns
-from frostline.data.kinds import CLASSIFICATION, REGRESSION, DataSpec
-from frostline.data.load import load_data
+from frostline.data.kinds import CLASSIFICATION, REGRESSION
 from frostline.data.reader import read_table
 from frostline.data.table import Table
 from frostline.data.task import Task, decide_task, targets_of
 from frostline.data.wording import quoted
 from frostline.statistics.results_table import read_results
+from loaded import loaded
 
 
 def labelled(labels: list[Any]) -> Table:
@@ -179,7 +179,7 @@ def test_labels_that_look_the_same_are_refused(twin: str, kind: str) -> None:
             rows = {"model": ["pos-x-base", f"{twin}-base"], "task": "t", "k": 1, "seed": 0, "score": 0.5}
             read_results(pd.DataFrame(rows))
         else:
-            load_data(DataSpec(**sources))
+            loaded(**sources)
     sentence, differing = str(caught.value), TWINS[twin]
     if kind == "columns" and twin.strip() == "pos-x":  # names of columns are read without white space around them
         assert "several columns are named 'pos-x'" in sentence
@@ -211,7 +211,7 @@ def test_labels_that_look_the_same_are_refused(twin: str, kind: str) -> None:
 def test_labels_that_only_resemble_each_other_are_classes(others: tuple[str, str]) -> None:
     assert set(decided(labelled([*others, *others])).labels) == set(others)
     tags = pd.DataFrame({"tokens": [[f"{n}", "b"] for n in range(20)], "tags": [list(others)] * 20})
-    assert set(load_data(DataSpec(train=tags)).task.labels) == set(others)
+    assert set(loaded(train=tags).task.labels) == set(others)
 
 
 @pytest.mark.parametrize("labels", [("US", "us"), ("mm", "MM", "Mm"), ("1", "01"), ("007", "7", "07"), ("ß", "ss")])
@@ -219,8 +219,8 @@ def test_labels_that_differ_in_case_or_zeros_are_classes_if_each_is_named(labels
     table = pd.DataFrame({"text": [f"a{n}" for n in range(20 * len(labels))], "label": labels * 20})
     for label in (table["label"], table["label"].map(lambda one: [one])):
         with pytest.raises(FrostlineError, match="write them alike, or name each label with --labels if they differ"):
-            load_data(DataSpec(train=table.assign(label=label)))
-        data = load_data(DataSpec(train=table.assign(label=label), labels=labels, test="none"))
+            loaded(train=table.assign(label=label))
+        data = loaded(train=table.assign(label=label), labels=labels, test="none")
         assert data.task.labels == labels
         both = zip(data.train.rows - 1, data.train.targets, strict=True)
         assert all((np.argmax(one) if one.ndim else one) == row % len(labels) for row, one in both)
@@ -229,7 +229,7 @@ def test_labels_that_differ_in_case_or_zeros_are_classes_if_each_is_named(labels
 def test_leading_zeros_case_and_invisible_names() -> None:
     assert "'1' (2 rows, first row 1) and '01'" in refusal(["1", "1", "01", "0"])
     czech = pd.DataFrame({"tokens": [[f"{n}", "b"] for n in range(20)], "tags": [["VB", "Vb"]] * 20})
-    assert load_data(DataSpec(train=czech)).task.labels == ("VB", "Vb")  # the case of plain tags can matter
+    assert loaded(train=czech).task.labels == ("VB", "Vb")  # the case of plain tags can matter
     assert "the label '\\u200b' has no visible character; give it a name" in refusal(["pos", "neg", "\u200b"])
     task = decided(labelled(["pos", "neg"]))
     for twin, name in (("pos\u200b", "ZERO WIDTH SPACE"), ("pоs", "CYRILLIC SMALL LETTER O")):

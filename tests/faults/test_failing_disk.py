@@ -11,7 +11,7 @@ import pytest
 
 from failing_disk import HOW, fail_at
 from frostline import FrostlineError
-from frostline.sweep.results.alternatives import read_alternatives, write_alternatives
+from frostline.sweep.results.folder import read_alternatives, write_alternatives
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.search_record import SearchRecord, read_search, write_search
 from frostline.sweep.results.store import Store

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import save
 
-import frostline.sweep.execution.best_weights as weights_module
+import frostline.sweep.results.tensor_files as weights_module
 from failing_disk import HOW, fail_at
-from frostline.sweep.execution.best_weights import BestWeights
+from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.specification import RunSpec
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")

@@ -15,8 +15,8 @@ import pytest
 import frostline
 from finished_runs import assert_same_predictions
 from frostline import Ray, Sweep
+from frostline.sweep.execution.ray_tasks import QUIET
 from frostline.sweep.progress import Progress
-from frostline.sweep.ray.cluster import QUIET
 from frostline.sweep.results.store import Store
 from tiny import run_sweep
 

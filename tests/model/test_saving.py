@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from frostline.model import saving
-from frostline.model.saving import save_files
-from frostline.model.shards import weight_files
+from frostline.model import classifier as saving
+from frostline.model.classifier import save_files
+from frostline.model.model_files import weight_files
 from streamed_models import both, same_weights, sharded
 
 

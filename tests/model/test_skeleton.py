@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 
 from frostline import FrostlineError
-from frostline.model.checkpoint import skeleton
-from frostline.model.shards import Source, is_unread
+from frostline.model.loading import skeleton
+from frostline.model.model_files import Source, is_unread
 from model_folders import edit_weights, load
 from streamed_models import both, sharded
 from tiny import tiny_bert_folder

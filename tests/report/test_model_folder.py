@@ -18,7 +18,7 @@ from frostline import FrostlineError
 from frostline.api.prediction import predict
 from frostline.data.load import read_unlabelled
 from frostline.model.loading import load_pretrained
-from frostline.model.output_keys import OUTPUT_KEYS
+from frostline.model.terms import OUTPUT_KEYS
 from frostline.report.card import Saved
 from frostline.report.model_folder import save_model
 from frostline.sweep.results.folder import Folder

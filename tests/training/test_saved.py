@@ -16,7 +16,8 @@ from frostline.data.files import read_record, write_sealed
 from frostline.data.kinds import CLASSIFICATION, REGRESSION, TOKENS
 from frostline.data.load import read_unlabelled
 from frostline.data.tags import sentence
-from frostline.frozen import batches, layer_by_layer
+from frostline.frozen import forward_pass as batches
+from frostline.frozen import forward_pass as layer_by_layer
 from frostline.model.device import this_machine
 from frostline.training.probes import examples
 from frostline.training.probes.inputs import WORD, ProbeInput

@@ -9,7 +9,7 @@ from transformers import DataCollatorForTokenClassification
 
 from frostline.data.kinds import TOKENS
 from frostline.data.tags import NO_WORD, filled, joined
-from frostline.frozen.check.head_token import find_head_reads
+from frostline.frozen.exactness import find_head_reads
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained

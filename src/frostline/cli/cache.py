@@ -18,7 +18,7 @@ def cache_ls() -> None:
     """List the cached hidden states and their sizes."""
     from datetime import datetime
 
-    from frostline.frozen.cache.loading import cache_folder, list_entries
+    from frostline.frozen.hidden_states import cache_folder, list_entries
 
     entries = list(list_entries())
     rows = [
@@ -45,7 +45,7 @@ def cache_rm(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove cached hidden states. They are computed again when they are needed."""
-    from frostline.frozen.cache.loading import list_entries, remove_entries
+    from frostline.frozen.hidden_states import list_entries, remove_entries
 
     if bool(keys) == everything:
         raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
@@ -61,7 +61,7 @@ def cache_rm(
 @cache_app.command("verify", short_help="Read cached hidden states and compare their checksums.")
 def cache_verify() -> None:
     """Read all cached hidden states and compare their checksums."""
-    from frostline.frozen.cache.loading import verify_entries
+    from frostline.frozen.hidden_states import verify_entries
 
     bad = 0
     for entry, problem in verify_entries():

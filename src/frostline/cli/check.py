@@ -26,9 +26,8 @@ def check(
     The check covers every k, with cached hidden states and with packed batches. The whole model is compared with the one that
     transformers loads, on hidden states.
     """
-    from frostline.frozen.check.differences import TOLERANCE
-    from frostline.frozen.check.exactness import check as check_model
-    from frostline.frozen.check.exactness import difference_from_transformers
+    from frostline.frozen.exactness import TOLERANCE, difference_from_transformers
+    from frostline.frozen.exactness import check as check_model
     from frostline.model.loading import load_pretrained
 
     labels = () if task_type == REGRESSION else ("0", "1")

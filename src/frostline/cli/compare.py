@@ -40,7 +40,7 @@ def compare(
 
     Example: frostline compare --model ORG/NAME --train reviews.csv --ways last-2,lora-2,lp-ft,full --out ways
     """
-    from frostline.api.compare import sweep_of
+    from frostline.api.sweep import sweep_of
 
     sweep = sweep_of(ways, **settings)
     if not dry_run:

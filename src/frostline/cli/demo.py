@@ -16,6 +16,6 @@ Seeds = Annotated[int, typer.Option(min=1, help="Number of runs per k.")]
 @app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to two minutes.")
 def demo(out: Out = Path("frostline-demo"), seeds: Seeds = 3) -> None:
     """Run the built-in example offline, in one to two minutes."""
-    from frostline.api.demo import demo_sweep
+    from frostline.api.sweep import demo_sweep
 
     run_and_print(demo_sweep(out, seeds=seeds))

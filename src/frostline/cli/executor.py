@@ -17,7 +17,7 @@ from frostline.sweep.toml import TRUST
 
 if TYPE_CHECKING:  # it imports torch, which --help does not need
     from frostline.api.sweep import Sweep
-    from frostline.sweep.ray.cluster import Ray
+    from frostline.sweep.execution.ray_tasks import Ray
 
 CLUSTER = "Cluster"
 SLURM, RAY = ("--tasks", "--sbatch", "--print"), ("--address", "--cpus", "--gpus")
@@ -131,7 +131,7 @@ class Executor:
     @property
     def ray(self) -> "Ray":
         """The cluster of Ray, and what each task asks for."""
-        from frostline.sweep.ray.cluster import Ray
+        from frostline.sweep.execution.ray_tasks import Ray
 
         return Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
 

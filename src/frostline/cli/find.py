@@ -10,7 +10,7 @@ from frostline.cli.help import PanelCommand
 from frostline.cli.program import app
 from frostline.data.wording import UNITS
 from frostline.search.defaults import DEFAULTS, FULL_RUNS, SECONDS
-from frostline.sweep.specification import CHOSEN_BY_SEARCH
+from frostline.sweep.settings import CHOSEN_BY_SEARCH
 
 SEARCH = "Search"
 

@@ -122,7 +122,7 @@ def predict(
     predicts tags of words writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file. --copy-columns
     adds columns of the file, such as an id.
     """
-    from frostline.api.bundle_prediction import bundle_columns
+    from frostline.api.bundle import bundle_columns
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.cli.copied_columns import beside, copied_columns
     from frostline.data.checks import garbled
@@ -130,7 +130,7 @@ def predict(
     from frostline.data.kinds import TOKENS
     from frostline.data.load import read_unlabelled
     from frostline.data.reader import read_table
-    from frostline.frozen.bundle.folder import is_bundle
+    from frostline.frozen.trunk import is_bundle
 
     require_model(model)
     of_words, several = predicts_tags(model), is_bundle(model)
@@ -177,9 +177,9 @@ def _names(flag: str | None) -> list[str] | None:
 
 def _predicted(model: Path, texts: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], Rows, Sequence[str]]:
     """The predictions of each task of a bundle, or of the only task with the name "", then all as rows with their columns."""
-    from frostline.api.bundle_prediction import joined_columns, joined_rows, load_bundle
+    from frostline.api.bundle import joined_columns, joined_rows, load_bundle
     from frostline.api.prediction import predict as predict_texts
-    from frostline.frozen.bundle.folder import is_bundle
+    from frostline.frozen.trunk import is_bundle
 
     if is_bundle(model):
         by_task = load_bundle(model)(texts)

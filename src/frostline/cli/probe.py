@@ -10,7 +10,7 @@ from frostline.cli.flags import with_settings
 from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_table
 from frostline.cli.program import app
-from frostline.sweep.specification import OF_MODEL_AND_DATA
+from frostline.sweep.settings import OF_MODEL_AND_DATA
 
 LabelColumn = Annotated[
     str | None, typer.Option(help="Columns with classes or numbers. [default: found by name]", rich_help_panel="Data")

@@ -128,7 +128,7 @@ def _of_the_machine(error: Exception) -> str | None:
         return f"{error.filename or 'A file'} cannot be written or read ({error.strerror}): correct that"
     if "torch" not in sys.modules:
         return None
-    from frostline.model.memory import memory_ran_out
+    from frostline.model.device import memory_ran_out
 
     if memory_ran_out(error):
         return f"Memory ran out ({first_line(error)}): end other programs that use it, or use a device with more,"

@@ -16,7 +16,7 @@ from frostline.cli.plan_output import print_forecast, print_groups, print_plan
 from frostline.cli.printing import print_table
 from frostline.cli.program import app
 from frostline.cli.values import split_words
-from frostline.model.places import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
+from frostline.model.terms import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
 from frostline.statistics.tune import NAMED, name_of
 
 

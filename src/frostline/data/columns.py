@@ -281,9 +281,10 @@ def no_common_name(table: Table, what: str, flag: str, others: str = "") -> str:
         first: Any = next((cell for cell in table.cells(name) if cell is not None), None)
         inside = next(iter(first), None) if is_list(first) else first
         if isinstance(inside, dict):
+            what = "objects" if inside is first else "lists of objects"
             return (
-                f"{table.name}: its key {quoted(name)} holds {'objects' if inside is first else 'lists of objects'} with the keys "
-                f"{listed(inside)}; write a table with an example in each row, and with these keys as columns."
+                f"{table.name}: its key {quoted(name)} holds {what} with the keys {listed(inside)}; write a table with an "
+                "example in each row, and with these keys as columns."
             )
     columns = f"none of its columns ({listed(table.columns)}) has a common name for {what}"
     return f"{table.name}: {columns}; name one with {flag}{others}."

@@ -120,8 +120,8 @@ def tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[s
             )
         if len(found) < 2:
             raise FrostlineError(
-                f"{where}: every word has the tag {quoted(next(iter(found)))}; give sentences with at least two different tags, or "
-                "name another column with --label-column."
+                f"{where}: every word has the tag {quoted(next(iter(found)))}; give sentences with at least two different tags, "
+                "or name another column with --label-column."
             )
         names = _ordered(found)
     entities = are_entities(names)
@@ -131,9 +131,9 @@ def tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[s
     if not entities and begun and 2 * len(like) > len(marked):
         odd = next((name for name in names if name != OUTSIDE and not ENTITY.fullmatch(name)), like[0])
         raise FrostlineError(
-            f"{where}: most tags look like the BIO scheme of entities, but {quoted(odd)} is not in it, or no tag begins with {BEGIN}; "
-            f"write {OUTSIDE}, {BEGIN}TYPE at the first word of an entity and {INSIDE}TYPE at others, or remove the prefixes if the "
-            "tags are not of entities."
+            f"{where}: most tags look like the BIO scheme of entities, but {quoted(odd)} is not in it, or no tag begins with "
+            f"{BEGIN}; write {OUTSIDE}, {BEGIN}TYPE at the first word of an entity and {INSIDE}TYPE at others, or remove the "
+            "prefixes if the tags are not of entities."
         )
     refuse_similar_labels(
         where, names, what="tag", fold_case=entities

@@ -16,18 +16,18 @@ from frostline.data.glue import GLUE
 from frostline.data.kinds import CLASSIFICATION
 from frostline.data.wording import normalized_name
 from frostline.model.anatomy import Anatomy, find_layers
+from frostline.model.heads import with_head
 from frostline.model.loading import load_config
-from frostline.model.reading import OWN_HEAD
-from frostline.model.with_head import with_head
+from frostline.model.terms import OWN_HEAD
 from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.learning_rates import best_learning_rate
 from frostline.statistics.tune import FULL, NAMED, Tune
 from frostline.studies.protocol import FOLDER, Protocol, tune_values
-from frostline.sweep.make_spec import make_spec
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.progress import Progress
+from frostline.sweep.settings import make_settings
 from frostline.training.context import head_of
 from frostline.training.specification import RunSpec
 from frostline.training.ways.names import way_named
@@ -91,7 +91,7 @@ def parameter_counts(
 
 def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Tune, tuple[Group, ...]]:
     """All parameter groups of a sweep with these settings, for each value of ``tune``."""
-    spec = make_spec({**settings, "out": "-"})
+    spec = make_settings({**settings, "out": "-"})
     facts = {name: value for name, value in spec.model_dump().items() if name in RunSpec.model_fields}
     runs = [
         _run(k, spec.way_of(k), {**facts, "learning_rate": layers, "head_learning_rate": head})

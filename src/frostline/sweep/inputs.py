@@ -8,22 +8,21 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.data.kinds import MULTI_LABEL, TOKENS, DataSpec
+from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data, load_data
 from frostline.data.splits import least_size
-from frostline.frozen.batches import Rows
+from frostline.frozen.forward_pass import Rows
 from frostline.model.anatomy import position_limit
 from frostline.model.pretrained import Pretrained
-from frostline.model.tokens import Tokens, encode
-from frostline.model.vocabulary import suited
+from frostline.model.tokens import Tokens, encode, suited
 from frostline.statistics.metrics import DEFAULT
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 
 SPLITS = ("train", "validation", "test")
 
 
-def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
+def read_data(spec: Settings, sources: Mapping[str, Any]) -> Data:
     """Read the examples that a specification names.
 
     Args:
@@ -33,32 +32,7 @@ def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
     Raises:
         FrostlineError: A table cannot be read or is not usable.
     """
-    given = {name: sources.get(name, getattr(spec, name)) for name in SPLITS}
-    return load_data(
-        DataSpec(
-            **given,
-            data=spec.data,
-            config=spec.config,
-            column_names=spec.column_names,
-            encoding=spec.encoding,
-            text_column=spec.text_column,
-            text_pair_column=spec.text_pair_column,
-            label_column=spec.label_column,
-            indicator_columns=spec.indicator_columns,
-            label_separator=spec.label_separator,
-            tag_column=spec.tag_column,
-            word_column=spec.word_column,
-            task_type=spec.task_type,
-            labels=spec.labels,
-            data_seed=spec.data_seed,
-            held_out_share=spec.held_out_share,
-            first_rows=spec.first_rows,
-            skip_unlabelled=spec.skip_unlabelled,
-            task_name=spec.task,
-            glue=spec.glue,
-            folds=spec.folds,
-        )
-    )
+    return load_data(spec, sources, folds=spec.folds, data_seed=spec.data_seed)
 
 
 def splits_of(data: Data) -> dict[str, Examples]:
@@ -74,7 +48,7 @@ def data_digest(splits: Iterable[Examples]) -> str:
     return digest.hexdigest()
 
 
-def length_limit(spec: SweepSpec, pretrained: Pretrained) -> int:
+def length_limit(spec: Settings, pretrained: Pretrained) -> int:
     """The most tokens per example.
 
     Raises:
@@ -93,7 +67,7 @@ def length_limit(spec: SweepSpec, pretrained: Pretrained) -> int:
 
 
 def encode_splits(
-    spec: SweepSpec,
+    spec: Settings,
     splits: Mapping[str, Examples],
     max_length: int,
     pretrained: Pretrained,
@@ -114,7 +88,7 @@ def encode_splits(
     return encoded
 
 
-def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length: int, pretrained: Pretrained) -> None:
+def _check_truncation(spec: Settings, encoded: Mapping[str, Tokens], max_length: int, pretrained: Pretrained) -> None:
     """Refuse to truncate more examples than ``--max-truncated`` allows."""
     truncated = {name: tokens.truncated() for name, tokens in encoded.items()}
     split = max(truncated, key=lambda name: truncated[name])
@@ -132,13 +106,13 @@ def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length
     )
 
 
-def require_suitable_options(spec: SweepSpec, data: Data) -> None:
+def require_suitable_options(spec: Settings, data: Data) -> None:
     """Refuse options and training-set sizes that the data do not allow."""
     _require_classes(spec, data)
     _require_train_sizes(spec, data)
 
 
-def _require_classes(spec: SweepSpec, data: Data) -> None:
+def _require_classes(spec: Settings, data: Data) -> None:
     """Refuse class weights, calibration and thresholds that the task does not have."""
     if data.task.task_type != TOKENS and spec.label_all_tokens:
         raise FrostlineError(f"{data.task.name}: --label-all-tokens is for tags of words: leave it out.")
@@ -158,7 +132,7 @@ def _require_classes(spec: SweepSpec, data: Data) -> None:
         _require_threshold(spec, data)
 
 
-def _require_threshold(spec: SweepSpec, data: Data) -> None:
+def _require_threshold(spec: Settings, data: Data) -> None:
     """Refuse a threshold that the task does not have."""
     name, several = str(spec.threshold), data.task.task_type == MULTI_LABEL
     if several and name in (BEST, *MAXIMIZED, *OF_LABEL_SETS):
@@ -175,7 +149,7 @@ def _require_threshold(spec: SweepSpec, data: Data) -> None:
         raise FrostlineError(f"{data.task.name}: --threshold f1_micro is for several labels of a text: give f1.")
 
 
-def _require_train_sizes(spec: SweepSpec, data: Data) -> None:
+def _require_train_sizes(spec: Settings, data: Data) -> None:
     """Refuse training-set sizes that are larger than the table, or too small for one example of each class."""
     classes = least_size(data.train.targets)
     for size in spec.values_of("train_size"):

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from frostline.data.files import ELSEWHERE, locked, make_folder, write_sealed
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared
-from frostline.sweep.results.rows import write_rows
+from frostline.sweep.results.folder import write_rows
 
 
 def register(prepared: Prepared) -> None:

@@ -1,35 +1,258 @@
-"""Hand out runs to tasks of Ray, and publish their results.
+"""Connect to a cluster of Ray, or start one on this machine and end it again."""
 
-Which runs a task trains, and what it asks of a node.
-"""
-
+import math
+import os
+import platform
+import signal
+import tempfile
 import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import current_thread, main_thread
 from time import sleep
 from typing import Any
 
+import torch
 from safetensors.numpy import load
 
 from frostline import FrostlineError
+from frostline.data.load import Data
 from frostline.data.wording import first_line
-from frostline.sweep.execution.best_weights import BestWeights, not_stored
-from frostline.sweep.execution.execute import show_ended
-from frostline.sweep.execution.queue import Queue
-from frostline.sweep.execution.sharing import POLL, shared_out
+from frostline.sweep.execution.cuts import check_cuts
+from frostline.sweep.execution.execute import execute, show_ended
+from frostline.sweep.execution.queue import POLL, Queue, shared_out
 from frostline.sweep.execution.stopping import STOP
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import read_settings
+from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress
-from frostline.sweep.ray.cluster import ENDS_WITHIN, RETRIES, Cluster, Ray, connected
-from frostline.sweep.ray.node import Trained, Work, train
-from frostline.sweep.results.agreement import other_result
 from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.result_files import PREDICTIONS
+from frostline.sweep.results.store import PREDICTIONS, Store, other_result
+from frostline.sweep.results.tensor_files import BestWeights, Rank, not_stored
+from frostline.sweep.toml import TRUST
 from frostline.sweep.work.workload import Workload
 from frostline.training.probes.inputs import has_features
 from frostline.training.specification import RunSpec
+
+ENDS_WITHIN = 5.0  # seconds that the tasks of a stopped command get to end
+RETRIES = 3  # how often Ray starts a task again whose process or node is lost
+QUIET = {  # for a cluster on this machine
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent to anybody
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray warns without it; a task without GPUs chooses the CPU itself
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ray:
+    """Trains runs as tasks of Ray, on a cluster or on this machine.
+
+    Attributes:
+        address: The address of a cluster, such as ``auto``. Without one, that in the variable ``RAY_ADDRESS`` counts. Without
+            both, a cluster is started on this machine, and ended after the last run.
+        cpus: CPU cores of each task. It trains one run or one stack at a time, on this many threads.
+        gpus: GPUs of each task, also shares such as 0.5. By default one if the cluster has any, unless the device is the CPU.
+
+    Raises:
+        FrostlineError: A number is impossible.
+    """
+
+    address: str | None = None
+    cpus: int = 1
+    gpus: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.cpus < 1:
+            raise FrostlineError(f"--cpus cannot be {self.cpus}: give 1 or more.")
+        if self.gpus is not None and not (0 <= self.gpus < 1 or (self.gpus >= 1 and float(self.gpus).is_integer())):
+            raise FrostlineError(f"--gpus cannot be {self.gpus:g}: give a share below 1, or a whole number.")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that this process is connected to.
+
+    Attributes:
+        module: The package ray.
+        is_own: Whether this process has started it. It then ends with its tasks and their files.
+    """
+
+    module: Any
+    is_own: bool = False
+
+    def nodes(self) -> list[Mapping[str, float]]:
+        """The resources of each node that lives."""
+        return [node["Resources"] for node in self.module.nodes() if node["Alive"]]
+
+    @property
+    def has_gpus(self) -> bool:
+        return any(node.get("GPU", 0) > 0 for node in self.nodes())
+
+    def capacity(self, needs: Mapping[str, float]) -> int:
+        """How many tasks with these needs can run at the same time."""
+        return sum(
+            min(math.floor(node.get(name, 0) / number) for name, number in needs.items() if number)
+            for node in self.nodes()
+        )
+
+
+def package() -> Any:
+    """The package ray.
+
+    Raises:
+        FrostlineError: It is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise FrostlineError('--executor ray needs the package ray: pip install "frostline[ray]".') from error
+    return ray
+
+
+@contextmanager
+def connected(ray: Ray) -> Iterator[Cluster]:
+    """Connect to the cluster at the address, or start one on this machine and end it with the context.
+
+    A program that is connected to Ray keeps its connection.
+
+    Raises:
+        FrostlineError: Ray is not installed, or there is no cluster at the address.
+    """
+    before, module = signal.getsignal(signal.SIGTERM), package()
+    if module.is_initialized():
+        yield Cluster(module)
+        return
+    address = ray.address or os.environ.get("RAY_ADDRESS") or "local"
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": folder} if address == "local" else {}
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
+        try:
+            with _temporary_files_in(folder if own else None):
+                module.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+        except (OSError, ValueError, RuntimeError) as error:  # also ConnectionError
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise FrostlineError(
+                f"Ray cannot start a cluster on this machine ({said}): correct that, or give --address."
+                if own
+                else f"There is no cluster of Ray at {address} ({said}): correct --address, or leave it out for this machine."
+            ) from error
+        finally:
+            if current_thread() is main_thread():
+                signal.signal(signal.SIGTERM, before)  # Ray replaces it
+        try:
+            yield Cluster(module, is_own=bool(own))
+        finally:
+            module.shutdown()
+
+
+@contextmanager
+def _temporary_files_in(folder: str | None) -> Iterator[None]:
+    """Processes that start here put their temporary files into this folder, if there is one."""
+    before = os.environ.get("TMPDIR")
+    if folder:
+        os.environ["TMPDIR"] = folder
+    try:
+        yield
+    finally:
+        os.environ.pop("TMPDIR", None)
+        if before is not None:
+            os.environ["TMPDIR"] = before
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a node needs to train runs of a sweep, besides the model. Two are equal if they have one key."""
+
+    key: str
+    written: dict[str, object] = field(compare=False)  # the contents of sweep.toml
+    data: Data = field(compare=False)
+    threads: int = field(compare=False)
+    with_gpu: bool = field(compare=False)
+    trust_remote_code: bool = field(compare=False)  # as the user of the driver says
+    probes: bool = field(compare=False)  # whether a search reads the states after every layer, as in `prepare`
+
+
+@dataclass
+class Trained:
+    """What a task returns.
+
+    Attributes:
+        results: The files of each result by name, by the digest of its run.
+        failures: Why a run ended in an error, by its digest.
+        weights: The score and the trained parameters of each run that is the best one of its k so far, by its digest.
+        notes: Sentences that the user should read.
+    """
+
+    results: dict[str, dict[str, bytes]]
+    failures: dict[str, dict[str, object]]
+    weights: dict[str, tuple[float, bytes]]
+    notes: list[str]
+
+
+class Notes(Progress):
+    """Collects what the user should read, without the lines of the results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sentences: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+    def result(self, facts: object, trainable: str) -> None:
+        """The driver shows it when it publishes it."""
+
+
+def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, beat: Path) -> Trained:
+    """Train these runs of a sweep.
+
+    Args:
+        work: The sweep.
+        digests: The runs.
+        best: The ranks of the best runs so far, by k. Trained parameters are returned of better ones only; None returns none.
+        beat: The beat of the driver. If this node sees it, the folder of the sweep is shared, and keeps the checkpoints.
+
+    Raises:
+        FrostlineError: The node cannot train them; the message names the node.
+    """
+    torch.set_num_threads(work.threads)
+    try:
+        shared = beat.parent.parent if beat.exists() else None
+        return _train(replace(_prepared(work), checkpoints_in=shared), digests, best)
+    except FrostlineError as error:
+        raise FrostlineError(f"On the node {platform.node()}: {error}") from error
+
+
+def _train(prepared: Prepared, digests: Sequence[str], best: Mapping[str, Rank] | None) -> Trained:
+    known, notes = {run.digest: run for run in prepared.plan.runs}, Notes()
+    if unknown := set(digests) - known.keys():
+        raise FrostlineError(
+            f"{len(unknown)} of the runs are others here, as with another version of frostline: install the same on all nodes."
+        )
+    with TemporaryDirectory(prefix="frostline-") as folder:
+        store, weights = Store(Path(folder)), BestWeights.in_folder(Path(folder))
+        runs = [known[digest] for digest in digests]
+        execute(replace(prepared, store=store), runs, notes, weights=weights if best is not None else None)
+        results = {digest: store.files(digest) for digest in store.done()}
+        return Trained(results, store.failures(), weights.better_than(best or {}), notes.sentences)
+
+
+@lru_cache(maxsize=1)
+def _prepared(work: Work) -> Prepared:
+    """The sweep with its model. A process of Ray does several tasks, one after the other."""
+    with TemporaryDirectory(prefix="frostline-") as folder:
+        out = Path(folder)
+        Store(out).write_spec(work.written)
+        own = {"out": folder, "workers": 1, TRUST: work.trust_remote_code}
+        own |= {} if work.with_gpu else {"device": "cpu"}
+        spec = read_settings(work.written, out).model_copy(update=own)
+        prepared = prepare(spec, {}, Progress(), data=work.data, probes=work.probes)
+        check_cuts(prepared)  # once, and not for every task
+        return prepared
+
 
 TASK_SECONDS = 60.0  # of training in one task, unless one run takes longer: what the loss of a node may cost
 SHARE = 4  # tasks for each one that can run at the same time, at least, so that all end at about the same time

@@ -1,12 +1,7 @@
 """Read the cached hidden states of batches on the device that computes.
 
-A CPU reads them from the mapped files. A GPU reads them from a copy in its own memory, or from the host, one batch ahead.
-
-The cached hidden states of one kind, which a run reads batch by batch.
-
-Copies of cached hidden states in the memory of a GPU, as many as fit beside training.
-
-Copies from the host to a CUDA GPU while the GPU computes.
+A CPU reads them from the mapped files. A GPU reads them from a copy in its own memory if it fits beside training, or from the
+host, one batch ahead on a stream of its own.
 """
 
 from collections.abc import Callable
@@ -19,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frostline.frozen.batches import Rows
-from frostline.frozen.cache.hidden_states import HiddenStates
+from frostline.frozen.forward_pass import Rows
+from frostline.frozen.hidden_states import HiddenStates
 from frostline.model.device import to_device
 from frostline.model.tokens import flat_positions
 

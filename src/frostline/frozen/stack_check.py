@@ -11,7 +11,8 @@ from transformers import PreTrainedModel
 
 from frostline.data.wording import first_line
 from frostline.fast.last_layer import HeadTokenPart
-from frostline.frozen.check.differences import (
+from frostline.frozen.cut import cut_at, hidden_states_by_cut
+from frostline.frozen.exactness import (
     LAYER_ERRORS,
     Difference,
     gradient_difference,
@@ -20,12 +21,10 @@ from frostline.frozen.check.differences import (
     restored,
     weighted_sum,
 )
-from frostline.frozen.cut import cut_at, hidden_states_by_cut
-from frostline.model.anatomy import Anatomy, probe_batch
+from frostline.model.anatomy import Anatomy, Batch, probe_batch
 from frostline.model.packing import Packing, packable
 from frostline.model.stacking import Start, stacked
-from frostline.model.trace import Batch
-from frostline.model.vocabulary import padding_fill
+from frostline.model.tokens import padding_fill
 
 LENGTHS = ((23, 17, 9), (5, 30, 11))  # tokens of the examples of two stacked runs
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from frostline import FrostlineError
 from frostline.data.wording import parse_duration
-from frostline.sweep.make_spec import make_spec
-from frostline.sweep.specification import GRID, SweepSpec
+from frostline.sweep.settings import GRID, Settings, make_settings
 from frostline.sweep.toml import read_toml, to_toml
 from sweep_settings import LEAST, refusal, spec
 
@@ -105,7 +104,7 @@ def test_impossible_values_are_refused(values: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize("name", ["model", "tune", "out"])
 def test_missing_values_are_refused(name: str) -> None:
     with pytest.raises(FrostlineError, match=f"{name} is missing: give --{name}, or the key in a TOML file"):
-        make_spec({key: value for key, value in LEAST.items() if key != name})
+        make_settings({key: value for key, value in LEAST.items() if key != name})
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -141,7 +140,7 @@ def test_toml_reads_back_what_was_written(written: dict[str, Any]) -> None:
 )
 def test_a_sweep_written_as_toml_is_the_same_sweep(values: dict[str, Any]) -> None:
     made = spec(**values)
-    assert make_spec(tomllib.loads(to_toml(made.model_dump(mode="json")))) == made
+    assert make_settings(tomllib.loads(to_toml(made.model_dump(mode="json")))) == made
 
 
 def test_missing_files_and_invalid_toml_are_refused(tmp_path: Path) -> None:
@@ -157,11 +156,11 @@ def test_missing_files_and_invalid_toml_are_refused(tmp_path: Path) -> None:
 
 
 def test_tune_modules_alone_means_named_parts() -> None:
-    assert make_spec({"model": "m", "tune_modules": "pooler", "out": "o"}).tune == ("named",)
-    assert make_spec({"model": "m", "tune_modules": ["pooler"], "tune": None, "out": "o"}).tune == ("named",)
+    assert make_settings({"model": "m", "tune_modules": "pooler", "out": "o"}).tune == ("named",)
+    assert make_settings({"model": "m", "tune_modules": ["pooler"], "tune": None, "out": "o"}).tune == ("named",)
     both = spec(tune="0,2,named,all", tune_modules="encoder.layer.11, pooler,pooler")
     assert both.tune == (0, 2, "named", "all") and both.tune_modules == ("encoder.layer.11", "pooler")
-    assert make_spec(tomllib.loads(to_toml(both.model_dump(mode="json")))) == both
+    assert make_settings(tomllib.loads(to_toml(both.model_dump(mode="json")))) == both
 
 
 @pytest.mark.parametrize(
@@ -189,7 +188,7 @@ def test_an_extended_sweep_keeps_its_named_parts() -> None:
     assert older.extended(spec(tune="all"), 9).tune_modules == ("pooler",)
 
 
-def cells(spec: SweepSpec) -> set[tuple[Any, ...]]:
+def cells(spec: Settings) -> set[tuple[Any, ...]]:
     """The runs of a sweep, by the values of the grid; no size is None."""
     return {
         cell for part in spec.grids() for cell in itertools.product(*(getattr(part, name) or (None,) for name in GRID))
@@ -214,7 +213,7 @@ def test_extending_a_sweep_adds_the_requested_runs_and_no_others(first: dict[str
         requested |= cells(spec(**part))
     requested = {(k, seed, size or 1000, rate) for k, seed, size, rate in requested}
     assert {(k, seed, size or 1000, rate) for k, seed, size, rate in cells(grown)} == requested
-    assert make_spec(tomllib.loads(to_toml(grown.model_dump(mode="json")))) == grown
+    assert make_settings(tomllib.loads(to_toml(grown.model_dump(mode="json")))) == grown
 
 
 def test_grids_are_merged_if_one_grid_has_the_same_runs() -> None:
@@ -245,7 +244,7 @@ def test_all_examples_are_a_train_size_like_others() -> None:
 
 
 def test_every_setting_is_described() -> None:
-    assert all(field.description for field in SweepSpec.model_fields.values())
+    assert all(field.description for field in Settings.model_fields.values())
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), (" 1.5 min", 90), ("2h", 7200), (".5h", 1800)])
