@@ -58,11 +58,6 @@ def test_a_label_column_can_be_optional() -> None:
 @pytest.mark.parametrize(
     ("names", "options", "words"),
     [
-        (
-            ("text", "label"),
-            {"label_column": "text"},
-            ("'text' is given with --label-column", "no other column ('label') has a common name", "--text-column"),
-        ),
         (("text", "label"), {"text_column": "txet"}, ("no column 'txet'", "did you mean 'text'?", "--text-column")),
         (
             ("text", "label"),

@@ -418,3 +418,30 @@ def test_other_json_is_refused_with_the_reason(tmp_path: Path, content: str, rem
 def test_one_object_is_a_row(tmp_path: Path, row: dict[str, object], indent: int | None) -> None:
     table = read_table(written(tmp_path, "a.json", json.dumps(row, indent=indent)))
     assert len(table) == 1 and {name: table.cells(name)[0] for name in table.columns} == row
+
+
+@pytest.mark.parametrize(
+    ("cell", "what"),
+    [
+        (["a"], "['a'] is not a text; write a text, or name another column"),
+        ({"a": 1}, "{'a': 1} is not a text; write one of its values ('a'), or name another column"),
+        ("\ud800", "a lone surrogate"),
+    ],
+)
+def test_a_cell_that_is_not_a_text_is_refused(tmp_path: Path, cell: object, what: str) -> None:
+    lines = "\n".join(json.dumps({"text": one}) for one in ("fine", cell))
+    (tmp_path / "a.jsonl").write_text(lines)
+    table = read_table(tmp_path / "a.jsonl")
+    with pytest.raises(FrostlineError, match=r"a\.jsonl, row 2, column 'text': ") as caught:
+        table.texts("text")
+    assert what in str(caught.value)
+
+
+def test_the_first_rows_keep_their_row_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text\na\nb\nc\n")
+    table = read_table(tmp_path / "a.csv").first(2)
+    assert (
+        len(table) == 2
+        and table.texts("text") == ("a", "b")
+        and table.location(1, "text").endswith("row 3, column 'text'")
+    )

@@ -268,15 +268,20 @@ def _find_label(
 
 
 def no_common_name(table: Table, what: str, flag: str, others: str = "") -> str:
-    """That no column has a common name for texts or labels, and what to do.
-
-    The first row of the file may be an example, or the texts may be inside the objects of a column.
-    """
-    if table.has_header and not others:
-        rows = zip(*(table.cells(name) for name in table.columns), strict=True)
-        if reason := not_a_header(list(table.columns), rows):
-            return f"{table.name}, row 1: {reason}; {NAME_COLUMNS}, or choose with {flag} if row 1 is a header."
+    """That no column has a common name for texts or labels, and what to do."""
+    if not others and (reason := misread(table, flag)):
+        return reason
+    if not others and table.has_header:
         others = ", or the columns of a file without a header with --column-names"
+    columns = f"none of its columns ({listed(table.columns)}) has a common name for {what}"
+    return f"{table.name}: {columns}; name one with {flag}{others}."
+
+
+def misread(table: Table, flag: str) -> str | None:
+    """That the first row of a file seems to be an example, or that texts are inside the objects of a column; else None."""
+    rows = zip(*(table.cells(name) for name in table.columns), strict=True)
+    if table.has_header and (reason := not_a_header(list(table.columns), rows)):
+        return f"{table.name}, row 1: {reason}; {NAME_COLUMNS}, or choose with {flag} if row 1 is a header."
     for name in table.columns:
         first: Any = next((cell for cell in table.cells(name) if cell is not None), None)
         inside = next(iter(first), None) if is_list(first) else first
@@ -286,8 +291,7 @@ def no_common_name(table: Table, what: str, flag: str, others: str = "") -> str:
                 f"{table.name}: its key {quoted(name)} holds {what} with the keys {listed(inside)}; write a table with an "
                 "example in each row, and with these keys as columns."
             )
-    columns = f"none of its columns ({listed(table.columns)}) has a common name for {what}"
-    return f"{table.name}: {columns}; name one with {flag}{others}."
+    return None
 
 
 def not_a_header(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str | None:

@@ -16,6 +16,7 @@ from frostline.data.columns import (
     choose_columns,
     is_list,
     looks_like_conll,
+    misread,
     missing_tags,
     task_of_lists,
 )
@@ -198,6 +199,8 @@ def read_unlabelled(
             ) from None
         if not missing:
             raise
+        if reason := misread(table, "--text-column"):
+            raise FrostlineError(reason) from None
         lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"
         instead = f"pass one of {listed(table.columns)} with --text-column"
         if table.has_header:

@@ -154,7 +154,10 @@ def refuse_new_tags(tables: Iterable[Table], column: str, labels: Sequence[str])
                     new.setdefault(tag, table.location(n, column, word))
     if new:
         tag, place = next(iter(new.items()))
-        meant, every = did_you_mean(tag, labels), _ordered([*labels, *new])
+        other_types = [
+            label for label in labels if entity_type(label) != entity_type(tag)
+        ]  # a spelling has another type
+        meant, every = did_you_mean(tag, other_types), _ordered([*labels, *new])
         correct = f"{meant}; correct it, or" if meant else ";"
         named_all = len(every) <= NAMED
         remedy = f"pass --labels {comma_joined(every)} to include it" if named_all else "name all tags with --labels"
