@@ -24,7 +24,7 @@ import pytest
 import torch
 from hypothesis import settings as of_properties
 
-from figures import draw_nothing, drawn
+from pages import draw_nothing, drawn
 from tiny import QUICK, SMALL, CommandResult, Frostline, run_sweep, sentences, tiny_bert_folder, write_csv
 
 atexit.register(shutil.rmtree, os.environ["HF_ASSETS_CACHE"], ignore_errors=True)

@@ -23,7 +23,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
 from frostline.training.ways.names import DEFAULT_WAYS, way_named
-from page_text import page_of
+from pages import page_of
 from tagged import conll, tagged
 from tiny import sentences, write_csv
 

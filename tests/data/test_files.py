@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline.data.files as files_module
-from failing_disk import without_locks
 from frostline import FrostlineError
 from frostline.data.files import (
     MOST,
@@ -29,6 +28,7 @@ from frostline.data.files import (
     unseal,
     write_json,
 )
+from hostile import without_locks
 
 
 def disk_is_full(descriptor: int) -> None:

@@ -22,8 +22,8 @@ from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import make_settings
 from frostline.sweep.toml import read_toml
+from hostile import changes_nothing_outside, mutated, with_other_value
 from loaded import loaded
-from mutations import changes_nothing_outside, mutated, with_other_value
 from tagged import conll, tagged
 from tiny import sentences
 

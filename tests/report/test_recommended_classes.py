@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
-from figures import drawn
-from finished_runs import change_settings
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
 from frostline.report.answer.output_sentences import threshold_sentences
 from frostline.report.answer.recommended_classes import by_class
@@ -26,8 +24,9 @@ from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.settings import make_settings
-from page_text import Page, answer_of, page_of
+from pages import Page, answer_of, drawn, page_of
 from synthetic_sweep import HOSTILE, make_folder
+from tiny import change_settings
 
 
 def with_settings(out: Path, settings: str) -> dict[str, Any]:

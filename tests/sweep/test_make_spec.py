@@ -7,7 +7,7 @@ import pytest
 
 from frostline.sweep.settings import make_settings
 from frostline.sweep.toml import to_toml
-from sweep_settings import refusal, spec
+from tiny import refusal, spec
 
 WAYS = {"mine": {"tune": 2, "layer_decay": 0.5}, "other": {"low_rank": 4}}
 

@@ -13,7 +13,7 @@ from frostline import FrostlineError
 from frostline.data.wording import parse_duration
 from frostline.sweep.settings import GRID, Settings, make_settings
 from frostline.sweep.toml import read_toml, to_toml
-from sweep_settings import LEAST, refusal, spec
+from tiny import LEAST, refusal, spec
 
 
 def test_text_from_the_command_line_and_values_from_python_are_equal() -> None:
