@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from frostline.report.answer.analysis import analyze
-from frostline.report.pages.analysis import write_analysis
-from frostline.report.pages.sweep import write_page
+from frostline.report.pages.analysis_page import write_analysis
+from frostline.report.rebuild import write_report
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.studies.comparison import compare, gap_summary
 from frostline.studies.protocol import load_protocol
@@ -28,18 +28,18 @@ def with_failures(out: Path) -> None:
         errors=[(1, 1)],
         notes=["These texts are generated."],
     )
-    write_page(out)
+    write_report(out)
 
 
 def classes(out: Path) -> None:
     """A sweep with many classes and hostile names."""
     labels = [*HOSTILE, *(f"class {n}" for n in range(30))]
-    write_page(make_folder(out, labels=labels, tune=(0, 1, "all"), seeds=2, texts=HOSTILE))
+    write_report(make_folder(out, labels=labels, tune=(0, 1, "all"), seeds=2, texts=HOSTILE))
 
 
 def regression(out: Path) -> None:
     """A regression with one seed."""
-    write_page(make_folder(out, labels=(), tune=(0, 2, 3, "all"), seeds=1))
+    write_report(make_folder(out, labels=(), tune=(0, 2, 3, "all"), seeds=1))
 
 
 def study(out: Path) -> None:

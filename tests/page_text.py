@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from frostline.report.pages.sweep import write_page
+from frostline.report.rebuild import write_report
 
 VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
 
@@ -46,7 +46,7 @@ class Page(HTMLParser):
 
 def page_of(out: Path) -> Page:
     """Write and parse the page of a sweep's folder. Asserts that it is valid and needs no network access."""
-    page = Page(write_page(out))
+    page = Page(write_report(out))
     assert not page.open, "every element is closed"
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids)), "figures share no ids"

@@ -21,7 +21,7 @@ from frostline.api.prediction import predict as frostline_predict
 from frostline.api.tags import TagPredictions
 from frostline.data.formats.reader import read_table
 from frostline.data.specification import TOKENS
-from frostline.report.next_steps import loading
+from frostline.report.explanations import loading
 from frostline.statistics.metrics import predict
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder

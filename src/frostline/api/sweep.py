@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from frostline import FrostlineError
 from frostline.api.tables import split_off_tables
 from frostline.fast.garbage_collection import objects_frozen
-from frostline.report.finish import finish
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import finish, rebuild
 from frostline.sweep import slurm
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.cuts import check_cuts
@@ -150,7 +149,7 @@ class Sweep:
         Raises:
             FrostlineError: ``out`` contains no sweep.
         """
-        from frostline.report.figures.validation_curve import validation_curve
+        from frostline.report.figures.score_figures import validation_curve
 
         answer = self.answer()
         return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from frostline.data.wording import duration
 from frostline.fast.garbage_collection import objects_frozen
-from frostline.report.finish import finish
 from frostline.report.formatting import probability, score
 from frostline.report.names import tuning
-from frostline.report.rebuild import settings_of
+from frostline.report.rebuild import finish, settings_of
 from frostline.search.probing import fit_alternatives
 from frostline.search.race import race
 from frostline.search.scoreboard import Scoreboard
