@@ -22,7 +22,7 @@ from frostline.report.tables.curve_tables import (
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare
 from frostline.statistics.scores import Scores
-from page_text import answer_of
+from pages import answer_of
 from synthetic_sweep import make_folder
 
 SCORES = {1: 0.7, 2: 0.8, "lora-2": 0.85, "llrd": 0.9, "all": 0.9}

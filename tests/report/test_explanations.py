@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from frostline.data.specification import MULTI_LABEL
+from frostline.data.kinds import MULTI_LABEL
 from frostline.report.explanations import (
     advice,
     explain_uncertainty,
@@ -15,7 +15,7 @@ from frostline.report.explanations import (
     training_time,
     trouble,
 )
-from page_text import answer_of
+from pages import answer_of
 
 
 def answer(command: str | None = "frostline sweep o/sweep.toml --seeds 5", pending: int = 0) -> dict[str, Any]:

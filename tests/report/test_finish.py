@@ -11,10 +11,10 @@ from filelock import FileLock, Timeout
 import frostline.report.pages.sweep_page as page_module
 import frostline.report.rebuild as rebuild_module
 import frostline.report.recommended_model as model_module
-from failing_disk import without_locks
 from frostline import FrostlineError
 from frostline.report.rebuild import finish
 from frostline.sweep.progress import Progress
+from hostile import without_locks
 
 
 @pytest.mark.parametrize("save_model", [True, False])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from raw_tables import raw
+from pages import raw
 
 PAPER = 718  # CSS pixels of A4 between margins of 10 mm
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from frostline.report.tables.sweep_tables import CHECKS, audit_table
-from page_text import page_of
-from raw_tables import raw
+from pages import page_of, raw
 from synthetic_sweep import make_folder
 
 TRAINED = {"embeddings": 0, "layer 0": 0, "layer 1": 4, "layer 2": 4, "head": 2}

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from frostline.data.examples import Examples
-from frostline.data.sentences import words_of
-from frostline.data.specification import MULTI_LABEL, TOKENS
-from frostline.data.tags import OUTSIDE, are_entities, entity_type, entity_types
+from frostline.data.kinds import MULTI_LABEL, TOKENS
+from frostline.data.tags import OUTSIDE, are_entities, entity_type, entity_types, words_of
 from frostline.report import formatting, names
 from frostline.report.figures.drawing import svg
 from frostline.report.figures.model_figures import predictions_over_targets

@@ -19,29 +19,25 @@ from torch import Tensor
 from transformers.utils import logging
 
 from frostline import FrostlineError
-from frostline.data.files import new_folder, remove
-from frostline.data.sealed import FILES, files_in, read_record, require_recorded, write_record
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.files import FILES, files_in, new_folder, read_record, remove, require_recorded, write_record
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.wording import capitalized
+from frostline.model.classifier import save_files, write_pooled, write_recurrent
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import RECORD
-from frostline.model.output_keys import OUTPUT_KEYS, output_keys
-from frostline.model.pooled_folder import write_pooled
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import opened_by
-from frostline.model.recurrent_folder import write_recurrent
-from frostline.model.saving import save_files
+from frostline.model.terms import OUTPUT_KEYS, opened_by, output_keys
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import output_sentences
 from frostline.report.answer.recommendation import cell_of
 from frostline.report.explanations import loading
-from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.plan import Identity
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.set_aside import DAMAGED, set_aside
+from frostline.sweep.results.store import DAMAGED, set_aside
+from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.estimators.by_name import estimator_of
 from frostline.training.estimators.estimators import Estimator, Fitted
 from frostline.training.probes.alternatives import Alternatives

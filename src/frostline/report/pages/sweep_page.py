@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.data.files import replace_file
-from frostline.model.places import EMBEDDINGS, layer_number
+from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import (
     WHO_APPLIES,

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frostline.data.specification import MULTI_LABEL, TOKENS
+from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.wording import capitalized, quoted, ranges
-from frostline.model.places import EMBEDDINGS, layer_number
+from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report import formatting, names
 from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, train_size_column
 from frostline.report.tables.table import Column, ReportTable, Row
