@@ -157,7 +157,7 @@ ELSEWHERE = {
     "sweep/results/leases.py": "the beat of this process, whose name nobody else knows",
     "sweep/results/tensor_files.py": "a temporary_path, and folders after require_inside",
     "model/classifier.py": NEW_FOLDER,
-    "report/model_folder.py": NEW_FOLDER,
+    "report/recommended_model.py": NEW_FOLDER,
     "api/bundle.py": NEW_FOLDER,
     "frozen/trunk.py": NEW_FOLDER,
     "training/ways/adapter.py": NEW_FOLDER,
