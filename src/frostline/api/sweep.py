@@ -200,7 +200,10 @@ class Sweep:
             record_measured(
                 self.out,
                 call,
-                {"seconds": perf_counter() - begun, "forward_pass_seconds": prepared.context.forward_pass_seconds},
+                {
+                    "seconds": perf_counter() - begun,
+                    "forward_pass_seconds": prepared.context.worker.forward_pass_seconds,
+                },
             )
         return finish(prepared, progress, save_model=save_model)
 

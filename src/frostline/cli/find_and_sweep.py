@@ -17,7 +17,7 @@ from frostline.cli.flags import as_words, retry_kinds, retry_option, with_settin
 from frostline.cli.plan_output import print_forecast, print_groups, print_plan, print_search_plan
 from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.data.wording import UNITS
-from frostline.search.defaults import DEFAULTS, FULL_RUNS, SECONDS
+from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweep.settings import CHOSEN_BY_SEARCH
 from frostline.sweep.slurm import FILE, TASKS, script
 from frostline.sweep.toml import TRUST

@@ -108,7 +108,7 @@ def _rebuild(folder: Folder) -> dict[str, Any]:
     answer["decision"] = first["decision"]
     first["sentence"] += advice(answer)
     answer["sentence"] = first["sentence"]
-    answer["search"] = search and as_of_now(search, rows).to_json()
+    answer["search"] = search and as_of_now(search, rows).model_dump()
     answer |= by_class(answer["sizes"][0], validation, predictions, _of_outputs(folder.spec, first["recommended"]))
     test = _labelled(folder, "test") if folder.is_complete else None
     if test is not None:

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Self
 
-from frostline.search.defaults import default_budget
-from frostline.search.opening import opening
+from frostline.search import default_budget
+from frostline.search.policy import Batch, initial_design
 from frostline.search.search import Search
-from frostline.search.trials import Step
 from frostline.statistics.tune import Tune, name_of
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.forecast.prediction import make_forecast
@@ -72,28 +71,28 @@ class SearchPlan:
             search: A search that has trained nothing.
             exhaustive: Whether the whole grid is trained in one step.
         """
-        settings, prepared = search.board.settings, search.prepared
-        steps = [search.whole_grid()] if exhaustive else list(opening(settings))
-        tunes = {trial.tune for step in steps for trial in step.trials}
-        runs = [run for trial, run in search.runs.items() if trial.tune in tunes]
+        seen, prepared = search.seen, search.prepared
+        batches = [search.whole_grid()] if exhaustive else list(initial_design(seen.space, seen.workers))
+        tunes = {one.recipe for batch in batches for one in batch.candidates}
+        runs = [run for run in search.runs.values() if run.tune in tunes]
         plan = _with_forecast(search, runs)
         cells = {cell.trainable: cell for cell in plan.forecast.cells} if plan.forecast else {}
         at_a_time = plan.forecast.workers if plan.forecast else 1
         seconds = {name: at_a_time * cell.seconds for name, cell in cells.items()}  # wall-clock seconds of one run
-        earlier, of_reference = read_search(prepared.store.out), name_of(settings.reference)
-        measured, budget = _measured(search), settings.budget
+        earlier, of_reference = read_search(prepared.store.out), name_of(seen.space.reference)
+        measured, budget = _measured(search), seen.budget_given
         of_one_run = measured or seconds.get(of_reference)
         if budget is None and of_one_run is not None:
-            budget = default_budget(of_one_run / settings.workers)
+            budget = default_budget(of_one_run / seen.workers)
         return cls(
             plan=plan,
-            steps=tuple(_planned(search, step, seconds, settings.workers) for step in steps),
-            reference=settings.reference,
+            steps=tuple(_planned(search, batch, seconds) for batch in batches),
+            reference=seen.space.reference,
             of_reference=cells.get(of_reference),
             measured=measured,
             exhaustive=exhaustive,
             budget=budget,
-            budget_given=settings.budget is not None,
+            budget_given=seen.budget_given is not None,
             spent=earlier.spent_seconds if earlier else 0.0,
             over=earlier is not None and earlier.over,
         )
@@ -127,15 +126,16 @@ def _with_forecast(search: Search, runs: Sequence[RunSpec]) -> Plan:
 
 def _measured(search: Search) -> float | None:
     """The median wall-clock seconds of the runs of the reference that have a score; None if none has."""
-    done = [run for trial, run in search.runs.items() if trial.tune == search.board.settings.reference]
-    outcomes = [search.outcome(run) for run in done if search.prepared.store.has(run.digest)]
-    seconds = [outcome.seconds for outcome in outcomes if outcome.score is not None]
+    store, runs = search.prepared.store, search.runs.values()
+    done = [run for run in runs if run.tune == search.seen.space.reference and store.has(run.digest)]
+    seconds = [found.seconds for found in map(search.observation, done) if found.score is not None]
     return median(seconds) if seconds else None
 
 
-def _planned(search: Search, step: Step, seconds: dict[str, float], workers: int) -> PlannedStep:
-    """A step with the forecast of its runs."""
-    missing = [trial for trial in step.trials if not search.prepared.store.has(search.runs[trial].digest)]
-    known = all(name_of(trial.tune) in seconds for trial in missing)
-    left = makespan([seconds[name_of(trial.tune)] for trial in missing], workers) if known else None
-    return PlannedStep(step.why, len(step.trials), len(step.trials) - len(missing), left)
+def _planned(search: Search, batch: Batch, seconds: dict[str, float]) -> PlannedStep:
+    """A batch with the forecast of its runs."""
+    missing = [one for one in batch.candidates if not search.prepared.store.has(search.runs[one].digest)]
+    each = [seconds.get(name_of(one.recipe)) for one in missing]
+    known = [one for one in each if one is not None]
+    left = makespan(known, search.seen.workers) if len(known) == len(each) else None
+    return PlannedStep(batch.why, len(batch.candidates), len(batch.candidates) - len(missing), left)

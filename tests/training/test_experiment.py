@@ -1,7 +1,5 @@
 """Runs from cached hidden states give the same results as runs of the whole model."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -95,7 +93,7 @@ def test_an_end_token_that_is_also_the_padding_token(tmp_path):
 
 @pytest.mark.parametrize("as_trainer", [False, True])
 def test_chunks_become_smaller_at_the_cut_where_memory_ran_out(uncached, as_trainer):
-    context, lengths = replace(uncached, scoring_tokens={}, as_trainer=as_trainer), np.full((2, 8), 10)
+    context, lengths = uncached.with_worker(scoring_tokens={}, as_trainer=as_trainer), np.full((2, 8), 10)
     for tried, left in ((8, 4), (2, 1), (4, 1)):
         context.score_smaller_chunks(lengths[:, :tried], 3)
         assert context.scoring_chunks(lengths, 3) == [slice(n, n + left) for n in range(0, 8, left)]

@@ -1,8 +1,8 @@
-"""The model, the encoded examples and the cached hidden states that all runs of one worker share."""
+"""The experiment: model, examples and device of all runs, and what one worker has loaded and found out."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,26 +32,16 @@ class StackSize(NamedTuple):
 
 
 @dataclass
-class RunContext:
-    """The model, the examples and the hidden states that all runs of one worker use.
+class Worker:
+    """What one process has loaded and found out. It changes while runs are trained.
 
     Attributes:
-        pretrained: The model with the head of its type; each run starts from its pretrained values.
-        machine: Device and precision.
-        problem: Targets, loss and metrics.
-        tokens: The encoded examples of the pool. The pool is the concatenation of all splits.
-        splits: The rows of each split in the pool.
-        head_reads: Which tokens the head reads: ``first``, ``last`` or ``all``.
         packed: Whether batches are computed without padding.
-        folds: The fold of each training row; None without folds. With folds, each run is scored on the training rows of one
-            fold.
-        head_token: The part of the last layer that runs for the head's token only; None runs all of it for all tokens.
-        other_head_tokens: The same for other heads.
+        head_tokens: By head, the part of the last layer that runs for the head's token only; without one, all of it runs for all
+            tokens.
         states: The cached hidden states; None until they are loaded.
         copies: Copies of cached hidden states on a GPU.
-        examples: The texts of each split, with ``labels``, the names of the classes, and ``max_length``, the most tokens of an
-            example: what runs need that are not trained in the loop.
-        workers: How many runs train at the same time and share the cores.
+        at_a_time: How many runs train at the same time and share the cores.
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
@@ -61,39 +51,74 @@ class RunContext:
         scoring_tokens: By cut: how many tokens of each run are scored together, if memory ran out with more.
     """
 
-    pretrained: Pretrained
-    machine: Machine
-    problem: Problem
-    tokens: Tokens
-    splits: dict[str, Rows]
-    head_reads: str
-    packed: bool
-    folds: Rows | None = None
-    head_token: HeadTokenPart | None = None
+    packed: bool = False
+    head_tokens: dict[HeadKind, HeadTokenPart | None] = field(default_factory=dict)
     states: HiddenStates | None = None
     copies: DeviceCopies = field(default_factory=DeviceCopies)
-    examples: Mapping[str, Examples] = field(default_factory=dict)
-    labels: tuple[str, ...] = ()
-    max_length: int | None = None
-    workers: int = 1
+    at_a_time: int = 1
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
     stack_sizes: dict[Hashable, StackSize] = field(default_factory=dict)
     micro_batches: dict[str, int] = field(default_factory=dict)
     scoring_tokens: dict[int | None, int] = field(default_factory=dict)
-    other_head_tokens: dict[HeadKind, HeadTokenPart | None] = field(default_factory=dict)
 
-    def for_run(self, spec: RunSpec) -> "RunContext":
-        """The context with the head that a run trains."""
+
+@dataclass(frozen=True)
+class Experiment:
+    """Settings resolved to a model, examples and a device: what all runs share.
+
+    Attributes:
+        pretrained: The model with the head of its type; each run starts from its pretrained values.
+        machine: Device and precision.
+        problem: Targets, loss and metrics.
+        tokens: The encoded examples of the pool. The pool is the concatenation of all splits.
+        splits: The rows of each split in the pool.
+        head_reads: Which tokens the head reads: ``first``, ``last`` or ``all``.
+        folds: The fold of each training row; None without folds. With folds, each run is scored on the training rows of one
+            fold.
+        examples: The texts of each split, with ``labels``, the names of the classes, and ``max_length``, the most tokens of an
+            example: what runs need that are not trained in the loop.
+        worker: What this process has loaded and found out.
+    """
+
+    pretrained: Pretrained
+    machine: Machine
+    problem: Problem
+    tokens: Tokens
+    splits: Mapping[str, Rows]
+    head_reads: str
+    folds: Rows | None = None
+    examples: Mapping[str, Examples] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    max_length: int | None = None
+    worker: Worker = field(default_factory=Worker)
+
+    def with_worker(self, **changes: Any) -> "Experiment":
+        """The same for a worker of which some attributes differ. Both share all others."""
+        return replace(self, worker=replace(self.worker, **changes))
+
+    def for_run(self, spec: RunSpec) -> "Experiment":
+        """The same with the head that a run trains."""
         kind = head_of(spec, self.problem.task_type)
         if kind == self.pretrained.head:
             return self
-        return replace(
-            self,
-            pretrained=self.pretrained.with_head(kind),
-            head_reads=LAST if kind.reads == LAST and not kind.lstm_width else "all",
-            head_token=self.other_head_tokens.get(kind),
-        )
+        reads = LAST if kind.reads == LAST and not kind.lstm_width else "all"
+        return replace(self, pretrained=self.pretrained.with_head(kind), head_reads=reads)
+
+    @property
+    def states(self) -> HiddenStates | None:
+        """The cached hidden states; None until they are loaded."""
+        return self.worker.states
+
+    @property
+    def packed(self) -> bool:
+        """Whether batches are computed without padding."""
+        return self.worker.packed
+
+    @property
+    def head_token(self) -> HeadTokenPart | None:
+        """The part of the last layer that runs for the token of the head only; None: all of it runs for all tokens."""
+        return self.worker.head_tokens.get(self.pretrained.head)
 
     @property
     def one_token_cached(self) -> bool:
@@ -110,7 +135,7 @@ class RunContext:
 
     def micro_batch(self, spec: RunSpec) -> int:
         """How many examples of a run are computed together in training. Their gradients are added up to those of a batch."""
-        return self.micro_batches.get(spec.stack_key, spec.per_device_train_batch_size)
+        return self.worker.micro_batches.get(spec.stack_key, spec.per_device_train_batch_size)
 
     def scoring_chunks(self, lengths: NDArray[np.int64], cut: int | None) -> list[slice]:
         """Split a batch into chunks for scoring, so that the tokens of a chunk fit into memory.
@@ -121,8 +146,8 @@ class RunContext:
             lengths: Tokens of the examples, ``[K, B]``.
             cut: The number of layers that do not run; None runs the whole model.
         """
-        capacity = self.scoring_tokens.get(cut)
-        if capacity is None and (self.as_trainer or cut == self.pretrained.anatomy.count):
+        capacity = self.worker.scoring_tokens.get(cut)
+        if capacity is None and (self.worker.as_trainer or cut == self.pretrained.anatomy.count):
             return [slice(0, lengths.shape[1])]
         most = tokens_per_batch(self.machine.device, self.pretrained.anatomy) // 2
         return list(chunks_within(lengths, most if capacity is None else capacity))
@@ -130,7 +155,7 @@ class RunContext:
     def score_smaller_chunks(self, lengths: NDArray[np.int64], cut: int | None) -> None:
         """Let chunks have at most half the tokens of this one, ``[K, B]``, for which there was no memory."""
         half = lengths.shape[1] * int(lengths.max()) // 2
-        self.scoring_tokens[cut] = min(half, self.scoring_tokens.get(cut, half))
+        self.worker.scoring_tokens[cut] = min(half, self.worker.scoring_tokens.get(cut, half))
 
     def computed_tokens(self, lengths: NDArray[np.int64]) -> int:
         """The number of computed tokens of a batch, with padding unless packed. ``lengths`` are its tokens, ``[B]``."""

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import frostline.search.plan as plan_module
+import frostline.search.search_plan as plan_module
 import frostline.sweep.forecast.prediction as prediction_module
 from frostline.api import find
-from frostline.search.defaults import SECONDS
+from frostline.search import SECONDS
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
 
