@@ -13,8 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from frostline import FrostlineError
 from frostline.fast.switch import objects_frozen
-from frostline.report.finish import finish
-from frostline.report.rebuild import rebuild
+from frostline.report.rebuild import finish, rebuild
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute
@@ -173,7 +172,7 @@ class Sweep:
         Raises:
             FrostlineError: ``out`` contains no sweep.
         """
-        from frostline.report.figures.validation_curve import validation_curve
+        from frostline.report.figures.score_figures import validation_curve
 
         answer = self.answer()
         return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])

@@ -1,9 +1,9 @@
-"""The table that opens an analysis."""
+"""The table that opens an analysis: what to tune."""
 
 from typing import Any
 
 from frostline.report.answer.analysis import analyze
-from frostline.report.tables.recommendations import recommendations_table
+from frostline.report.tables.analysis_tables import recommendations_table
 from frostline.report.tables.table import ReportTable
 from frostline.statistics.analysis_settings import AnalysisSettings
 from synthetic_results import noisy, synthetic_group
@@ -26,10 +26,8 @@ def groups() -> list[Any]:
 def entries(table: ReportTable) -> dict[str, list[str]]:
     """The printed cells of each task."""
     return {
-        str(row.values["task"]): [
-            " ".join([entry.text, *entry.small]).replace("\xa0", " ") for entry in table.entries(row)[1:]
-        ]
-        for row in table.rows
+        first.text: [" ".join([entry.text, *entry.small]).replace("\xa0", " ") for entry in others]
+        for _, (first, *others) in table.entries()
     }
 
 
@@ -44,26 +42,19 @@ def test_tasks_are_down_and_models_across() -> None:
     assert "reach 95 % of full fine-tuning’s gain" in table.caption.replace("\xa0", " ")
 
 
-def test_the_short_form_and_the_csv_have_the_same_numbers() -> None:
+def test_the_csv_has_the_numbers_of_the_answer() -> None:
     analysis = analyze(groups(), AnalysisSettings())
-    long, short = (recommendations_table(analysis, short=flag) for flag in (False, True))
-    assert entries(short)["early"][0].startswith("2 ") and entries(short)["flat"][0].startswith("0 ")
-    assert entries(short)["early"][0].endswith(", >99 %") and entries(short)["nothing"][0] == "undecided"
-    first = long.rows[0].values
-    choice = next(
-        choice for choice in analysis["groups"][0]["sizes"][0]["choices"] if choice["choice"] == first["one choice"]
-    )
+    first = recommendations_table(analysis).records()[0]
+    choices = analysis["groups"][0]["sizes"][0]["choices"]
+    choice = next(choice for choice in choices if choice["choice"] == first["one choice"])
     assert (first["one below_full"], first["one probability"]) == (choice["below_full"], choice["probability"])
-    assert long.csv() == short.csv()
 
 
 def test_a_point_above_full_has_the_other_sign() -> None:
     better = {**EARLY, 2: 0.95}
     analysis = analyze([synthetic_group(noisy(better, 0.004), task=task) for task in "ab"], AnalysisSettings())
     (text,) = entries(recommendations_table(analysis))["a"]
-    (short,) = entries(recommendations_table(analysis, short=True))["a"]
     assert text.startswith("last 2 of 4 ") and " above, " in text
-    assert short.startswith("2 ") and not short.startswith("2 −")
 
 
 def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
@@ -72,16 +63,16 @@ def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
     shown = entries(table)["early"][0]
     assert shown.startswith("last 2 of 4 ") and "sure" not in shown and "mean reaches" in table.caption
     cell = next(one for one in analysis["groups"][0]["sizes"][0]["cells"] if one["trainable"] == "last 2")
-    assert table.rows[0].values["one below_full"] == -100 * cell["difference"]["estimate"] != 0
+    assert table.records()[0]["one below_full"] == -100 * cell["difference"]["estimate"] != 0
 
 
 def test_sorting_is_by_the_number_of_layers() -> None:
     table = recommendations_table(analyze(groups(), AnalysisSettings()))
-    ranks = [table.entries(row)[1].rank for row in table.rows]
+    ranks = [row[1].rank for _, row in table.entries()]
     assert ranks == ["2", "0", ""]
     needed = [synthetic_group(noisy({**EARLY, "all": 0.99}, 0.004), task=task) for task in "ab"]
     table = recommendations_table(analyze(needed, AnalysisSettings()))
-    assert [table.entries(row)[1].rank for row in table.rows] == ["5", "5"]  # full fine-tuning of 4 layers
+    assert [row[1].rank for _, row in table.entries()] == ["5", "5"]  # full fine-tuning of 4 layers
 
 
 def test_a_model_that_trains_no_layer_is_named_and_sorted_first() -> None:
@@ -91,7 +82,7 @@ def test_a_model_that_trains_no_layer_is_named_and_sorted_first() -> None:
     size |= {"recommended": None, "decision": probe, "choices": [probe, *size["choices"]]}
     table = recommendations_table(analysis)
     assert entries(table)["early"] == ["linear probe 0.3 below, 80 % sure"]
-    ranks = [entry[1].rank for entry in map(table.entries, table.rows)]
+    ranks = [row[1].rank for _, row in table.entries()]
     assert ranks == ["-1", "0"]
     size["decision"] = None
     assert entries(recommendations_table(analysis))["early"] == ["no answer"]

@@ -1,4 +1,4 @@
-"""The steps after an answer."""
+"""Sentences beside an answer: the next command, how to load the model, what failed, and what is uncertain."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,15 @@ from typing import Any
 import pytest
 
 from frostline.data.kinds import MULTI_LABEL
-from frostline.report.next_steps import advice, loading, next_command, sentence_without_command, training_time
-from frostline.report.pages.sentences import trouble
+from frostline.report.explanations import (
+    advice,
+    explain_uncertainty,
+    loading,
+    next_command,
+    sentence_without_command,
+    training_time,
+    trouble,
+)
 from pages import answer_of
 
 
@@ -84,3 +91,29 @@ def test_the_time_of_the_next_command_is_said() -> None:
     assert advice(known) == " To be surer, with about 24 min of training: `frostline sweep o/sweep.toml --seeds 5`."
     assert sentence_without_command({**known, "sentence": f"Tune it.{advice(known)}"}) == "Tune it."
     assert advice(answer(None)) == advice(answer(pending=1)) == ""
+
+
+def explained(runs: int, seeds: int) -> str:
+    """What is said of an undecided k = 1, if full fine-tuning has this many of the seeds."""
+    cells = [{"trainable": "all", "runs": runs}]
+    size: dict[str, Any] = {"reference": "all", "learned": True, "cells": cells, "seeds_to_decide": 12}
+    point = {
+        **{"verdict": "undecided", "not_ruled_out": "last 1", "confident": "all"},
+        **{"margin": None, "target": 0.95, "threshold": 0.95},
+    }
+    sentence = explain_uncertainty(size, point, seeds, baseline="majority-class baseline")
+    assert sentence
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("runs", "seeds", "begin"),
+    [
+        (1, 1, "One seed gives no confidence interval"),
+        (1, 5, "One seed of full fine-tuning gives no confidence interval"),
+        (2, 5, "No smaller k has its whole interval above 95"),
+    ],
+)
+def test_intervals_are_explained_only_if_the_reference_has_several_seeds(runs: int, seeds: int, begin: str) -> None:
+    text = explained(runs, seeds)
+    assert text.startswith(begin) and ("not ruled out" in text) == (runs > 1) == ("about 12 seeds" in text)

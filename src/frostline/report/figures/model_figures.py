@@ -1,12 +1,13 @@
-"""The reliability diagram: accuracy over confidence."""
+"""Figures of the recommended model: whether its probabilities are right, and its predictions of numbers."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from frostline.report.figures.style import QUIET, STYLE, TRAIN, VALIDATION, figure_of
+from frostline.report.figures.drawing import QUIET, STYLE, TRAIN, VALIDATION, figure_of
 from frostline.report.formatting import score
 from frostline.statistics.inference import failure_interval
 
@@ -41,4 +42,18 @@ def reliability(calibration: Mapping[str, Any]) -> Figure:
             f"Accuracy over mean probability of the predicted class. Expected calibration error {score(before['error'])} as "
             f"trained, {score(after['error'])} with a cross-fitted temperature."
         )
+    return figure
+
+
+def predictions_over_targets(targets: NDArray[Any], predictions: NDArray[Any]) -> Figure:
+    """Predicted over true values ``[examples]``, with the line where both are equal."""
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_of(420, 400)
+        ends = [float(min(targets.min(), predictions.min())), float(max(targets.max(), predictions.max()))]
+        axes.plot(ends, ends, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
+        axes.plot(targets, predictions, "o", color=VALIDATION, markersize=4, alpha=0.4, markeredgewidth=0)
+        axes.set_xlabel("true")
+        axes.set_title("predicted", pad=10)
+        axes.grid(color=QUIET, alpha=0.18, linewidth=0.8)
+        figure.set_label(f"Predicted over true values of {len(targets):,} validation examples.")
     return figure
