@@ -77,7 +77,7 @@ def test_analysis_and_its_page_need_no_torch() -> None:
         "statistics.curve",
         "report.answer.analysis",
         "report.answer.groups",
-        "report.pages.analysis",
+        "report.pages.analysis_page",
         "studies.comparison",
     )
     code = f"import {', '.join(f'frostline.{name}' for name in modules)}"
@@ -186,7 +186,7 @@ ELSEWHERE = {
     "sweep/results/leases.py": "the beat of this process, whose name nobody else knows",
     "sweep/results/tensor_files.py": "a temporary_path, and folders after require_inside",
     "model/classifier.py": NEW_FOLDER,
-    "report/model_folder.py": NEW_FOLDER,
+    "report/recommended_model.py": NEW_FOLDER,
     "api/bundle.py": NEW_FOLDER,
     "frozen/trunk.py": NEW_FOLDER,
     "training/ways/adapter.py": NEW_FOLDER,

@@ -337,16 +337,15 @@ def compare(
         who.run(sweep)
 
 
-@app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to four minutes.")
+@app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to two minutes.")
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for results, answer, report and model.")] = Path("frostline-demo"),
-    task: Annotated[str, typer.Option(help="Generated task: polarity or agreement.")] = "polarity",
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs per k.")] = 3,
 ) -> None:
-    """Run the built-in example offline, in one to four minutes. The task agreement takes longer."""
+    """Run the built-in example offline, in one to two minutes."""
     from frostline.api.sweep import demo_sweep
 
-    Executor().run(demo_sweep(out, task=task, seeds=seeds))
+    Executor().run(demo_sweep(out, seeds=seeds))
 
 
 def _print_dry_run(sweep: "Sweep") -> None:

@@ -8,7 +8,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.data.kinds import ENDINGS, HOLD_OUT, NO_TEST, TaskType, either
+from frostline.data.kinds import HOLD_OUT, NO_TEST, DataSettings, Strict, Strings, of_help
 from frostline.data.wording import did_you_mean, parse_duration
 from frostline.statistics.tune import NAMED, Tune, is_k, is_way, name_of
 from frostline.training.settings import (
@@ -17,98 +17,14 @@ from frostline.training.settings import (
     LearningRates,
     Seeds,
     Sizes,
-    Strict,
-    Strings,
     Threshold,
     TrainingSettings,
     Tunes,
-    of_help,
 )
 from frostline.training.ways.names import DEFAULT_RATES, require_free, way_named
 from frostline.training.ways.way import PLAIN, Way
 
 GRID = ("tune", "seeds", "train_size", "learning_rate")  # the dimensions of a grid of runs
-
-
-class DataSettings(Strict):
-    """The source of the examples, the prediction task, and the splits."""
-
-    train: str | None = Field(None, description=f"training table: {either(*ENDINGS)}")
-    validation: str | None = Field(
-        None, description="validation table", json_schema_extra=of_help("held out of training data")
-    )
-    test: str | None = Field(
-        None, description="test table, or none", json_schema_extra=of_help("held out of training data")
-    )
-    data: str | None = Field(None, description="data set on the hub, or folder with splits, instead of --train")
-    config: str | None = Field(None, description="configuration of the hub data set")
-    glue: str | None = Field(None, description="GLUE task, such as SST-2: sets columns, labels, metric, layout")
-    text_column: str | None = Field(
-        None, description="column with the text", json_schema_extra=of_help("found by name")
-    )
-    text_pair_column: str | None = Field(
-        None, description="column with the second text of a pair", json_schema_extra=of_help("found by name")
-    )
-    label_column: str | None = Field(
-        None, description="column with the class or number", json_schema_extra=of_help("found by name")
-    )
-    indicator_columns: Strings | None = Field(
-        None,
-        description="columns of 0 and 1, one for each label, if a text can have several",
-        json_schema_extra=of_help("none"),
-    )
-    label_separator: str | None = Field(
-        None,
-        min_length=1,
-        description="what separates the labels of a text in the label column, such as ;",
-        json_schema_extra=of_help("none"),
-    )
-    tag_column: int | None = Field(
-        None,
-        ge=1,
-        description="column of the tags in a CoNLL file, counted from 1",
-        json_schema_extra=of_help("found by name"),
-    )
-    word_column: int | None = Field(
-        None,
-        ge=1,
-        description="column of the words in a CoNLL file, counted from 1",
-        json_schema_extra=of_help("the first"),
-    )
-    column_names: Strings | None = Field(None, description="column names, for files without a header line")
-    encoding: str | None = Field(
-        None,
-        description="encoding of text files that are not UTF-8, such as cp1252",
-        json_schema_extra=of_help("UTF-8"),
-    )
-    task_type: TaskType | None = Field(
-        None,
-        description="task type: text-classification, multi-label-classification, regression or token-classification",
-        json_schema_extra=of_help("found from the labels"),
-    )
-    labels: Strings | None = Field(
-        None,
-        description="all class labels in output order",
-        json_schema_extra=of_help("found in the data"),
-    )
-    held_out_share: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="share of training data to hold out, for each of validation and test",
-        json_schema_extra=of_help("0.1, at most 2,000 rows"),
-    )
-    first_rows: int | None = Field(
-        None,
-        ge=2,
-        description="read only this many training rows, the first ones",
-        json_schema_extra=of_help("all"),
-    )
-    skip_unlabelled: bool = Field(False, description="leave out rows without a label, and report how many")
-    task: str | None = Field(
-        None, description="name of the task in all output", json_schema_extra=of_help("name of the data")
-    )
-    max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of examples that may be truncated")
 
 
 class ModelSettings(Strict):
