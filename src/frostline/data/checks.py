@@ -14,7 +14,7 @@ from frostline.data.examples import Examples, Indices, Texts
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
-from frostline.data.wording import SHOWN_ROWS, listed, quoted, visible
+from frostline.data.wording import SHOWN_ROWS, first_rows, listed, quoted, visible
 
 RARE, SIMILAR = 0.05, 0.85  # a typo's rows, relative to those of the right label; its similarity with that one
 UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")  # control characters but tabs, line ends and form feeds
@@ -117,10 +117,9 @@ def garbled(texts: Texts, what: str) -> list[str]:
     if not found:
         return []
     where = list(dict.fromkeys(row for row, _ in found))
-    shown = ", ".join(map(str, where[:SHOWN_ROWS])) + (", ..." if len(where) > SHOWN_ROWS else "")
     return [
         f"Warning: {_of_rows(len(where), len(texts), what)} a text with control characters or wrongly decoded letters, such as "
-        f"{quoted(found[0][1])} (row {shown}): correct them in {texts.name}, or the encoding that it is read with."
+        f"{quoted(found[0][1])} (row {first_rows(where)}): correct them in {texts.name}, or the encoding that it is read with."
     ]
 
 
@@ -201,12 +200,16 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
         lengths = lengths + [len(pair) for pair in pairs]
         empty = empty | [not pair.strip() for pair in pairs]
     classes = task.task_type != REGRESSION
-    counts = _label_counts(examples, len(task.labels)) if classes else []
+    if examples.has_label_sets:
+        counts = examples.targets.sum(0)
+    else:
+        known = examples.targets[examples.targets != NO_WORD] if classes else []  # [N], or all words
+        counts = np.bincount(np.asarray(known, np.int64), minlength=len(task.labels))
     bounds = (float(examples.targets.min()), float(examples.targets.max()))
     return SplitReport(
         source=examples.name,
         rows=len(examples),
-        label_counts=dict(zip(task.labels, counts, strict=True)),
+        label_counts=dict(zip(task.labels, counts.tolist(), strict=True)) if classes else {},
         without_label=int((~examples.targets.any(1)).sum()) if examples.has_label_sets else 0,
         target_range=None if classes else bounds,
         characters={
@@ -219,14 +222,3 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
         empty_texts=int(empty.sum()),
         empty_rows=tuple(examples.rows[empty][:SHOWN_ROWS].tolist()),
     )
-
-
-def _label_counts(examples: Examples, labels: int) -> list[int]:
-    """The number of rows, or of words, with each label."""
-    if examples.has_label_sets:
-        counts = examples.targets.sum(0)
-    else:
-        known = examples.targets[examples.targets != NO_WORD]  # [N], or all words
-        counts = np.bincount(known.astype(np.int64), minlength=labels)
-    found: list[int] = counts.tolist()
-    return found

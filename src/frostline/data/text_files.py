@@ -20,7 +20,7 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.columns import NAME_COLUMNS, WORDS, not_a_header
 from frostline.data.table import Table, refuse_repeated_columns
-from frostline.data.wording import SHOWN_ROWS, quoted
+from frostline.data.wording import first_rows, quoted
 
 UTF8 = "utf-8-sig"  # with or without a byte order mark
 MARKS = {  # byte order marks; that of UTF-16 begins that of UTF-32
@@ -139,10 +139,9 @@ def read_delimited(
         have = "row has" if longer == 1 else "rows have"
         notes.append(f"{path}: {longer:,} {have} more cells than the {width} named columns; these cells are dropped.")
     if ragged:
-        shown = ", ".join(str(row) for row in ragged[:SHOWN_ROWS]) + (", ..." if len(ragged) > SHOWN_ROWS else "")
         notes.append(
             f"{path}: {len(ragged):,} of {len(ragged) + len(rows):,} rows do not have the {width} cells of the header "
-            f"(row {shown}) and are skipped."
+            f"(row {first_rows(ragged)}) and are skipped."
         )
     columns = {name: list(cells) for name, cells in zip(header, zip(*complete, strict=True), strict=True)}
     return Table(
