@@ -73,41 +73,32 @@ class DataReport:
 
     def sentences(self, task_type: str) -> list[str]:
         """Warnings and notes for the user, a sentence each; empty if nothing is unusual."""
-        return [*self._warnings(task_type), *(note for split in self.splits for note in self._split_notes(split))]
-
-    def _warnings(self, task_type: str) -> list[str]:
-        warnings, unit = [], "sentence" if task_type == TOKENS else "text"
+        found, unit = [], "sentence" if task_type == TOKENS else "text"
         for pair, count in self.shared.items():
             first, second = pair.split("/")
             if count:
-                rows = self.splits[second].rows
-                warnings.append(f"Warning: {_of_rows(count, rows, second)} a {unit} that is also in {first}.")
+                rows = _of_rows(count, self.splits[second].rows, second)
+                found.append(f"Warning: {rows} a {unit} that is also in {first}.")
         if self.conflicting:
             have = f"{unit} has" if self.conflicting == 1 else f"{unit}s have"
             labels = CONFLICTS.get(task_type, "more than one label")
-            where = ", ".join(map(str, self.conflicting_rows))
             also = "" if task_type == TOKENS else ", or give the second text of a pair with --text-pair-column"
-            more = ", ..." if len(self.conflicting_rows) == SHOWN_ROWS else ""
-            warnings.append(
-                f"Warning: {self.conflicting:,} training {have} {labels} (rows {where}{more}): correct what is wrong{also}."
+            where = first_rows(self.conflicting_rows) + (", ..." if len(self.conflicting_rows) == SHOWN_ROWS else "")
+            found.append(
+                f"Warning: {self.conflicting:,} training {have} {labels} (rows {where}): correct what is wrong{also}."
             )
         if task_type == CLASSIFICATION:
-            warnings += _probable_typos(self.splits["train"].label_counts)
-        return warnings
-
-    def _split_notes(self, split: str) -> list[str]:
-        facts, notes = self.splits[split], []
-        absent = [label for label, count in facts.label_counts.items() if not count]
-        if absent:
-            notes.append(f"No {split} row has the label {listed(absent)}.")
-        if facts.without_label:
-            notes.append(f"{_of_rows(facts.without_label, facts.rows, split)} no label.")
-        if facts.empty_texts:
-            where = ", ".join(str(row) for row in facts.empty_rows)
-            more = ", ..." if facts.empty_texts > len(facts.empty_rows) else ""
-            have, they = ("row has", "it is") if facts.empty_texts == 1 else ("rows have", "they are")
-            notes.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}{more}); {they} not removed.")
-        return notes
+            found += _probable_typos(self.splits["train"].label_counts)
+        for split, facts in self.splits.items():
+            if absent := [label for label, count in facts.label_counts.items() if not count]:
+                found.append(f"No {split} row has the label {listed(absent)}.")
+            if facts.without_label:
+                found.append(f"{_of_rows(facts.without_label, facts.rows, split)} no label.")
+            if facts.empty_texts:
+                where = ", ".join(map(str, facts.empty_rows)) + (", ..." if facts.empty_texts > SHOWN_ROWS else "")
+                have, they = ("row has", "it is") if facts.empty_texts == 1 else ("rows have", "they are")
+                found.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}); {they} not removed.")
+        return found
 
 
 def garbled(texts: Texts, what: str) -> list[str]:
@@ -141,23 +132,20 @@ def _garbled_word(text: str) -> str | None:
 
 
 def _probable_typos(counts: Mapping[str, int]) -> list[str]:
-    """Warnings about rare labels whose names are almost those of frequent ones."""
+    """Warnings about rare labels whose names are almost those of frequent ones, and differ not only in their digits."""
     warnings = []
+    names = {label: visible("".join(one for one in label if not one.isdigit())) for label in counts}
     for label, rows in counts.items():
-        alike = next((other for other in counts if 0 < rows <= RARE * counts[other] and _is_typo(label, other)), None)
-        if alike is not None:
-            have = "row has" if rows == 1 else "rows have"
-            warnings.append(
-                f"Warning: {rows:,} training {have} the label {quoted(label)}, and {counts[alike]:,} have {quoted(alike)}: "
-                "correct it if it is a typo."
-            )
+        for other, of_other in counts.items():
+            alike = names[label] != names[other] and 0 < rows <= RARE * of_other
+            if alike and SequenceMatcher(None, names[label], names[other]).ratio() >= SIMILAR:
+                have = "row has" if rows == 1 else "rows have"
+                warnings.append(
+                    f"Warning: {rows:,} training {have} the label {quoted(label)}, and {of_other:,} have {quoted(other)}: "
+                    "correct it if it is a typo."
+                )
+                break
     return warnings
-
-
-def _is_typo(label: str, other: str) -> bool:
-    """Whether two names differ in few characters, but not only in their digits, as ``level 1`` and ``level 2`` do."""
-    words = [visible("".join(one for one in name if not one.isdigit())) for name in (label, other)]
-    return words[0] != words[1] and SequenceMatcher(None, words[0], words[1]).ratio() >= SIMILAR
 
 
 def _of_rows(count: int, rows: int, split: str) -> str:

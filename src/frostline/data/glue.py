@@ -293,11 +293,8 @@ def _scores(table: Table, task: GlueTask, column: str) -> list[Any]:
 def read_glue_splits(data: str | Path | None, task: GlueTask, encoding: str | None = None) -> dict[str, Table]:
     """The tables of a task by split. MNLI's second validation set is the split "validation_mismatched".
 
-    Args:
-        data: The folder of the task, a folder that contains the task's folder (``glue_data/CoLA``, or a copy of the hub's), or
-            a hub data set. None is GLUE on the hub.
-        task: The task.
-        encoding: The encoding of files that are not UTF-8.
+    ``data`` is the folder of the task, a folder that contains the task's folder (``glue_data/CoLA``, or a copy of the hub's), or
+    a hub data set. None is GLUE on the hub.
     """
     read, split_of = partial(read_glue_table, task=task, encoding=encoding), partial(_split_of_name, task)
     if data is None or not is_folder(Path(data)):
