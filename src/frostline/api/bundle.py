@@ -42,7 +42,7 @@ from frostline.frozen.trunk import (
     task_names,
 )
 from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.classifier import is_pooled, is_recurrent, load_classifier, logits_of
+from frostline.model.classifier import format_of, load_classifier, logits_of
 from frostline.model.model_files import MODEL_FILES, has_own_code
 from frostline.training.estimators.saved_encoder import FACTS as ENCODER_FACTS
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
@@ -196,7 +196,7 @@ def _model_folder(folder: Path) -> Path:
         FrostlineError: There is no fine-tuned model, its head does not belong to its type, or SetFit has trained it.
     """
     for candidate in (folder, folder / "model"):
-        if is_pooled(candidate) or is_recurrent(candidate):
+        if format_of(candidate) != "transformers":
             raise FrostlineError(
                 f"The model in {candidate} has another head than its type, which a bundle cannot hold: leave it out, and run "
                 "`frostline predict` with it."

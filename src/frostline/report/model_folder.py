@@ -12,11 +12,11 @@ from transformers.utils import logging
 
 from frostline import FrostlineError
 from frostline.data.files import files_in, new_folder, write_record
-from frostline.model.classifier import save_files, write_pooled, write_recurrent
+from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import RECORD
 from frostline.model.pretrained import Pretrained
-from frostline.model.terms import opened_by, output_keys
+from frostline.model.terms import output_keys
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
 from frostline.training.estimators.estimators import Fitted
@@ -55,7 +55,7 @@ def save_model(
     """
     with _replacing(target) as aside:
         with _as_published(pretrained, identity.max_length):
-            _write_model(aside, pretrained, identity.max_length)
+            write_classifier(aside, pretrained.model, identity.max_length)
             pretrained.tokenizer.save_pretrained(aside)
         if adapter:
             write_adapter(aside / ADAPTER, spec, pretrained)
@@ -97,17 +97,6 @@ def _replacing(target: Path) -> Iterator[Path]:
             f"The model could not be written to {target} ({error}): free disk space or choose another --out, and run "
             "the same command again. Finished runs are not repeated."
         ) from error
-
-
-def _write_model(folder: Path, pretrained: Pretrained, max_length: int) -> None:
-    """Write the model in the format of the library that opens it."""
-    match opened_by(pretrained.head):
-        case "transformers":
-            save_files(pretrained.model, folder)
-        case "sentence-transformers":
-            write_pooled(folder, pretrained.model, max_length)
-        case _:
-            write_recurrent(folder, pretrained.model)
 
 
 def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved) -> dict[str, Any]:
