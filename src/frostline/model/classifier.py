@@ -36,9 +36,9 @@ from frostline.model.loading import (
     MODEL_CLASSES,
     UNLOADABLE,
     Streams,
+    load_saved,
     load_tokenizer,
     never_streams,
-    saved_checkpoint,
     settle_padding,
 )
 from frostline.model.model_files import (
@@ -119,7 +119,7 @@ def _read_with_head(folder: Path, library: str, *, trust_remote_code: bool, stre
         FrostlineError: A file is missing or damaged, or the modules compute something other than logits of the labels.
     """
     what = "transformers cannot load its base model"
-    base, _ = saved_checkpoint(folder, AutoModel, what, trust_remote_code=trust_remote_code).load(streams)
+    base, _ = load_saved(folder, AutoModel, what, trust_remote_code=trust_remote_code, streams=streams)
     layers: list[nn.Module] = []
     calls: tuple[Call, ...] = ()
     if library == "frostline":
@@ -261,7 +261,7 @@ def load_classifier(
     library = format_of(folder)
     if library == "transformers":
         kind = MODEL_CLASSES[TOKENS if of_words else CLASSIFICATION]
-        model, info = saved_checkpoint(folder, kind, UNLOADABLE, trust_remote_code=trust_remote_code).load(streams)
+        model, info = load_saved(folder, kind, UNLOADABLE, trust_remote_code=trust_remote_code, streams=streams)
         if info["missing_keys"]:
             raise FrostlineError(
                 f"The model in {folder} is not a trained classifier (its weights lack {min(info['missing_keys'])}): give "
