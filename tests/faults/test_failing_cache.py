@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from failing_disk import HOW, fail_at
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import find_damage, remove_entries
 from frostline.model.anatomy import Anatomy, find_layers
 from frozen.cached import Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
+from hostile import HOW, fail_at
 from small_models import small_model
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from finished_runs import assert_same_predictions
 from frostline import FrostlineError
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import find_damage
@@ -24,7 +23,7 @@ from frostline.training.specification import RunSpec
 from frozen.cached import Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
 from small_models import small_model
-from tiny import Frostline
+from tiny import Frostline, assert_same_predictions
 
 PAGE, SIZE = 4096, 2**20
 RUN = {

@@ -14,7 +14,7 @@ from frostline.frozen.hidden_states import write_shard
 from frostline.model.model_files import is_unread
 from frozen.passes import pass_over
 from frozen.random_tokens import ragged_tokens
-from streamed_models import both, sharded
+from small_models import both, sharded
 
 COUNT = 24
 

@@ -24,7 +24,7 @@ from frostline.model.classifier import Classifier, load_classifier, write_classi
 from frostline.model.model_files import Source, is_unread
 from frostline.model.packed_layout import ALIGNED
 from frostline.model.terms import LAST, MEAN, OWN, HeadKind
-from streamed_models import both, sharded, sharded_classifier
+from small_models import both, sharded, sharded_classifier
 from tiny import sentences
 
 COUNT = 24

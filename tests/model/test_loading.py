@@ -34,8 +34,17 @@ from frostline.sweep.inputs import length_limit
 from frostline.sweep.settings import make_settings
 from frozen.check.test_exactness import REFUSED, SAMPLE
 from model.test_anatomy import REFUSED as NO_LAYERS
-from model_folders import bare_tokenizer, edit_config, edit_weights, load
-from small_models import REASONS, TAG_TYPES, TYPES, small_config, small_model
+from small_models import (
+    REASONS,
+    TAG_TYPES,
+    TYPES,
+    bare_tokenizer,
+    edit_config,
+    edit_weights,
+    load,
+    small_config,
+    small_model,
+)
 from tiny import tiny_bert_folder
 
 

@@ -11,8 +11,7 @@ from frostline import FrostlineError
 from frostline.model.classifier import format_of, load_classifier, write_classifier
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import LAST, MEAN, HeadKind
-from model_folders import edit_config, load
-from task_models import random_texts, write_base
+from small_models import edit_config, load, random_texts, write_base
 from tiny import sentences
 
 TEXTS = [row["text"] for row in sentences(9)]

@@ -11,7 +11,7 @@ from frostline.fast.optimizer import gradient_of
 from frostline.model.pretrained import _checksums
 from frostline.model.terms import HEAD, POOLER
 from frostline.model.trainable import Trainable
-from model_folders import edit_config, edit_weights, load, values
+from small_models import edit_config, edit_weights, load, values
 
 
 def equal(one, other):

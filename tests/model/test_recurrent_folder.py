@@ -10,8 +10,7 @@ from frostline import FrostlineError
 from frostline.model.classifier import format_of, is_tagger, load_classifier, write_classifier
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import MEAN, HeadKind
-from model_folders import load
-from task_models import random_texts, write_base
+from small_models import load, random_texts, write_base
 
 TEXTS = random_texts(5)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from frostline.model.model_files import Source, is_unread, read_weights, shapes_in, unread, weight_bytes, weight_files
-from streamed_models import sharded
+from small_models import sharded
 
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 

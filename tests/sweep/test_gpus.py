@@ -22,8 +22,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.store import Store
 from frostline.training.run import run
-from notes import Notes
-from tiny import sentences
+from tiny import Notes, sentences
 
 STAND_IN = """
 import os, sys

@@ -14,7 +14,7 @@ from frostline.sweep import streaming
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from streamed_models import same_weights, sharded
+from small_models import same_weights, sharded
 from tiny import QUICK, SMALL, run_sweep
 
 

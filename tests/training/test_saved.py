@@ -23,7 +23,7 @@ from frostline.training.probes import examples
 from frostline.training.probes.inputs import WORD, ProbeInput
 from frostline.training.probes.linear import Probe
 from frostline.training.probes.saved import FACTS, WEIGHTS, save_probe, saved_probe
-from model_folders import load
+from small_models import load
 from tiny import sentences
 from training.probe_tables import EXACT, write_probe_tables
 

@@ -12,7 +12,7 @@ import pytest
 from frostline.frozen.hidden_states import find_damage, missing_rows
 from frozen.cached import ALL, RECIPE, Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
-from mutations import with_another_byte
+from hostile import with_another_byte
 
 FLIPS = 2000
 
