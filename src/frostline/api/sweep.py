@@ -9,8 +9,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from frostline import FrostlineError
 from frostline.fast.switch import objects_frozen
 from frostline.report.rebuild import finish, rebuild
@@ -30,11 +28,10 @@ from frostline.sweep.results.forecast_record import record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.sweep.settings import Settings, advice, make_settings
+from frostline.sweep.settings import Settings, comparison, make_settings
 from frostline.sweep.slurm import TASKS
-from frostline.training.settings import Tunes
 from frostline.training.specification import RunSpec
-from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS
+from frostline.training.ways.names import DEFAULT_WAYS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -284,14 +281,7 @@ def sweep_of(ways: str | Sequence[str], *, progress: Progress | None = None, **s
     Raises:
         FrostlineError: A setting is unknown or impossible.
     """
-    if settings.get("tune") is not None:
-        raise FrostlineError("A comparison has ways instead of tune: give --ways, such as last-2,lora-2,full.")
-    try:
-        tunes = TypeAdapter(Tunes).validate_python(ways)
-    except ValidationError as error:
-        reason = advice(error.errors()[0], "ways")
-        raise FrostlineError(f"ways cannot be {ways!r}: {reason}.") from error
-    return Sweep(progress=progress, **{**DEFAULT_RATES, **settings, "tune": tunes})
+    return Sweep(progress=progress, **comparison(ways, settings))
 
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors

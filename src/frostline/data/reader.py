@@ -48,12 +48,7 @@ def read_table(
             raise FrostlineError(f"{table.name}: the table has no rows; give one with an example per row.")
         return table
     path, ending = Path(source), Path(source).suffix.lower()
-    if path.is_dir():
-        raise FrostlineError(
-            f"{path}: this is a folder; name a file in it; a folder with splits goes with `frostline sweep --data`."
-        )
-    if not path.exists():
-        raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
+    require_file(path)
     if ending not in FORMAT_OF:
         raise FrostlineError(
             f"{path}: the file ending {quoted(ending)} is not known; save the table as one of {', '.join(EXTENSIONS)}."
@@ -108,6 +103,20 @@ def _refuse_options(
     for flag, (number, instead) in given.items():
         if number is not None:
             raise FrostlineError(f"{name}: {flag} is for CoNLL files; name the column with {instead} instead.")
+
+
+def require_file(path: Path) -> None:
+    """Refuse a folder, and a file that is not there.
+
+    Raises:
+        FrostlineError: The message names a similar file.
+    """
+    if path.is_dir():
+        raise FrostlineError(
+            f"{path}: this is a folder; name a file in it; a folder with splits goes with `frostline sweep --data`."
+        )
+    if not path.exists():
+        raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
 
 
 def _similar_file(path: Path) -> str:

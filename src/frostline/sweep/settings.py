@@ -1,14 +1,15 @@
 """What the user asked for: the keys of a TOML file, the flags of the command line, the arguments of :class:`frostline.Sweep`."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.data.kinds import DataSettings, Strict, Strings, of_help
-from frostline.data.wording import did_you_mean
+from frostline.data.kinds import HOLD_OUT, NO_TEST, DataSettings, Strict, Strings, of_help
+from frostline.data.wording import did_you_mean, parse_duration
 from frostline.statistics.tune import NAMED, Tune, is_k, is_way, name_of
 from frostline.training.settings import (
     HEAD_LEARNING_RATE,
@@ -20,7 +21,7 @@ from frostline.training.settings import (
     TrainingSettings,
     Tunes,
 )
-from frostline.training.ways.names import require_free, way_named
+from frostline.training.ways.names import DEFAULT_RATES, require_free, way_named
 from frostline.training.ways.way import PLAIN, Way
 
 GRID = ("tune", "seeds", "train_size", "learning_rate")  # the dimensions of a grid of runs
@@ -247,6 +248,68 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
     return settings
 
 
+def comparison(ways: str | Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a sweep that compares these ways.
+
+    Raises:
+        FrostlineError: A value of ``tune`` is given too, or the ways have no form of names.
+    """
+    if values.get("tune") is not None:
+        raise FrostlineError("A comparison has ways instead of tune: give --ways, such as last-2,lora-2,full.")
+    try:
+        tunes = TypeAdapter(Tunes).validate_python(ways)
+    except ValidationError as error:
+        raise FrostlineError(f"ways cannot be {ways!r}: {_advice(error.errors()[0], 'ways')}.") from error
+    return {**DEFAULT_RATES, **values, "tune": tunes}
+
+
+def search_settings(values: Mapping[str, Any], max_k: int | None = None) -> Settings:
+    """The settings of a search, before the layers of the model are known.
+
+    Raises:
+        FrostlineError: As for :func:`make_settings`. Or something is given that a search chooses itself.
+    """
+    for name in CHOSEN_BY_SEARCH:
+        if values.get(name) is not None:
+            raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
+    if max_k is not None and max_k < 1:
+        raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more.")
+    settings = make_settings({**values, "tune": 0})
+    if settings.train_size and len(settings.train_size) > 1:
+        raise FrostlineError(
+            "A search has one train size: give one --train-size, or run `frostline sweep` for several."
+        )
+    return settings
+
+
+def budget_seconds(budget: float | str | None, processes: int | None = None) -> float | None:
+    """The budget of a search in seconds.
+
+    Raises:
+        FrostlineError: The budget or the number of processes is impossible.
+    """
+    if processes is not None and processes < 1:
+        raise FrostlineError(f"processes cannot be {processes}: give 1 or more.")
+    if isinstance(budget, str):
+        budget = parse_duration(budget)
+    if budget is not None and not budget > 0:
+        raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
+    return budget
+
+
+def require_tables(settings: Settings) -> None:
+    """Refuse tables that do not exist, before anything heavy is imported.
+
+    Raises:
+        FrostlineError: There is no such file.
+    """
+    from frostline.data.reader import require_file
+
+    for source in (settings.train, settings.validation, settings.test):
+        if source not in (None, HOLD_OUT, NO_TEST):
+            require_file(Path(str(source)))
+
+
 def _require_known_tunes(settings: Settings) -> None:
     """Refuse ways that nobody knows, ``named`` without module names, and module names without ``named``."""
     require_free(settings.way)
@@ -278,7 +341,7 @@ def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:
             return f"A table [[grid]] has no key {key!r}: it may set {', '.join(GRID)}."
         if not isinstance(place, int) or key is None:
             return "grid has the wrong form: give tables [[grid]] in a TOML file, or a list of dictionaries in Python."
-        reason = advice(error, str(key), fields[str(key)].description)
+        reason = _advice(error, str(key), fields[str(key)].description)
         return f"{key} in table {place + 1} of [[grid]] cannot be {error['input']!r}: {reason}."
     if name == "way":
         if place is None:
@@ -287,17 +350,17 @@ def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:
             hint = did_you_mean(str(key), Way.model_fields) or f": it may set {', '.join(Way.model_fields)}"
             return f"The way in [way.{place}] cannot have {key!r}{hint}."
         if key is None:
-            return f"The way {place!r} cannot be used: {advice(error)}."
-        reason = advice(error, str(key), Way.model_fields[str(key)].description)
+            return f"The way {place!r} cannot be used: {_advice(error)}."
+        reason = _advice(error, str(key), Way.model_fields[str(key)].description)
         return f"{key} in [way.{place}] cannot be {error['input']!r}: {reason}."
     name = str(name)
     description = fields[name].description
     if error["type"] == "missing":
         return f"{name} is missing: give --{name.replace('_', '-')}, or the key in a TOML file ({description})."
-    return f"{name} cannot be {values[name]!r}: {advice(error, name, description)}."
+    return f"{name} cannot be {values[name]!r}: {_advice(error, name, description)}."
 
 
-def advice(error: ErrorDetails, name: str = "", description: str | None = None) -> str:
+def _advice(error: ErrorDetails, name: str = "", description: str | None = None) -> str:
     """What to give instead of a refused value. It replaces pydantic's own message."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "value_error":
