@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import frostline.search.search_plan as plan_module
-import frostline.sweep.forecast as forecast_module
+import frostline.sweep.execution.forecast as forecast_module
 from frostline.api import find
 from frostline.search import SECONDS
 from frostline.sweep.progress import Progress

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.cli.plan_output import print_forecast
-from frostline.sweep import forecast as forecast_module
+from frostline.sweep.execution import forecast as forecast_module
 from frostline.sweep.execution.execute import execute
-from frostline.sweep.forecast import calibrate, make_forecast, seconds_of
+from frostline.sweep.execution.forecast import calibrate, make_forecast, seconds_of
 from frostline.sweep.operations import CostModel
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast, record, record_measured, recorded

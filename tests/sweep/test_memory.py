@@ -9,8 +9,8 @@ import torch
 
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.device import Machine
-from frostline.sweep import forecast as forecast_module
-from frostline.sweep.forecast import Timer
+from frostline.sweep.execution import forecast as forecast_module
+from frostline.sweep.execution.forecast import Timer
 from frostline.sweep.operations import KEPT_KERNELS, KERNEL_BYTES, KERNELS, CostModel, kernel_bytes
 from frostline.training.rows import training_batches
 from frostline.training.session import training_session

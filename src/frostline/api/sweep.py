@@ -15,9 +15,9 @@ from frostline.report.rebuild import finish, rebuild
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute
+from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.execution.ray_tasks import Ray, package, train_on_ray
 from frostline.sweep.execution.workers import OtherGpus
-from frostline.sweep.forecast import make_forecast
 from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare

@@ -10,7 +10,7 @@ from frostline.search.policy import Batch, initial_design
 from frostline.search.search import Search
 from frostline.statistics.tune import Tune, name_of
 from frostline.sweep.execution.cuts import check_cuts
-from frostline.sweep.forecast import make_forecast
+from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.plan import Plan
 from frostline.sweep.results.forecast_record import Cell, makespan
 from frostline.sweep.results.search_record import read_search
