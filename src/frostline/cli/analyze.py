@@ -308,10 +308,10 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.groups import load_groups
     from frostline.report.names import model_name
-    from frostline.studies.sweeps import run_sweeps
 
     failed = 0
-    for sweep, answer in run_sweeps(sweeps):
+    for sweep in sweeps:
+        answer = sweep.run()
         print(f"{sweep.task}, {model_name(sweep.model)}: {answer['sentence']}", flush=True)
         failed += answer["runs"]["failed"]
     groups = load_groups([folder])
