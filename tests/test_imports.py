@@ -193,7 +193,7 @@ ELSEWHERE = {
     "training/estimators/contrastive.py": f"{NEW_FOLDER}, and {OF_SYSTEM}",
     "frozen/forward_pass.py": OWN_CACHE,
     "frozen/hidden_states.py": OWN_CACHE,
-    "sweep/forecast/calibration.py": OWN_CACHE,
+    "sweep/execution/forecast.py": OWN_CACHE,
     "frozen/exactness.py": OF_SYSTEM,
     "sweep/execution/ray_tasks.py": OF_SYSTEM,
     "cli/program.py": "the null device",
