@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from frostline.data.specification import CLASSIFICATION
 from frostline.data.tags import NO_WORD
-from frostline.frozen.cache.loading import Recipe, load_or_compute
+from frostline.frozen.cache.loading import CacheKey, load_or_compute
 from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.selection import selection_for
 from frostline.model.anatomy import find_layers, probe_batch
@@ -61,7 +61,7 @@ def with_states(context: RunContext, cuts: tuple[int, ...]) -> RunContext:
     context.pretrained.restore()
     selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
     forward_pass = context.forward_pass(selection)
-    recipe = Recipe("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
+    recipe = CacheKey("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
     with TemporaryDirectory() as folder:
         states = load_or_compute(
             forward_pass, context.tokens, np.arange(len(context.tokens)), recipe, folder=Path(folder)

@@ -27,8 +27,8 @@ class SetsAside(Progress):
         super().__init__()
         self.out, self.aside = out, list[str]()
 
-    def result(self, facts: Mapping[str, Any], trainable: str) -> None:
-        super().result(facts, trainable)
+    def result(self, facts: Mapping[str, Any], recipe: str) -> None:
+        super().result(facts, recipe)
         if not self.aside:
             self.aside.append(facts["digest"])
             set_aside(Store(self.out).runs / facts["digest"], self.out / DAMAGED)

@@ -1,6 +1,7 @@
 """A race on synthetic scores: its settings, and a loop that scores the trials of its steps."""
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +13,27 @@ from frostline.search.trials import Outcome, RaceSettings, Step, Trial, Verdict,
 from frostline.statistics.decision import Rule
 from frostline.statistics.goal import Goal
 from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.scores import Scores
-from frostline.statistics.tune import Tune
 
 LAYERS = 6
+
+
+def curve(*values: float) -> dict[Recipe, float]:
+    """Values of k = 0 to 6 and of full fine-tuning."""
+    return by_recipe(dict(zip((*range(LAYERS + 1), "full"), values, strict=True)))
+
+
+def by_recipe(values: Mapping[Any, float]) -> dict[Recipe, float]:
+    """Values by k."""
+    return {Recipe(k): value for k, value in values.items()}
+
+
 # Seconds of one run, by k.
-SECONDS: dict[Tune, float] = {0: 0.2, 1: 1.5, 2: 4.0, 3: 6.5, 4: 8.5, 5: 11.0, 6: 13.0, "all": 14.5}
+SECONDS = curve(0.2, 1.5, 4.0, 6.5, 8.5, 11.0, 13.0, 14.5)
 RATES = (5e-5, 1e-4, 2e-4)
 # Scores by k.
-RISING: dict[Tune, float] = {0: 0.6, 1: 0.7, 2: 0.76, 3: 0.795, 4: 0.80, 5: 0.80, 6: 0.80, "all": 0.80}
+RISING = curve(0.6, 0.7, 0.76, 0.795, 0.80, 0.80, 0.80, 0.80)
 
 
 def settings(**more: Any) -> RaceSettings:
@@ -28,7 +41,7 @@ def settings(**more: Any) -> RaceSettings:
     given: dict[str, Any] = {
         **{
             "ks": tuple(range(LAYERS + 1)),
-            "reference": "all",
+            "reference": "full",
             "learning_rates": RATES,
             "head_learning_rates": (1e-4,),
             "seeds": tuple(range(5)),
@@ -40,7 +53,9 @@ def settings(**more: Any) -> RaceSettings:
             "budget": None,
         },
     }
-    return RaceSettings(**{**given, **more})
+    given |= more
+    given |= {"ks": tuple(map(Recipe, given["ks"])), "reference": Recipe(given["reference"])}
+    return RaceSettings(**given)
 
 
 def board(**more: Any) -> Scoreboard:
@@ -66,7 +81,7 @@ class Rows:
             return Outcome(None, 0.0)
         seed = 0 if self.same_errors else zlib.crc32(str(trial).encode())
         self.logits[str(trial)] = self.logits_with(score, seed)
-        return Outcome(round(800 * score) / 800, SECONDS[trial.tune], str(trial))
+        return Outcome(round(800 * score) / 800, SECONDS[trial.recipe], str(trial))
 
     def logits_with(self, score: float, seed: int = 0) -> Any:
         """Predictions with this score; ``seed`` decides which rows are wrong."""
@@ -93,9 +108,9 @@ def run_race(board: Scoreboard, score: Any, rows: Rows | None = None) -> tuple[V
             assert not set(step.trials) & set(board.outcomes)  # nothing is trained twice
             for trial in step.trials:
                 known = (
-                    Outcome(score(trial), SECONDS[trial.tune]) if rows is None else rows.outcome(trial, score(trial))
+                    Outcome(score(trial), SECONDS[trial.recipe]) if rows is None else rows.outcome(trial, score(trial))
                 )
-                workers = board.settings.workers if len(step.trials) > 1 and trial.tune else 1
+                workers = board.settings.workers if len(step.trials) > 1 and trial.recipe != "head only" else 1
                 board.outcomes[trial] = replace(known, workers=workers)
             step = next(steps)
     except StopIteration as end:
@@ -110,15 +125,20 @@ def best(board: Scoreboard) -> str:
     return outlook.best.name
 
 
-def runs_per_k(steps: list[Step]) -> dict[Tune, int]:
-    """The number of trials of each k."""
-    counts: dict[Tune, int] = {}
+def runs_per_k(steps: list[Step]) -> dict[int | None, int]:
+    """The number of trials of each k; None stands for full fine-tuning."""
+    counts: dict[int | None, int] = {}
     for step in steps:
         for trial in step.trials:
-            counts[trial.tune] = counts.get(trial.tune, 0) + 1
+            counts[trial.recipe.k] = counts.get(trial.recipe.k, 0) + 1
     return counts
 
 
-def exact(curve: dict[Tune, float]) -> Any:
-    """Scores without noise: those of ``curve`` at the learning rate 1e-4, and .04 less at any other."""
-    return lambda trial: curve[trial.tune] - (0.04 if trial.tune != 0 and trial.learning_rate != 1e-4 else 0.0)
+def exact(scores: Mapping[Any, float]) -> Any:
+    """Scores without noise by k: those given at the learning rate 1e-4, and .04 less at any other."""
+    known = by_recipe(scores)
+
+    def score(trial: Trial) -> float:
+        return known[trial.recipe] - (0.04 if trial.recipe != "head only" and trial.learning_rate != 1e-4 else 0.0)
+
+    return score

@@ -11,13 +11,13 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 from frostline.model.anatomy import find_layers
 from frostline.model.model_files import quiet_loading
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import Recipe
 from small_model_settings import CLS, EOS, GENERIC, PAD, SEP
 from small_models import small_model
 
 
 def write_task(
-    folder: Path, base: Path, k: Tune, *, labels: Sequence[str] = ("no", "yes"), seed: int = 0, **config: Any
+    folder: Path, base: Path, k: Recipe, *, labels: Sequence[str] = ("no", "yes"), seed: int = 0, **config: Any
 ) -> Path:
     """Write the model of ``base`` with other weights in its last ``k`` layers and its head. No labels: a regression."""
     task = {"num_labels": 1, "problem_type": "regression"}
@@ -27,7 +27,7 @@ def write_task(
     with quiet_loading(), torch.random.fork_rng():
         torch.manual_seed(seed)
         model = AutoModelForSequenceClassification.from_pretrained(base, **task, **config, ignore_mismatched_sizes=True)
-        trained = Trainable(k).parameters(find_layers(model.eval()))
+        trained = Trainable(Recipe(k)).parameters(find_layers(model.eval()))
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 if name in trained:

@@ -16,7 +16,7 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.decision import Rule
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.tune import Tune, name_of
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.sweep.results.alternatives import read_alternatives
 from frostline.sweep.results.folder import Folder
 
@@ -42,14 +42,16 @@ class RecordedRuns:
     def rows(self) -> dict[Trial, Mapping[str, Any]]:
         """The row of results.csv of each run."""
         return {
-            Trial("all" if row["tune_embeddings"] else row["tuned_layers"], row["learning_rate"], row["seed"]): row
+            Trial(
+                Recipe("full" if row["tune_embeddings"] else row["tuned_layers"]), row["learning_rate"], row["seed"]
+            ): row
             for row in self.folder.rows()
             if row["status"] == "done"
         }
 
     @cached_property
-    def tunes(self) -> tuple[Tune, ...]:
-        return tuple(dict.fromkeys(trial.tune for trial in self.rows))
+    def tunes(self) -> tuple[Recipe, ...]:
+        return tuple(dict.fromkeys(trial.recipe for trial in self.rows))
 
     @cached_property
     def labelled(self) -> Labelled:
@@ -78,11 +80,11 @@ class RecordedRuns:
         return self.labelled.chance if score is None or row["outcome"] == "diverged" else float(score)
 
     @cached_property
-    def best_rates(self) -> dict[Tune, float]:
+    def best_rates(self) -> dict[Recipe, float]:
         """The learning rate of every k with most runs; before the fresh seeds are run, the one with the best mean."""
-        scores: dict[Tune, dict[float, list[float]]] = {}
+        scores: dict[Recipe, dict[float, list[float]]] = {}
         for trial, row in self.rows.items():
-            scores.setdefault(trial.tune, {}).setdefault(trial.learning_rate, []).append(self.score(row))
+            scores.setdefault(trial.recipe, {}).setdefault(trial.learning_rate, []).append(self.score(row))
         return {
             tune: max(rates, key=lambda rate: (len(rates[rate]), float(np.mean(rates[rate]))))
             for tune, rates in scores.items()
@@ -93,12 +95,12 @@ class RecordedRuns:
         """The seeds that were run at the best learning rates only."""
         return sorted({trial.seed for trial in self.rows} - set(self.choosing))
 
-    def scores(self, tune: Tune, seeds: Sequence[int]) -> list[float]:
+    def scores(self, tune: Recipe, seeds: Sequence[int]) -> list[float]:
         """The scores of a k at its best learning rate, without failed runs, as in an answer."""
         cell = [
             row
             for trial, row in self.rows.items()
-            if (trial.tune, trial.learning_rate) == (tune, self.best_rates[tune])
+            if (trial.recipe, trial.learning_rate) == (tune, self.best_rates[tune])
         ]
         return [
             self.score(row)
@@ -114,20 +116,20 @@ class RecordedRuns:
 
     def truth(self, seeds: Sequence[int]) -> dict[str, float]:
         """The mean score of every choice by its name, over these seeds."""
-        known = {name_of(tune): float(np.mean(self.scores(tune, seeds))) for tune in self.tunes}
+        known = {tune: float(np.mean(self.scores(tune, seeds))) for tune in self.tunes}
         return known | {name: self.evidence.alone(name)["score"] for name in self.alternatives}
 
     @cached_property
     def costs(self) -> dict[str, float]:
         """The training time of every choice relative to full fine-tuning."""
-        known = {name_of(tune): seconds / self.seconds["all"] for tune, seconds in self.seconds.items()}
+        known = {tune: seconds / self.seconds[FULL] for tune, seconds in self.seconds.items()}
         return known | dict.fromkeys(self.alternatives, 0.0)
 
     @cached_property
-    def seconds(self) -> dict[Tune, float]:
+    def seconds(self) -> dict[Recipe, float]:
         """The shortest training time of every k; the load of the machine prolongs others."""
         return {
-            tune: min(row["train_seconds"] for trial, row in self.rows.items() if trial.tune == tune)
+            tune: min(row["train_seconds"] for trial, row in self.rows.items() if trial.recipe == tune)
             for tune in self.tunes
         }
 
@@ -139,8 +141,8 @@ class RecordedRuns:
         """The smallest k whose mean reaches a share of full's gain."""
         means = {tune: float(np.mean(self.scores(tune, seeds))) for tune in self.tunes}
         chance = self.labelled.chance
-        enough = [tune for tune in self.tunes if means[tune] - chance >= share * (means["all"] - chance)]
-        return name_of(enough[0]) if enough else "all"  # full itself, if it is below the baseline
+        enough = [tune for tune in self.tunes if means[tune] - chance >= share * (means[FULL] - chance)]
+        return enough[0] if enough else FULL  # full itself, if it is below the baseline
 
     def one_standard_error(self, seeds: Sequence[int]) -> str:
         """The smallest k whose mean is within one standard error of the best mean."""
@@ -148,15 +150,15 @@ class RecordedRuns:
         best = max(self.tunes, key=lambda tune: float(np.mean(scores[tune])))
         error = float(np.std(scores[best], ddof=1)) / len(scores[best]) ** 0.5
         least = float(np.mean(scores[best])) - error
-        return name_of(next(tune for tune in self.tunes if float(np.mean(scores[tune])) >= least))
+        return str(next(tune for tune in self.tunes if float(np.mean(scores[tune])) >= least))
 
     def facts(self) -> dict[str, Any]:
         """The scores of the fresh seeds and the cost of every k."""
         return {
-            name_of(tune): {
+            tune: {
                 "learning_rate": self.best_rates[tune],
                 "scores": self.scores(tune, self.fresh),
-                "cost": self.costs[name_of(tune)],
+                "cost": self.costs[tune],
             }
             for tune in self.tunes
         }
@@ -192,15 +194,15 @@ def replayed(runs: RecordedRuns, random: np.random.Generator) -> Replay:
         step = next(steps)
         while True:
             for trial in step.trials:
-                workers = WORKERS if len(step.trials) > 1 and trial.tune else 1
+                workers = WORKERS if len(step.trials) > 1 and trial.recipe else 1
                 board.outcomes[trial] = _outcome(runs, trial, workers)
             step = next(steps)
     except StopIteration as end:
         verdict = end.value
     outlook, held_out = board.outlook(), [seed for seed in runs.fresh if seed not in seeds[:2]]
-    trained = sum(bool(trial.tune) for trial in board.outcomes)
+    trained = sum(bool(trial.recipe) for trial in board.outcomes)
     if outlook is None:
-        return Replay("last 0", not verdict.nothing_learned, seeds, held_out, trained, {})
+        return Replay("head only", not verdict.nothing_learned, seeds, held_out, trained, {})
     choices = [choice for choice in outlook.estimate.choices if choice.name not in runs.alternatives]
     probabilities = {choice.name: outlook.probability(choice) for choice in choices}
     return Replay(outlook.best.name, not verdict.nothing_learned, seeds, held_out, trained, probabilities)
@@ -208,18 +210,18 @@ def replayed(runs: RecordedRuns, random: np.random.Generator) -> Replay:
 
 def _board(runs: RecordedRuns, seeds: Sequence[int]) -> Scoreboard:
     """An empty scoreboard with the settings that a search has by default."""
-    rates = {trial.learning_rate for trial in runs.rows if trial.tune}
-    head = {trial.learning_rate for trial in runs.rows if not trial.tune}
+    rates = {trial.learning_rate for trial in runs.rows if trial.recipe != HEAD_ONLY}
+    head = {trial.learning_rate for trial in runs.rows if trial.recipe == HEAD_ONLY}
     low = max((runs.evidence.alone(name)["low"] for name in runs.alternatives), default=-np.inf)
     settings = RaceSettings(
-        ks=tuple(tune for tune in runs.tunes if isinstance(tune, int)),
-        reference="all",
+        ks=tuple(tune for tune in runs.tunes if tune.k is not None),
+        reference=FULL,
         learning_rates=tuple(sorted(rates)),
         seeds=tuple(seeds[:SEEDS]),
         chance=runs.labelled.chance,
         rule=Rule.of(AnalysisSettings(), runs.labelled.chance),
         head_learning_rates=tuple(sorted(head)),
-        operations={tune: 1e9 * runs.costs[name_of(tune)] for tune in runs.tunes},
+        operations={tune: 1e9 * runs.costs[tune] for tune in runs.tunes},
         budget=None,
         alternatives=tuple(runs.alternatives),
         alternative_score=low,
@@ -230,7 +232,7 @@ def _board(runs: RecordedRuns, seeds: Sequence[int]) -> Scoreboard:
 
 def _outcome(runs: RecordedRuns, trial: Trial, workers: int) -> Outcome:
     """The outcome of a recorded run, or of the one with another seed at this learning rate."""
-    same = [one for one in runs.rows if (one.tune, one.learning_rate) == (trial.tune, trial.learning_rate)]
+    same = [one for one in runs.rows if (one.recipe, one.learning_rate) == (trial.recipe, trial.learning_rate)]
     row = runs.rows[trial if trial in runs.rows else same[trial.seed % len(same)]]
     score = None if row["outcome"] == "diverged" else row["validation_best"]
-    return Outcome(score, runs.seconds[trial.tune], row["run"], workers, row["outcome"])
+    return Outcome(score, runs.seconds[trial.recipe], row["run"], workers, row["outcome"])

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import Recipe, load_or_compute
+from frostline.frozen.cache.loading import CacheKey, load_or_compute
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy
 from frostline.model.tokens import Tokens
 
 ALL = StateSelection((1, 2, 4), head=True)
-RECIPE = Recipe("m", "w", "float32", "sdpa", "cpu", 1, "AVX2", "2", "5", head_reads="first")
+RECIPE = CacheKey("m", "w", "float32", "sdpa", "cpu", 1, "AVX2", "2", "5", head_reads="first")
 
 
 class Cache:

@@ -17,7 +17,7 @@ from transformers.masking_utils import (
 from frostline.model.masks import ALL, EARLIER, padded_mask, window_of
 
 KNOWN = {
-    "all": lambda size: bidirectional_mask_function,
+    "full": lambda size: bidirectional_mask_function,
     "earlier": lambda size: causal_mask_function,
     "earlier and near": sliding_window_causal_mask_function,
     "near": sliding_window_bidirectional_mask_function,

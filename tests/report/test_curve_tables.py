@@ -27,15 +27,15 @@ from synthetic_sweep import make_folder
 def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The answer of a sweep with a diverged and a degenerate run."""
     out = tmp_path_factory.mktemp("tables") / "out"
-    return answer_of(make_folder(out, tune=(0, 2, 4, "all"), seeds=4, diverged=[("all", 1)], degenerate=[(4, 2)]))
+    return answer_of(make_folder(out, tune=(0, 2, 4, "full"), seeds=4, diverged=[("full", 1)], degenerate=[(4, 2)]))
 
 
 def test_shares_are_those_of_the_answer(answer: dict[str, Any]) -> None:
     curve = answer["sizes"][0]
     shares = shares_table(curve, "accuracy")
     for cell, row in zip(curve["cells"], shares.rows, strict=True):
-        assert row.values["tuned"] == cell["trainable"]
-        if cell["trainable"] == curve["reference"]:
+        assert row.values["tuned"] == cell["recipe"]
+        if cell["recipe"] == curve["reference"]:
             assert row.values["p"] is None and row.values["share"] == 1.0 and "full" in row.tags
         else:
             names = {"estimate": "difference", "low": "difference_low", "high": "difference_high", "p_holm": "p_holm"}
@@ -57,7 +57,7 @@ def test_a_recommended_probe_is_said_to_be_in_the_table_of_choices(answer: dict[
 
 def test_failures_are_counted_by_kind(answer: dict[str, Any]) -> None:
     failures = {row.values["tuned"]: row.values for row in failures_table(answer["sizes"][0]).rows}
-    assert failures["all"]["diverged"] == failures["last 4"]["degenerate"] == 1
+    assert failures["full"]["diverged"] == failures["last 4"]["degenerate"] == 1
     assert failures["last 4"]["mean_with_failures"] < failures["last 4"]["mean"]
 
 
@@ -86,13 +86,16 @@ def test_captions_give_the_learning_rates(answer: dict[str, Any]) -> None:
 def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
     rates = (5e-5, 1e-3)
     out = make_folder(
-        tmp_path / "out", tune=(0, 2, "all"), seeds=3, learning_rates=rates, diverged=[("all", 1)], test=False
+        tmp_path / "out", tune=(0, 2, "full"), seeds=3, learning_rates=rates, diverged=[("full", 1)], test=False
     )
     answer = rebuild(out)
     curve = answer["sizes"][0]
     table = failure_rates_table(done(with_outcomes(Folder(out).rows(), answer["chance"], curve["clear_distance"])))
     keys = [(row.values["tuned"], row.values["learning_rate"], row.values["failed"]) for row in table.rows]
-    assert keys == [("last 0", 1e-3, 0), *((k, rate, int(k == "all")) for k in ("last 2", "all") for rate in rates)]
+    assert keys == [
+        ("head only", 1e-3, 0),
+        *((k, rate, int(k == "full")) for k in ("last 2", "full") for rate in rates),
+    ]
     last = table.rows[-1].values
     assert last["failure_rate"] == pytest.approx(1 / 3) and last["failure_low"] < 0.01 and last["failure_high"] > 0.9
     assert "its own best learning rate" in learning_rates(curve)
@@ -103,13 +106,13 @@ def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
 
 def test_a_curve_with_scores_only() -> None:
     """Like a table of a paper, it has no costs, no learning rates and no baseline."""
-    names = {"last 0": 0, "last 2": 2, "all": 4}
+    names = {"head only": 0, "last 2": 2, "full": 4}
     unknown = dict.fromkeys(
         ("learning_rate", "trainable_parameters", "train_seconds", "cache_seconds", "peak_memory_bytes")
     )
     runs = [
         {
-            **{"train_size": 100, "trainable": name, "tuned_layers": k, "tune_embeddings": name == "all", "seed": seed},
+            **{"train_size": 100, "recipe": name, "tuned_layers": k, "tune_embeddings": name == "full", "seed": seed},
             **{"status": "done", "run": f"{name} {seed}", "validation_best": 0.6 + 0.05 * k + 0.01 * seed, **unknown},
         }
         for name, k in names.items()
@@ -132,21 +135,21 @@ def test_the_options_with_their_probabilities() -> None:
     (size,) = answer["sizes"]
     table = choices_table(size, price=answer["price"], margin=0.01)
     rows = {row.values["choice"]: row for row in table.rows}
-    assert list(rows) == ["last 0", "last 1", "last 2", "all"]
+    assert list(rows) == ["head only", "last 1", "last 2", "full"]
     assert (
         [name for name, row in rows.items() if row.chosen] == [answer["sizes"][0]["decision"]["choice"]] == ["last 2"]
     )
-    assert rows["all"].values["gain_95"] == 1.0 and rows["last 0"].values["gain_95"] == 0.0
-    assert rows["last 0"].values["cost_of_full"] == 0.0
+    assert rows["full"].values["gain_95"] == 1.0 and rows["head only"].values["gain_95"] == 0.0
+    assert rows["head only"].values["cost_of_full"] == 0.0
     assert "less 0.02 times its cost" in table.caption
 
 
 def test_a_smaller_k_without_results_is_mentioned() -> None:
     cells: list[dict[str, object]] = [
-        {"trainable": k, "difference": {"estimate": 0.0}, "validation": {"n": 3}}
-        for k in ("last 0", "last 1", "last 2", "all")
+        {"recipe": k, "difference": {"estimate": 0.0}, "validation": {"n": 3}}
+        for k in ("head only", "last 1", "last 2", "full")
     ]
-    curve = {"cells": cells, "reference": "all", "reference_is_full": True}
+    curve = {"cells": cells, "reference": "full", "reference_is_full": True}
     decided = {"verdict": "decided", "estimate": "last 2", "confident": "last 2", "not_ruled_out": "last 2"}
     assert conclusion(decided, curve).endswith("lies above the target, and that of every smaller k below it.")
     cells[1]["difference"] = None
@@ -154,21 +157,21 @@ def test_a_smaller_k_without_results_is_mentioned() -> None:
 
 
 def test_why_a_target_is_undecided() -> None:
-    cells = [{"trainable": k, "validation": {"n": 3}} for k in ("last 1", "last 2", "all")]
-    curve = {"cells": cells, "reference": "all", "reference_is_full": True}
+    cells = [{"recipe": k, "validation": {"n": 3}} for k in ("last 1", "last 2", "full")]
+    curve = {"cells": cells, "reference": "full", "reference_is_full": True}
     point = {"verdict": "undecided", "estimate": "last 2", "confident": "last 2", "not_ruled_out": "last 1"}
     start = "Undecided: tuning the last 2 layers reaches it with confidence, and tuning the last layer"
     assert conclusion(point, curve) == f"{start} is not ruled out."
     cells[0]["validation"] = {"n": 1}
     assert conclusion(point, curve) == f"{start} has one seed, so no interval rules it out."
-    of_full = conclusion({**point, "confident": "all"}, curve)
+    of_full = conclusion({**point, "confident": "full"}, curve)
     assert of_full.startswith(
         "Undecided: no smaller k reaches it with confidence, and tuning the last layer has one seed"
     )
 
 
-@pytest.mark.parametrize(("reference", "name"), [("all", "full fine-tuning"), ("last 3", "tuning the last 3 layers")])
+@pytest.mark.parametrize(("reference", "name"), [("full", "full fine-tuning"), ("last 3", "tuning the last 3 layers")])
 def test_the_reference_is_named(reference: str, name: str) -> None:
     nothing = {"estimate": None, "confident": None, "not_ruled_out": None, "verdict": "undefined"}
-    curve = {"reference": reference, "reference_is_full": reference == "all"}
+    curve = {"reference": reference, "reference_is_full": reference == "full"}
     assert conclusion(nothing, curve) == f"Undefined: {name} is not shown to be above the baseline."

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.toml import to_toml
 from sweep_settings import refusal, spec
@@ -14,16 +15,16 @@ WAYS = {"mine": {"tune": 2, "layer_decay": 0.5}, "other": {"low_rank": 4}}
 
 def test_ways_of_your_own_are_written_and_read_as_tables() -> None:
     made = spec(tune="last-1,full,mine,lora-2", way=WAYS)
-    assert made.tune == (1, "all", "mine", "lora-2") and made.way["mine"].layer_decay == 0.5
+    assert made.tune == ("last 1", "full", "mine", "lora-2") and made.way["mine"].layer_decay == 0.5
     assert make_spec(tomllib.loads(to_toml(made.model_dump(mode="json")))) == made
 
 
 def test_a_way_has_as_many_learning_rates_as_every_k() -> None:
     made = spec(tune="1,lora-2", learning_rate="1e-5,1e-4")
-    assert [rate for rate, _ in made.learning_rate_pairs("lora-2")] == pytest.approx([1e-4, 1e-3])
-    assert [rate for rate, _ in made.learning_rate_pairs(1)] == [1e-5, 1e-4]
+    assert [rate for rate, _ in made.learning_rate_pairs(Recipe("lora-2"))] == pytest.approx([1e-4, 1e-3])
+    assert [rate for rate, _ in made.learning_rate_pairs(Recipe(1))] == [1e-5, 1e-4]
     assert (
-        made.learning_rate_pairs("mean-pooled-0") == made.learning_rate_pairs("bilstm") == made.learning_rate_pairs(0)
+        made.learning_rate_pairs(Recipe("mean-pooled-0")) == made.learning_rate_pairs(Recipe("bilstm")) == made.learning_rate_pairs(Recipe(0))
     )
 
 
@@ -46,10 +47,10 @@ def test_a_way_has_as_many_learning_rates_as_every_k() -> None:
             {"tune": "all,mine", "way": {"mine": {"layers": "top"}}},
             "layers in [way.mine] cannot be 'top': give 'last', 'first'",
         ),
-        ({"tune": "all", "way": {"probe": {}}}, "[way.probe] has a name that means something else already"),
-        ({"tune": "all", "way": {"last-2": {}}}, "[way.last-2] has a name that means something else already"),
-        ({"tune": "all", "way": {"my_way": {}}}, "[way.my_way] is no name: use small letters"),
-        ({"tune": "all", "way": 3}, "way has the wrong form: give tables [way.NAME]"),
+        ({"tune": "full", "way": {"probe": {}}}, "[way.probe] has a name that means something else already"),
+        ({"tune": "full", "way": {"last-2": {}}}, "[way.last-2] has a name that means something else already"),
+        ({"tune": "full", "way": {"my_way": {}}}, "[way.my_way] is no name: use small letters"),
+        ({"tune": "full", "way": 3}, "way has the wrong form: give tables [way.NAME]"),
     ],
 )
 def test_impossible_ways_are_refused(values: dict[str, Any], message: str) -> None:
@@ -59,4 +60,4 @@ def test_impossible_ways_are_refused(values: dict[str, Any], message: str) -> No
 def test_a_folder_that_grows_keeps_its_ways() -> None:
     older = spec(tune="all,mine", way={"mine": WAYS["mine"]})
     grown = spec(tune="1,other", way={"other": WAYS["other"]}).extended(older, 100)
-    assert grown.way.keys() == {"mine", "other"} and {*grown.values_of("tune")} == {"all", "mine", 1, "other"}
+    assert grown.way.keys() == {"mine", "other"} and {*grown.values_of("tune")} == {"full", "mine", "last 1", "other"}

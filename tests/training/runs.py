@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from frostline.data.specification import CLASSIFICATION, REGRESSION
-from frostline.frozen.cache.loading import Recipe, load_or_compute
+from frostline.frozen.cache.loading import CacheKey, load_or_compute
 from frostline.frozen.check.head_token import find_head_reads
 from frostline.frozen.selection import selection_for
 from frostline.model.anatomy import probe_batch
@@ -51,7 +51,7 @@ def with_states(context, folder, cuts=EVERY_CUT):
     """The context with hidden states cached after these layers."""
     context.pretrained.restore()
     rows = np.arange(len(context.tokens))
-    recipe = Recipe("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
+    recipe = CacheKey("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
     selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
     return replace(
         context, states=load_or_compute(context.forward_pass(selection), context.tokens, rows, recipe, folder=folder)
@@ -70,7 +70,7 @@ def spec_of(tune=1, **more):
         "per_device_train_batch_size": 8,
         "precision": "float32",
     }
-    return RunSpec(tune=tune, **values | more)
+    return RunSpec(recipe=tune, **values | more)
 
 
 def named_spec(*modules, **more):

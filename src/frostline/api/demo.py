@@ -14,7 +14,7 @@ SIZES = {
     "polarity": {"train": 512, "validation": 400, "test": 400},
     "agreement": {"train": 600, "validation": 250, "test": 250},
 }
-SETTINGS: dict[str, Any] = {"tune": "0,1,2,3,4,5,6,all", "train_score_rows": 128}
+SETTINGS: dict[str, Any] = {"tune": "0,1,2,3,4,5,6,full", "train_score_rows": 128}
 TRAINING: dict[str, dict[str, Any]] = {
     "polarity": {"per_device_train_batch_size": 32, "learning_rate": 5e-4, "num_train_epochs": 3},
     # Agreement is hard to learn: it needs more steps at a lower learning rate.

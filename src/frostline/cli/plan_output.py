@@ -5,7 +5,6 @@ from typing import Any
 
 from frostline.cli.printing import print_table, size_of, wrapped
 from frostline.data.wording import duration
-from frostline.statistics.tune import name_of
 
 
 def print_plan(plan: Any) -> None:
@@ -68,22 +67,22 @@ def _print_shared(plan: Any) -> None:
 
 def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
     """A row for each k; with a forecast of several train sizes, a row for each k and size."""
-    cells = {(cell.trainable, cell.train_size): cell for cell in plan.forecast.cells} if plan.forecast else {}
+    cells = {(cell.recipe, cell.train_size): cell for cell in plan.forecast.cells} if plan.forecast else {}
     stacked = any(cell.stack > 1 for cell in cells.values())
     sizes = sorted({run.train_size for run in plan.runs})
     several = len(sizes) > 1 and bool(cells)
-    for k in plan.trainable:
+    for k in plan.trained:
         for size in sizes if several else [None]:
-            runs = [run for run in plan.runs if run.tune == k and size in (None, run.train_size)]
+            runs = [run for run in plan.runs if run.recipe == k and size in (None, run.train_size)]
             if not runs:
                 continue
-            cell = cells.get((runs[0].trainable, runs[0].train_size))
+            cell = cells.get((runs[0].recipe, runs[0].train_size))
             yield {
-                "tune": runs[0].trainable,
+                "tune": runs[0].recipe,
                 **({"examples": f"{size:,}"} if several else {}),
                 "runs": len(runs),
                 "done": sum(run.digest in plan.done for run in runs),
-                "trainable parameters": f"{plan.trainable[k]:,}",
+                "trainable parameters": f"{plan.trained[k]:,}",
                 **(_costs(cell) if cells else {}),
                 **({"stack": cell.stack if cell else ""} if stacked else {}),
                 **({"fits": _fits(plan, cell)} if cells else {}),
@@ -136,7 +135,7 @@ def print_forecast(forecast: Any) -> None:
             f"{forecast.trainer_seconds / forecast.seconds:.1f} times as long\n(every layer of every padded batch, in float32, "
             "eight examples per evaluation batch)."
         )
-    if between := [cell.trainable for cell in forecast.cells if not cell.timed]:
+    if between := [cell.recipe for cell in forecast.cells if not cell.timed]:
         print(f"Not timed, but estimated from the others: {', '.join(dict.fromkeys(between))}.")
 
 
@@ -145,7 +144,7 @@ def print_groups(all_groups: Mapping[Any, Any]) -> None:
     for tune, groups in all_groups.items():
         trained = sum(group.parameters for group in groups if group.trained)
         whole = sum(group.parameters for group in groups)
-        print(f"\ntune {name_of(tune)}: {trained:,} of {whole:,} parameters are trained")
+        print(f"\ntune {tune}: {trained:,} of {whole:,} parameters are trained")
         rows = [
             {
                 "": "trained" if group.trained else "frozen",

@@ -9,7 +9,6 @@ from frostline.data.parsing import duration_at_least
 from frostline.data.wording import capitalized, duration
 from frostline.report.names import tuning
 from frostline.search.defaults import FULL_RUNS, SECONDS
-from frostline.statistics.tune import name_of
 
 COLUMNS = ("first steps", "runs", "done", "time")
 
@@ -31,7 +30,7 @@ def print_search_plan(made: Any) -> None:
 
 def _of_reference(made: Any) -> str:
     """The time and the memory of one run of the reference."""
-    cell, name = made.of_reference, capitalized(tuning(name_of(made.reference)))
+    cell, name = made.of_reference, capitalized(tuning(made.reference))
     if made.measured is not None:
         return f"{name}: {duration(made.measured)} a run, as measured in this folder."
     if cell is None:
@@ -63,7 +62,7 @@ def _of_budget(made: Any) -> str:
         text += f" A search in this folder has spent {duration(made.spent)}"
         text += "; this one continues it." if not made.over else ", and has ended: only a larger budget trains more."
     if made.budget is not None and made.enough is not None and made.enough > made.budget:
-        name = tuning(name_of(made.reference))
+        name = tuning(made.reference)
         text += (
             f" It probably ends before {name} has run, and then nothing can be compared: give about "
             f"--budget {duration_at_least(made.enough)} or more."

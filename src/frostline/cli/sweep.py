@@ -17,7 +17,7 @@ from frostline.cli.printing import print_table
 from frostline.cli.program import app
 from frostline.cli.values import split_words
 from frostline.model.places import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
-from frostline.statistics.tune import NAMED, name_of
+from frostline.statistics.recipe import NAMED
 
 
 def print_parameter_counts(name: str, settings: Mapping[str, Any]) -> None:
@@ -43,12 +43,12 @@ def print_parameter_counts(name: str, settings: Mapping[str, Any]) -> None:
         by_k = {row.tuned: int(row.value) for row in printed if row.statistic == "trainable_parameters"}
         rows = [
             {
-                "tune": name_of(k),
+                "tune": k,
                 "trainable parameters": f"{number:,}",
                 "share": f"{100 * number / counts.total:.1f} %",
                 "printed": f"{by_k[k]:,}" if k in by_k else "",
             }
-            for k, number in counts.trainable.items()
+            for k, number in counts.trained.items()
         ]
         print_table(rows, ("tune", "trainable parameters", "share", *["printed"] * bool(by_k)))
 
@@ -113,7 +113,7 @@ def sweep(
     Needs --model, --tune, --out and one of --train, --data and --glue, as flags or in a TOML file. Run the same command
     again to continue where it stopped. More seeds, values of k or train sizes add to the grid.
 
-    Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,all --out reviews
+    Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,full --out reviews
     """
     from frostline.api.sweep import Sweep
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from frostline.search.trials import RaceSettings, Step, Trial, in_words
+from frostline.statistics.recipe import HEAD_ONLY
 
 
 def opening(settings: RaceSettings) -> Iterator[Step]:
@@ -21,7 +22,7 @@ def opening(settings: RaceSettings) -> Iterator[Step]:
 
 def classifier_head(settings: RaceSettings) -> Step:
     """k = 0 with two seeds, at all of its learning rates."""
-    trials = settings.trials(0, settings.middle_rate(), settings.seeds[:2])
+    trials = settings.trials(HEAD_ONLY, settings.middle_rate(), settings.seeds[:2])
     return Step(tuple(trials), "k = 0 first: it is the cheapest.")
 
 

@@ -12,7 +12,7 @@ from frostline.statistics.decision import Choice, Rule
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.joint import JointEstimate
 from frostline.statistics.next_step import NextStep
-from frostline.statistics.tune import Tune, name_of
+from frostline.statistics.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Outlook:
     step: NextStep
 
     @classmethod
-    def of(cls, runs: Mapping[Tune, Sequence[Run]], evidence: Evidence, settings: RaceSettings) -> Self:
+    def of(cls, runs: Mapping[Recipe, Sequence[Run]], evidence: Evidence, settings: RaceSettings) -> Self:
         """From the runs that count for the mean of each k; the reference has at least one."""
-        layers, reference = settings.layers, name_of(settings.reference)
-        depth = [tune / layers if isinstance(tune, int) else 1 + 1 / layers for tune in settings.choices]
-        cells = {name_of(tune): runs[tune] for tune in settings.choices}
+        layers, reference = settings.layers, settings.reference
+        depth = [1 + 1 / layers if tune.k is None else tune.k / layers for tune in settings.choices]
+        cells = {str(tune): runs[tune] for tune in settings.choices}
         estimate = JointEstimate.of(cells, depth, settings.alternatives, evidence)
         step = NextStep(
             estimate.observed,
@@ -54,15 +54,15 @@ class Outlook:
         """The choice that would be recommended now."""
         return self.rule.choose(self.estimate.choices, self.full)
 
-    def choice(self, tune: Tune) -> Choice | None:
+    def choice(self, tune: Recipe) -> Choice | None:
         """A k with a score; None if it has none."""
-        return next((choice for choice in self.estimate.choices if choice.name == name_of(tune)), None)
+        return next((choice for choice in self.estimate.choices if choice.name == tune), None)
 
     def probability(self, choice: Choice) -> float:
         """The probability that a choice reaches the target."""
         return self.rule.probability(choice, self.full)
 
-    def value(self, tune: Tune) -> float:
+    def value(self, tune: Recipe) -> float:
         """The expected value of a k, trained or not."""
         return float(self.step.values[self._position(tune)])
 
@@ -70,8 +70,8 @@ class Outlook:
         """The expected gain of these trials, in score."""
         added: dict[int, set[str]] = {}
         for trial in trials:
-            added.setdefault(self._position(trial.tune), set()).add(str(trial.seed))
+            added.setdefault(self._position(trial.recipe), set()).add(str(trial.seed))
         return self.step.gain(added)
 
-    def _position(self, tune: Tune) -> int:
-        return self.estimate.names.index(name_of(tune))
+    def _position(self, tune: Recipe) -> int:
+        return self.estimate.names.index(tune)

@@ -1,6 +1,6 @@
 """The plan of a search: its first steps, its budget, and the forecast of their time and memory. Nothing is trained."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Self
@@ -9,7 +9,7 @@ from frostline.search.defaults import default_budget
 from frostline.search.opening import opening
 from frostline.search.search import Search
 from frostline.search.trials import Step
-from frostline.statistics.tune import Tune, name_of
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.forecast.prediction import make_forecast
 from frostline.sweep.plan import Plan
@@ -55,7 +55,7 @@ class SearchPlan:
 
     plan: Plan
     steps: tuple[PlannedStep, ...]
-    reference: Tune
+    reference: Recipe
     of_reference: Cell | None
     measured: float | None
     exhaustive: bool
@@ -74,13 +74,13 @@ class SearchPlan:
         """
         settings, prepared = search.board.settings, search.prepared
         steps = [search.whole_grid()] if exhaustive else list(opening(settings))
-        tunes = {trial.tune for step in steps for trial in step.trials}
-        runs = [run for trial, run in search.runs.items() if trial.tune in tunes]
+        tunes = {trial.recipe for step in steps for trial in step.trials}
+        runs = [run for trial, run in search.runs.items() if trial.recipe in tunes]
         plan = _with_forecast(search, runs)
-        cells = {cell.trainable: cell for cell in plan.forecast.cells} if plan.forecast else {}
+        cells = {cell.recipe: cell for cell in plan.forecast.cells} if plan.forecast else {}
         at_a_time = plan.forecast.workers if plan.forecast else 1
         seconds = {name: at_a_time * cell.seconds for name, cell in cells.items()}  # wall-clock seconds of one run
-        earlier, of_reference = read_search(prepared.store.out), name_of(settings.reference)
+        earlier, of_reference = read_search(prepared.store.out), settings.reference
         measured, budget = _measured(search), settings.budget
         of_one_run = measured or seconds.get(of_reference)
         if budget is None and of_one_run is not None:
@@ -127,15 +127,15 @@ def _with_forecast(search: Search, runs: Sequence[RunSpec]) -> Plan:
 
 def _measured(search: Search) -> float | None:
     """The median wall-clock seconds of the runs of the reference that have a score; None if none has."""
-    done = [run for trial, run in search.runs.items() if trial.tune == search.board.settings.reference]
+    done = [run for trial, run in search.runs.items() if trial.recipe == search.board.settings.reference]
     outcomes = [search.outcome(run) for run in done if search.prepared.store.has(run.digest)]
     seconds = [outcome.seconds for outcome in outcomes if outcome.score is not None]
     return median(seconds) if seconds else None
 
 
-def _planned(search: Search, step: Step, seconds: dict[str, float], workers: int) -> PlannedStep:
+def _planned(search: Search, step: Step, seconds: Mapping[Recipe, float], workers: int) -> PlannedStep:
     """A step with the forecast of its runs."""
     missing = [trial for trial in step.trials if not search.prepared.store.has(search.runs[trial].digest)]
-    known = all(name_of(trial.tune) in seconds for trial in missing)
-    left = makespan([seconds[name_of(trial.tune)] for trial in missing], workers) if known else None
+    known = all(trial.recipe in seconds for trial in missing)
+    left = makespan([seconds[trial.recipe] for trial in missing], workers) if known else None
     return PlannedStep(step.why, len(step.trials), len(step.trials) - len(missing), left)

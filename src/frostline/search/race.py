@@ -28,7 +28,7 @@ from frostline.search.outlook import Outlook
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import NOTHING_LEARNED, Step, Trial, Verdict, in_words, reference_failed
 from frostline.statistics.analysis_settings import POINT
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 
 RATE_SPREAD = 0.01  # standard deviation of the score difference between neighbouring learning rates
 ROUNDS = (1, 2, 3)  # numbers of seeds of the two best choices whose gain is compared
@@ -68,7 +68,7 @@ def price(board: Scoreboard, trials: Sequence[Trial]) -> float:
     return board.settings.rule.exchange * board.predicted_seconds(trials) / max(board.budget, 1e-9)
 
 
-def next_seed(board: Scoreboard, tune: Tune, already: int = 0) -> tuple[Trial, ...]:
+def next_seed(board: Scoreboard, tune: Recipe, already: int = 0) -> tuple[Trial, ...]:
     """The trials of a k with its next seed, at its best learning rate; empty if there is none.
 
     Args:
@@ -84,7 +84,7 @@ def next_seed(board: Scoreboard, tune: Tune, already: int = 0) -> tuple[Trial, .
     return tuple(board.missing(board.settings.trials(tune, rate, left[already : already + 1])))
 
 
-def rate_of(board: Scoreboard, tune: Tune) -> float | None:
+def rate_of(board: Scoreboard, tune: Recipe) -> float | None:
     """The learning rate for the next run of a k; None if every one failed.
 
     It is the best so far. A k without runs takes that of the nearer one of the reference and the k at which learning rates were
@@ -93,12 +93,12 @@ def rate_of(board: Scoreboard, tune: Tune) -> float | None:
     settings = board.settings
     if (best := board.best_learning_rate(tune)) is not None:
         return best
-    tried = [trial.learning_rate for trial in board.outcomes if trial.tune == tune]
+    tried = [trial.learning_rate for trial in board.outcomes if trial.recipe == tune]
     if tried:
-        return settings.next_lower(min(tried)) if tune else None
+        return settings.next_lower(min(tried)) if tune != HEAD_ONLY else None
     first, reference = settings.learning_rate_k, settings.reference
     half = (settings.start_k + settings.layers) / 2
-    nearer = reference if tune == reference or (isinstance(tune, int) and tune > half) else first
+    nearer = reference if tune == reference or (tune.k is not None and tune.k > half) else first
     return board.best_learning_rate(nearer) or board.best_learning_rate(first) or settings.middle_rate()
 
 
@@ -106,7 +106,7 @@ def _single(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
     """One more seed of one k."""
     for tune in board.settings.choices:
         if trials := next_seed(board, tune):
-            tried = any(trial.tune == tune for trial in board.outcomes)
+            tried = any(trial.recipe == tune for trial in board.outcomes)
             failed = tried and board.best_learning_rate(tune) is None
             name = in_words(tune, capital=True)
             why = f"{name} was not tried yet." if not tried else f"Train {_more_seeds(board)} of {in_words(tune)}."
@@ -122,7 +122,7 @@ def _rounds(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
         every = tuple(trial for some in rounds for trial in some)
         if not rounds[0] or (seeds > 1 and not rounds[-1]):
             return
-        first, *others = dict.fromkeys(trial.tune for trial in rounds[0])
+        first, *others = dict.fromkeys(trial.recipe for trial in rounds[0])
         names = " and ".join([in_words(first, capital=True), *map(in_words, others)])
         share = 1 / seeds
         yield Candidate(
@@ -143,9 +143,9 @@ def _other_rates(board: Scoreboard, outlook: Outlook) -> Iterator[Candidate]:
     best = max(outlook.rule.value(choice) for choice in outlook.estimate.choices)
     for tune in board.settings.choices:
         rate = board.best_learning_rate(tune)
-        if not tune or rate is None:
+        if tune == HEAD_ONLY or rate is None:
             continue
-        tried = {trial.learning_rate for trial in board.outcomes if trial.tune == tune}
+        tried = {trial.learning_rate for trial in board.outcomes if trial.recipe == tune}
         failed = min((one for one in tried if not board.scores(tune, one)), default=np.inf)
         for other in board.settings.neighbours(rate):
             if other in tried or other > failed:
@@ -192,7 +192,7 @@ def race(board: Scoreboard) -> Steps:
             board.steps.append(missing)
             yield Step(missing, why)
 
-    def try_lower_rates(tune: Tune) -> Generator[Step, None, None]:
+    def try_lower_rates(tune: Recipe) -> Generator[Step, None, None]:
         while (lower := _lower_rate(board, tune)) is not None and _lower_is_better(board, tune):
             if not board.fits_budget(trials := [Trial(tune, lower, seed)]):
                 return
@@ -200,7 +200,7 @@ def race(board: Scoreboard) -> Steps:
 
     head, rates = opening.classifier_head(settings), opening.learning_rates(settings)
     yield from train(head.trials, head.why)
-    if board.is_sufficient(0):
+    if board.is_sufficient(HEAD_ONLY):
         return Verdict(HEAD_IS_ENOUGH)
     if settings.alternative_score > settings.sufficient_score:
         return Verdict(ALTERNATIVE_IS_ENOUGH)
@@ -226,7 +226,7 @@ def race(board: Scoreboard) -> Steps:
 
 
 def _train_reference(
-    board: Scoreboard, train: Train, try_lower_rates: Callable[[Tune], Generator[Step, None, None]], rate: float
+    board: Scoreboard, train: Train, try_lower_rates: Callable[[Recipe], Generator[Step, None, None]], rate: float
 ) -> Generator[Step, None, Verdict | None]:
     """Train the reference at a usual learning rate and at one more; returns a verdict if that fails.
 
@@ -255,7 +255,7 @@ def _try_to_learn(board: Scoreboard, train: Train) -> Generator[Step, None, Verd
     Returns a verdict if no learning rate helps.
     """
     settings, reference, first = board.settings, board.settings.reference, board.settings.learning_rate_k
-    trained: list[Tune] = [reference, first, 0]
+    trained: list[Recipe] = [reference, first, HEAD_ONLY]
     likely = board.best_learning_rate(first)
     for one in sorted(settings.learning_rates, key=lambda one: (one != likely, -one)):
         if any(map(board.above_baseline, trained)):
@@ -266,7 +266,7 @@ def _try_to_learn(board: Scoreboard, train: Train) -> Generator[Step, None, Verd
                 trials, "No run is above the baseline with 95 % confidence yet: try another learning rate."
             )
     if not any(map(board.above_baseline, trained)):
-        tried = {trial.learning_rate for trial in board.outcomes if trial.tune == reference}
+        tried = {trial.learning_rate for trial in board.outcomes if trial.recipe == reference}
         left = ", ".join(f"{one:g}" for one in settings.learning_rates if one not in tried)
         untried = f" The budget did not allow {in_words(reference)} at a learning rate of {left}." if left else ""
         return Verdict(f"{NOTHING_LEARNED}{untried}", nothing_learned=True)
@@ -287,11 +287,11 @@ def _next(board: Scoreboard) -> Step | Verdict:
         return Step(brief, "Try every k whose run takes seconds.")
     if ranked[0].net > NEGLIGIBLE:
         needed, left = board.predicted_seconds(ranked[0].trials), max(0.0, board.budget - board.spent)
-        tried = {trial.tune for trial in board.outcomes}
+        tried = {trial.recipe for trial in board.outcomes}
         return Verdict(
             f"The next step takes about {duration(needed)}, but only {duration(left)} of the budget is left. "
             f"With --budget {duration_at_least(board.spent + needed)}, it would be: {ranked[0].why}",
-            untried=next((trial.tune for trial in ranked[0].trials if trial.tune not in tried), None),
+            untried=next((trial.recipe for trial in ranked[0].trials if trial.recipe not in tried), None),
         )
     most = max(ranked, key=lambda one: one.gain)
     return Verdict(
@@ -313,7 +313,7 @@ def _with_idle_workers(board: Scoreboard, best: Candidate, ranked: Sequence[Cand
 
 def _brief(board: Scoreboard) -> tuple[Trial, ...]:
     """One run of every k without a trial whose run takes seconds, as far as the budget allows."""
-    tried = {trial.tune for trial in board.outcomes}
+    tried = {trial.recipe for trial in board.outcomes}
     found: tuple[Trial, ...] = ()
     for tune in board.settings.choices:
         more = (*found, *next_seed(board, tune))
@@ -324,27 +324,27 @@ def _brief(board: Scoreboard) -> tuple[Trial, ...]:
 
 def _over_budget(board: Scoreboard, trial: Trial) -> str:
     """The message for a reference that cannot be trained within the budget."""
-    needed, left = (duration(one) for one in (board.run_seconds(trial.tune), max(0.0, board.budget - board.spent)))
+    needed, left = (duration(one) for one in (board.run_seconds(trial.recipe), max(0.0, board.budget - board.spent)))
     enough = duration_at_least(board.spent + board.predicted_seconds((trial,)))
     return (
-        f"{in_words(trial.tune, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
+        f"{in_words(trial.recipe, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
         f"left. Give about --budget {enough} or more, or set --max-k to compare with fewer layers instead."
     )
 
 
-def _lower_rate(board: Scoreboard, tune: Tune) -> float | None:
+def _lower_rate(board: Scoreboard, tune: Recipe) -> float | None:
     """A lower learning rate for a k, if the lowest one so far is its best. None for k = 0: there, all are tried at once."""
-    if tune == 0:
+    if tune == HEAD_ONLY:
         return None
-    lowest = min((trial.learning_rate for trial in board.outcomes if trial.tune == tune), default=None)
+    lowest = min((trial.learning_rate for trial in board.outcomes if trial.recipe == tune), default=None)
     if lowest is None or board.best_learning_rate(tune) not in (lowest, None):
         return None
     return board.settings.next_lower(lowest)
 
 
-def _lower_is_better(board: Scoreboard, tune: Tune) -> bool:
+def _lower_is_better(board: Scoreboard, tune: Recipe) -> bool:
     """Whether the lowest learning rate of a k is clearly better than the second lowest, or one of the two has no score."""
-    lowest, *higher = sorted({trial.learning_rate for trial in board.outcomes if trial.tune == tune})
+    lowest, *higher = sorted({trial.learning_rate for trial in board.outcomes if trial.recipe == tune})
     known = [list(board.scores(tune, rate).values()) for rate in (lowest, *higher[:1])]
     if len(known) < 2 or not all(known):
         return True

@@ -14,7 +14,7 @@ from frostline.search.trials import Outcome, RaceSettings, Trial
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.inference import FULL_MEAN
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.work.makespan import makespan
 
 
@@ -64,18 +64,18 @@ class Scoreboard:
 
         Of a run in a stack, a result has its share of the seconds.
         """
-        finished = (one for trial, one in self.outcomes.items() if trial.tune == self.settings.reference)
+        finished = (one for trial, one in self.outcomes.items() if trial.recipe == self.settings.reference)
         return [self.settings.stacked * one.seconds / one.workers for one in finished if one.score is not None]
 
-    def run_seconds(self, tune: Tune) -> float:
+    def run_seconds(self, tune: Recipe) -> float:
         """Predicted seconds of one run of this k: the median of its finished runs.
 
         If there are none, it is the median of the k with the closest number of operations, scaled by the operations.
         """
-        taken: dict[Tune, list[float]] = {}
+        taken: dict[Recipe, list[float]] = {}
         for trial, outcome in self.outcomes.items():
             if outcome.score is not None:
-                taken.setdefault(trial.tune, []).append(outcome.seconds)
+                taken.setdefault(trial.recipe, []).append(outcome.seconds)
         if not taken:
             return 0.0
         work = self.settings.operations
@@ -84,7 +84,7 @@ class Scoreboard:
 
     def predicted_seconds(self, trials: Sequence[Trial]) -> float:
         """Predicted wall-clock seconds of those trials that have no outcome, trained as one step."""
-        counts = Counter(trial.tune for trial in self.in_full_stacks(trials))
+        counts = Counter(trial.recipe for trial in self.in_full_stacks(trials))
         stacked = self.settings.stacked
         stacks = [stacked * self.run_seconds(k) for k, count in counts.items() for _ in range(0, count, stacked)]
         return makespan(stacks, self.settings.workers)
@@ -100,17 +100,17 @@ class Scoreboard:
     def in_full_stacks(self, trials: Sequence[Trial]) -> tuple[Trial, ...]:
         """Those trials that have no outcome yet, and further seeds of the same k and learning rates until all stacks are full."""
         found = list(self.missing(trials))
-        for tune in dict.fromkeys(trial.tune for trial in found):
-            own = [trial for trial in found if trial.tune == tune]
+        for tune in dict.fromkeys(trial.recipe for trial in found):
+            own = [trial for trial in found if trial.recipe == tune]
             rates = dict.fromkeys(trial.learning_rate for trial in own)
             further = [Trial(tune, rate, seed) for seed in self.settings.seeds for rate in rates]
             further = [trial for trial in self.missing(further) if trial not in own]
             found += further[: -len(own) % self.settings.stacked]
         return tuple(found)
 
-    def scores(self, tune: Tune, learning_rate: float) -> dict[int, float]:
+    def scores(self, tune: Recipe, learning_rate: float) -> dict[int, float]:
         """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.outcomes.succeeded`)."""
-        cell = {"trainable": tune, "learning_rate": learning_rate}
+        cell = {"recipe": tune, "learning_rate": learning_rate}
         finished = self._finished()
         known = with_outcomes(finished, self.settings.chance, clear_distance(finished, self.evidence))
         good = succeeded([run for run in known if run.items() >= cell.items()])
@@ -120,19 +120,19 @@ class Scoreboard:
         """All finished runs, with the columns of results.csv that the statistics need."""
         return [
             {
-                **{"trainable": trial.tune, "learning_rate": trial.learning_rate, "seed": trial.seed, "status": "done"},
+                **{"recipe": trial.recipe, "learning_rate": trial.learning_rate, "seed": trial.seed, "status": "done"},
                 **{"run": outcome.run, "validation_best": outcome.score, "outcome": outcome.outcome},
             }
             for trial, outcome in self.outcomes.items()
         ]
 
-    def seeds_tried(self, tune: Tune, learning_rate: float) -> set[int]:
+    def seeds_tried(self, tune: Recipe, learning_rate: float) -> set[int]:
         """The seeds that were trained, including failed runs."""
-        return {trial.seed for trial in self.outcomes if (trial.tune, trial.learning_rate) == (tune, learning_rate)}
+        return {trial.seed for trial in self.outcomes if (trial.recipe, trial.learning_rate) == (tune, learning_rate)}
 
-    def best_learning_rate(self, tune: Tune) -> float | None:
+    def best_learning_rate(self, tune: Recipe) -> float | None:
         """The learning rate with the best mean score over the seeds that all learning rates share; None: k has no score."""
-        rates = {trial.learning_rate for trial in self.outcomes if trial.tune == tune}
+        rates = {trial.learning_rate for trial in self.outcomes if trial.recipe == tune}
         known = {rate: scores for rate in sorted(rates) if (scores := self.scores(tune, rate))}
         if not known:
             return None
@@ -143,25 +143,25 @@ class Scoreboard:
         }
         return max(means, key=lambda rate: means[rate])
 
-    def first_seed(self, tune: Tune) -> int:
+    def first_seed(self, tune: Recipe) -> int:
         """The first seed for which a k has a score at its best learning rate; the first of all seeds if it has none."""
         rate = self.best_learning_rate(tune)
         has = {} if rate is None else self.scores(tune, rate)
         return next((seed for seed in self.settings.seeds if seed in has), self.settings.seeds[0])
 
-    def mean(self, tune: Tune) -> float | None:
+    def mean(self, tune: Recipe) -> float | None:
         """The mean score at the best learning rate; None if k has no score."""
         rate = self.best_learning_rate(tune)
         return None if rate is None else float(np.mean(list(self.scores(tune, rate).values())))
 
-    def runs(self, tune: Tune) -> list[Run]:
+    def runs(self, tune: Recipe) -> list[Run]:
         """The runs at the best learning rate that count for the mean, as rows for ``evidence``."""
         rate = self.best_learning_rate(tune)
         good = {} if rate is None else self.scores(tune, rate)
         return [
             run
             for run in self._finished()
-            if (run["trainable"], run["learning_rate"]) == (tune, rate) and run["seed"] in good
+            if (run["recipe"], run["learning_rate"]) == (tune, rate) and run["seed"] in good
         ]
 
     def outlook(self) -> Outlook | None:
@@ -176,14 +176,14 @@ class Scoreboard:
         runs = {tune: self.runs(tune) for tune in self.settings.choices}
         return Outlook.of(runs, self.evidence, self.settings)
 
-    def above_baseline(self, tune: Tune) -> bool:
+    def above_baseline(self, tune: Recipe) -> bool:
         """Whether the mean of this k, or one of its runs, is above the baseline with 95 % confidence.
 
         One such run is enough to show that something can be learned.
         """
-        return bool(self.evidence.learned(self.runs(tune), sum(trial.tune == tune for trial in self.outcomes)))
+        return bool(self.evidence.learned(self.runs(tune), sum(trial.recipe == tune for trial in self.outcomes)))
 
-    def is_sufficient(self, tune: Tune) -> bool:
+    def is_sufficient(self, tune: Recipe) -> bool:
         """Whether this k surely scores so high that no larger k needs to be trained."""
         runs = self.runs(tune)
         both = self.evidence.pair(runs, runs) if len(runs) > 1 else None
@@ -203,5 +203,5 @@ class Scoreboard:
             if outlook is not None and (choice := outlook.choice(tune)) is not None:
                 expected, sure = choice.expected, outlook.probability(choice)
             runs = len(self.runs(tune))
-            found.append({"tune": tune, "runs": runs, "mean": mean, "expected": expected, "probability": sure})
+            found.append({"recipe": tune, "runs": runs, "mean": mean, "expected": expected, "probability": sure})
         return found

@@ -36,7 +36,7 @@ from frostline.search.trials import (
 from frostline.statistics.alternatives import alternative_run
 from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.tune import Tune, name_of
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.gpus import OtherGpus
@@ -65,7 +65,7 @@ STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times
 def runs_of(prepared: Prepared) -> Runs:
     """Every run that the search may train."""
     return {
-        Trial(run.tune, run.learning_rate, run.seed): run
+        Trial(run.recipe, run.learning_rate, run.seed): run
         for run in expand(prepared.requested, prepared.identity)
         if run.learning_rate is not None
     }
@@ -81,7 +81,7 @@ def run_together(prepared: Prepared, runs: Runs, processes: int | None, ray: Dri
 
 def run_here(prepared: Prepared, runs: Runs) -> int:
     """How many long runs this process trains at the same time."""
-    return workers_for(prepared, [run for run in runs.values() if run.tune == prepared.requested.tune[-1]][:2])
+    return workers_for(prepared, [run for run in runs.values() if run.recipe == prepared.requested.tune[-1]][:2])
 
 
 def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
@@ -90,7 +90,7 @@ def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
     A few steps of the reference are timed, alone and stacked. Every other k takes less time and memory.
     """
     spec, context = prepared.requested, prepared.context
-    own = [run for trial, run in runs.items() if trial.tune == spec.tune[-1]]
+    own = [run for trial, run in runs.items() if trial.recipe == spec.tune[-1]]
     some = [run for run in own if run.learning_rate == own[0].learning_rate][:STACK]
     on_gpu = context.machine.device.type == "cuda"
     if not on_gpu or prepared.identity.folds or spec.stack != "auto" or len(some) < STACK:
@@ -103,9 +103,11 @@ def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
 
 def sweep_of(spec: SweepSpec, trials: Sequence[Trial]) -> SweepSpec:
     """The sweep that consists of these trials."""
-    seeds: dict[tuple[Tune, tuple[float, ...] | None], list[int]] = {}
+    seeds: dict[tuple[Recipe, tuple[float, ...] | None], list[int]] = {}
     for trial in trials:  # k = 0 is trained at all of its own learning rates
-        seeds.setdefault((trial.tune, (trial.learning_rate,) if trial.tune else None), []).append(trial.seed)
+        seeds.setdefault((trial.recipe, (trial.learning_rate,) if trial.recipe != HEAD_ONLY else None), []).append(
+            trial.seed
+        )
     first, *others = [
         MoreRuns(tune=(tune,), learning_rate=rates, seeds=tuple(dict.fromkeys(some)))
         for (tune, rates), some in seeds.items()
@@ -119,14 +121,14 @@ def race_settings(prepared: Prepared, runs: Runs, chance: float, budget: float |
     *ks, reference = spec.tune
     workload = Workload(prepared.context, prepared.plan.cached)
     return RaceSettings(
-        ks=tuple(k for k in ks if isinstance(k, int)),
+        ks=tuple(k for k in ks if k.k is not None),
         reference=reference,
         learning_rates=tuple(sorted(spec.learning_rate)),
-        head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(0) if rate is not None),
+        head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(HEAD_ONLY) if rate is not None),
         seeds=spec.seeds,
         chance=chance,
         rule=Rule.of(settings_of(spec), chance),
-        operations={tune: workload.operations(run) for tune, run in {r.tune: r for r in runs.values()}.items()},
+        operations={tune: workload.operations(run) for tune, run in {r.recipe: r for r in runs.values()}.items()},
         budget=budget,
         folds=prepared.identity.folds,
         workers=run_here(prepared, runs),
@@ -171,7 +173,7 @@ class Recorder:
 
     def add(self, why: str, outcomes: Mapping[Trial, Outcome]) -> None:
         """Add a finished step to the record and its outcomes to the board."""
-        self.steps.append(RecordedStep(why, self._results_so_far(), outcomes))
+        self.steps.append(RecordedStep(why, self.board.results_so_far(), outcomes))
         self.board.outcomes |= outcomes
 
     def write(self, verdict: Verdict | None = None, *, over: bool = False) -> None:
@@ -181,15 +183,15 @@ class Recorder:
             verdict: Why the search ended or was interrupted; None while it continues.
             over: Whether the search has ended.
         """
-        settings, tried = self.board.settings, {trial.tune for trial in self.trials}
-        reference = name_of(settings.reference)
+        settings, tried = self.board.settings, {trial.recipe for trial in self.trials}
+        reference = settings.reference
         record = SearchRecord(
             why=verdict.why if verdict else None,
             over=over,
             pending_reference=None if over or settings.reference in tried else reference,
             failed_reference=reference if verdict and verdict.no_reference else None,
-            untried=name_of(verdict.untried) if verdict and verdict.untried is not None else None,
-            skipped=[name_of(k) for k in settings.choices if k not in tried],
+            untried=verdict.untried if verdict and verdict.untried is not None else None,
+            skipped=[k for k in settings.choices if k not in tried],
             requested=sorted(self.requested),
             abandoned=self._abandoned() if over else [],
             known=sorted(self.store.ended()) if over else [],
@@ -204,7 +206,7 @@ class Recorder:
         return {
             "train_size": next(iter(self.runs.values())).train_size,
             "interim_analyses": interim_analyses(len(settings.seeds)),
-            "operations": {name_of(k): settings.operations[k] for k in settings.choices},
+            "operations": {k: settings.operations[k] for k in settings.choices},
             "learning_rates": settings.learning_rates,
             "head_learning_rates": settings.head_learning_rates,
             "probes": self.probes,
@@ -215,19 +217,15 @@ class Recorder:
         return {
             "budget_seconds": self.board.budget if self.board.budget_is_final else None,
             "spent_seconds": self.board.spent,
-            "selected_learning_rates": {name_of(k): rate for k, rate in rates.items() if rate is not None},
-            "results_so_far": self._results_so_far(),
+            "selected_learning_rates": {k: rate for k, rate in rates.items() if rate is not None},
+            "results_so_far": self.board.results_so_far(),
             "steps": [self._step(step) for step in self.steps],
         }
-
-    def _results_so_far(self) -> list[dict[str, Any]]:
-        """See :meth:`frostline.search.scoreboard.Scoreboard.results_so_far`."""
-        return [{"trainable": name_of(one.pop("tune")), **one} for one in self.board.results_so_far()]
 
     def _step(self, step: RecordedStep) -> dict[str, Any]:
         runs = [
             {
-                "trainable": name_of(trial.tune),
+                "recipe": trial.recipe,
                 "learning_rate": trial.learning_rate,
                 "seed": trial.seed,
                 "score": outcome.score,
@@ -467,7 +465,7 @@ class Search:
         best, full = outlook.best, board.settings.reference
         if best is outlook.full:
             return f"  Best so far: {tuning(best.name)} ({score(best.score)}). {spent}"
-        tune = next((k for k in board.settings.choices if name_of(k) == best.name), None)
+        tune = next((k for k in board.settings.choices if k == best.name), None)
         runs = [alternative_run(best.name)] if tune is None else board.runs(tune)
         same = board.evidence.on_same_rows(runs, board.runs(full))
         scores = f"{score(same.ours)}; {in_words(full)} {score(same.theirs)}" if same else score(best.score)

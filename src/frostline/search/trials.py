@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from frostline.data.wording import capitalized
 from frostline.statistics.decision import Rule
-from frostline.statistics.tune import FULL, Tune
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 
 HIGHEST_SCORE = 1.0  # of every metric
 NOTHING_LEARNED = "No run scores above the baseline with 95 % confidence."
@@ -16,7 +16,7 @@ NOTHING_LEARNED = "No run scores above the baseline with 95 % confidence."
 class Trial:
     """A run that a search may train: a k with a learning rate and a seed."""
 
-    tune: Tune
+    recipe: Recipe
     learning_rate: float
     seed: int
 
@@ -62,7 +62,7 @@ class Verdict:
     why: str
     nothing_learned: bool = False
     no_reference: bool = False
-    untried: Tune | None = None
+    untried: Recipe | None = None
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class RaceSettings:
             further seeds until its stacks are full.
     """
 
-    ks: tuple[int, ...]
-    reference: Tune
+    ks: tuple[Recipe, ...]
+    reference: Recipe
     learning_rates: tuple[float, ...]
     seeds: tuple[int, ...]
     chance: float
     rule: Rule
     head_learning_rates: tuple[float, ...]
-    operations: Mapping[Tune, float]
+    operations: Mapping[Recipe, float]
     budget: float | None
     folds: int = 0
     alternatives: tuple[str, ...] = ()
@@ -105,14 +105,14 @@ class RaceSettings:
     stacked: int = 1
 
     @property
-    def choices(self) -> tuple[Tune, ...]:
+    def choices(self) -> tuple[Recipe, ...]:
         """Every k, the reference last."""
         return (*self.ks, self.reference)
 
     @property
     def layers(self) -> int:
         """The number of layers of the largest k."""
-        return self.reference if isinstance(self.reference, int) else max(1, self.ks[-1])
+        return self.reference.k or max(1, self.ks[-1].k or 0)
 
     @property
     def sufficient_score(self) -> float:
@@ -136,16 +136,17 @@ class RaceSettings:
         return [self.learning_rates[n] for n in (place - 1, place + 1) if 0 <= n < len(self.learning_rates)]
 
     @property
-    def learning_rate_k(self) -> Tune:
+    def learning_rate_k(self) -> Recipe:
         """The k at which learning rates are compared first: ``start_k``, limited to the k of the race.
 
         It is the reference if only k = 0 is smaller, because k = 0 has learning rates of its own.
         """
-        return min(self.start_k, self.ks[-1]) or self.reference
+        start = min(self.start_k, self.ks[-1].k or 0)
+        return Recipe(start) if start else self.reference
 
-    def trials(self, tune: Tune, learning_rate: float, seeds: Sequence[int]) -> list[Trial]:
+    def trials(self, tune: Recipe, learning_rate: float, seeds: Sequence[int]) -> list[Trial]:
         """Trials of a k with these seeds. k = 0 is cheap, so it is trained at all of its own learning rates."""
-        rates = self.head_learning_rates if tune == 0 else (learning_rate,)
+        rates = self.head_learning_rates if tune == HEAD_ONLY else (learning_rate,)
         return [Trial(tune, one, seed) for one in rates for seed in seeds]
 
     def middle_rate(self) -> float:
@@ -158,12 +159,12 @@ def interim_analyses(seeds: int) -> int:
     return max(1, seeds - 1)
 
 
-def reference_failed(reference: Tune) -> str:
+def reference_failed(reference: Recipe) -> str:
     """The sentence for a reference of which every run failed."""
     return f"Every run of {in_words(reference)} failed, at every learning rate that was tried. There is nothing to compare with."
 
 
-def in_words(tune: Tune, *, capital: bool = False) -> str:
+def in_words(tune: Recipe, *, capital: bool = False) -> str:
     """The name of a k in messages; ``capital`` is for the beginning of a sentence."""
-    name = f"k = {tune}" if isinstance(tune, int) else "full fine-tuning"
+    name = "full fine-tuning" if tune.k is None else f"k = {tune.k}"
     return capitalized(name) if capital and tune == FULL else name

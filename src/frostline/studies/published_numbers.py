@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
+from frostline.statistics.recipe import Recipe
+
 FOLDER = files("frostline.studies") / "published"
 
 
@@ -29,7 +31,7 @@ class PublishedNumber:
     task: str | None
     metric: str | None
     train_size: int | None
-    tuned: int | str | None
+    tuned: Recipe | None
     of_layers: int | None
     statistic: str
     value: float
@@ -49,7 +51,7 @@ def _number(row: Mapping[str, str]) -> PublishedNumber:
         task=row["task"] or None,
         metric=row["metric"] or None,
         train_size=int(row["train_size"]) if row["train_size"] else None,
-        tuned=int(tuned) if tuned.isdigit() else tuned or None,
+        tuned=Recipe(tuned) if tuned else None,
         of_layers=int(row["of_layers"]) if row["of_layers"] else None,
         statistic=row["statistic"],
         value=float(row["value"]),

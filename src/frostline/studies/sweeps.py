@@ -14,7 +14,7 @@ from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.learning_rates import best_learning_rate
-from frostline.statistics.tune import FULL
+from frostline.statistics.recipe import FULL
 from frostline.studies.parameters import model_config
 from frostline.studies.protocol import Protocol
 from frostline.studies.tune_values import tune_values
@@ -56,7 +56,7 @@ class StudySweep:
     def _best_learning_rate(self) -> float | None:
         """The best learning rate of full fine-tuning at the largest train size, by the study's options."""
         group = next(iter(sweep_groups(self.out)))
-        full = [run for run in group.runs if run["trainable"] == FULL and run["learning_rate"] in self.line_search]
+        full = [run for run in group.runs if run["recipe"] == FULL and run["learning_rate"] in self.line_search]
         largest = max(run["train_size"] for run in full)
         return best_learning_rate(
             [run for run in full if run["train_size"] == largest], group.evidence.chance, self.analysis

@@ -1,12 +1,13 @@
-"""Values of k and names of ways that are relative to L, the number of layers: ``0..L/2, all``, ``transferred-0..L``."""
+"""Values of k and names of ways that are relative to L, the number of layers: ``0..L/2, full``, ``transferred-0..L``."""
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.parsing import comma_separated
-from frostline.statistics.tune import FULL, NAMED, Tune, tune_of
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS
 
 TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
@@ -15,10 +16,10 @@ RANGE = re.compile(rf"((?P<kind>[a-z][a-z0-9-]*)-)?(?P<first>{TERM})(\.\.(?P<las
 WORDS = (FULL, NAMED, *NAMED_WAYS)
 
 
-def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
+def tune_values(expression: str | Sequence[Any], layers: int) -> list[Recipe]:
     """Values of k from terms separated by commas, or from a list of terms.
 
-    ``0..L/2, all`` is every k from 0 to half of the layers, and full fine-tuning. ``0..L:2`` is every second k. ``2L/3`` is two
+    ``0..L/2, full`` is every k from 0 to half of the layers, and full fine-tuning. ``0..L:2`` is every second k. ``2L/3`` is two
     thirds of the layers. Fractions are rounded down. The result has numbers first, in ascending order and without duplicates.
     ``lora-0..L/2`` is one way to tune for each of these numbers. ``transferred-L`` is full fine-tuning.
 
@@ -30,27 +31,28 @@ def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
         FrostlineError: A term cannot be read.
     """
     text = expression if isinstance(expression, str) else ",".join(map(str, expression))
-    found: list[Tune] = []
+    found: list[Recipe] = []
     for part in comma_separated(text):
-        tune = tune_of(part)
-        if tune in WORDS or isinstance(tune, int):
-            found.append(tune)
-            continue
+        with suppress(ValueError):  # such as L/2 and 0..L
+            recipe = Recipe(part)
+            if recipe.k is not None or recipe in WORDS:
+                found.append(recipe)
+                continue
         match = RANGE.fullmatch(part)
         if match is None or match["kind"] not in (None, *NUMBERED_WAYS):
             raise FrostlineError(
                 f"--tune {part!r} is not a number of layers: give numbers, shares of L such as L/2, ranges such as 0..L or "
-                "0..L:2, all, named, or ways to tune such as lora-2, separated by commas."
+                "0..L:2, full, named, or ways to tune such as lora-2, separated by commas."
             )
         first, last = (_term_value(match[name] or match["first"], layers) for name in ("first", "last"))
         numbers = range(first, last + 1, int(match["step"] or 1))
-        found += [_way(match["kind"], k, layers) for k in numbers] if match["kind"] else numbers
-    ks = sorted({k for k in found if isinstance(k, int)})
-    return [*ks, *dict.fromkeys(k for k in found if not isinstance(k, int))]
+        found += [_way(match["kind"], k, layers) if match["kind"] else Recipe(k) for k in numbers]
+    ks = sorted({one.k for one in found if one.k is not None})
+    return [*map(Recipe, ks), *dict.fromkeys(one for one in found if one.k is None)]
 
 
-def _way(kind: str, count: int, layers: int) -> Tune:
-    return FULL if kind == "transferred" and count >= layers else f"{kind}-{count}"
+def _way(kind: str, count: int, layers: int) -> Recipe:
+    return FULL if kind == "transferred" and count >= layers else Recipe(f"{kind}-{count}")
 
 
 def _term_value(term: str, layers: int) -> int:

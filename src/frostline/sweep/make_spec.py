@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from frostline import FrostlineError
 from frostline.data.wording import did_you_mean
-from frostline.statistics.tune import NAMED, is_k, is_way, name_of
+from frostline.statistics.recipe import NAMED
 from frostline.sweep.setting_errors import advice, grid_advice, way_advice
 from frostline.sweep.specification import SweepSpec
 from frostline.training.ways.names import require_free
@@ -58,7 +58,7 @@ def _check_names(spec: SweepSpec) -> SweepSpec:
     tunes = spec.values_of("tune")
     for tune in tunes:
         spec.way_of(tune)
-    if any(map(is_way, tunes)) and not any(is_k(name_of(tune)) for tune in tunes):
+    if any(tune.is_way for tune in tunes) and not any(tune.is_k for tune in tunes):
         raise FrostlineError(
             "Ways to tune are compared with the last k layers or with full fine-tuning: add one, such as full or last-2."
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from frostline import FrostlineError
-from frostline.statistics.tune import NAMED, Tune, name_of, sort_key
+from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
 from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.forecast_record import Forecast
 from frostline.sweep.specification import SweepSpec
@@ -26,7 +26,7 @@ T = TypeVar("T")
 MOST_RUNS = 1_000_000  # of a grid
 Size = Annotated[int, Field(ge=1, le=2**40)]
 # train size, seed, learning rate, k, learning rate of the head
-Cell = tuple[int, int, float | None, Tune, float | None]
+Cell = tuple[int, int, float | None, Recipe, float | None]
 
 
 @dataclass(frozen=True)
@@ -151,20 +151,20 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
 
 
 def one_of_each(runs: Sequence[RunSpec]) -> list[RunSpec]:
-    """One run of each value of ``tune``; several if seeds choose other parameters."""
-    return list({(run.tune, run.to_train): run for run in runs}.values())
+    """One run of each recipe; several if seeds choose other parameters."""
+    return list({(run.recipe, run.to_train): run for run in runs}.values())
 
 
 def _run(spec: SweepSpec, common: Mapping[str, Any], cell: Cell) -> RunSpec:
     size, seed, rate, k, head_rate = cell
-    own = {"tune": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
+    own = {"recipe": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
     parts = {"tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)}
     return RunSpec.model_validate({**common, **parts, **own})
 
 
 def _cell_order(cell: Cell) -> tuple[Any, ...]:
     size, seed, rate, k, _ = cell
-    return size, seed, k != 0, rate or 0.0, *sort_key(name_of(k))
+    return size, seed, k != HEAD_ONLY, rate or 0.0, *k.order
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class Plan:
         runs: All runs of the grid.
         done: Digests of the runs that have a result.
         parameters: The number of parameters of the model.
-        trainable: The number of parameters that are trained, by k.
+        trained: The number of parameters that are trained, by k.
         groups: The groups of parameters, trained and frozen, by k.
         rows: The number of distinct examples in the forward pass over the frozen layers.
         tokens: The number of their tokens.
@@ -216,8 +216,8 @@ class Plan:
     runs: tuple[RunSpec, ...]
     done: frozenset[str]
     parameters: int
-    trainable: Mapping[Tune, int]
-    groups: "Mapping[Tune, tuple[Group, ...]]"
+    trained: Mapping[Recipe, int]
+    groups: "Mapping[Recipe, tuple[Group, ...]]"
     rows: int
     tokens: int
     wanted: "StateSelection"
@@ -236,4 +236,4 @@ class Plan:
     @property
     def disk_bytes(self) -> int:
         """The most space that the output folder takes: results, model, and the trained parameters of the best run of each k."""
-        return self.results_bytes + self.model_bytes + 4 * sum(self.trainable.values())
+        return self.results_bytes + self.model_bytes + 4 * sum(self.trained.values())

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from frostline.data.formats.endings import ENDINGS, either
 from frostline.data.specification import TaskType
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.sweep.grids import GRID, MoreRuns, merge_grids
 from frostline.training.fields import HeadLearningRates, LearningRates, Seeds, Sizes, Strings, Threshold, Tunes, panel
 from frostline.training.specification import HEAD_LEARNING_RATE, Settings
@@ -114,7 +114,7 @@ class SweepSpec(Settings):
         json_schema_extra=panel("model"),
     )
     tune: Tunes = Field(
-        description="values of k, the number of last layers to train, such as 0,1,2,all (0: classifier head only; all: every "
+        description="values of k, the number of last layers to train, such as 0,1,2,full (0: classifier head only; full: every "
         "layer); named: what --tune-modules names; or ways to tune, such as lora-2",
         json_schema_extra=GRID_PANEL,
     )
@@ -222,7 +222,7 @@ class SweepSpec(Settings):
         """The values of each part of the grid, by dimension."""
         return [{name: getattr(part, name) for name in GRID} for part in self.grids()]
 
-    def learning_rate_pairs(self, tune: Tune) -> list[tuple[float | None, float | None]]:
+    def learning_rate_pairs(self, tune: Recipe) -> list[tuple[float | None, float | None]]:
         """The pairs (learning rate of the layers, learning rate of the head) at which this k is trained.
 
         None for the head stands for the learning rate of the layers. Where only the head is trained, its learning rate is the
@@ -232,13 +232,13 @@ class SweepSpec(Settings):
         way = self.way_of(tune)
         if not way.trains_model:
             return [(None, None)]
-        if tune != 0 and not way.head_only:
+        if tune != HEAD_ONLY and not way.head_only:
             head_rate = self.head_learning_rate[0] if way.in_loop else None
             return [(way.learning_rate(layers), head_rate) for layers in self.learning_rate]
         head = [self.learning_rate if one is None else (one,) for one in self.head_learning_rate]
         return [(way.learning_rate(one), None) for one in dict.fromkeys(one for several in head for one in several)]
 
-    def way_of(self, tune: Tune) -> Way:
+    def way_of(self, tune: Recipe) -> Way:
         """The way that a value of ``tune`` stands for."""
         return way_named(tune, self.way) or PLAIN
 

@@ -6,8 +6,8 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSe
 from pydantic.types import JsonValue
 
 from frostline.data.parsing import comma_separated
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.threshold_rule import check_threshold
-from frostline.statistics.tune import Tune, tune_of
 
 Strict = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -38,11 +38,6 @@ def _number(text: str) -> int | float | str:
         except ValueError:
             continue
     return text
-
-
-def _as_tunes(value: Any) -> Any:
-    """Values of k and names of ways. ``last-2`` and ``full`` become 2 and ``all``."""
-    return [tune_of(one) if isinstance(one, str) else one for one in _as_list(value)]
 
 
 def _as_strings(value: Any) -> Any:
@@ -78,7 +73,7 @@ def _at_least_two_or_none(folds: int | str) -> int | str:
 
 
 Positive = Annotated[float, Field(gt=0)]
-Tunes = Annotated[tuple[Tune, ...], BeforeValidator(_as_tunes), AfterValidator(_not_empty_and_distinct)]
+Tunes = Annotated[tuple[Recipe, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)]
 Seeds = Annotated[
     tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],
     BeforeValidator(_as_seeds),

@@ -30,7 +30,7 @@ from frostline.data.wording import first_line
 from frostline.fast.last_layer import HeadTokenPart
 from frostline.frozen.batches import tokens_per_batch
 from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import Recipe, load_or_compute
+from frostline.frozen.cache.loading import CacheKey, load_or_compute
 from frostline.frozen.check.batches import last_example_alone, table_of
 from frostline.frozen.check.differences import (
     LAYER_ERRORS,
@@ -54,7 +54,7 @@ from frostline.model.places import EMBEDDINGS
 from frostline.model.tokens import Tokens
 from frostline.model.trace import Batch
 from frostline.model.vocabulary import vocabulary_tables
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import Recipe
 
 
 def weights_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> dict[str, nn.Parameter]:
@@ -97,7 +97,7 @@ class Check:
         head_token: The part of the last layer that can run for the head's token only.
     """
 
-    tuned_layers: Tune | None
+    tuned_layers: Recipe | None
     batches: str | None
     max_logit_difference: float | None
     max_gradient_difference: float | None
@@ -116,7 +116,7 @@ class CutComparison:
         self.cut: int | None = None
         self.trained: dict[str, nn.Parameter] = {}
 
-    def check(self, k: Tune, names: frozenset[str]) -> Check:
+    def check(self, k: Recipe, names: frozenset[str]) -> Check:
         """Check the cut for k. ``names`` are the trained parameters; none of them may be below the last k layers."""
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in names)
@@ -124,7 +124,7 @@ class CutComparison:
         mask = self.batch["attention_mask"]
         self.reference = self.results(lambda: real_logits(self.model(**self.batch).logits, mask))
         # With k = L nothing is cut: the output of the embeddings is not cached, because it is cheap to compute.
-        self.cut = self.anatomy.count - k if isinstance(k, int) and k < self.anatomy.count else None
+        self.cut = self.anatomy.count - k.k if k.k is not None and k.k < self.anatomy.count else None
         for batches, head_token in product(("packed", "padded"), dict.fromkeys((self.head_token, None))):
             failure = None
             try:
@@ -184,7 +184,7 @@ class CutComparison:
         """The hidden states of the batch as a sweep caches them: computed by a forward pass, written to disk, read back."""
         tokens = table_of(self.batch, self.model)
         selection = selection_for((cut,), self.anatomy, self.head_reads)
-        recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.head_reads)
+        recipe = CacheKey("check", "", "", "", "", 0, "", "", "", head_reads=self.head_reads)
         packed = packed and embeddings_are_lookups(self.model, self.anatomy)
         enough = 2 * int((tokens.lengths + LENGTH_MULTIPLE).sum())  # a larger batch would only hold more copies
         forward_pass = ForwardPass(

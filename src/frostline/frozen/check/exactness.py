@@ -22,7 +22,7 @@ from frostline.model.tokens import encode
 from frostline.model.trace import Batch
 from frostline.model.trainable import Trainable
 from frostline.model.vocabulary import TYPES, suited
-from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 
 TEXTS = ("The first of these texts is the longest one, in 2024!", "A second text", "third")
 
@@ -30,7 +30,7 @@ TEXTS = ("The first of these texts is the longest one, in 2024!", "A second text
 def check(
     model: nn.Module,
     *,
-    tuned_layers: Sequence[Tune] | None = None,
+    tuned_layers: Sequence[int | str] | None = None,
     tune_modules: Sequence[str] | None = None,
     max_uncut_layers: int | None = None,
     lengths: Sequence[int] | None = None,
@@ -40,7 +40,7 @@ def check(
 
     Args:
         model: Any sequence or token classification model of transformers, in float32. It is not changed.
-        tuned_layers: The values of k to check; by default 0 .. L and ``all`` (full fine-tuning).
+        tuned_layers: The values of k to check; by default 0 .. L and ``full`` (full fine-tuning).
         tune_modules: Module paths of named parts to check, too. The ``tuned_layers`` of their result is the number of layers
             that must run for them.
         max_uncut_layers: For ``all``, compare only the gradients of this many last layers. None compares the gradients of all
@@ -63,13 +63,13 @@ def check(
             _require_repeatable(model, batch)
             comparison = CutComparison(model, anatomy, batch)
             checks = []
-            for k in [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers:
-                trained = max_uncut_layers if k == FULL and max_uncut_layers is not None else k
-                checks.append(comparison.check(k, Trainable(trained).parameters(anatomy)))
+            for recipe in map(Recipe, [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers):
+                trained = Recipe(max_uncut_layers) if recipe == FULL and max_uncut_layers is not None else recipe
+                checks.append(comparison.check(recipe, Trainable(trained).parameters(anatomy)))
             if tune_modules:
                 names = Trainable(NAMED, tuple(tune_modules)).parameters(anatomy)
                 depth = anatomy.depth(names)
-                checks.append(comparison.check(FULL if depth is None else depth, names))
+                checks.append(comparison.check(FULL if depth is None else Recipe(depth), names))
             return checks
         except FrostlineError as error:
             return [Check(None, None, None, None, str(error))]

@@ -36,14 +36,14 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
         task: The name of the task for the title, if a page has several.
     """
     sizes = sorted(curves, key=lambda curve: curve["train_size"])
-    depths = list(dict.fromkeys(cell["trainable"] for size in reversed(sizes) for cell in size["cells"]))
+    depths = list(dict.fromkeys(cell["recipe"] for size in reversed(sizes) for cell in size["cells"]))
     colours = LinearSegmentedColormap.from_list("k", [VALIDATION, "#8b7d9b", TRAIN])
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(470, 430)
         for n, name in enumerate(depths):
             shift = SHIFT ** (n - (len(depths) - 1) / 2)
             known = [(size["train_size"] * shift, cell) for size in sizes if (cell := cell_of(size, name))]
-            _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.trainable(name))
+            _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.printed(name))
         if chance is not None:
             axes.axhline(chance, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
         log_axis_of_sizes(axes, [size["train_size"] for size in sizes])

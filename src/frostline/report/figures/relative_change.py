@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from frostline.report import names
 from frostline.report.answer.across_groups import GroupAnalysis
 from frostline.report.figures.style import FAILED, QUIET, STYLE, TRAIN, VALIDATION
-from frostline.statistics.tune import k_of
+from frostline.statistics.recipe import Recipe
 
 COLOURS = (VALIDATION, TRAIN, FAILED, "#4a8f5b", "#8b6fb0", "#7d7d7d")  # one for each model
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -58,7 +58,7 @@ def _changes(group: GroupAnalysis) -> list[tuple[int, Mapping[str, Any]]]:
     return [
         (group["layers"] - cell["tuned_layers"], cell["difference"])
         for cell in size["cells"]
-        if k_of(cell["trainable"]) is not None and cell["difference"]
+        if Recipe(cell["recipe"]).k is not None and cell["difference"]
     ]
 
 

@@ -14,7 +14,7 @@ from frostline.report import formatting, names
 from frostline.report.figures.style import FAILED, QUIET, STYLE, TRAIN, VALIDATION, draw_frame, figure_of
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import Curve
-from frostline.statistics.tune import FULL, NAMED, is_way
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 
 APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
 MAX_LABELS = 9  # with more k, only some of them are labelled
@@ -53,16 +53,16 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -
 
 def on_axis(cells: Sequence[CellSummary]) -> list[CellSummary]:
     """The cells that have a place on the axis, which other ways to tune have not."""
-    return [cell for cell in cells if not is_way(cell["trainable"])]
+    return [cell for cell in cells if not Recipe(cell["recipe"]).is_way]
 
 
 def _positions(cells: Sequence[CellSummary]) -> list[float]:
     """The position of each k: its number of layers. Full fine-tuning and named parts have their own places at the right."""
-    layers = [cell["tuned_layers"] for cell in cells if cell["trainable"] not in APART]
+    layers = [cell["tuned_layers"] for cell in cells if cell["recipe"] not in APART]
     last, step = max(layers, default=0), max(1.0, (max(layers, default=0) - min(layers, default=0)) / 6)
-    apart = [cell["trainable"] for cell in cells if cell["trainable"] in APART]
+    apart = [cell["recipe"] for cell in cells if cell["recipe"] in APART]
     beyond = {name: last + 1.5 * step * (n + bool(layers)) for n, name in enumerate(apart)}
-    return [float(beyond[cell["trainable"]] if cell["trainable"] in APART else cell["tuned_layers"]) for cell in cells]
+    return [float(beyond[cell["recipe"]] if cell["recipe"] in APART else cell["tuned_layers"]) for cell in cells]
 
 
 def _smallest_step(places: Sequence[float]) -> float:
@@ -72,8 +72,8 @@ def _smallest_step(places: Sequence[float]) -> float:
 
 def _draw_depth_axis(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], label: str) -> None:
     every = -(-len(cells) // MAX_LABELS)
-    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["trainable"] in APART]
-    labels = [names.depth(cells[n]["trainable"]) for n in shown]
+    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["recipe"] in APART]
+    labels = [names.depth(cells[n]["recipe"]) for n in shown]
     axes.set_xticks([places[n] for n in shown], labels)
     margin = 0.6 if len(places) > 1 else 2.0
     axes.set_xlim(min(places) - margin, max(places) + margin)
@@ -98,7 +98,7 @@ def _comparable(cell: CellSummary) -> CellSummary:
 
 
 def _label(cells: Iterable[CellSummary]) -> str:
-    named = "; named: by name" if any(cell["trainable"] == NAMED for cell in cells) else ""
+    named = "; named: by name" if any(cell["recipe"] == NAMED for cell in cells) else ""
     return f"tuned last layers\n(0: classifier head only; all: embeddings too{named})"
 
 
@@ -124,7 +124,7 @@ def _mark_recommended(
     axes: Axes, cells: Sequence[CellSummary], recommended: Mapping[str, Any] | None, places: Sequence[float]
 ) -> None:
     for cell, x in zip(cells, places, strict=True):
-        if recommended and cell["trainable"] == recommended["trainable"]:
+        if recommended and cell["recipe"] == recommended["recipe"]:
             half = 0.34 * _smallest_step(places)
             axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
 
@@ -135,7 +135,7 @@ def _line(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], nam
         means = [
             (x, cell[name]["mean"])
             for cell, x in zip(cells, places, strict=True)
-            if (cell["trainable"] if cell["trainable"] in APART else "") == apart and cell[name]["mean"] is not None
+            if (cell["recipe"] if cell["recipe"] in APART else "") == apart and cell[name]["mean"] is not None
         ]
         axes.plot([x for x, _ in means], [y for _, y in means], **style)
 
@@ -179,7 +179,7 @@ def _legend(cells: Iterable[CellSummary], metric: str, chance: float | None, low
 
 def _alt_text(size: Curve, metric: str) -> str:
     """The means in words, for screen readers."""
-    means = [f"{names.trainable(cell['trainable'])} {formatting.score(cell['comparable'])}" for cell in size["cells"]]
+    means = [f"{names.printed(cell['recipe'])} {formatting.score(cell['comparable'])}" for cell in size["cells"]]
     recommended = size.get("recommended")
-    advice = f" Recommended: {names.trainable(recommended['trainable'])}." if recommended else ""
+    advice = f" Recommended: {names.printed(recommended['recipe'])}." if recommended else ""
     return f"Mean {names.metric(metric)} on validation over tuned layers: {', '.join(means)}.{advice}"

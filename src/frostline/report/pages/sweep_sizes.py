@@ -37,7 +37,7 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
     return {
         **size,
         "seeds": seeds,
-        "best": cell_of(size, recommended["trainable"]) if recommended else None,
+        "best": cell_of(size, recommended["recipe"]) if recommended else None,
         "full": cell_of(size, size["reference"]),
         "explanation": explanation,
         "test_sentences": list(map(formatting.unbroken, sentences_on_test(size, answer["metric"])))
@@ -48,7 +48,7 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
             **({"ways": ways} if (ways := ways_table(size, results, suffix=suffix)) else {}),
         },
         "audits": [
-            (cell["trainable"], audit)
+            (cell["recipe"], audit)
             for cell in size["cells"]
             if cell["points"] and is_checked(audit := results[cell["points"][0]["run"]]["audit"])
         ],

@@ -8,8 +8,9 @@ from frostline.report.tables.table import Column, Row, Value, Values
 from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import BEST_OF_FULL, Curve
+from frostline.statistics.recipe import HEAD_ONLY
 
-TUNED = Column("tuned", "tuned", names.trainable, number=False, rank=lambda row: row["place"])
+TUNED = Column("tuned", "tuned", names.printed, number=False, rank=lambda row: row["place"])
 
 
 def rows_by_depth(curve: Curve, values: Callable[[CellSummary], Mapping[str, Value]]) -> tuple[Row, ...]:
@@ -17,8 +18,8 @@ def rows_by_depth(curve: Curve, values: Callable[[CellSummary], Mapping[str, Val
     recommended = curve.get("recommended")
     rows = []
     for place, cell in enumerate(curve["cells"]):
-        name = cell["trainable"]
-        chosen = bool(recommended and recommended["trainable"] == name)
+        name = cell["recipe"]
+        chosen = bool(recommended and recommended["recipe"] == name)
         tags = ["recommended"] if chosen else []
         if name == curve["reference"]:
             tags.append("full" if cell["tune_embeddings"] else "reference")
@@ -75,13 +76,13 @@ def without_layers(curve: Curve) -> str:
     chosen = (curve["decision"] or {}).get("choice")
     if chosen not in ALTERNATIVES:
         return ""
-    return f" The recommended {names.trainable(chosen)} trains no layer; it is in the table of choices."
+    return f" The recommended {names.printed(chosen)} trains no layer; it is in the table of choices."
 
 
 def learning_rates(curve: Curve) -> str:
     """A sentence on the learning rates of a table by k. k = 0 (classifier head only) has its own learning rates."""
-    by_k = {cell["trainable"]: set(cell["learning_rates_tried"]) for cell in curve["cells"]}
-    of_head = by_k.pop(names.HEAD_ONLY, set()) if len(by_k) > 1 else set()
+    by_k = {cell["recipe"]: set(cell["learning_rates_tried"]) for cell in curve["cells"]}
+    of_head = by_k.pop(HEAD_ONLY, set()) if len(by_k) > 1 else set()
     tried = set().union(*by_k.values())
     if not tried | of_head:
         return "The learning rates are unknown."

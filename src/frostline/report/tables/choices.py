@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frostline.report import formatting
-from frostline.report.names import mark_of_choice, trainable, whole
+from frostline.report.names import mark_of_choice, printed, whole
 from frostline.report.tables.by_depth import title_of
 from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.curve import Curve
@@ -45,10 +45,10 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
         for choice in curve["choices"]
     ]
     parts = any(choice["part_of_rows"] for choice in curve["choices"])
-    beside = "full" if curve["reference_is_full"] else trainable(curve["reference"]) if curve["reference"] else ""
+    beside = "full" if curve["reference_is_full"] else printed(curve["reference"]) if curve["reference"] else ""
     interval = Column("below_full", "expected\npoints lost", formatting.points, small=lambda row: [_interval(row)])
     columns = (
-        Column("choice", "tuned", trainable, number=False, strong=True),
+        Column("choice", "tuned", printed, number=False, strong=True),
         Column("score", "mean\nscore", formatting.score),
         Column("reference_score", f"{beside} on\nthe same rows" if parts else "", formatting.score),
         *(interval, Column("low"), Column("high")),
@@ -71,7 +71,7 @@ def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = ""
 
 
 def _dominated(choice: Mapping[str, Any]) -> tuple[str, ...]:
-    return (f"dominated by {trainable(choice['dominated_by'])}",) if choice["dominated_by"] else ()
+    return (f"dominated by {printed(choice['dominated_by'])}",) if choice["dominated_by"] else ()
 
 
 def _interval(row: object) -> str:

@@ -61,7 +61,7 @@ def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping
         calls: The recorded forecasts, one for each call of the command.
         results: The facts of finished runs.
     """
-    cells = {(cell["trainable"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
+    cells = {(cell["recipe"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
     rows = [
         *_cell_rows(cells, _measured_costs(results)),
         *_total_rows([call for call in calls if call["measured"]]),
@@ -90,7 +90,7 @@ def _measured_costs(results: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int
     for facts in results:
         spec = RunSpec.model_validate(facts["spec"])
         if "run_seconds" in facts["cost"]:  # results older than forecasts have none
-            costs.setdefault((spec.trainable, spec.train_size), []).append(facts["cost"])
+            costs.setdefault((spec.recipe, spec.train_size), []).append(facts["cost"])
     return costs
 
 

@@ -10,7 +10,7 @@ from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import Curve
 from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import FAILURES, failure_table
-from frostline.statistics.tune import sort_key
+from frostline.statistics.recipe import Recipe
 
 KINDS = tuple(name.replace(" ", "_") for name in FAILURES)
 FAILED = Column(
@@ -59,7 +59,7 @@ def failure_rates_table(runs: Sequence[Run]) -> ReportTable:
     """Failure rates by train size, k and learning rate. The finished runs have their outcomes (``outcomes.with_outcomes``)."""
     by = {
         "size": lambda run: -run["train_size"],
-        "k": lambda run: (sort_key(run["trainable"]), run["trainable"]),
+        "k": lambda run: (Recipe(run["recipe"]).order, run["recipe"]),
         "learning_rate": lambda run: run["learning_rate"],
     }
     rows = [
@@ -105,13 +105,13 @@ def missing_runs_table(runs: Sequence[Run]) -> ReportTable:
 def rates_table(group: Mapping[str, Any], suffix: str) -> ReportTable:
     """Failures and means at every learning rate of every k, for one model and task of an analysis."""
     several = len({row["train_size"] for row in group["rates"]}) > 1
-    shown = ("train_size", "trainable", "learning_rate", "mean", "mean_with_failures")
+    shown = ("train_size", "recipe", "learning_rate", "mean", "mean_with_failures")
     rows = [
         Row({**{name: row[name] for name in shown}, **failure_values(row), "place": n})
         for n, row in enumerate(group["rates"])
     ]
     columns = (
-        Column("trainable", "tuned", names.trainable, number=False, rank=lambda row: row["place"]),
+        Column("recipe", "tuned", names.printed, number=False, rank=lambda row: row["place"]),
         Column("train_size", "examples" if several else "", formatting.count),
         LEARNING_RATE,
         *kind_columns(),
@@ -156,8 +156,7 @@ def failure_values(failures: Mapping[str, Any]) -> dict[str, Value]:
 def _run_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
     shown = ("train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
     return tuple(
-        Row({"tuned": run["trainable"], "place": n, **{name: run[name] for name in shown}})
-        for n, run in enumerate(runs)
+        Row({"tuned": run["recipe"], "place": n, **{name: run[name] for name in shown}}) for n, run in enumerate(runs)
     )
 
 
@@ -167,7 +166,7 @@ def _size_column(runs: Sequence[Run]) -> tuple[Column, ...]:
 
 
 def _order(run: Run) -> tuple[Any, ...]:
-    return -run["train_size"], sort_key(run["trainable"]), run["learning_rate"] or 0.0, run["seed"]
+    return -run["train_size"], Recipe(run["recipe"]).order, run["learning_rate"] or 0.0, run["seed"]
 
 
 def _is(name: str) -> Callable[[Values], bool]:

@@ -6,12 +6,12 @@ from typing import Any
 
 from frostline.data.wording import capitalized
 from frostline.report import formatting
-from frostline.report.names import trainable, tuning
+from frostline.report.names import printed, tuning
 from frostline.report.tables.by_depth import learning_rates, title_of, without_layers
 from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
 from frostline.statistics.curve import Curve
 from frostline.statistics.operating_points import DECIDED, UNDEFINED
-from frostline.statistics.tune import is_k
+from frostline.statistics.recipe import Recipe
 
 
 def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str = "") -> ReportTable:
@@ -22,7 +22,7 @@ def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str
         main: The operating point that the answer is about.
         suffix: The end of the file name, which is unique on a page with several curves.
     """
-    order = {cell["trainable"]: n for n, cell in enumerate(curve["cells"])}
+    order = {cell["recipe"]: n for n, cell in enumerate(curve["cells"])}
 
     def place(name: str) -> Callable[[Values], Value]:
         return lambda row: order.get(str(row[name]))
@@ -79,7 +79,7 @@ def sufficient_columns(place: Callable[[str], Callable[[Values], Value]] | None 
 
     def column(name: str, title: str, *, strong: bool = False) -> Column:
         rank = place(name) if place else None
-        return Column(name, title, trainable, number=False, rank=rank, strong=strong)
+        return Column(name, title, printed, number=False, rank=rank, strong=strong)
 
     return (
         column("estimate", "by\nmean"),
@@ -90,7 +90,7 @@ def sufficient_columns(place: Callable[[str], Callable[[Values], Value]] | None 
 
 def goal(point: Mapping[str, Any], curve: Curve) -> str:
     """The target of an operating point."""
-    whole = "full" if curve["reference"] is None or curve["reference_is_full"] else trainable(curve["reference"])
+    whole = "full" if curve["reference"] is None or curve["reference_is_full"] else printed(curve["reference"])
     if point["margin"] is not None:
         return f"at most {point['margin']:g} below {whole}"
     of = "gain" if point["corrected"] else "score"
@@ -111,7 +111,7 @@ def conclusion(point: Mapping[str, Any], curve: Curve) -> str:
     if all(cell["validation"]["n"] < 2 for cell in curve["cells"]):
         return f"{capitalized(by_mean)} by one seed, which gives no confidence interval."
     known = "no smaller k" if point["confident"] == curve["reference"] else confident
-    seeds = next(cell["validation"]["n"] for cell in curve["cells"] if cell["trainable"] == point["not_ruled_out"])
+    seeds = next(cell["validation"]["n"] for cell in curve["cells"] if cell["recipe"] == point["not_ruled_out"])
     why = "is not ruled out" if seeds > 1 else "has one seed, so no interval rules it out"
     return f"Undecided: {known} reaches it with confidence, and {not_ruled_out} {why}."
 
@@ -121,7 +121,7 @@ def _certain(point: Mapping[str, Any], curve: Curve) -> str:
     if point["confident"] == curve["reference"]:
         return f"No smaller k than {tuning(point['confident'])}."
     text = f"{capitalized(tuning(point['confident']))}: its whole interval lies above the target"
-    smaller = takewhile(lambda cell: cell["trainable"] != point["confident"], curve["cells"])
-    if all(cell["difference"] for cell in smaller if is_k(cell["trainable"])):
+    smaller = takewhile(lambda cell: cell["recipe"] != point["confident"], curve["cells"])
+    if all(cell["difference"] for cell in smaller if Recipe(cell["recipe"]).is_k):
         return f"{text}, and that of every smaller k below it."
     return f"{text}; some smaller k has no results."

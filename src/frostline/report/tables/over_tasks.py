@@ -5,7 +5,7 @@ from typing import Any
 
 from frostline.report import formatting
 from frostline.report.answer.analysis import Analysis
-from frostline.report.names import trainable
+from frostline.report.names import printed
 from frostline.report.tables.operating_points import THREE_WAYS, sufficient_columns
 from frostline.report.tables.overview import MODEL, settings_sentence
 from frostline.report.tables.table import Column, ReportTable, Row
@@ -16,7 +16,7 @@ def tasks_table(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> Re
     found = model["tasks"]
     whole = "gain" if analysis["settings"]["corrected"] else "score"
     columns = (
-        Column("trainable", "tuned", trainable, number=False, rank=lambda row: row["place"]),
+        Column("recipe", "tuned", printed, number=False, rank=lambda row: row["place"]),
         Column("tuned_layers"),
         Column("mean_rank", "mean\nrank", lambda value: f"{value:.1f}"),
         Column("mean_share", f"mean share\nof the {whole}", formatting.percent),

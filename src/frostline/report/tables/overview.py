@@ -10,7 +10,7 @@ from frostline.report.tables.failures import failure_columns, failure_values, ki
 from frostline.report.tables.operating_points import THREE_WAYS, sufficient_columns
 from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.curve import main_point
-from frostline.statistics.tune import FULL
+from frostline.statistics.recipe import FULL
 
 MODEL, TASK = Column("model", "model", number=False), Column("task", "task", number=False)
 
@@ -72,7 +72,7 @@ def above_full_table(analysis: Analysis) -> ReportTable:
     """Every k whose mean is above that of full fine-tuning."""
     rows = [Row(row) for row in sorted(analysis["above_full"], key=lambda row: (row["p_holm"] is None, row["p_holm"]))]
     columns = (
-        *(MODEL, TASK, Column("trainable", "tuned", names.trainable, number=False)),
+        *(MODEL, TASK, Column("recipe", "tuned", names.printed, number=False)),
         *(Column("tuned_layers"), Column("layers")),
         Column("estimate", "above full", formatting.difference, small=_interval),
         *(Column("low"), Column("high")),
@@ -109,5 +109,5 @@ def _interval(row: Mapping[str, Any]) -> list[str]:
 
 def _full(row: Mapping[str, Any]) -> list[str]:
     """The interval of full fine-tuning. If it was not run: that of the reference, with its name."""
-    instead = "" if row["reference"] in (FULL, None) else f"here {names.trainable(row['reference'])}"
+    instead = "" if row["reference"] in (FULL, None) else f"here {names.printed(row['reference'])}"
     return [formatting.score_interval(row["full_low"], row["full_high"]), instead]

@@ -3,11 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frostline.report import formatting
-from frostline.report.names import trainable
+from frostline.report import formatting, names
 from frostline.report.tables.overview import TASK
 from frostline.report.tables.table import Column, ReportTable, Row
-from frostline.statistics.tune import name_of
 
 PUBLISHED = ("table", "model", "task", "train_size", "statistic", "value", "gap", "of_layers")
 MEASURED = ("measured_model", "measured_tuned", "measured_size", "measured", "runs")
@@ -15,29 +13,29 @@ MEASURED = ("measured_model", "measured_tuned", "measured_size", "measured", "ru
 
 def published_table(rows: Sequence[Mapping[str, Any]]) -> ReportTable:
     """Each published number with its measured counterpart, from :func:`frostline.studies.comparison.compare`."""
-    printed, measured = ({row[name] for row in rows} - {None} for name in ("model", "measured_model"))
+    models, measured = ({row[name] for row in rows} - {None} for name in ("model", "measured_model"))
     sizes = {row.get("measured_size") for row in rows} - {None}
     other_model = any(row["measured_model"] not in (row["model"], None) for row in rows)
     other_size = any(row["train_size"] and row.get("measured_size") not in (row["train_size"], None) for row in rows)
     columns = (
         Column("table", "in", number=False, rank=lambda row: row["place"]),
-        Column("model", "model" if len(printed) > 1 else "", number=False),
+        Column("model", "model" if len(models) > 1 else "", number=False),
         TASK,
         Column("train_size", "examples" if any(row["train_size"] for row in rows) else "", formatting.count),
-        Column("tuned", "tuned", trainable, number=False),
+        Column("tuned", "tuned", names.printed, number=False),
         Column("of_layers", "of\nlayers"),
         Column("statistic", "statistic", lambda text: text.replace("_", " "), number=False),
         Column("value", "published", _number, strong=True),
         Column("measured_model", "measured\nmodel" if other_model and len(measured) > 1 else "", number=False),
-        Column("measured_tuned", "measured\ntuned" if other_model else "", trainable, number=False),
+        Column("measured_tuned", "measured\ntuned" if other_model else "", names.printed, number=False),
         Column("measured_size", "measured\nexamples" if other_size and len(sizes) > 1 else "", formatting.count),
         Column("measured", "measured", _number, small=_runs),
         Column("runs"),
         Column("gap", "" if other_model else "measured less\npublished, points", _points),
     )
     caption = "Every published number that was measured too."
-    if len(printed) == 1:
-        caption += f" Published for {printed.pop()}."
+    if len(models) == 1:
+        caption += f" Published for {models.pop()}."
     if other_model:
         name = f" ({measured.pop()})" if len(measured) == 1 else ""
         caption += f" Another model{name} is compared at the same share of its layers: its scores need not be the same."
@@ -53,7 +51,7 @@ def _row(row: Mapping[str, Any], place: int) -> Row:
     return Row(
         {
             **{name: row.get(name) for name in (*PUBLISHED, *MEASURED)},
-            "tuned": None if tuned is None else name_of(tuned),
+            "tuned": None if tuned is None else tuned,
             "place": place,
         }
     )

@@ -9,7 +9,7 @@ from frostline.report.answer.analysis import Analysis
 from frostline.report.answer.recommendation import cell_of
 from frostline.report.tables.table import Column, ReportTable, Row, Values
 from frostline.statistics.alternatives import ALTERNATIVES
-from frostline.statistics.tune import FULL, is_way, k_of, name_of
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 
 UNDECIDED, NO_ANSWER = "undecided", "no answer"
 FACTS = ("choice", "layers", "below_full", "probability")  # of :func:`recommendation`
@@ -50,7 +50,7 @@ def recommendation(group: GroupAnalysis, *, by_mean: bool) -> dict[str, Any]:
         return found
     if "Undecided: " in group["sentence"]:
         return {**found, "choice": UNDECIDED}
-    name = decision["choice"] if recommended is None else recommended["trainable"]
+    name = decision["choice"] if recommended is None else recommended["recipe"]
     found["choice"] = name
     choice = next((choice for choice in size["choices"] if choice["choice"] == name), None)
     if name == size["reference"] or choice is None:
@@ -94,19 +94,19 @@ def _layers(facts: Facts) -> int | None:
     """The number of tuned layers, for sorting. Full fine-tuning is larger than every k, an alternative smaller."""
     if facts["choice"] == FULL:
         return (facts["layers"] or 0) + 1
-    return -1 if facts["choice"] in ALTERNATIVES else k_of(facts["choice"])
+    return -1 if facts["choice"] in ALTERNATIVES else Recipe(facts["choice"]).k
 
 
 def _text(facts: Facts, short: bool) -> str:
     """``last 5 of 12``, or ``5`` if it is ``short``."""
     name, layers = facts["choice"], facts["layers"]
-    if name in (FULL, UNDECIDED, NO_ANSWER) or (is_way(name) and name not in ALTERNATIVES):
+    if name in (FULL, UNDECIDED, NO_ANSWER) or (Recipe(name).is_way and name not in ALTERNATIVES):
         return str(name)
     if name in ALTERNATIVES:
-        return names.trainable(name)
+        return names.printed(name)
     if short:
         return names.depth(name)
-    return "head only" if name == name_of(0) else f"{name} of {layers}" if layers else str(name)
+    return "head only" if name == HEAD_ONLY else f"{name} of {layers}" if layers else str(name)
 
 
 def _beside(facts: Facts, short: bool) -> str:

@@ -78,7 +78,7 @@ def shares_table(curve: Curve, metric: str, *, suffix: str = "") -> ReportTable:
     """
 
     def values(cell: CellSummary) -> dict[str, Value]:
-        is_reference = cell["trainable"] == curve["reference"]
+        is_reference = cell["recipe"] == curve["reference"]
         whole = {"estimate": 1.0, "low": None, "high": None}
         found: dict[str, Value] = {}
         for name in ("share", "share_corrected"):

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.report import formatting
-from frostline.report.names import trainable
+from frostline.report.names import printed
 from frostline.report.tables.table import Column, ReportTable, Row
-from frostline.statistics.tune import k_of
+from frostline.statistics.recipe import Recipe
 
 
 def search_table(found: Mapping[str, Any]) -> ReportTable:
@@ -27,7 +27,7 @@ def search_table(found: Mapping[str, Any]) -> ReportTable:
 
 def _step(number: int, step: Mapping[str, Any]) -> dict[str, Any]:
     scores = [run["score"] for run in step["runs"] if run["score"] is not None]
-    ks = list(dict.fromkeys(trainable(run["trainable"]) for run in step["runs"]))
+    ks = list(dict.fromkeys(printed(run["recipe"]) for run in step["runs"]))
     rates = list(dict.fromkeys(formatting.learning_rate(run["learning_rate"]) for run in step["runs"]))
     return {
         **{"step": number, "why": step["why"], "tuned": ", ".join(ks), "runs": len(step["runs"])},
@@ -38,7 +38,7 @@ def _step(number: int, step: Mapping[str, Any]) -> dict[str, Any]:
 
 def _caption(found: Mapping[str, Any]) -> str:
     """The training time and its budget, the end of the search, and every k that it did not train."""
-    budget, skipped = found["budget_seconds"], ", ".join(trainable(name) for name in found["skipped"])
+    budget, skipped = found["budget_seconds"], ", ".join(printed(name) for name in found["skipped"])
     spent = f"{formatting.seconds(found['spent_seconds'])} of training"
     if budget is not None:
         spent += f"; the budget was {formatting.seconds(budget)}"
@@ -58,8 +58,8 @@ def estimates_table(answer: Mapping[str, Any]) -> ReportTable:
         "estimate; a low rank of the chosen k means a good estimate. Climbing up from k = 0 is shown for comparison."
     )
     found, choice = answer["search"], answer["decision"] and answer["decision"]["choice"]
-    chosen = k_of(choice) if choice in found["operations"] else None
-    ks = [k for name in found["operations"] if (k := k_of(name)) is not None]
+    chosen = Recipe(choice).k if choice in found["operations"] else None
+    ks = [k for name in found["operations"] if (k := Recipe(name).k) is not None]
     rows = [
         {**one, "rank": None if chosen is None else _by_distance(one["k"], ks).index(chosen) + 1}
         for one in ([*found["estimates"], {"by": "climbing", "k": 0}] if found["estimates"] else ())

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.report import formatting
-from frostline.report.names import trainable
+from frostline.report.names import printed
 from frostline.report.tables.by_depth import interval_below
 from frostline.report.tables.table import Column, ReportTable, Row, Value
 
@@ -12,22 +12,22 @@ from frostline.report.tables.table import Column, ReportTable, Row, Value
 def train_sizes_table(group: Mapping[str, Any], suffix: str) -> ReportTable:
     """Each k over the train sizes of one model and task of an analysis."""
     found = group["train_sizes"]
-    slopes = {row["trainable"]: row for row in found["interaction"]}
-    spreads = {row["trainable"]: row for row in found["spread"]}
+    slopes = {row["recipe"]: row for row in found["interaction"]}
+    spreads = {row["recipe"]: row for row in found["spread"]}
     rows = [
         Row(
             {
-                "trainable": row["trainable"],
+                "recipe": row["recipe"],
                 "full_better_from": row["full_better_from"],
-                **_prefixed("slope", slopes.get(row["trainable"]), ("slope", "low", "high", "p", "p_holm")),
-                **_prefixed("spread", spreads.get(row["trainable"]), ("ratio", "p", "p_holm")),
+                **_prefixed("slope", slopes.get(row["recipe"]), ("slope", "low", "high", "p", "p_holm")),
+                **_prefixed("spread", spreads.get(row["recipe"]), ("ratio", "p", "p_holm")),
                 "place": n,
             }
         )
         for n, row in enumerate(found["pays_from"])
     ]
     columns = (
-        Column("trainable", "tuned", trainable, number=False, rank=lambda row: row["place"]),
+        Column("recipe", "tuned", printed, number=False, rank=lambda row: row["place"]),
         Column("full_better_from", "full is better\nfrom … examples", formatting.count),
         Column(
             *("slope_slope", "change of the\ndifference per\ntenfold examples", formatting.difference),

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from frostline.report import formatting
-from frostline.report.names import trainable
+from frostline.report.names import printed
 from frostline.report.tables.by_depth import comparable_column, title_of
 from frostline.report.tables.table import Column, ReportTable, Row, Values
 from frostline.statistics.curve import Curve
-from frostline.statistics.tune import is_way
+from frostline.statistics.recipe import Recipe
 from frostline.training.ways.way import Way
 
 CAPTION = (
@@ -35,19 +35,19 @@ def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") ->
     rows = [
         Row(
             {
-                "way": cell["trainable"],
+                "way": cell["recipe"],
                 "fields": Way.model_validate(results[cell["points"][0]["run"]]["spec"]["way"]).in_words
                 if cell["points"]
                 else "",
                 "score": cell["comparable"],
-                **_beside(choices.get(cell["trainable"])),
+                **_beside(choices.get(cell["recipe"])),
                 **{name: cell[name] for name in ("trainable_parameters", "seconds", "peak_memory_bytes")},
             },
-            ("recommended",) if recommended and recommended["trainable"] == cell["trainable"] else (),
-            bool(recommended and recommended["trainable"] == cell["trainable"]),
+            ("recommended",) if recommended and recommended["recipe"] == cell["recipe"] else (),
+            bool(recommended and recommended["recipe"] == cell["recipe"]),
         )
         for cell in curve["cells"]
-        if is_way(cell["trainable"])
+        if Recipe(cell["recipe"]).is_way
     ]
     alone = [row.values["way"] for row in rows if not row.values["k"]]
     caption = CAPTION + NO_K * any(way in choices for way in alone) + NO_RUN * any(way not in choices for way in alone)
@@ -55,7 +55,7 @@ def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") ->
         Column("way", "way", number=False, strong=True, user_text="value"),
         Column("fields", "what it changes", number=False),
         comparable_column(curve, "score"),
-        Column("k", "beside", trainable, number=False),
+        Column("k", "beside", printed, number=False),
         Column("above", "expected\npoints above", formatting.points, small=lambda row: _interval(row)),
         *(Column("low"), Column("high")),
         Column("probability", "probability\nof more", formatting.percent),

@@ -61,7 +61,7 @@ class Notes(Progress):
     def note(self, sentence: str) -> None:
         self.sentences.append(sentence)
 
-    def result(self, facts: object, trainable: str) -> None:
+    def result(self, facts: object, recipe: str) -> None:
         """The driver shows it when it publishes it."""
 
 

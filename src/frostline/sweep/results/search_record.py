@@ -23,7 +23,7 @@ Layer = Annotated[int, Field(ge=0, le=10_000)]
 class Tried(BaseModel):
     """A run of a step."""
 
-    trainable: str
+    recipe: str
     learning_rate: Score
     score: Score
 
@@ -106,7 +106,7 @@ class SearchRecord:
         learning_rates: The learning rates that may be tried.
         head_learning_rates: Those of k = 0.
         selected_learning_rates: The best learning rate so far, by k.
-        results_so_far: For each trained k: ``trainable``, ``runs``, ``mean``, its ``expected`` score and the ``probability`` of
+        results_so_far: For each trained k: ``recipe``, ``runs``, ``mean``, its ``expected`` score and the ``probability`` of
             reaching the target.
         skipped: Every k that was not trained.
         failed_reference: The reference, if it could not be trained; then nothing is recommended.
@@ -191,7 +191,7 @@ def as_of_now(search: SearchRecord, rows: Sequence[Facts]) -> SearchRecord:
         return search
     since = "1 run has" if len(newer) == 1 else f"{len(newer)} runs have"
     why = f"{since} been added to this folder since the search ended; the answer counts all."
-    trained = {row["trainable"] for row in newer}
+    trained = {row["recipe"] for row in newer}
     return replace(search, why=why, skipped=[k for k in search.skipped if k not in trained])
 
 
@@ -201,7 +201,7 @@ def selected_learning_rates(search: SearchRecord, rows: Sequence[Facts]) -> dict
     def by_k(runs: Iterable[Facts]) -> dict[str, set[float]]:
         rates: dict[str, set[float]] = {}
         for run in runs:
-            rates.setdefault(run["trainable"], set()).add(run["learning_rate"])
+            rates.setdefault(run["recipe"], set()).add(run["learning_rate"])
         return rates
 
     tried = by_k(run for step in search.steps for run in step["runs"])

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from frostline.model.reading import OWN_HEAD, HeadKind
-from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.training.fields import Positive, Strict
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ class Way(BaseModel):
         description="what learns: fine-tuning of the layers, or without the training loop: probe (a linear probe on frozen "
         "features), words (a TF-IDF model) or setfit (contrastive fine-tuning of a sentence encoder)",
     )
-    tune: Annotated[int, Field(ge=0)] | Literal["all"] = Field(
-        default="all", description="the number of tuned layers, or all: all layers and the embeddings"
-    )
+    tune: Recipe = Field(default=FULL, description="the number of tuned layers, or full: all layers and the embeddings")
     layers: Literal["last", "first", "middle", "spread", "random"] = Field(
         default="last",
         description="which layers these are; spread: at equal distances; random: drawn from the run's seed",
@@ -105,7 +103,7 @@ class Way(BaseModel):
 
     @property
     def in_words(self) -> str:
-        """The fields that differ from their defaults: ``tune 2, low_rank 8``."""
+        """The fields that differ from their defaults: ``tune last 2, low_rank 8``."""
         shown = self.model_dump(exclude_defaults=True, exclude={"modules"} if self.signal_share else None)
         return ", ".join(f"{name} {value}" for name, value in shown.items())
 
@@ -147,17 +145,17 @@ class Way(BaseModel):
     @property
     def head_only(self) -> bool:
         """Whether only the head is trained."""
-        return self.trained == 0
+        return self.trained == HEAD_ONLY
 
     @property
-    def trained(self) -> Tune:
-        """What is trained: a number of layers, ``all``, or ``named`` for modules."""
+    def trained(self) -> Recipe:
+        """What is trained: a number of layers, ``full``, or ``named`` for modules."""
         return NAMED if self.modules else self.tune
 
     @property
     def last_layers(self) -> int | None:
         """How many of the last layers are tuned at most; None if all may be."""
-        return self.tune if isinstance(self.tune, int) else None
+        return self.tune.k
 
     @property
     def alone(self) -> bool:
@@ -190,7 +188,7 @@ class Way(BaseModel):
         from frostline.model.trainable import Trainable
 
         if not self.trains_model:
-            return Trainable(0, pooler=False, head=False)
+            return Trainable(HEAD_ONLY, pooler=False, head=False)
         if not self.in_loop:
             return Trainable(self.tune, pooler=False)  # a sentence encoder has no pooler
         pooler = pooler and self.head == OWN_HEAD
@@ -216,6 +214,13 @@ class Way(BaseModel):
             raise ValueError("give a number or a word, not true or false")
         return value
 
+    @field_validator("tune")
+    @classmethod
+    def _layers_or_full(cls, value: Recipe) -> Recipe:
+        if not value.is_k:
+            raise ValueError("give a number of layers, or full")
+        return value
+
     @model_validator(mode="after")
     def _compose(self) -> Self:
         """Refuse fields that contradict each other."""
@@ -238,7 +243,7 @@ class Way(BaseModel):
         if self.layers != "last" and self.tune == FULL:
             raise ValueError(f"layers = {self.layers!r} needs a number of layers: give tune = 2, for example")
         without_layers = [name for name in ("layers", "only", "low_rank") if name in given]
-        if self.tune == 0 and without_layers:
+        if self.tune == HEAD_ONLY and without_layers:
             raise ValueError(f"{without_layers[0]} is about tuned layers, but tune = 0: give tune = 2, for example")
         if self.low_rank and self.only != "all":
             raise ValueError(
@@ -270,12 +275,12 @@ class Way(BaseModel):
             value = getattr(self, name)
             if value != type(self).model_fields[name].default:
                 raise ValueError(f"{new} and {name} = {value!r} cannot be combined: choose one of them")
-        if self.tune != FULL and self.reinitialized > int(self.tune):
+        if self.tune.k is not None and self.reinitialized > self.tune.k:
             raise ValueError(
-                f"reinitialized = {self.reinitialized} is more than the {self.tune} tuned layers: the others would stay random"
+                f"reinitialized = {self.reinitialized} is more than the {self.tune.k} tuned layers: the others would stay random"
             )
         if self.tune != FULL and self.transferred is not None:
-            raise ValueError("transferred needs tune = 'all', because the layers above would stay random")
+            raise ValueError("transferred needs tune = 'full', because the layers above would stay random")
 
 
 PLAIN = Way()  # of runs that tune the last k layers, everything or named modules
