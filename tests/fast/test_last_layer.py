@@ -5,12 +5,12 @@ import torch
 import torch.nn.functional as F
 
 from frostline.fast.last_layer import HeadTokenPart, head_position, scattered
-from frostline.frozen.check.exactness import check
-from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.cut import cut_at
+from frostline.frozen.exactness import check, find_head_reads, find_head_token_part
 from frostline.model.anatomy import find_layers
 from frostline.model.packing import packable
 from frostline.model.trainable import Trainable
+from frostline.statistics.recipe import Recipe
 from small_models import small_batch, small_model
 
 L = 4
@@ -50,7 +50,7 @@ def test_logits_and_gradients_equal_those_of_the_whole_layer(model_type, cut, pa
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy, head_token = head_token_part_of(model, batch)
-    names = Trainable("full" if cut is None else L - cut).parameters(anatomy)
+    names = Trainable(Recipe("full" if cut is None else L - cut)).parameters(anatomy)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in names)
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -127,7 +127,7 @@ def test_the_exactness_check_rejects_a_wrong_list_of_modules(monkeypatch):
     """Keys for the head's token only would change the logits. The check then uses the whole layer."""
     wrong = HeadTokenPart("first", ("attention.self.key",), 0)
     model = small_model("bert")
-    monkeypatch.setattr("frostline.frozen.check.cut_comparison.find_head_token_part", lambda *given: wrong)
+    monkeypatch.setattr("frostline.frozen.exactness.find_head_token_part", lambda *given: wrong)
     rows = check(model, tuned_layers=[0, 1, "full"], batch=small_batch(model))
     assert [row.head_token for row in rows] == [None, None, None]  # at k = 0 the forward pass would run it
     assert all(row.batches == "packed" and row.max_logit_difference < 1e-6 for row in rows)

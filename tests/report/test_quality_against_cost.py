@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.report.figures.quality_against_cost import limits, marks, quality_against_cost
-from frostline.statistics.recipe import FULL, Recipe
-from page_text import answer_of
+from frostline.statistics.recipe import FULL
+from pages import answer_of
 from synthetic_answer import answer_of as answer_of_runs
 from synthetic_answer import make_runs
 from synthetic_sweep import make_folder
@@ -33,7 +33,7 @@ def curve_of(*choices: dict[str, Any], choice: str = "last 1") -> dict[str, Any]
 CURVE = curve_of(
     known("words", 0.5, 0.0, dominated_by="probe"),
     known("probe", 0.86, 0.0),
-    known("head only", 0.85, 0.0),
+    known("last 0", 0.85, 0.0),
     known("last 1", 0.89, 0.25, half=2.0),
 )
 
@@ -47,7 +47,7 @@ def test_a_mark_has_the_interval_of_its_expected_score() -> None:
 
 
 def test_no_interval_ends_below_the_lowest_score() -> None:
-    wide = curve_of(known("head only", 0.1, 0.0, half=30.0), known("last 1", 0.89, 0.25, half=30.0))
+    wide = curve_of(known("last 0", 0.1, 0.0, half=30.0), known("last 1", 0.89, 0.25, half=30.0))
     assert [mark.low for mark in marks(wide, 0.0)] == [0.0, pytest.approx(0.59), None]
     for metric, bottom in ("accuracy", 0.0), ("matthews_correlation", -0.2):
         figure = quality_against_cost(wide, metric=metric)
@@ -81,7 +81,7 @@ def test_places_ascend_and_never_overlap(costs: list[float], free: list[str]) ->
 
 
 def test_places_are_in_proportion_to_the_cost() -> None:
-    drawn = marks(curve_of(*(known(Recipe(k), 0.8, k / 4) for k in (0, 1, 2))))
+    drawn = marks(curve_of(*(known(f"last {k}", 0.8, k / 4) for k in (0, 1, 2))))
     assert [mark.x for mark in drawn] == pytest.approx([0, 1, 2, 4])
 
 
@@ -98,7 +98,7 @@ def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:
     )
     assert doubtful is not None and "best so far" in doubtful.get_label() and "recommended" not in doubtful.get_label()
     assert "best so far" in [text.get_text() for text in doubtful.axes[0].texts]
-    near = curve_of(known("head only", 0.85, 0.0), known("last 1", 0.89, 0.25))
+    near = curve_of(known("last 0", 0.85, 0.0), known("last 1", 0.89, 0.25))
     assert limits(marks(near))[0] < 0.84  # a difference of usual size is drawn
 
 
@@ -115,13 +115,13 @@ def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
     labels = [label.get_text() for label in axes.get_xticklabels()]
     assert labels == ["TF-IDF\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
     told = figure.get_label()
-    assert "last 1 0.890 (0.870 to 0.910), measured 0.895, at 25 %, recommended" in told
+    assert "last layer 0.890 (0.870 to 0.910), measured 0.895, at 25 %, recommended" in told
     assert "TF-IDF model 0.500 (0.490 to 0.510), measured 0.505, at 0 %, dominated" in told
     assert "full fine-tuning 0.900, measured 0.905, at 100 %" in told
 
 
 def test_many_layers_have_upright_labels_and_the_recommended_one_is_labelled() -> None:
-    many = curve_of(*(known(Recipe(k), 0.8 + k / 1000, k / 96) for k in range(97)), choice="last 17")
+    many = curve_of(*(known(f"last {k}", 0.8 + k / 1000, k / 96) for k in range(97)), choice="last 17")
     figure = quality_against_cost(many, metric="accuracy")
     assert figure is not None
     labels = figure.axes[0].get_xticklabels()

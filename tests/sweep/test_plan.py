@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.frozen.selection import StateSelection
-from frostline.model.memory import DeviceMemory
-from frostline.sweep.make_spec import make_spec
+from frostline.frozen.forward_pass import StateSelection
+from frostline.model.device import DeviceMemory
 from frostline.sweep.plan import Identity, Origin, PlannedDevice, expand
 from frostline.sweep.progress import Progress
+from frostline.sweep.settings import make_settings
 from frostline.training.run import run
 
 IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "text-classification", ("a", "b"))
@@ -24,7 +24,7 @@ def plan_of(**settings: Any) -> frostline.Plan:
 
 
 def spec(**values: Any) -> Any:
-    return make_spec({"model": "m", "train": "t.csv", "tune": "0,2,all", "out": "o", **values})
+    return make_settings({"model": "m", "train": "t.csv", "tune": "0,2,all", "out": "o", **values})
 
 
 def test_every_run_of_the_grid_appears_once_and_all_k_of_a_seed_are_together() -> None:
@@ -34,7 +34,10 @@ def test_every_run_of_the_grid_appears_once_and_all_k_of_a_seed_are_together() -
         cell
         for n in (20, 50)
         for seed in (0, 1)
-        for cell in [(n, seed, 1e-3, "head only"), *((n, seed, rate, k) for rate in (1e-4, 3e-4) for k in ("last 2", "full"))]
+        for cell in [
+            (n, seed, 1e-3, "head only"),
+            *((n, seed, rate, k) for rate in (1e-4, 3e-4) for k in ("last 2", "full")),
+        ]
     ]
     assert len({run.digest for run in runs}) == 20
     assert {run.head_learning_rate for run in runs} == {None, 1e-3}
@@ -66,7 +69,10 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
     )
     assert len(made.runs) == 8 and not made.done
     # head 32 * 32 + 32 (pooler) + 2 * 32 + 2; a layer 8544; embeddings (28 + 32 + 2) * 32 + 64
-    assert dict(made.trained) == {"head only": 1122, "last 1": 9666, "last 3": 26754, "full": 28802} and made.parameters == 28802
+    assert (
+        dict(made.trained) == {"head only": 1122, "last 1": 9666, "last 3": 26754, "full": 28802}
+        and made.parameters == 28802
+    )
     assert made.wanted == made.cached == StateSelection((2,), head=True)
     assert made.rows == 160 and made.cache_bytes == 32 * 4 * (made.tokens + 160) + 24 * 160
     assert (
@@ -118,7 +124,11 @@ NAMED = {"tune": "0,named,all", "tune_modules": "layer.1,layer.2.output", "seeds
 
 def test_only_runs_of_named_parts_have_module_names() -> None:
     runs = expand(spec(tune="named,all,2", tune_modules="pooler"), IDENTITY)
-    assert [(run.recipe, run.tune_modules) for run in runs[:3]] == [("last 2", None), ("full", None), ("named", ("pooler",))]
+    assert [(run.recipe, run.tune_modules) for run in runs[:3]] == [
+        ("last 2", None),
+        ("full", None),
+        ("named", ("pooler",)),
+    ]
     plain = expand(spec(tune="all,2"), IDENTITY)
     assert {run.digest for run in runs if run.recipe != "named"} == {run.digest for run in plain}
     others = expand(spec(tune="named,all,2", tune_modules="classifier"), IDENTITY)

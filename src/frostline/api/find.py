@@ -6,19 +6,18 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.data.files import make_folder
-from frostline.data.parsing import parse_duration
-from frostline.fast.garbage_collection import objects_frozen
-from frostline.search.defaults import DEFAULTS
-from frostline.search.plan import SearchPlan
+from frostline.data.wording import parse_duration
+from frostline.fast.switch import objects_frozen
+from frostline.search import DEFAULTS
 from frostline.search.search import Search
+from frostline.search.search_plan import SearchPlan
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
+from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.ray.cluster import Ray, package
-from frostline.sweep.ray.driver import driver_on
-from frostline.sweep.specification import CHOSEN_BY_SEARCH
+from frostline.sweep.settings import CHOSEN_BY_SEARCH
 
 
 def find(
@@ -47,7 +46,7 @@ def find(
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :class:`frostline.Sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one train
             size. ``learning_rate`` lists the learning rates to try for k > 0, ``head_learning_rate`` those for k = 0. ``seeds``
-            is the largest number of seeds of any k. :data:`frostline.search.defaults.DEFAULTS` has the defaults that differ.
+            is the largest number of seeds of any k. :data:`frostline.search.DEFAULTS` has the defaults that differ.
 
     Returns:
         The answer, as in ``answer.json``.

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from frostline.data.locks import ELSEWHERE, locked
+from frostline.data.files import ELSEWHERE, locked
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import save_recommended
 from frostline.sweep.prepare import Prepared

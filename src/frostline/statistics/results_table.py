@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 
 from frostline import FrostlineError
 from frostline.data.columns import NAME_COLUMNS
-from frostline.data.formats.reader import read_table
 from frostline.data.glue import DEV_CHANCE, GLUE
 from frostline.data.labels import refuse_similar_labels
-from frostline.data.parsing import normalized_name
+from frostline.data.reader import read_table
 from frostline.data.table import Table
-from frostline.data.wording import did_you_mean, listed, quoted
+from frostline.data.wording import did_you_mean, listed, normalized_name, quoted
 from frostline.statistics.metrics import METRICS, canonical_name
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 
@@ -79,7 +78,7 @@ def baseline_score(
 # Our column: its usual names. The first one that the table has is used.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "score": ("score", "value", "validation_best", "result"),
-    "recipe": ("recipe", "trainable"),
+    "recipe": ("recipe", "recipe"),
     "tuned_layers": ("tuned_layers", "k", "unfrozen_layers", "tuned"),
     "frozen_layers": ("frozen_layers", "frozen"),
     "full": ("full", "tune_embeddings"),

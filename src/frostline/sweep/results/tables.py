@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frostline.data.files import replace_file
-from frostline.data.parsing import NUMBER
-from frostline.model.places import EMBEDDINGS, layer_number
+from frostline.data.wording import NUMBER
+from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.statistics.recipe import FULL
 from frostline.sweep.results.record_form import scores_on_test, well_formed
 from frostline.sweep.results.store import Store
