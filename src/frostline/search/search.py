@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from frostline.data.wording import duration
 from frostline.fast.switch import objects_frozen
-from frostline.report.finish import finish
 from frostline.report.formatting import probability, score
 from frostline.report.names import tuning
-from frostline.report.rebuild import settings_of
+from frostline.report.rebuild import finish, settings_of
 from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, in_words, interim_analyses
 from frostline.search.policy import NOTHING_LEARNED, Batch, Stop, policy, reference_failed
 from frostline.search.probing import fit_alternatives
