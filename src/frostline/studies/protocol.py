@@ -8,7 +8,6 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
@@ -25,8 +24,7 @@ from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS
 FOLDER = files("frostline.studies")
 
 
-@dataclass(frozen=True)
-class PublishedNumber:
+class PublishedNumber(BaseModel):
     """One published number. A field that does not apply is None.
 
     Attributes:
@@ -40,6 +38,8 @@ class PublishedNumber:
         statistic: What the number is, such as "mean" or "trainable_parameters".
         value: The number; scores are between 0 and 1.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     table: str
     model: str | None
@@ -92,7 +92,9 @@ class Protocol(BaseModel):
     @cached_property
     def published(self) -> tuple[PublishedNumber, ...]:
         """All published numbers."""
-        return read_published(self.name)
+        with (FOLDER / "published" / f"{self.name}.csv").open(encoding="utf-8") as file:
+            rows = [{name: cell or None for name, cell in row.items()} for row in csv.DictReader(file)]
+        return tuple(PublishedNumber.model_validate(row) for row in rows)
 
     def short_name(self, model: str) -> str | None:
         """The study's name of a model, given that name or the hub name; None for any other model."""
@@ -126,27 +128,6 @@ def load_protocol(name: str) -> Protocol:
     if name not in known:
         raise FrostlineError(f"There is no study {name!r}{did_you_mean(name, known)}: choose from {', '.join(known)}.")
     return Protocol(name=name, **tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
-
-
-def read_published(study: str) -> tuple[PublishedNumber, ...]:
-    """All published numbers of a study."""
-    with (FOLDER / "published" / f"{study}.csv").open(encoding="utf-8") as file:
-        return tuple(_number(row) for row in csv.DictReader(file))
-
-
-def _number(row: Mapping[str, str]) -> PublishedNumber:
-    tuned = row["tuned"]
-    return PublishedNumber(
-        table=row["table"],
-        model=row["model"] or None,
-        task=row["task"] or None,
-        metric=row["metric"] or None,
-        train_size=int(row["train_size"]) if row["train_size"] else None,
-        tuned=Recipe(tuned) if tuned else None,
-        of_layers=int(row["of_layers"]) if row["of_layers"] else None,
-        statistic=row["statistic"],
-        value=float(row["value"]),
-    )
 
 
 TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
@@ -185,13 +166,15 @@ def tune_values(expression: str | Sequence[Any], layers: int) -> list[Recipe]:
             )
         first, last = (_term_value(match[name] or match["first"], layers) for name in ("first", "last"))
         numbers = range(first, last + 1, int(match["step"] or 1))
-        found += [_way(match["kind"], k, layers) if match["kind"] else Recipe(k) for k in numbers]
+        if match["kind"] is None:
+            found += map(Recipe, numbers)
+        else:
+            names = (
+                FULL if match["kind"] == "transferred" and k >= layers else f"{match['kind']}-{k}" for k in numbers
+            )
+            found += map(Recipe, names)
     ks = sorted({one.k for one in found if one.k is not None})
     return [*map(Recipe, ks), *dict.fromkeys(one for one in found if one.k is None)]
-
-
-def _way(kind: str, count: int, layers: int) -> Recipe:
-    return FULL if kind == "transferred" and count >= layers else Recipe(f"{kind}-{count}")
 
 
 def _term_value(term: str, layers: int) -> int:
