@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.cli.plan_output import print_forecast
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.sweep.execution import forecast as forecast_module
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.forecast import calibrate, make_forecast, seconds_of
@@ -51,8 +52,8 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
     model, before = prepared.pretrained.model, states(prepared.pretrained.model)
     found = sweep.plan().forecast
     assert found is not None and found.runs == 20 and found.forward_pass_seconds > 0
-    assert {(cell.trainable, cell.train_size) for cell in found.cells} == {
-        (k, n) for k in ("last 0", "last 1", "last 2", "all", "probe") for n in (20, 40)
+    assert {(cell.recipe, cell.train_size) for cell in found.cells} == {
+        (k, n) for k in ("head only", "last 1", "last 2", "full", "probe") for n in (20, 40)
     }
     assert all(cell.seconds > 0 and cell.trainer_seconds and cell.memory_bytes > 0 for cell in found.cells)
     assert found.seconds == pytest.approx(
@@ -74,7 +75,7 @@ def test_states_for_estimators_alone_take_time_on_the_disk(
     run_sweep(settings, tune="0")
     monkeypatch.setattr(forecast_module, "disk_speed", lambda folder: 1.0)
     found = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,probe"}).plan().forecast
-    assert found is not None and {cell.trainable for cell in found.cells} == {"probe"}
+    assert found is not None and {cell.recipe for cell in found.cells} == {"probe"}
     assert found.forward_pass_seconds > 1000  # a byte each second
 
 
@@ -102,9 +103,7 @@ def test_finished_runs_cost_nothing(finished_small: Path, settings: dict[str, An
 
 def test_only_missing_runs_are_forecast(finished_small: Path, settings: dict[str, Any]) -> None:
     made = frostline.Sweep(progress=Progress(), **{**settings, "out": finished_small, "tune": "0,1,2"}).plan()
-    assert made.forecast is not None and [(cell.trainable, cell.runs) for cell in made.forecast.cells] == [
-        ("last 2", 2)
-    ]
+    assert made.forecast is not None and [(cell.recipe, cell.runs) for cell in made.forecast.cells] == [("last 2", 2)]
 
 
 def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str, Any]) -> None:
@@ -122,7 +121,7 @@ def test_a_budget_too_small_for_the_largest_k_gives_no_calibration_except_for_a_
     costs, runs = CostModel(prepared.context, prepared.plan.cached), sweep._requested(prepared)
     assert calibrate(costs, runs, 1e9, 0.0, ends=False) is None
     found = calibrate(costs, runs, 1e9, 0.0, ends=True)
-    assert found is not None and found.timed.keys() == {0, 3}
+    assert found is not None and found.timed.keys() == {HEAD_ONLY, Recipe(3)}
 
 
 @pytest.mark.parametrize(
@@ -169,12 +168,12 @@ def test_a_sweep_records_its_forecast_and_the_measured_time(
     sweep = frostline.Sweep(progress=Progress(), **settings)
     sweep.run(save_model=False)
     (call,) = recorded(sweep.out)
-    assert [cell["trainable"] for cell in call["predicted"]["cells"]] == ["last 0", "last 1"]
+    assert [cell["recipe"] for cell in call["predicted"]["cells"]] == ["head only", "last 1"]
     assert call["measured"]["seconds"] >= call["measured"]["forward_pass_seconds"] > 0
     sweep.run(save_model=False)
     assert len(recorded(sweep.out)) == 1
     table = (sweep.out / "tables" / "predicted.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in table[1:]] == ["last 0", "last 1", "forward pass", "total"]
+    assert [line.split(",")[0] for line in table[1:]] == ["head only", "last 1", "forward pass", "total"]
     assert "Forecast and measured cost" in (sweep.out / "report.html").read_text()
     frostline.Sweep(progress=Progress(), **{**settings, "tune": "2"}).run(save_model=False)
     assert len(recorded(sweep.out)) == 2
@@ -211,29 +210,29 @@ def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> N
     assert watched.done == pytest.approx(watched.total)
 
 
-POINTS: dict[int | str, tuple[float, float]] = {0: (1.0, 0.5), 2: (20.0, 2.0), 6: (60.0, 6.0), "all": (60.0, 7.0)}
+POINTS = {Recipe(0): (1.0, 0.5), Recipe(2): (20.0, 2.0), Recipe(6): (60.0, 6.0), FULL: (60.0, 7.0)}
 
 
 @given(st.floats(2, 200), st.floats(1, 50))
 def test_seconds_increase_with_operations_and_batches(operations: float, count: float) -> None:
-    for k in (0, 1, 4, 12, "named"):
+    for k in map(Recipe, (0, 1, 4, 12, "named")):
         one = seconds_of(POINTS, k, count, count * operations)
         assert one > 0
         assert seconds_of(POINTS, k, 2 * count, 2 * count * operations) == pytest.approx(2 * one)
         assert seconds_of(POINTS, k, count, 1.5 * count * operations) >= one
-    assert seconds_of(POINTS, 4, 0.0, 0.0) == 0.0
+    assert seconds_of(POINTS, Recipe(4), 0.0, 0.0) == 0.0
 
 
 def test_what_was_timed_is_reproduced_and_the_rest_is_interpolated() -> None:
     for k, (operations, seconds) in POINTS.items():
         assert seconds_of(POINTS, k, 3, 3 * operations) == pytest.approx(3 * seconds)
-    assert seconds_of(POINTS, 4, 1, 40.0) == pytest.approx(4.0)
-    assert seconds_of(POINTS, 7, 1, 70.0) > 6.0
-    assert seconds_of({"all": (10.0, 1.0)}, 3, 1, 5.0) == pytest.approx(0.5)
+    assert seconds_of(POINTS, Recipe(4), 1, 40.0) == pytest.approx(4.0)
+    assert seconds_of(POINTS, Recipe(7), 1, 70.0) > 6.0
+    assert seconds_of({FULL: (10.0, 1.0)}, Recipe(3), 1, 5.0) == pytest.approx(0.5)
 
 
 CELL = {
-    "trainable": "last 1",
+    "recipe": "last 1",
     "train_size": 10,
     "training_seconds": 1.0,
     "evaluation_seconds": 1.0,

@@ -29,7 +29,7 @@ from frostline.model.anatomy import Anatomy
 from frostline.model.device import Machine
 from frostline.model.terms import HEAD, POOLER, layer_place
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import FULL
+from frostline.statistics.recipe import FULL
 from frostline.training.estimators.by_name import estimator_of
 from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.rows import subset_key, train_rows, training_batches, validation_rows

@@ -7,7 +7,7 @@ no random generator of a run.
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ from frostline.model.device import Machine, memory_ran_out, peak_memory
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.sweep.cache_space import nearest_existing, recipe_of
 from frostline.sweep.execution.execute import runs_from_cache
 from frostline.sweep.execution.stacks import stack_size
@@ -91,7 +91,7 @@ class Timed:
 class Calibration:
     """How fast this machine runs this sweep."""
 
-    timed: Mapping[Tune, Timed]
+    timed: Mapping[Recipe, Timed]
     scoring_seconds: float  # to compute the metrics of all validation examples once
     memory_bytes: float  # in use before training
 
@@ -100,34 +100,34 @@ class Calibration:
         steps, scored = {k: one.step for k, one in self.timed.items()}, {k: one.scored for k, one in self.timed.items()}
         forward = costs.matrices_of(spec).forward(work.scored, costs.cut(spec) or 0)
         return (
-            seconds_of(steps, spec.tune, work.steps.count, costs.training_operations(spec, work)),
-            seconds_of(scored, spec.tune, work.scored.count, forward) + work.scorings * self.scoring_seconds,
+            seconds_of(steps, spec.recipe, work.steps.count, costs.training_operations(spec, work)),
+            seconds_of(scored, spec.recipe, work.scored.count, forward) + work.scorings * self.scoring_seconds,
         )
 
-    def nearest(self, tune: Tune) -> Timed:
-        """What was timed at this k, or else at the nearest one; ``all`` and ``named`` count as the largest k."""
-        if tune in self.timed:
-            return self.timed[tune]
-        layers = {k: one for k, one in self.timed.items() if isinstance(k, int)}
+    def nearest(self, recipe: Recipe) -> Timed:
+        """What was timed for this recipe, or else at the nearest k; ``full`` and ``named`` count as the largest k."""
+        if recipe in self.timed:
+            return self.timed[recipe]
+        layers = {one.k: timed for one, timed in self.timed.items() if one.k is not None}
         if not layers:
             return next(iter(self.timed.values()))
-        wanted = tune if isinstance(tune, int) else max(layers)
+        wanted = max(layers) if recipe.k is None else recipe.k
         return layers[min(layers, key=lambda k: abs(k - wanted))]
 
 
-def seconds_of(timed: Mapping[Tune, Pace], tune: Tune, count: float, operations: float) -> float:
-    """Seconds of ``count`` batches with ``operations`` in total: measured if this k was timed, else interpolated.
+def seconds_of(timed: Mapping[Recipe, Pace], recipe: Recipe, count: float, operations: float) -> float:
+    """Seconds of ``count`` batches with ``operations`` in total: measured if this recipe was timed, else interpolated.
 
     The time of a batch at k = 0 is fixed: beyond what was timed, only the rest grows with the operations.
     """
     if not count:
         return 0.0
-    each, fixed = operations / count, timed[0][1] if 0 in timed else 0.0
-    layers = sorted(point for k, point in timed.items() if isinstance(k, int))
+    each, fixed = operations / count, timed[HEAD_ONLY][1] if HEAD_ONLY in timed else 0.0
+    layers = sorted(point for one, point in timed.items() if one.k is not None)
     known = layers if len(layers) > 1 else sorted(timed.values())
-    if tune not in timed and known[0][0] < each < known[-1][0]:
+    if recipe not in timed and known[0][0] < each < known[-1][0]:
         return count * float(np.interp(each, *np.array(known).T))
-    at, seconds = timed[tune] if tune in timed else known[0] if each <= known[0][0] else known[-1]
+    at, seconds = timed[recipe] if recipe in timed else known[0] if each <= known[0][0] else known[-1]
     fixed = min(fixed, seconds)
     return count * (fixed + (seconds - fixed) * each / at)
 
@@ -251,7 +251,7 @@ def calibrate(
     """
     context, need = costs.context, costs.cached
     context.worker.copies.keep_within(0)  # so that they do not count as memory in use
-    largest = {run.tune: run for run in _smallest_first(runs)}
+    largest = {run.recipe: run for run in _smallest_first(runs)}
     first = _ends(largest)
     rest = sorted(largest.keys() - {*first}, key=lambda k: costs.operations(largest[k]))
     chosen, spent = list[RunSpec](), 0.0
@@ -283,9 +283,9 @@ def _time_plain(
     """
     plain = replace(context, machine=Machine(context.machine.device, "float32"), worker=Worker(as_trainer=True))
     costs = CostModel(plain, StateSelection((), head=False))
-    largest = {run.tune: run.model_copy(update=PLAIN) for run in _smallest_first(runs)}
-    layers = sorted(k for k in largest if isinstance(k, int))
-    dearest: Tune = FULL if FULL in largest else layers[-1] if layers else [*largest][-1]
+    largest = {run.recipe: run.model_copy(update=PLAIN) for run in _smallest_first(runs)}
+    layers = _by_k(largest)
+    dearest: Recipe = FULL if FULL in largest else layers[-1] if layers else [*largest][-1]
     chosen = [largest[k] for k in dict.fromkeys([*layers[:1], dearest])]
     with memory_reused():
         timed = Timer(costs, speed, _idle_bytes(context), memory=False).time(chosen, chosen, 0.0)
@@ -303,10 +303,14 @@ def _smallest_first(runs: Sequence[RunSpec]) -> list[RunSpec]:
     return sorted(runs, key=lambda run: (run.train_size, -run.seed))
 
 
-def _ends(largest: Mapping[Tune, RunSpec]) -> list[Tune]:
+def _by_k(recipes: Iterable[Recipe]) -> list[Recipe]:
+    return sorted((one for one in recipes if one.k is not None), key=lambda one: one.k or 0)
+
+
+def _ends(recipes: Iterable[Recipe]) -> list[Recipe]:
     """The largest k, the smallest k, full fine-tuning and named parts, in this order."""
-    layers = sorted(k for k in largest if isinstance(k, int))
-    return [*layers[-1:], *layers[: len(layers) > 1], *(k for k in largest if not isinstance(k, int))]
+    layers = _by_k(recipes)
+    return [*layers[-1:], *layers[: len(layers) > 1], *(one for one in recipes if one.k is None)]
 
 
 def _rough_seconds(costs: CostModel, run: RunSpec, speed: float) -> tuple[float, float]:
@@ -384,9 +388,9 @@ class Timer:
     def context(self) -> Experiment:
         return self.costs.context
 
-    def time(self, chosen: Sequence[RunSpec], runs: Sequence[RunSpec], budget: float) -> dict[Tune, Timed]:
+    def time(self, chosen: Sequence[RunSpec], runs: Sequence[RunSpec], budget: float) -> dict[Recipe, Timed]:
         """Time ``chosen`` ones of all ``runs`` in about ``budget`` seconds; leave out those without memory or a finite loss."""
-        found: dict[Tune, Timed] = {}
+        found: dict[Recipe, Timed] = {}
         for spec in chosen:
             self.context.pretrained.restore()  # so that no memory of the last one is counted
             stackable = [run for run in runs if run.stack_key == spec.stack_key]
@@ -397,7 +401,7 @@ class Timer:
                     raise
                 continue  # the run itself reports it
             if timed is not None:
-                found[spec.tune] = timed
+                found[spec.recipe] = timed
         return found
 
     def _time(self, spec: RunSpec, stackable: Sequence[RunSpec], budget: float) -> Timed | None:
@@ -518,16 +522,16 @@ def _cells(
     largest = max(costs.matrices_of(run).trained_parameters(costs.names(run)) for run in runs)
     sizes = frozenset().union(*map(costs.batch_sizes, runs))
     kernels = kernel_bytes(costs.context.machine, ceil(len(sizes) / workers))
-    for (trainable, size), in_cell in _by_cell(runs).items():
+    for (recipe, size), in_cell in _by_cell(runs).items():
         spec, works = in_cell[0], [costs.batches(run) for run in in_cell]
         times = [calibration.seconds(costs, spec, work) for work in works]
         training, evaluation = (float(np.mean(each)) / workers for each in zip(*times, strict=True))
-        near, matrices, names = calibration.nearest(spec.tune), costs.matrices_of(spec), costs.names(spec)
+        near, matrices, names = calibration.nearest(spec.recipe), costs.matrices_of(spec), costs.names(spec)
         stack = min(near.stack, len(in_cell))
         trained, updated = stack * matrices.trained_parameters(names), stack * matrices.updated_parameters(names)
         best = trained if spec.load_best_model_at_end and spec.evaluations_per_epoch else 0
         yield Cell(
-            trainable=trainable,
+            recipe=recipe,
             train_size=size,
             runs=len(in_cell),
             training_seconds=training,
@@ -541,7 +545,7 @@ def _cells(
                 SCORED_BYTES * updated + near.scored_bytes * stack * max(work.longest_scored for work in works),
             ),
             trainer_seconds=trainer(spec) if trainer else None,
-            timed=spec.tune in calibration.timed,
+            timed=spec.recipe in calibration.timed,
             stack=stack,
         )
 
@@ -553,11 +557,11 @@ def _cells_of_estimators(
 
     With ``plain``, the same seconds count for plain transformers, which runs estimators, too.
     """
-    for (trainable, size), in_cell in _by_cell(runs).items():
+    for (recipe, size), in_cell in _by_cell(runs).items():
         seconds = float(np.mean([costs.operations(run) for run in in_cell])) / speed
         trained = costs.matrices.trained_parameters(costs.names(in_cell[0]))
         yield Cell(
-            trainable=trainable,
+            recipe=recipe,
             train_size=size,
             runs=len(in_cell),
             training_seconds=seconds,
@@ -570,23 +574,23 @@ def _cells_of_estimators(
         )
 
 
-def _by_cell(runs: Sequence[RunSpec]) -> dict[tuple[str, int], list[RunSpec]]:
-    cells: dict[tuple[str, int], list[RunSpec]] = {}
+def _by_cell(runs: Sequence[RunSpec]) -> dict[tuple[Recipe, int], list[RunSpec]]:
+    cells: dict[tuple[Recipe, int], list[RunSpec]] = {}
     for run in runs:
-        cells.setdefault((run.trainable, run.train_size), []).append(run)
+        cells.setdefault((run.recipe, run.train_size), []).append(run)
     return cells
 
 
 def _remarks(costs: CostModel, runs: Sequence[RunSpec]) -> Iterator[str]:
     """Sentences about runs for which freezing saves little or nothing."""
-    full = [run for run in runs if run.tune == FULL]
+    full = [run for run in runs if run.recipe == FULL]
     if full:
         share = sum(map(costs.operations, full)) / sum(map(costs.operations, runs))
         yield (
             "Full fine-tuning freezes nothing, so cached hidden states do not speed it up. It accounts for "
             f"{100 * share:.0f} % of the operations of all runs."
         )
-    named = next((run for run in runs if run.tune == NAMED), None)
+    named = next((run for run in runs if run.recipe == NAMED), None)
     if named is None:
         return
     matrices, anatomy, step = costs.matrices, costs.anatomy, costs.batches(named).steps.mean
