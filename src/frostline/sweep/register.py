@@ -24,7 +24,7 @@ def register(prepared: Prepared) -> None:
         "columns": asdict(prepared.data.task.columns),
         "notes": prepared.plan.notes,
         "report": prepared.data.report.as_dict(),
-        "max_length": prepared.plan.max_length,
+        "max_length": prepared.identity.max_length,
         "truncated": prepared.plan.truncated,
         "truncated_by_class": prepared.plan.truncated_by_class,
     }
