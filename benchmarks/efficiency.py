@@ -228,7 +228,7 @@ def _phases(
         works = [(run, workload.run_work(run)) for run in same]
         steps = sum(matrices.training(names, work.steps, workload.cut(run)) for run, work in works)
         moved = sum(work.steps.count for _, work in works) * OPTIMIZER_BYTES * matrices.updated_parameters(names)
-        took = sum(results[run.digest]["cost"]["train_seconds"] for run in same)
+        took = sum(results[run.digest].cost.train_seconds for run in same)
         training += took
         yield {
             **_phase(f"training, {same[0].trainable}", took, steps / best + moved / rates["memory"]),
@@ -237,7 +237,7 @@ def _phases(
     for tune in dict.fromkeys(run.tune for run in runs):
         same = [run for run in runs if run.tune == tune and run.digest in results]
         took = sum(  # including test and the overhead of a run
-            cost["run_seconds"] - cost["train_seconds"] for cost in (results[run.digest]["cost"] for run in same)
+            cost.run_seconds - cost.train_seconds for cost in (results[run.digest].cost for run in same)
         )
         work = sum(matrices.forward(workload.run_work(run).scored, workload.cut(run) or 0) for run in same)
         evaluation += took

@@ -1,11 +1,10 @@
 """Progress that collects its notes, or disturbs a sweep, for tests."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import DAMAGED, Store, set_aside
+from frostline.training.result import Failure, RunRecord
 
 
 class Notes(Progress):
@@ -26,8 +25,8 @@ class SetsAside(Progress):
         super().__init__()
         self.out, self.aside = out, list[str]()
 
-    def result(self, facts: Mapping[str, Any], trainable: str) -> None:
-        super().result(facts, trainable)
+    def result(self, ended: RunRecord | Failure) -> None:
+        super().result(ended)
         if not self.aside:
-            self.aside.append(facts["digest"])
-            set_aside(Store(self.out).runs / facts["digest"], self.out / DAMAGED)
+            self.aside.append(ended.digest)
+            set_aside(Store(self.out).runs / ended.digest, self.out / DAMAGED)

@@ -12,7 +12,7 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from frostline.api.sweep import Sweep
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
+from frostline.sweep.results.folder import register
 
 GOOD = ("good", "great", "fine", "lovely", "warm", "bright")
 BAD = ("bad", "poor", "dull", "awful", "cold", "grim")

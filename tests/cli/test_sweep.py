@@ -181,7 +181,7 @@ def test_a_diverged_run_is_trained_again_on_request(
 
     def diverges(spec: Any, context: Any, **more: Any) -> Any:
         result = real(spec, context, **more)
-        result.facts["outcome"] = "diverged"
+        result.record.outcome = "diverged"
         return result
 
     words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "1", "--seeds", "1", "--out", "o", *FAST]

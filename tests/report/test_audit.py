@@ -3,15 +3,16 @@
 from typing import Any
 
 from frostline.report.tables.audit import CHECKS, audit_table, phases_table
+from frostline.training.result import AuditRecord
 
 TRAINED = {"embeddings": 0, "layer 0": 0, "layer 1": 4, "layer 2": 4, "head": 2}
 
 
-def audit(**more: Any) -> dict[str, Any]:
+def audit(**more: Any) -> AuditRecord:
     """The audit of a run that trains two layers."""
     places = {place: {"trained": count, "frozen": 4 - count} for place, count in TRAINED.items()}
-    numbers = {"parameters": 20, "trainable_parameters": 10, "clipped_parameters": 3}
-    return {"by_place": places, **numbers, **dict.fromkeys(CHECKS, True), **more}
+    numbers = {"parameters": 20, "trainable_parameters": 10, "clipped_parameters": 3, "tuned_share": 0.5}
+    return AuditRecord.model_validate({"by_place": places, **numbers, "checks": dict.fromkeys(CHECKS, True), **more})
 
 
 def test_merged_matrices_are_counted_and_explained() -> None:

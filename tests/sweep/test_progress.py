@@ -21,23 +21,20 @@ from frostline.sweep.progress import (
     eta,
     suitable_progress,
 )
+from frostline.training.result import RunRecord
+from records import failure, record, spec_of_run
 
 
-def facts(**other: Any) -> dict[str, Any]:
-    return {
-        "spec": {"seed": 1, "train_size": 500, "learning_rate": 3e-4},
-        **{"status": "done", "outcome": "ok", "metric": "accuracy", "validation_best": 0.87654},
-        "cost": {"train_seconds": 2.34},
-        **other,
-    }
+def ended(tune: int | str = 2, **changes: Any) -> RunRecord:
+    spec = spec_of_run(tune=tune, seed=1, train_size=500, learning_rate=3e-4)
+    return record(spec, **{"validation_best": 0.87654, "cost": {"train_seconds": 2.34}, **changes})
 
 
 def test_a_result_is_described_in_one_line() -> None:
-    assert describe(facts(), "last 2") == "last 2  seed 1  500 examples  lr 0.0003  accuracy 0.8765  2.3 s"
-    bad = facts(outcome="diverged", reason="the loss is not finite", validation_best=None)
-    assert describe(bad, "all") == "all     seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
-    failed = {"spec": facts()["spec"], "status": "failed", "reason": "RuntimeError: no memory"}
-    assert describe(failed, "all").endswith("lr 0.0003  failed: RuntimeError: no memory")
+    assert describe(ended()) == "last 2  seed 1  500 examples  lr 0.0003  accuracy 0.8765  2.3 s"
+    bad = ended("all", outcome="diverged", reason="the loss is not finite", validation_best=None)
+    assert describe(bad) == "all     seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
+    assert describe(failure(bad.spec, "RuntimeError: no memory")).endswith("lr 0.0003  failed: RuntimeError: no memory")
 
 
 @pytest.mark.parametrize(
@@ -85,8 +82,8 @@ def test_the_time_left_follows_from_the_speed_so_far(monkeypatch: pytest.MonkeyP
 def test_logs_get_one_line_per_result(capsys: pytest.CaptureFixture[str]) -> None:
     progress = LineProgress()
     progress.start(2, 10.0)
-    progress.result(facts(), "last 2")
-    progress.result(facts(), "all")
+    progress.result(ended())
+    progress.result(ended("all"))
     out, err = capsys.readouterr()
     assert not out and [line.split()[0] for line in err.splitlines()] == ["1/2", "2/2"]
 
@@ -118,7 +115,7 @@ def test_training_continues_when_nobody_reads_the_log_any_more(monkeypatch: pyte
     monkeypatch.setattr(sys, "stderr", closed)
     progress = LineProgress()
     progress.start(1, 10.0)
-    progress.result(facts(), "last 2")
+    progress.result(ended())
     assert closed.write.called and progress.runs_done == 1
 
 
@@ -130,7 +127,7 @@ def test_a_terminal_shows_a_live_bar() -> None:
     progress.start(4, 100.0)
     progress.set_done(25.0)
     progress.bar.refresh()
-    progress.result(facts(), "last 2")
+    progress.result(ended())
     progress.finish(25.0)
     progress.bar.refresh()
     assert progress.bar.tasks[0].percentage == 25

@@ -7,6 +7,7 @@ from frostline.data.wording import capitalized
 from frostline.report import formatting
 from frostline.report.names import tuning
 from frostline.statistics.operating_points import UNDECIDED
+from frostline.training.result import Provenance
 
 
 def headline(sentence: str) -> tuple[str, str]:
@@ -84,11 +85,11 @@ def _runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
 
 
-def machines(provenances: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def machines(provenances: Sequence[Provenance]) -> dict[str, str]:
     """The machine and versions of the runs. If runs differ, each value has its number of runs."""
     found: dict[str, dict[str, int]] = {}
     for provenance in provenances:
-        for name, value in provenance.items():
+        for name, value in provenance.model_dump().items():
             if name not in ("cut", "from_cache", "continued_after"):
                 counts = found.setdefault(name, {})
                 counts[str(value)] = counts.get(str(value), 0) + 1

@@ -44,7 +44,7 @@ def write_page(out: Path) -> Path:
     """
     folder = Folder(out)
     answer = json.loads((out / "answer.json").read_bytes())
-    results, runs = folder.store.results(), _with_outcomes(folder.rows(), answer)
+    results, runs = folder.results, _with_outcomes(folder.rows(), answer)
     page, figures = out / "report.html", _figures(answer)
     sizes = [size_content(size, answer, results, train_size_suffix(size, n)) for n, size in enumerate(answer["sizes"])]
     errors, failed_runs = errors_of_recommended(folder, answer), _failure_rate(done(runs))
@@ -75,7 +75,7 @@ def write_page(out: Path) -> Path:
         several_rates=any(len(cell["learning_rates_tried"]) > 1 for size in answer["sizes"] for cell in size["cells"]),
         errors=errors,
         classes=classes,
-        machines=machines([facts["provenance"] for facts in results.values()]),
+        machines=machines([result.provenance for result in results.values()]),
         model=names.model_name(answer["model"]),
     )
     of_sizes = (table for size in sizes for table in size["tables"].values())

@@ -1,6 +1,6 @@
 """The content of a sweep's page for one train size: its tables and sentences."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.model.places import EMBEDDINGS, layer_number
@@ -9,7 +9,6 @@ from frostline.report.answer.recommendation import cell_of
 from frostline.report.answer.scores_on_test import sentences_on_test
 from frostline.report.names import baseline
 from frostline.report.pages.sentences import explain_uncertainty
-from frostline.report.tables.audit import is_checked
 from frostline.report.tables.choices import choices_table
 from frostline.report.tables.costs import costs_table
 from frostline.report.tables.failures import failures_table
@@ -18,15 +17,18 @@ from frostline.report.tables.scores import scores_table, shares_table
 from frostline.report.tables.table import ReportTable
 from frostline.report.tables.ways import ways_table
 from frostline.statistics.curve import Curve, main_point
+from frostline.training.result import RunRecord
 
 
-def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, Any], suffix: str) -> dict[str, Any]:
+def size_content(
+    size: Curve, answer: Mapping[str, Any], results: Mapping[str, RunRecord], suffix: str
+) -> dict[str, Any]:
     """A train size of the answer with its tables and sentences.
 
     Args:
         size: The curve with its recommendation.
         answer: The whole answer.
-        results: The facts of finished runs by digest.
+        results: The finished runs by digest.
         suffix: The end of the file names, unique for each train size.
     """
     main, recommended = main_point(size), size["recommended"]
@@ -50,9 +52,9 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
         "audits": [
             (cell["trainable"], audit)
             for cell in size["cells"]
-            if cell["points"] and is_checked(audit := results[cell["points"][0]["run"]]["audit"])
+            if cell["points"] and (audit := results[cell["points"][0]["run"]].audit).checks
         ],
-        "tuned": _tuned(results[recommended["run"]]["audit"]["by_place"]) if recommended else None,
+        "tuned": _tuned(results[recommended["run"]].audit.trained_places) if recommended else None,
     }
 
 
@@ -73,8 +75,7 @@ def _margin(size: Curve) -> float:
     return next(float(point["margin"]) for point in size["operating_points"] if point["margin"] is not None)
 
 
-def _tuned(by_place: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+def _tuned(places: Sequence[str]) -> dict[str, Any]:
     """Whether the embeddings are trained, and the indices of the trained layers, for the drawing of the model."""
-    places = [place for place, counts in by_place.items() if counts["trained"]]
     layers = [number for place in places if (number := layer_number(place)) is not None]
     return {"embeddings": EMBEDDINGS in places, "layers": layers}

@@ -1,13 +1,13 @@
 """The tables of the audit, which checks that frozen parameters stay frozen, and shows what each phase changed."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 from frostline.data.wording import ranges
 from frostline.model.places import EMBEDDINGS, layer_number
 from frostline.report import formatting
 from frostline.report.tables.by_depth import TUNED
 from frostline.report.tables.table import Column, ReportTable, Row, Values
+from frostline.training.result import AuditRecord
 
 CHECKS = {
     "optimizer_holds_exactly_the_trained": "optimizer holds\nonly trainable",
@@ -18,15 +18,16 @@ CHECKS = {
 }
 
 
-def audit_table(samples: Sequence[tuple[str, Mapping[str, Any]]]) -> ReportTable:
-    """The audit of one run of each k. ``samples`` are pairs of k and the ``audit`` of a run's result."""
-    shown = ("trainable_parameters", "parameters", "clipped_parameters", *CHECKS)
+def audit_table(samples: Sequence[tuple[str, AuditRecord]]) -> ReportTable:
+    """The audit of one run of each k. ``samples`` are pairs of k and the audit of a run."""
+    shown = ("trainable_parameters", "parameters", "clipped_parameters")
     rows = [
         Row(
             {
-                **{"tuned": name, "place": n, "trained": _parts(_trained(audit["by_place"]))},
-                **{key: audit[key] for key in shown},
-                "merged": len(audit.get("merged", ())),
+                **{"tuned": name, "place": n, "trained": _parts(audit.trained_places)},
+                **{key: getattr(audit, key) for key in shown},
+                **{key: audit.checks[key] for key in CHECKS},
+                "merged": len(audit.merged),
             }
         )
         for n, (name, audit) in enumerate(samples)
@@ -51,12 +52,12 @@ def audit_table(samples: Sequence[tuple[str, Mapping[str, Any]]]) -> ReportTable
     return ReportTable("audit", "Audit", caption, columns, tuple(rows))
 
 
-def phases_table(samples: Sequence[tuple[str, Mapping[str, Any]]]) -> ReportTable | None:
+def phases_table(samples: Sequence[tuple[str, AuditRecord]]) -> ReportTable | None:
     """The phases of one run of each way that has several; None if none has. ``samples`` are those of :func:`audit_table`."""
     rows = [
-        Row({"tuned": name, "place": n, "phase": number, "steps": phase["steps"], "moved": _parts(phase["moved"])})
+        Row({"tuned": name, "place": n, "phase": number, "steps": phase.steps, "moved": _parts(phase.moved)})
         for n, (name, audit) in enumerate(samples)
-        for number, phase in enumerate(audit.get("phases", []), 1)
+        for number, phase in enumerate(audit.phases, 1)
     ]
     columns = (
         *(TUNED, Column("phase", "phase"), Column("steps", "steps", formatting.count)),
@@ -66,16 +67,6 @@ def phases_table(samples: Sequence[tuple[str, Mapping[str, Any]]]) -> ReportTabl
         "One run of each way that is trained in phases, and what has other values at the end of each than at its start."
     )
     return ReportTable("phases", "Phases", caption, columns, tuple(rows)) if rows else None
-
-
-def is_checked(audit: Mapping[str, Any]) -> bool:
-    """Whether a run was trained in the training loop, which checks what it trains."""
-    return CHECKS.keys() <= audit.keys()
-
-
-def _trained(by_place: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """The places with trained parameters."""
-    return [place for place, counts in by_place.items() if counts["trained"]]
 
 
 def _parts(places: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from frostline.report.tables.failures import TRAIN_SIZE
 from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import Curve
-from frostline.training.specification import RunSpec
+from frostline.training.result import Cost, RunRecord
 
 
 def costs_table(curve: Curve, *, suffix: str = "") -> ReportTable:
@@ -54,12 +54,12 @@ def costs_table(curve: Curve, *, suffix: str = "") -> ReportTable:
     return ReportTable(f"costs{suffix}", title, caption, columns, rows_by_depth(curve, values))
 
 
-def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> ReportTable:
+def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[RunRecord]) -> ReportTable:
     """Forecast and measured time and memory: a row for each cell, for the forward pass, and in total.
 
     Args:
         calls: The recorded forecasts, one for each call of the command.
-        results: The facts of finished runs.
+        results: The finished runs.
     """
     cells = {(cell["trainable"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
     rows = [
@@ -84,18 +84,16 @@ def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping
     return ReportTable("predicted", "Forecast and measured cost", caption, columns, tuple(Row(row) for row in rows))
 
 
-def _measured_costs(results: Iterable[Mapping[str, Any]]) -> dict[tuple[str, int], list[Mapping[str, Any]]]:
+def _measured_costs(results: Iterable[RunRecord]) -> dict[tuple[str, int], list[Cost]]:
     """The costs of finished runs by k and train size."""
-    costs: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for facts in results:
-        spec = RunSpec.model_validate(facts["spec"])
-        if "run_seconds" in facts["cost"]:  # results older than forecasts have none
-            costs.setdefault((spec.trainable, spec.train_size), []).append(facts["cost"])
+    costs: dict[tuple[str, int], list[Cost]] = {}
+    for result in results:
+        costs.setdefault((result.spec.trainable, result.spec.train_size), []).append(result.cost)
     return costs
 
 
 def _cell_rows(
-    cells: Mapping[tuple[str, int], Mapping[str, Any]], costs: Mapping[tuple[str, int], Sequence[Mapping[str, Any]]]
+    cells: Mapping[tuple[str, int], Mapping[str, Any]], costs: Mapping[tuple[str, int], Sequence[Cost]]
 ) -> list[dict[str, Any]]:
     rows = []
     for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
@@ -103,9 +101,9 @@ def _cell_rows(
         rows.append(
             {
                 **{"tuned": name, "train_size": size, "runs": len(measured), "predicted": cell["seconds"]},
-                "measured": sum(cost["run_seconds"] for cost in measured) / len(measured) if measured else None,
+                "measured": sum(cost.run_seconds for cost in measured) / len(measured) if measured else None,
                 "predicted_bytes": cell["memory_bytes"],
-                "measured_bytes": max((cost["peak_memory_bytes"] for cost in measured), default=None),
+                "measured_bytes": max((cost.peak_memory_bytes for cost in measured), default=None),
             }
         )
     return rows

@@ -9,7 +9,7 @@ from frostline.report.tables.by_depth import comparable_column, title_of
 from frostline.report.tables.table import Column, ReportTable, Row, Values
 from frostline.statistics.curve import Curve
 from frostline.statistics.tune import is_way
-from frostline.training.ways.way import Way
+from frostline.training.result import RunRecord
 
 CAPTION = (
     "Each way beside the largest k that costs at most as much, by the share of layers that run in training: the points that it "
@@ -22,12 +22,12 @@ NO_K = " Where nothing is beside a way, no k costs as little: add head, or fewer
 NO_RUN = " A way that has no usable run is beside nothing."
 
 
-def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") -> ReportTable | None:
+def ways_table(curve: Curve, results: Mapping[str, RunRecord], *, suffix: str = "") -> ReportTable | None:
     """A row for each way; None if there are none.
 
     Args:
         curve: One train size of an answer.
-        results: The facts of finished runs by digest.
+        results: The finished runs by digest.
         suffix: The end of the file name, unique for each train size.
     """
     choices = {choice["choice"]: choice for choice in curve["choices"]}
@@ -36,9 +36,7 @@ def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") ->
         Row(
             {
                 "way": cell["trainable"],
-                "fields": Way.model_validate(results[cell["points"][0]["run"]]["spec"]["way"]).in_words
-                if cell["points"]
-                else "",
+                "fields": results[cell["points"][0]["run"]].spec.way.in_words if cell["points"] else "",
                 "score": cell["comparable"],
                 **_beside(choices.get(cell["trainable"])),
                 **{name: cell[name] for name in ("trainable_parameters", "seconds", "peak_memory_bytes")},

@@ -209,12 +209,12 @@ class Timer:
         batches = [np.stack([rows[n : n + size] for rows in orders]) for n in range(0, len(rows), size)]
         ends: list[float] = []
         results = run_stacked(specs, sample, on_step=lambda step, total: ends.append(context.machine.time()))
-        cost = results[0].facts["cost"]
+        cost = results[0].record.cost
         seconds = [later - earlier for earlier, later in pairwise(ends)]
         in_steps = len(ends) * statistics.median(seconds) if seconds else 0.0
         return TimedSteps(
             list(zip(batches[1:], seconds, strict=False)),
-            max(0.0, cost["run_seconds"] - cost["evaluation_seconds"] - in_steps / len(runs)),
+            max(0.0, cost.run_seconds - cost.evaluation_seconds - in_steps / len(runs)),
         )
 
     def _scored(self, case: TimingCase, runs: Sequence[RunSpec], count: int) -> TimedScoring:

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
-
-FILE = "search.json"
+from frostline.sweep.results.store import SEARCH
 
 Facts = Mapping[str, Any]
 
@@ -158,14 +157,14 @@ class SearchRecord:
 
 def write_search(out: Path, record: SearchRecord) -> None:
     """Write ``search.json`` in place of an older one."""
-    write_sealed(out / FILE, record.to_json(), inside=out)
+    write_sealed(out / SEARCH, record.to_json(), inside=out)
 
 
 def read_search(out: Path) -> SearchRecord | None:
     """The record in a folder; None if there is none, or if it is damaged or incomplete."""
-    require_inside(out / FILE, out)
+    require_inside(out / SEARCH, out)
     try:
-        return SearchRecord.from_json(unseal(read_inside(out / FILE, out)))
+        return SearchRecord.from_json(unseal(read_inside(out / SEARCH, out)))
     except (OSError, ValueError):
         return None
 
