@@ -148,7 +148,7 @@ def test_stacked_runs_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> 
             for one, expected in zip(together, alone, strict=True):
                 assert scores(one) == scores(expected)
                 assert furthest(one, expected) < 2e-4, (tune, batched)  # rounding, after six steps of Adam
-                assert one.record.provenance == {**expected.record.provenance, "stacked": 3}
+                assert one.record.provenance == expected.record.provenance.model_copy(update={"stacked": 3})
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2"])

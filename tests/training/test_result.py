@@ -15,7 +15,7 @@ def test_the_facts_can_be_written_as_json(context):
     facts = json.loads(json.dumps(result.record.model_dump(mode="json"), allow_nan=False))
     assert RunRecord.model_validate(facts) == result.record
     assert facts["digest"] == spec_of(2).digest and RunSpec.model_validate(facts["spec"]) == spec_of(2)
-    accuracy = {(s.split, s.epoch): s.value for s in facts["scores"] if s.metric == "accuracy"}
+    accuracy = {(s.split, s.epoch): s.value for s in result.record.scores if s.metric == "accuracy"}
     assert set(accuracy) == {
         ("validation", 1),
         ("validation", 2),
