@@ -2,9 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import speed_report
@@ -20,10 +18,8 @@ from transformers import (
     PreTrainedModel,
 )
 
-from frostline.model import varlen
-from frostline.model.device import CPU, Machine
-from frostline.model.memory import memory_limit, memory_ran_out, peak_memory
-from frostline.training.context import RunContext
+from frostline.model.device import CPU, Machine, memory_limit, memory_ran_out, peak_memory
+from frostline.training.experiment import Experiment
 from frostline.training.result import Result
 from frostline.training.run import run, run_stacked
 from frostline.training.specification import RunSpec
@@ -63,13 +59,13 @@ class OnDevice:
 
     def context(
         self, where: Machine, kind: str = "short", examples: int = TRAIN, *, dropout: bool = False
-    ) -> RunContext:
+    ) -> Experiment:
         model = self.bert()
         if not dropout:
             switch_dropout_off(model)
         return context_of(model, lengths_like(kind, examples + VALIDATION), where, validation=VALIDATION)
 
-    def tags_context(self, where: Machine) -> RunContext:
+    def tags_context(self, where: Machine) -> Experiment:
         model = self.bert(AutoModelForTokenClassification)
         switch_dropout_off(model)
         return with_tags(context_of(model, lengths_like("short", TRAIN + VALIDATION), where, validation=VALIDATION))
@@ -89,16 +85,16 @@ class OnDevice:
                 rows.append((f"k = {tune}, hidden states in GPU memory", _verdict(gap, EXACT)))
         return rows
 
-    def _spec(self, tune: int | str, context: RunContext, **more: Any) -> RunSpec:
+    def _spec(self, tune: int | str, context: Experiment, **more: Any) -> RunSpec:
         values = {"metric": context.problem.metric, "precision": context.machine.precision}
         return spec_of(tune, len(context.splits["train"]), **values | more)
 
-    def _run(self, tune: int | str, context: RunContext, *, copies: bool = False) -> Result:
+    def _run(self, tune: int | str, context: Experiment, *, copies: bool = False) -> Result:
         """A run. With ``copies``, its hidden states are copied to the device as a whole, else batch by batch."""
-        context.copies.keep_within(1 << 40 if copies else 0)
+        context.worker.copies.keep_within(1 << 40 if copies else 0)
         return run(self._spec(tune, context, num_train_epochs=1), self._with_states(tune, context))
 
-    def _with_states(self, tune: int | str, context: RunContext) -> RunContext:
+    def _with_states(self, tune: int | str, context: Experiment) -> Experiment:
         return context if tune == "all" else with_states(context, (self.layers - int(tune),))
 
     def stacked(self) -> Rows:
@@ -168,27 +164,6 @@ class OnDevice:
             found.append(self.here.time() - begun)
         return min(found)
 
-    def kernel(self) -> Rows:
-        """Training with the kernel for variable lengths, compared with attention in the padded grid."""
-        if not varlen.has_kernel(self.here.device) or self.here.dtype not in varlen.DTYPES:
-            return [("kernel for variable lengths", f"left out: {self.here.name} has none for {self.here.precision}")]
-        rows: Rows = []
-        for kind in ("short", "long"):
-            context, measured = self.context(self.here, kind), []
-            for padded in (False, True):
-                with (
-                    patch.object(varlen, "has_kernel", lambda device: False) if padded else nullcontext(),
-                    patch.object(varlen, "attention", wraps=varlen.attention) as attention,
-                ):
-                    measured.append((self._run("all", context), *warm_step([self._spec("all", context)], context)))
-                assert attention.called != padded, "attention took the other path"
-            (result, seconds, used), (other, padded_seconds, padded_used) = measured
-            step = f"{seconds * 1e3:.1f} ms a step of {BATCH}, padded {padded_seconds * 1e3:.1f} ms"
-            peak = f"peak {used / 1e9:.1f} GB, padded {padded_used / 1e9:.1f} GB"
-            rows.append((f"{kind} texts, k = all", f"{padded_seconds / seconds:.2f} times as fast: {step}, {peak}"))
-            rows.append((f"{kind} texts, k = all, logits", _verdict(difference(result, other), NOISE)))
-        return rows
-
     def tags(self) -> Rows:
         """Token classification: a run against the CPU, and the time of a step."""
         tune = min(2, self.layers)
@@ -236,7 +211,7 @@ class OnDevice:
         return [("frostline and Trainer", sentence) for sentence in sentences]
 
 
-def warm_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 4) -> tuple[float, int]:
+def warm_step(specs: Sequence[RunSpec], context: Experiment, *, steps: int = 4) -> tuple[float, int]:
     """Seconds and memory of a training step. A GPU loads each kernel when it is first used, so the first steps do not count."""
     profile_step(specs, context, steps=steps)
     return profile_step(specs, context, steps=steps)

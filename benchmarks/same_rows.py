@@ -13,7 +13,7 @@ import numpy as np
 
 from frostline.data.examples import Examples
 from frostline.data.tags import words_of
-from frostline.model.places import HEAD, POOLER
+from frostline.model.terms import HEAD, POOLER
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings

@@ -13,7 +13,7 @@ from frostline.data.examples import Examples
 from frostline.data.files import write_sealed
 from frostline.data.task import Task
 from frostline.report.rebuild import rebuild
-from frostline.report.tables.audit import CHECKS
+from frostline.report.tables.sweep_tables import CHECKS
 from frostline.statistics.metrics import score
 from frostline.sweep.plan import Identity, expand
 from frostline.sweep.results.folder import write_rows

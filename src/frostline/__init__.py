@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from frostline.api.probe import probe
     from frostline.api.sweep import Sweep, compare
     from frostline.api.work import work
-    from frostline.frozen.check.cut_comparison import Check
-    from frostline.frozen.check.exactness import check
+    from frostline.frozen.exactness import Check, check
     from frostline.report.rebuild import write_report
     from frostline.sweep.execution.ray_tasks import Ray
     from frostline.sweep.merge import merge

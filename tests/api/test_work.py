@@ -21,13 +21,12 @@ import frostline.sweep.execution.execute as execute_module
 import frostline.sweep.execution.stopping as stopping_module
 import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError, Sweep, work
-from frostline.cli import main
+from frostline.cli.program import main
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.store import Store
 from frostline.training.run import run
-from notes import Notes
-from tiny import Frostline, run_sweep, sentences
+from tiny import Frostline, Notes, run_sweep, sentences
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
 FORK = multiprocessing.get_context("fork")

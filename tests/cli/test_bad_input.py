@@ -12,7 +12,7 @@ import pytest
 
 from frostline.api.sweep import Sweep
 from frostline.cli.flags import as_words
-from model_folders import edit_config
+from small_models import edit_config
 from tiny import SMALL, Frostline, run_sweep, sentences, write_csv
 
 BAD = [
@@ -39,25 +39,14 @@ BAD = [
     ("--train t.csv --train-size 5000", "train_size = 5,000 is more than the 128 training rows"),
     ("--train t.csv --train-size 1", "train_size = 1 is too small for one example of each of the 2 classes"),
     ("--train t.csv --tune 0,7", "7 tuned layers were requested, but the model has 3"),
-    ("--train t.csv --tune last", "There is no way to tune called 'last' (did you mean 'last-2'?)"),
-    ("--train t.csv --tune 0,named", "tune has `named`, but no parts are named: give --tune-modules"),
-    ("--train t.csv --tune 0 --tune-modules pooler", "add `named`, or leave --tune-modules out"),
     ("--train t.csv --tune named --tune-modules layer.3", "the nearest are layer.2, layer.1, layer.0"),
-    ("--train t.csv --tune=", "tune cannot be '': give at least one value"),
-    ("--train t.csv --tune 1,1", "a value appears twice"),
-    ("--train t.csv --tune -1", "tune cannot be '-1': give numbers of layers"),
-    ("--train t.csv --seeds 0", "seeds cannot be '0': give a number of seeds"),
-    ("--train t.csv --seeds=", "seeds cannot be '': give a number of seeds"),
-    ("--train t.csv --learning-rate nan", "learning_rate cannot be 'nan': give a finite number"),
-    ("--train t.csv --max-grad-norm inf", "max_grad_norm cannot be 'inf': give a finite number"),
-    ("--train t.csv --lr-scheduler-type foo", "lr_scheduler_type cannot be 'foo': give 'linear'"),
     ("--train t.csv --metric pearson", "There is no metric 'pearson' for this task"),
     ("--train stars.csv --metric f1", "There is no metric 'f1' for this task"),
     ("--train stars.csv --class-weights balanced", "class_weights are for classes"),
     ("--train stars.csv --calibrate", "--calibrate is for probabilities, but this is a regression"),
     ("--train stars.csv --threshold 0.3", "--threshold is for two classes, but there are numbers to predict"),
-    ("--train t.csv --threshold auc", "threshold cannot be 'auc': give a number between 0 and 1, recall=0.9"),
     ("--train t.csv --class-weights positive=1", "Class weights do not include 'negative'"),
+    ("--train t.csv --seeds 0", "seeds cannot be '0': give a number of seeds"),
     (
         "--train t.csv --class-weights positive=1,negative=x",
         "class_weights cannot be {'positive': '1', 'negative': 'x'}",
@@ -80,11 +69,7 @@ BAD = [
     ("--train t.csv --out /proc/none", "/proc/none cannot be written into"),
     ("--train t.csv --data kept", "either --train FILE or --data NAME"),
     ("--train t.csv --validation none", "k is chosen on validation"),
-    ("--train t.csv --device cuda:7", "device cannot be 'cuda:7'"),
     ("--train t.csv --revision main", "m is a folder, and a folder has no revision 'main'"),
-    ("unknown.toml", "There is no setting 'learning_rates' (did you mean 'learning_rate'?)."),
-    ("nested.toml", "There is no table [training]"),
-    ("typed.toml", "num_train_epochs cannot be 'x': give a number"),
     ("none.toml", "There is no file none.toml"),
     ("t.csv", "t.csv is not valid TOML"),
     ("m", "m cannot be read (Is a directory)"),
@@ -148,7 +133,6 @@ def test_unknown_and_incomplete_flags(frostline: Frostline, here: Path, words: l
         ("cache rm --all abc", "Say what to remove"),
         ("cache rm zzz", "No cached hidden states have the key 'zzz'"),
         ("cache rm --all", "there is no terminal to ask: add --yes"),
-        ("demo --task chess", "chess"),
     ],
 )
 def test_bad_input_to_other_commands(
@@ -254,7 +238,7 @@ def test_a_name_that_is_too_long(frostline: Frostline, here: Path, words: str) -
     [
         ("a\tO\nb\n", "t.conll, line 2"),
         ("a\tB-x\nb\tI-y\n", "t.conll, line 2, column 'tags': the word 'b' has the tag 'I-y'"),
-        ("a\tB-x\nb\tI_x\n", "write it as"),
+        ("a\tB-x\nb\tI_x\n", "'I_x' is not in it"),
         ("\n\n", "t.conll"),
         ("a\t0\nb\t1\n", "--labels"),
         ("a\tB-x\nb\tO\n", "t.conll: the file has one sentence of 2 words, because it has no blank line"),
@@ -366,7 +350,7 @@ def test_a_read_only_disk_is_one_message_without_flags_of_others(
         ("predict own t.csv", "--trust-remote-code"),
         ("bundle own own --out b", "runs Python code of its own, which a bundle cannot hold"),
         ("predict model m", "this is a folder; name a file in it"),
-        ("predict model t.csv --text-column text --text-pair-column text", "--text-column or --text-pair-column"),
+        ("predict model t.csv --text-column text --text-pair-column text", "is chosen for two purposes"),
         ("analyze nohead.csv --out a", "write a header above it"),
         ("study lee2019 --task SST-2 --data SST-2=t.csv", "t.csv: this is a file, not a folder with splits"),
     ],

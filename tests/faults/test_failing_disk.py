@@ -4,26 +4,21 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from failing_disk import HOW, fail_at
 from frostline import FrostlineError
 from frostline.sweep.results.folder import read_alternatives, write_alternatives
 from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.search_record import SearchRecord, read_search, write_search
+from frostline.sweep.results.search_record import read_search, write_search
 from frostline.sweep.results.store import Store
+from hostile import HOW, fail_at
 from records import failed, result
+from search_runs import record_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
 Operation = Callable[[Store], object]
-
-
-def search(why: str) -> SearchRecord:
-    values: dict[str, Any] = dict.fromkeys(SearchRecord.__dataclass_fields__)
-    return SearchRecord(**{**values, "why": why})
 
 
 def prepare(store: Store) -> None:
@@ -32,7 +27,7 @@ def prepare(store: Store) -> None:
     store.publish(result("bb", outcome="diverged"))
     store.fail(failed("cc", "out of memory"))
     store.write_spec({"seeds": [0]})
-    write_search(store.out, search("old"))
+    write_search(store.out, record_of(why="old"))
     write_alternatives(store.out, {"old": np.ones((2, 2))}, {})
 
 
@@ -62,7 +57,7 @@ OPERATIONS: dict[str, Operation] = {
     "copy a result": copy_from_another_folder,
     "set damage aside": set_damage_aside,
     "write the settings": lambda store: store.write_spec({"seeds": [0, 1]}),
-    "write the record of a search": lambda store: write_search(store.out, search("new")),
+    "write the record of a search": lambda store: write_search(store.out, record_of(why="new")),
     "write the predictions of a probe": lambda store: write_alternatives(store.out, {"new": np.zeros((1, 2))}, {}),
 }
 

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from finished_runs import assert_same_predictions
 from frostline import FrostlineError
-from frostline.frozen.cache.hidden_states import find_damage
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.hidden_states import find_damage
 from frostline.model.anatomy import find_layers
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
@@ -25,7 +24,7 @@ from frozen.cached import Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
 from records import record
 from small_models import small_model
-from tiny import Frostline
+from tiny import Frostline, assert_same_predictions
 
 PAGE, SIZE = 4096, 2**20
 RUN = {

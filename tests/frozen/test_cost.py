@@ -1,6 +1,5 @@
 """The cost model: properties that hold on every machine."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.fast import sparse_gradients as lookup
-from frostline.frozen.check.head_token import find_head_token_part
-from frostline.frozen.selection import StateSelection
+from frostline.fast import optimizer as lookup
+from frostline.frozen.exactness import find_head_token_part
+from frostline.frozen.forward_pass import StateSelection
 from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.places import layer_place
+from frostline.model.terms import layer_place
 from frostline.model.trainable import Trainable
 from frostline.sweep.progress import Progress
 from frostline.sweep.work.operations import (
@@ -149,7 +148,7 @@ def test_the_load_of_a_run_counts_its_steps_and_scored_examples(workload: tuple[
 def test_packed_batches_have_fewer_tokens_than_padded_ones(workload: tuple[Workload, RunSpec]) -> None:
     look, spec = workload
     plain, padded = look.plain_run_work(spec), look.run_work(spec)
-    packed = Workload(replace(look.context, packed=True), look.cached).run_work(spec)
+    packed = Workload(look.context.with_worker(packed=True), look.cached).run_work(spec)
     assert plain.steps == padded.steps
     assert packed.steps.tokens < padded.steps.tokens and packed.steps.count == padded.steps.count
     assert packed.scored.tokens < padded.scored.tokens and packed.scored.examples == padded.scored.examples

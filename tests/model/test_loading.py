@@ -23,21 +23,28 @@ from transformers import (
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.frozen.check.exactness import difference_from_transformers
+from frostline.frozen.exactness import difference_from_transformers
 from frostline.frozen.logits import logits_of_texts
 from frostline.model.anatomy import position_limit, probe_batch
-from frostline.model.classifier import load_classifier
+from frostline.model.classifier import load_classifier, save_files
 from frostline.model.loading import MODEL_CLASSES, load_tokenizer
-from frostline.model.places import EMBEDDINGS
-from frostline.model.saving import save_files
-from frostline.model.tokens import encode
-from frostline.model.vocabulary import suited
+from frostline.model.terms import EMBEDDINGS
+from frostline.model.tokens import encode, suited
 from frostline.sweep.inputs import length_limit
 from frostline.sweep.settings import make_settings
 from frozen.check.test_exactness import REFUSED, SAMPLE
 from model.test_anatomy import REFUSED as NO_LAYERS
-from model_folders import bare_tokenizer, edit_config, edit_weights, load
-from small_models import REASONS, TAG_TYPES, TYPES, small_config, small_model
+from small_models import (
+    REASONS,
+    TAG_TYPES,
+    TYPES,
+    bare_tokenizer,
+    edit_config,
+    edit_weights,
+    load,
+    small_config,
+    small_model,
+)
 from tiny import tiny_bert_folder
 
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from failing_disk import without_locks
 from frostline.sweep.results import tensor_files
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.specification import RunSpec
+from hostile import without_locks
 from tiny import contents
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import frostline.sweep.results.tensor_files as checkpoint_files
-from failing_disk import failing
 from frostline import FrostlineError
 from frostline.sweep.results.tensor_files import CheckpointFiles
+from hostile import failing
 
 ABOUT = {"runs": ["aa"], "micro_batch": 8}
 STATE = {"step": 3, "values": [torch.arange(3.0), np.arange(4)]}

@@ -13,7 +13,6 @@ import pytest
 
 import frostline
 import frostline.sweep.execution.execute as execute_module
-from finished_runs import table
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.data.files import write_record
@@ -27,8 +26,7 @@ from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.run import run
-from notes import Notes, SetsAside
-from tiny import contents, run_sweep
+from tiny import Notes, SetsAside, contents, run_sweep, table
 
 
 def test_finished_runs_are_not_trained_again(

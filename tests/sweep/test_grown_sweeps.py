@@ -8,16 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from finished_runs import table
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.report.finish import finish
+from frostline.report.rebuild import finish
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register
 from frostline.training.run import run
-from tiny import run_sweep
+from tiny import run_sweep, table
 
 
 def cells(sweep: Sweep) -> set[tuple[Any, ...]]:

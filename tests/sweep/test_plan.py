@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.frozen.selection import StateSelection
-from frostline.model.memory import DeviceMemory
+from frostline.frozen.forward_pass import StateSelection
+from frostline.model.device import DeviceMemory
 from frostline.sweep.plan import Identity, Origin, PlannedDevice, expand
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings

@@ -15,7 +15,6 @@ import pytest
 
 import frostline.sweep.execution.execute as checkpoints_module
 import frostline.sweep.execution.execute as execute_module
-from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Ray, Sweep
 from frostline.cli.program import signals_heeded
 from frostline.sweep.execution import ray_tasks
@@ -28,9 +27,9 @@ from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.run import run
-from notes import Notes, SetsAside
 from ray_here import RayError, RayHere
 from tagged import small_base, tagged
+from tiny import Notes, SetsAside, assert_same_predictions
 
 Train = Callable[..., Store]
 

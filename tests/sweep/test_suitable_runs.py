@@ -10,7 +10,7 @@ from frostline.api.sweep import sweep_of
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.training.estimators.contrastive import SetFitEstimator
-from notes import Notes
+from tiny import Notes
 
 
 @pytest.fixture

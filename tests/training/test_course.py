@@ -2,7 +2,7 @@
 
 import pytest
 
-from frostline.fast import sparse_gradients
+from frostline.fast import optimizer as sparse_gradients
 from frostline.sweep.results.tensor_files import CheckpointFiles
 from frostline.training import updates as loss_scale
 from frostline.training.run import run_stacked

@@ -10,8 +10,8 @@ from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
 from frostline.data.kinds import CLASSIFICATION
+from frostline.model.anatomy import set_train_mode
 from frostline.model.loading import load_pretrained
-from frostline.model.modes import set_train_mode
 from frostline.model.packing import packable
 from frostline.model.tokens import encode
 from frostline.model.trainable import Trainable

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from frostline.model.places import HEAD, POOLER
+from frostline.model.terms import HEAD, POOLER
 from frostline.training.optimizer import make_schedule, parameter_groups
 from frostline.training.run import run
 from frostline.training.seeds import generator_seed

@@ -26,24 +26,24 @@ from frostline.api.prediction import (
 from frostline.data.examples import Texts
 from frostline.data.files import FILES, file_name, files_in, make_folder, new_folder, read_record
 from frostline.data.wording import first_line, listed, quoted
-from frostline.frozen.bundle.branches import branches
-from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
-from frostline.frozen.bundle.folder import (
+from frostline.frozen.exactness import LAYER_ERRORS
+from frostline.frozen.trunk import FACTS as BUNDLE_FACTS
+from frostline.frozen.trunk import (
     NAME,
     BundleWriter,
+    Contents,
     LoadedBundle,
+    Sharing,
+    branches,
+    find_sharing,
     is_bundle,
     read_bundle,
     task_folder,
     task_names,
 )
-from frostline.frozen.bundle.sharing import Contents, Sharing, find_sharing
-from frostline.frozen.check.differences import LAYER_ERRORS
 from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.classifier import load_classifier, logits_of
+from frostline.model.classifier import is_pooled, is_recurrent, load_classifier, logits_of
 from frostline.model.model_files import MODEL_FILES, has_own_code
-from frostline.model.pooled_folder import is_pooled
-from frostline.model.recurrent_folder import is_recurrent
 from frostline.training.estimators.saved_encoder import FACTS as ENCODER_FACTS
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.words import FACTS as WORDS_FACTS

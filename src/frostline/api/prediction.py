@@ -17,15 +17,14 @@ from frostline.data.kinds import CLASSIFICATION, FORMAT_OF, MULTI_LABEL, REGRESS
 from frostline.data.load import read_unlabelled
 from frostline.data.tags import sentence, words_of
 from frostline.data.wording import quoted
-from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
-from frostline.frozen.bundle.folder import is_bundle
 from frostline.frozen.logits import logits_of_texts
-from frostline.model.checkpoint import Streams
+from frostline.frozen.trunk import FACTS as BUNDLE_FACTS
+from frostline.frozen.trunk import is_bundle
 from frostline.model.classifier import is_tagger, load_classifier
 from frostline.model.device import CPU
-from frostline.model.loading import PROBLEM_TYPES
+from frostline.model.loading import PROBLEM_TYPES, Streams
 from frostline.model.model_files import RECORD
-from frostline.model.output_keys import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
+from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.model.tokens import Tokens
 from frostline.statistics.outputs import OUTPUTS
 from frostline.sweep.streaming import whether_to_stream

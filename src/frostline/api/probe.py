@@ -11,14 +11,13 @@ from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder, new_folder
 from frostline.data.load import Data
 from frostline.data.wording import comma_separated, listed
-from frostline.fast.malloc import memory_reused
-from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import cache_folder, load_or_compute, missing_rows
+from frostline.fast.switch import memory_reused
+from frostline.frozen.hidden_states import HiddenStates, cache_folder, load_or_compute, missing_rows
 from frostline.model.device import Machine, this_machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
-from frostline.report.pages.probes import suffixes, write_probes
-from frostline.report.probe_sentence import probe_sentence
+from frostline.report.explanations import probe_sentence
+from frostline.report.probe_report import suffixes, write_probes
 from frostline.statistics.metrics import check_metric
 from frostline.sweep.cache_space import free_cache_bytes, passage_bytes, recipe_of
 from frostline.sweep.inputs import encode_splits, length_limit, read_data, splits_of

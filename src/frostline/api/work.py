@@ -9,7 +9,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.load import Data
-from frostline.fast.garbage_collection import objects_frozen
+from frostline.fast.switch import objects_frozen
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.queue import POLL
 from frostline.sweep.execution.workers import OtherGpus

@@ -1,7 +1,7 @@
-"""One flag for each setting of a sweep, grouped in panels of ``--help``."""
+"""One flag for each setting of a sweep, grouped in panels of ``--help``, and flags with several values."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Annotated, Any, Optional, get_args, get_origin
@@ -116,7 +116,7 @@ def panel_of(setting: str) -> str:
 
 
 def _of_help(setting: str) -> dict[str, Any]:
-    """What :func:`frostline.training.settings.of_help` says of a setting."""
+    """What :func:`frostline.data.kinds.of_help` says of a setting."""
     extra = Settings.model_fields[setting].json_schema_extra
     return extra if isinstance(extra, dict) else {}
 
@@ -178,3 +178,23 @@ def _plain(flags: dict[str, Any]) -> dict[str, Any]:
         parts = [part.rpartition("=") for part in comma_separated(weights)]
         flags["class_weights"] = {label: weight for label, _, weight in parts}
     return flags
+
+
+def split_words(words: Sequence[str] | None) -> list[str] | None:
+    """All values of a flag, or None if it was not given."""
+    return [part for some in words for part in comma_separated(some) if part] if words else None
+
+
+def split_pairs(flag: str, words: Sequence[str] | None) -> dict[str, str]:
+    """``a=b,c=d`` as a dictionary.
+
+    Raises:
+        FrostlineError: A part is not of the form NAME=VALUE.
+    """
+    found = {}
+    for word in (part for some in words or () for part in comma_separated(some)):
+        name, equals, value = word.partition("=")
+        if not (name.strip() and equals and value.strip()):
+            raise FrostlineError(f"{flag} {word!r} is no pair: give NAME=VALUE; separate several with commas.")
+        found[name.strip()] = value.strip()
+    return found

@@ -16,9 +16,9 @@ from frostline.data.glue import GLUE
 from frostline.data.kinds import CLASSIFICATION
 from frostline.data.wording import normalized_name
 from frostline.model.anatomy import Anatomy, find_layers
+from frostline.model.heads import with_head
 from frostline.model.loading import load_config
-from frostline.model.reading import OWN_HEAD
-from frostline.model.with_head import with_head
+from frostline.model.terms import OWN_HEAD
 from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
@@ -28,7 +28,7 @@ from frostline.studies.protocol import FOLDER, Protocol, tune_values
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
-from frostline.training.context import head_of
+from frostline.training.experiment import head_of
 from frostline.training.specification import RunSpec
 from frostline.training.ways.names import way_named
 from frostline.training.ways.start import planned

@@ -17,8 +17,8 @@ from frostline.sweep.toml import NOT_SETTINGS
 from frostline.training.specification import RunSpec
 
 if TYPE_CHECKING:  # all import torch, which reading a folder does not need
-    from frostline.frozen.selection import StateSelection
-    from frostline.model.memory import DeviceMemory
+    from frostline.frozen.forward_pass import StateSelection
+    from frostline.model.device import DeviceMemory
     from frostline.sweep.parameter_groups import Group
 
 T = TypeVar("T")

@@ -11,18 +11,17 @@ import torch
 
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy, count_parameters
-from frostline.model.checkpoint import Streams
-from frostline.model.device import Machine
-from frostline.model.memory import device_memory
-from frostline.model.places import layer_number
+from frostline.model.device import Machine, device_memory
+from frostline.model.loading import Streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import Stream
+from frostline.model.terms import layer_number
 from frostline.model.trainable import Trainable
 from frostline.statistics.tune import FULL, Tune
 from frostline.sweep.plan import Plan, one_of_each
 from frostline.sweep.settings import Settings
 from frostline.sweep.work.workload import COPIES, COPY_BYTES
-from frostline.training.context import starting_cut
+from frostline.training.experiment import starting_cut
 from frostline.training.specification import RunSpec
 from frostline.training.ways.phases import trainings_of
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frostline.frozen.batches import Rows
+from frostline.frozen.forward_pass import Rows
 from frostline.training.checkpoint import State
 from frostline.training.problem import READ_TOGETHER, Problem
 from frostline.training.rows import shuffled

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frostline.frozen.batches import Rows
+from frostline.frozen.forward_pass import Rows
 from frostline.training.checkpoint import NONE, Checkpoints, State
 from frostline.training.gradients import backward
 from frostline.training.learner import Learner, LearnerState, TrainingRecord

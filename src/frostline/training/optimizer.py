@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
-from frostline.fast.optimizer import AdamW
-from frostline.fast.sparse_gradients import sparse_gradient
+from frostline.fast.optimizer import AdamW, sparse_gradient
 from frostline.model.anatomy import Anatomy
-from frostline.model.places import HEAD, POOLER
+from frostline.model.terms import HEAD, POOLER
 from frostline.training.checkpoint import State
 from frostline.training.settings import TrainingSettings
 from frostline.training.specification import RunSpec

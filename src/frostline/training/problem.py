@@ -22,7 +22,7 @@ from torch import Tensor
 
 from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import BEGIN, INSIDE, NO_WORD
-from frostline.frozen.batches import Rows
+from frostline.frozen.forward_pass import Rows
 from frostline.model.device import to_device
 from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import is_constant, score

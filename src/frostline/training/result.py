@@ -13,7 +13,7 @@ from frostline.training.specification import RunSpec
 if TYPE_CHECKING:  # they import torch, which reading a result does not need
     from torch import Tensor
 
-    from frostline.training.context import RunContext
+    from frostline.training.experiment import Experiment
     from frostline.training.learner import TrainingRecord
 
 SCHEMA_VERSION = 2
@@ -193,7 +193,7 @@ class Result:
 
 def make_result(
     spec: RunSpec,
-    context: "RunContext",
+    context: "Experiment",
     training: "TrainingRecord",
     scored: Logits,
     audit: AuditRecord,
@@ -250,11 +250,11 @@ def make_result(
         train_last=defined(training.train_last[metric]) if training.train_last else None,
         scores=scores,
         cost=Cost(
-            train_seconds=training.train_seconds / context.workers,
-            evaluation_seconds=training.evaluation_seconds / context.workers,
+            train_seconds=training.train_seconds / context.worker.at_a_time,
+            evaluation_seconds=training.evaluation_seconds / context.worker.at_a_time,
             forward_pass_seconds=context.states.seconds if context.states and from_cache else 0.0,
             peak_memory_bytes=peak_memory_bytes,
-            run_seconds=run_seconds / context.workers,
+            run_seconds=run_seconds / context.worker.at_a_time,
             steps=training.steps,
         ),
         audit=audit,
@@ -268,7 +268,7 @@ def make_result(
                 "stacked": stacked,
                 "micro_batch": context.micro_batch(spec),
                 "continued_after": list(continued_after),
-                "workers": context.workers,
+                "workers": context.worker.at_a_time,
             }
         ),
     )

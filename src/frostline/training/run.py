@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.model.anatomy import count_parameters
-from frostline.model.memory import peak_memory
-from frostline.model.places import HEAD
+from frostline.model.device import peak_memory
+from frostline.model.terms import HEAD
 from frostline.training.audit import Audit, parameters_by_place
 from frostline.training.checkpoint import NONE, Checkpoints, State, Stateful
-from frostline.training.context import RunContext
 from frostline.training.estimators.by_name import estimator_of
 from frostline.training.estimators.estimators import Estimator, Fitted
+from frostline.training.experiment import Experiment
 from frostline.training.forward import forward_function
 from frostline.training.learner import Evaluation, Learner, TrainingRecord, joined
 from frostline.training.loop import train
@@ -137,7 +137,7 @@ class _OfPhase:
         )
 
 
-def fit_run(spec: RunSpec, context: RunContext, estimator: Estimator) -> Result:
+def fit_run(spec: RunSpec, context: Experiment, estimator: Estimator) -> Result:
     """Fit and score one run."""
     begun = perf_counter()
     with peak_memory(context.machine) as peak:
@@ -168,7 +168,7 @@ def fit_run(spec: RunSpec, context: RunContext, estimator: Estimator) -> Result:
     )
 
 
-def _record(spec: RunSpec, context: RunContext, fitted: Fitted) -> TrainingRecord:
+def _record(spec: RunSpec, context: Experiment, fitted: Fitted) -> TrainingRecord:
     """The scores as a training with a single evaluation, after the last step."""
     problem, rows = context.problem, validation_rows(context, spec)
     logits = fitted.logits(rows, "validation")
@@ -185,7 +185,7 @@ def _record(spec: RunSpec, context: RunContext, fitted: Fitted) -> TrainingRecor
 
 def run(
     spec: RunSpec,
-    context: RunContext,
+    context: Experiment,
     *,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     checkpoints: Checkpoints = NONE,
@@ -202,7 +202,7 @@ def run(
 
 def run_stacked(
     specs: Sequence[RunSpec],
-    context: RunContext,
+    context: Experiment,
     *,
     batched: bool | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
@@ -245,7 +245,7 @@ def run_stacked(
         result = make_result(
             *(spec, context, record, own, course.audit(n)),
             learned=learner.learned,
-            peak_memory_bytes=peak.bytes - context.copies.bytes,
+            peak_memory_bytes=peak.bytes - context.worker.copies.bytes,
             run_seconds=seconds,
             stacked=len(specs),
             continued_after=course.continued_after,
@@ -289,7 +289,7 @@ class Trained:
     scored: Mapping[str, NDArray[np.float32]]
 
 
-def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batched: bool | None) -> Trained:
+def _train(specs: Sequence[RunSpec], context: Experiment, part: _Part, *, batched: bool | None) -> Trained:
     """Train, score and audit one stack, from where an earlier phase has ended."""
     first = specs[0]
     names = first.to_train.parameters(context.pretrained.anatomy)
@@ -322,7 +322,7 @@ def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batche
     return Trained(Phase(records, audits), learners, scored)
 
 
-def restore(spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
+def restore(spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
     """Load the ``learned`` parameters of a run into the model.
 
     Returns:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from frostline.model.reading import OWN_HEAD
+from frostline.model.terms import OWN_HEAD
 from frostline.statistics.tune import Tune, is_way, name_of
 from frostline.training.seeds import generator_seed
 from frostline.training.settings import HEAD_LEARNING_RATE, HeadLearningRate, TrainingSettings

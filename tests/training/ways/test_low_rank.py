@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION
-from frostline.model.places import layer_number
+from frostline.model.terms import layer_number
 from frostline.training.run import restore, run
 from frostline.training.ways.low_rank import DOWN, UP, factors_of, matrix_of, planned_factors
 from frostline.training.ways.names import way_named

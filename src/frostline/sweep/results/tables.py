@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from frostline.data.files import replace_file
 from frostline.data.wording import NUMBER
-from frostline.model.places import EMBEDDINGS, layer_number
+from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.statistics.tune import FULL
 from frostline.sweep.results.store import Store
 from frostline.training.result import AuditRecord, RunRecord

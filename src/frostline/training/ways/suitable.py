@@ -4,8 +4,8 @@ from frostline import FrostlineError
 from frostline.data.kinds import TOKENS
 from frostline.model.anatomy import Anatomy
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import OWN
-from frostline.training.context import head_of
+from frostline.model.terms import OWN
+from frostline.training.experiment import head_of
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
 from frostline.training.ways.head import last_linear
