@@ -15,7 +15,7 @@ HOW = {"packed": True, "head_token": False, "stacked": 1, "micro_batch": 16, "co
 
 def spec_of_run(**changes: Any) -> RunSpec:
     """The specification of a run; by default, one layer and seed 0."""
-    usual = {**USUAL, "tune": 1, "seed": 0, "train_size": 10, "learning_rate": 1e-4}
+    usual = {**USUAL, "recipe": 1, "seed": 0, "train_size": 10, "learning_rate": 1e-4}
     return RunSpec.model_validate({**usual, **changes})
 
 

@@ -25,15 +25,15 @@ from frostline.training.result import RunRecord
 from records import failure, record, spec_of_run
 
 
-def ended(tune: int | str = 2, **changes: Any) -> RunRecord:
-    spec = spec_of_run(tune=tune, seed=1, train_size=500, learning_rate=3e-4)
+def ended(recipe: int | str = 2, **changes: Any) -> RunRecord:
+    spec = spec_of_run(recipe=recipe, seed=1, train_size=500, learning_rate=3e-4)
     return record(spec, **{"validation_best": 0.87654, "cost": {"train_seconds": 2.34}, **changes})
 
 
 def test_a_result_is_described_in_one_line() -> None:
-    assert describe(ended()) == "last 2  seed 1  500 examples  lr 0.0003  accuracy 0.8765  2.3 s"
-    bad = ended("all", outcome="diverged", reason="the loss is not finite", validation_best=None)
-    assert describe(bad) == "all     seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
+    assert describe(ended()) == "last 2    seed 1  500 examples  lr 0.0003  accuracy 0.8765  2.3 s"
+    bad = ended("full", outcome="diverged", reason="the loss is not finite", validation_best=None)
+    assert describe(bad) == "full      seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
     assert describe(failure(bad.spec, "RuntimeError: no memory")).endswith("lr 0.0003  failed: RuntimeError: no memory")
 
 
@@ -83,7 +83,7 @@ def test_logs_get_one_line_per_result(capsys: pytest.CaptureFixture[str]) -> Non
     progress = LineProgress()
     progress.start(2, 10.0)
     progress.result(ended())
-    progress.result(ended("all"))
+    progress.result(ended("full"))
     out, err = capsys.readouterr()
     assert not out and [line.split()[0] for line in err.splitlines()] == ["1/2", "2/2"]
 

@@ -171,7 +171,7 @@ def test_a_run_that_fails_in_a_worker_does_not_affect_other_runs(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sometimes(spec: Any, context: Any, **more: Any) -> Any:
-        if spec.tune == 1:
+        if spec.recipe == 1:
             raise RuntimeError("out of memory")
         return run(spec, context, **more)
 

@@ -22,7 +22,7 @@ from frostline import FrostlineError
 from frostline.data.files import FILES, files_in, new_folder, read_record, remove, require_recorded, write_record
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.wording import capitalized
-from frostline.model.classifier import save_files, write_pooled, write_recurrent
+from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import RECORD
 from frostline.model.pretrained import Pretrained
@@ -252,13 +252,7 @@ def save_model(
     """
     with _replacing(target) as aside:
         with _as_published(pretrained, identity.max_length):
-            match opened_by(pretrained.head):
-                case "transformers":
-                    save_files(pretrained.model, aside)
-                case "sentence-transformers":
-                    write_pooled(aside, pretrained.model, identity.max_length)
-                case _:
-                    write_recurrent(aside, pretrained.model)
+            write_classifier(aside, pretrained.model, identity.max_length)
             pretrained.tokenizer.save_pretrained(aside)
         if adapter:
             write_adapter(aside / ADAPTER, spec, pretrained)
@@ -363,7 +357,7 @@ def model_card(
         pipeline_tag=tag,
         tags=["frostline"],
         metrics=[identity.metric],
-        model_name=f"{name}, {recommended['trainable']} tuned on {identity.task}",
+        model_name=f"{name}, {recommended['recipe']} tuned on {identity.task}",
         eval_results=[
             EvalResult(
                 task_type=tag,
@@ -390,7 +384,6 @@ def model_card(
         sentence=_plain(answer["sentence"]),
         notes=[_plain(note) for note in answer["notes"] if not PATH.search(note)],
         splits={name: split["rows"] for name, split in answer["data"]["report"]["splits"].items()},
-        trainable=names.trainable(recommended["trainable"]),
         named=[_plain(part) for part in spec.tune_modules or ()],
         classes=[{**one, "label": _plain(one["label"])} for one in answer["classes"] or ()],
         outputs=[_plain(text) for text in output_sentences(answer)],
@@ -417,7 +410,7 @@ def model_card(
         formatting=formatting,
         names=names,
         baseline=names.baseline(identity.metric),
-        best=cell_of(size, recommended["trainable"]),
+        best=cell_of(size, recommended["recipe"]),
     )
 
 

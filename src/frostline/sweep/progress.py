@@ -87,7 +87,7 @@ def describe(ended: RunRecord | Failure) -> str:
     """One line for a run that has ended."""
     spec = ended.spec
     rate = "" if spec.learning_rate is None else f"  lr {spec.learning_rate:g}"
-    run = f"{spec.trainable:<7} seed {spec.seed}  {spec.train_size} examples{rate}"
+    run = f"{spec.recipe:<9} seed {spec.seed}  {spec.train_size} examples{rate}"
     if isinstance(ended, Failure):
         return f"{run}  failed: {ended.reason}"
     score = "" if ended.validation_best is None else f"  {ended.metric} {ended.validation_best:.4f}"

@@ -59,7 +59,7 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
     operations = (workload.operations(run) + STEP_OVERHEAD * workload.run_work(run).steps.count for run in runs)
     if sum(operations) < MIN_OPERATIONS:
         return 1
-    distinct = {(run.tune, run.train_size): run for run in runs}.values()
+    distinct = {(run.recipe, run.train_size): run for run in runs}.values()
     fit = psutil.virtual_memory().total // 2 // max(workload.memory_bound(run) for run in distinct)
     workers = min(cores, len(runs), fit)
     return workers if 2 * workers >= cores else 1  # with fewer workers, one run on all cores is faster
