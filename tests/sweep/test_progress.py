@@ -137,7 +137,7 @@ def test_a_terminal_shows_a_live_bar() -> None:
         "text is column [bold]'text'[/bold]." in shown and "hidden [red]states" in shown
     )  # text of users is not markup
     assert "0 of 4 runs" in shown and "1 of 4 runs" in shown and "ETA" in shown
-    assert "1/4  last 2  seed 1" in shown
+    assert "1/4  last 2    seed 1" in shown
     assert progress.bar.finished is False and not progress.bar.live.is_started
 
 
