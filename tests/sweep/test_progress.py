@@ -164,7 +164,7 @@ answer = frostline.Sweep(
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     pages = [one["data"]["text/html"] for one in notebook.cells[0].outputs if one.output_type == "display_data"]
     assert len(pages) == 1
-    assert "2 of 2 runs" in pages[0] and "1/2  last 0  seed 0" in pages[0] and "<progress" in pages[0]
+    assert "2 of 2 runs" in pages[0] and "1/2  head only seed 0" in pages[0] and "<progress" in pages[0]
     assert "text is column &#x27;text&#x27;" in pages[0]
     streams = "".join(one.text for one in notebook.cells[0].outputs if one.output_type == "stream")
     assert "films" not in streams and "seed" not in streams and streams.count("\n") <= 2  # tqdm misses its widgets

@@ -14,11 +14,11 @@ import torch
 import frostline
 import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError
+from frostline.sweep import operations as workload_module
 from frostline.sweep.execution import workers as workers_module
 from frostline.sweep.execution.workers import run_concurrently, run_in_each_worker, workers_for
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from frostline.sweep.work import workload as workload_module
 from frostline.training.run import run
 from tiny import run_sweep
 

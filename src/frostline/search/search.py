@@ -27,6 +27,7 @@ from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import OtherGpus, workers_for
+from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
@@ -34,7 +35,6 @@ from frostline.sweep.results.folder import Folder, register, write_alternatives
 from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
-from frostline.sweep.work.workload import Workload
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.specification import RunSpec
 from frostline.training.step_profile import profile_step
@@ -193,7 +193,7 @@ class Search:
         logits = _validation_logits(prepared, runs, alternatives.values)
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
-        workload, space = Workload(prepared.context, prepared.plan.cached), {}
+        costs, space = CostModel(prepared.context, prepared.plan.cached), {}
         if estimate := estimates.get("probes"):
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
@@ -202,9 +202,7 @@ class Search:
                 learning_rates=tuple(sorted(spec.learning_rate)),
                 head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(HEAD_ONLY) if rate is not None),
                 seeds=spec.seeds,
-                operations={
-                    tune: workload.operations(run) for tune, run in {r.recipe: r for r in runs.values()}.items()
-                },
+                operations={tune: costs.operations(run) for tune, run in {r.recipe: r for r in runs.values()}.items()},
                 **space,
             ),
             Rule.of(settings_of(spec), rows.chance),

@@ -8,10 +8,9 @@ from statistics import mean
 from typing import NamedTuple, Self
 
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.forecast_record import forecast_seconds
+from frostline.sweep.results.forecast_record import forecast_seconds, makespan
 from frostline.sweep.results.leases import Lease, Leases
 from frostline.sweep.results.store import DamagedError, Store
-from frostline.sweep.work.makespan import makespan
 from frostline.training.specification import RunSpec
 
 SAMPLED = 20  # results of one k and train size that are read

@@ -37,12 +37,12 @@ from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
 from frostline.sweep.execution.workers import run_concurrently, workers_for
 from frostline.sweep.make_plan import rows_needed
+from frostline.sweep.operations import CostModel
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.results.store import DamagedError, other_result
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
-from frostline.sweep.work.workload import Workload
 from frostline.training.checkpoint import State
 from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.result import Failure, Result
@@ -117,7 +117,7 @@ def _needed(stack: Sequence[RunSpec], prepared: Prepared) -> float:
         if (cell.recipe, cell.train_size) == (spec.recipe, spec.train_size) and len(stack) <= cell.stack:
             return cell.memory_bytes
     in_use = torch.cuda.memory_allocated(context.machine.device) - context.worker.copies.bytes
-    return in_use + len(stack) * Workload(context, prepared.plan.cached).memory_bound(spec)
+    return in_use + len(stack) * CostModel(context, prepared.plan.cached).memory_bound(spec)
 
 
 def smaller_parts(
@@ -276,9 +276,9 @@ def _predicted_costs(
     seconds = {(cell.recipe, cell.train_size): cell.seconds for cell in forecast.cells} if forecast else {}
     if forecast and all((run.recipe, run.train_size) in seconds for run in runs):
         return {run.digest: seconds[run.recipe, run.train_size] for run in runs}, forecast.forward_pass_seconds
-    workload = Workload(prepared.context, prepared.plan.cached)
-    forward_pass_cost = 0.0 if rows is None else workload.forward_pass_operations(rows)
-    return {run.digest: workload.operations(run) / workers for run in runs}, forward_pass_cost
+    model = CostModel(prepared.context, prepared.plan.cached)
+    forward_pass_cost = 0.0 if rows is None else model.forward_pass_operations(rows)
+    return {run.digest: model.operations(run) / workers for run in runs}, forward_pass_cost
 
 
 def _train_stack(

@@ -29,10 +29,10 @@ from frostline import FrostlineError
 from frostline.fast.switch import enabled
 from frostline.sweep.execution.queue import POLL
 from frostline.sweep.execution.stopping import LONGEST_STEP, STOP, Stopped
+from frostline.sweep.operations import CostModel
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.slurm import TERMINATED
-from frostline.sweep.work.workload import Workload
 from frostline.training.result import Failure, RunRecord
 from frostline.training.specification import RunSpec
 
@@ -55,12 +55,12 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
         return min(wanted, len(runs))
     if not enabled("workers"):
         return 1
-    workload = Workload(prepared.context, prepared.plan.cached)
-    operations = (workload.operations(run) + STEP_OVERHEAD * workload.run_work(run).steps.count for run in runs)
+    model = CostModel(prepared.context, prepared.plan.cached)
+    operations = (model.operations(run) + STEP_OVERHEAD * model.batches(run).steps.count for run in runs)
     if sum(operations) < MIN_OPERATIONS:
         return 1
     distinct = {(run.recipe, run.train_size): run for run in runs}.values()
-    fit = psutil.virtual_memory().total // 2 // max(workload.memory_bound(run) for run in distinct)
+    fit = psutil.virtual_memory().total // 2 // max(model.memory_bound(run) for run in distinct)
     workers = min(cores, len(runs), fit)
     return workers if 2 * workers >= cores else 1  # with fewer workers, one run on all cores is faster
 
