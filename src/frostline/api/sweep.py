@@ -22,8 +22,7 @@ from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.register import register
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.forecast_record import record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame

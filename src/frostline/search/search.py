@@ -31,8 +31,7 @@ from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
-from frostline.sweep.results.folder import Folder, write_alternatives
+from frostline.sweep.results.folder import Folder, register, write_alternatives
 from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
@@ -325,11 +324,11 @@ class Search:
         """What became of a run; a diverged run has no score."""
         if not self.prepared.store.has(run.digest):  # it ended in an error
             return Observation(None, 0.0)
-        facts = self.prepared.store.result(run.digest)
-        score = facts["validation_best"] if facts["outcome"] != "diverged" else None
-        own = facts["provenance"]["workers"]
-        seconds, workers = facts["cost"]["run_seconds"] * own, max(own, self.together or 1)
-        return Observation(score, seconds, run.digest, workers, facts["outcome"])
+        result = self.prepared.store.result(run.digest)
+        score = result.validation_best if result.outcome != "diverged" else None
+        own = result.provenance.workers
+        seconds, workers = result.cost.run_seconds * own, max(own, self.together or 1)
+        return Observation(score, seconds, run.digest, workers, result.outcome)
 
     def _so_far(self) -> str:
         """A line of progress: the best choice so far and how sure that is, the time spent and the budget left."""

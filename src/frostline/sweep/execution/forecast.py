@@ -468,9 +468,9 @@ class Timer:
         for n, taken in enumerate(seconds, 1):
             batches = [self._totals(order[n * size : (n + 1) * size]) for order in orders]
             paces.append(taken / sum(matrices.training(names, batch, cut) for batch in batches))
-        cost = results[0].facts["cost"]
+        cost = results[0].record.cost
         in_steps = len(ends) * statistics.median(seconds) if seconds else 0.0
-        return paces, max(0.0, cost["run_seconds"] - cost["evaluation_seconds"] - in_steps / len(runs))
+        return paces, max(0.0, cost.run_seconds - cost.evaluation_seconds - in_steps / len(runs))
 
     def _scored(self, spec: RunSpec, runs: Sequence[RunSpec], count: int) -> tuple[float, float, float]:
         """Score ``count`` batches, spread over all lengths, after a warm-up batch.
