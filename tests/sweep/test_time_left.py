@@ -16,6 +16,7 @@ from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.time_left import SAMPLED, TimeLeft
+from frostline.sweep.time_left import time_left as time_left_of
 from frostline.training.result import Result
 from frostline.training.specification import RunSpec
 from records import failure
@@ -54,7 +55,7 @@ def end(out: Path, run: RunSpec, seconds: float, outcome: str = "ok", **cost: fl
 
 def time_left(out: Path, notes: list[str] | None = None) -> TimeLeft:
     said: list[str] = []
-    left = TimeLeft.of(Folder(out), Leases(out), said.append)
+    left = time_left_of(Folder(out), Leases(out), said.append)
     assert said == (notes or [])
     return left
 
@@ -80,9 +81,7 @@ def take(leases: Leases, runs: Sequence[RunSpec], ago: float) -> None:
 
 def left_of(seconds: float, *, at_least: bool = False, **counts: int) -> TimeLeft:
     """The time left without a process that trains."""
-    return TimeLeft(
-        seconds, 0, at_least=at_least, **{"measured": 0, "forecast": 0, "scaled": 0, "unknown": 0, **counts}
-    )
+    return TimeLeft(seconds, 0, counts, at_least)
 
 
 def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
@@ -209,7 +208,7 @@ def test_of_many_results_some_are_read_and_a_damaged_one_is_named(
     assert left.seconds == pytest.approx(47.5, abs=3) and SAMPLED / 2 < len(read) <= SAMPLED
     (tmp_path / "runs" / read[0] / "result.json").write_text("{")
     notes: list[str] = []
-    TimeLeft.of(Folder(tmp_path), Leases(tmp_path), notes.append)
+    time_left_of(Folder(tmp_path), Leases(tmp_path), notes.append)
     assert len(notes) == 1 and "is damaged" in notes[0]
 
 
