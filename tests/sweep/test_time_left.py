@@ -225,14 +225,6 @@ def test_an_unreadable_or_late_beginning_counts_as_now(tmp_path: Path, since: st
         assert left.processes == 1 and left.seconds == 5.0
 
 
-def test_a_lease_may_claim_any_number_of_runs(tmp_path: Path) -> None:
-    first, second, *_ = planned(tmp_path, 2)
-    end(tmp_path, first, 5.0)
-    with Leases(tmp_path, at_a_time=2**32) as leases:
-        leases.take([[second.digest]])
-        assert time_left(tmp_path).processes == 1  # without a list of that length
-
-
 def test_the_time_of_a_run_that_was_continued_is_that_of_all_its_parts(tmp_path: Path) -> None:
     first, *_ = planned(tmp_path, 2, tune=(1,))
     end(tmp_path, first, 1.0, train_seconds=5.0, evaluation_seconds=2.0)
