@@ -1,7 +1,7 @@
 """How many of the last layers of a pretrained transformer should I fine-tune on my data, what does it cost, how sure is that?
 
 >>> import frostline
->>> answer = frostline.Sweep(model="...", train="reviews.csv", tune="0,1,2,4,all", seeds=5, out="reviews").run()
+>>> answer = frostline.Sweep(model="...", train="reviews.csv", tune="0,1,2,4,full", seeds=5, out="reviews").run()
 >>> print(answer["sentence"])
 """
 
@@ -53,7 +53,7 @@ __all__ = [
 _MODULES = {
     "Bundle": "api.bundle",
     "Bundled": "api.bundle",
-    "Check": "frozen.check.cut_comparison",
+    "Check": "frozen.exactness",
     "LabelSetPredictions": "api.prediction",
     "Plan": "sweep.plan",
     "Predictions": "api.prediction",
@@ -64,7 +64,7 @@ _MODULES = {
     "Settings": "sweep.settings",
     "TagPredictions": "api.prediction",
     "bundle": "api.bundle",
-    "check": "frozen.check.exactness",
+    "check": "frozen.exactness",
     "compare": "api.sweep",
     "find": "api.find",
     "load_bundle": "api.bundle",
