@@ -1,11 +1,10 @@
 """Parses a report page: its visible text, tags and attributes."""
 
-import json
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 from frostline.report.pages.sweep import write_page
+from frostline.statistics.answer import Answer
 
 VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
 
@@ -60,7 +59,6 @@ def page_of(out: Path) -> Page:
     return page
 
 
-def answer_of(out: Path) -> dict[str, Any]:
+def answer_of(out: Path) -> Answer:
     """The content of answer.json in a sweep's folder."""
-    answer: dict[str, Any] = json.loads((out / "answer.json").read_text(encoding="utf-8"))
-    return answer
+    return Answer.read(out / "answer.json")

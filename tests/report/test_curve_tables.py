@@ -1,5 +1,6 @@
 """The tables of one curve: scores, shares, costs, failures and operating points."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from frostline.report.tables.failures import failure_rates_table, failures_table
 from frostline.report.tables.operating_points import conclusion, operating_points_table
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.curve import compare, main_point
+from frostline.statistics.curve import compare
 from frostline.statistics.outcomes import done, with_outcomes
+from frostline.statistics.run_result import RunResult
 from frostline.statistics.scores import Scores
 from frostline.sweep.results.folder import Folder
 from page_text import answer_of, page_of
@@ -46,9 +48,9 @@ def test_shares_are_those_of_the_answer(answer: dict[str, Any]) -> None:
 
 def test_a_recommended_probe_is_said_to_be_in_the_table_of_choices(answer: dict[str, Any]) -> None:
     curve = answer["sizes"][0]
-    of_probe = {**curve, "decision": {**curve["decision"], "choice": "probe"}}
+    of_probe = replace(curve, decision=replace(curve.decision, choice="probe"))
     tables = [
-        (scores_table(one, "accuracy"), costs_table(one), operating_points_table(one, main_point(one)))
+        (scores_table(one, "accuracy"), costs_table(one), operating_points_table(one, one.deciding_point))
         for one in (curve, of_probe)
     ]
     text = "The recommended linear probe trains no layer"
@@ -63,16 +65,16 @@ def test_failures_are_counted_by_kind(answer: dict[str, Any]) -> None:
 
 def test_operating_points_and_the_target(answer: dict[str, Any]) -> None:
     curve = answer["sizes"][0]
-    points = operating_points_table(curve, main_point(curve))
+    points = operating_points_table(curve, curve.deciding_point)
     assert [row.values["of"] for row in points.rows] == ["gain"] * 3 + ["score"] * 3 + ["margin"]
     assert [row.values["target"] for row in points.rows if row.chosen] == [0.95]
     assert points.rows[-1].values["rule"] == "at most 0.01 below full"
     of_same_seeds = "Shares compare runs of the same seeds"
     first, *others = curve["cells"]
-    more = {**curve, "cells": [{**first, "validation": {**first["validation"], "n": 99}}, *others]}
-    equal = {**curve, "cells": [{**one, "validation": {**one["validation"], "n": 99}} for one in curve["cells"]]}
-    assert of_same_seeds in operating_points_table(more, main_point(curve)).caption
-    assert of_same_seeds not in operating_points_table(equal, main_point(curve)).caption
+    more = replace(curve, cells=[replace(first, validation=replace(first.validation, n=99)), *others])
+    equal = replace(curve, cells=[replace(one, validation=replace(one.validation, n=99)) for one in curve.cells])
+    assert of_same_seeds in operating_points_table(more, curve.deciding_point).caption
+    assert of_same_seeds not in operating_points_table(equal, curve.deciding_point).caption
 
 
 def test_captions_give_the_learning_rates(answer: dict[str, Any]) -> None:
@@ -96,7 +98,7 @@ def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
     last = table.rows[-1].values
     assert last["failure_rate"] == pytest.approx(1 / 3) and last["failure_low"] < 0.01 and last["failure_high"] > 0.9
     assert "its own best learning rate" in learning_rates(curve)
-    one = {**curve, "learning_rate_rule": "best_of_full"}
+    one = replace(curve, learning_rate_rule="best_of_full")
     assert learning_rates(one).endswith("best for full fine-tuning; k = 0 at its own best.")
     assert "Failure rates by tuned layers and learning rate" in page_of(out).words
 
@@ -104,19 +106,16 @@ def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
 def test_a_curve_with_scores_only() -> None:
     """Like a table of a paper, it has no costs, no learning rates and no baseline."""
     names = {"last 0": 0, "last 2": 2, "all": 4}
-    unknown = dict.fromkeys(
-        ("learning_rate", "trainable_parameters", "train_seconds", "cache_seconds", "peak_memory_bytes")
-    )
     runs = [
-        {
-            **{"train_size": 100, "trainable": name, "tuned_layers": k, "tune_embeddings": name == "all", "seed": seed},
-            **{"status": "done", "run": f"{name} {seed}", "validation_best": 0.6 + 0.05 * k + 0.01 * seed, **unknown},
-        }
+        RunResult(
+            **{"train_size": 100, "recipe": name, "tuned_layers": k, "tune_embeddings": name == "all", "seed": seed},
+            **{"run": f"{name} {seed}", "validation_best": 0.6 + 0.05 * k + 0.01 * seed},
+        )
         for name, k in names.items()
         for seed in range(3)
     ]
     curve = compare(runs, Scores("accuracy", None), AnalysisSettings(corrected=False))
-    main = main_point(curve)
+    main = curve.deciding_point
     scores, shares = scores_table(curve, "accuracy"), shares_table(curve, "accuracy")
     costs, points = costs_table(curve), operating_points_table(curve, main)
     assert [row.values["share"] for row in shares.rows][-1] == 1.0

@@ -1,5 +1,6 @@
 """The table of ways to tune, and the figures that leave them out or show them."""
 
+from dataclasses import replace
 from typing import Any
 
 from frostline.report.figures.quality_against_cost import marks
@@ -41,7 +42,7 @@ def test_each_way_has_a_row_beside_the_k_of_the_same_cost() -> None:
 
 def test_a_way_that_costs_less_than_every_k_has_nothing_beside_it() -> None:
     size = answer_of(make_runs(lambda k, *_: 0.8, ks=("lora-1", 2, "all")))["sizes"][0]
-    size["choices"] = [{**choice, "beside_k": None} for choice in size["choices"]]
+    size["choices"] = [replace(choice, beside_k=None) for choice in size["choices"]]
     table = ways_table(size, results_of(size, lora_1=Way(tune=1, low_rank=8)))
     assert table is not None and table.caption.endswith(
         "no k costs as little: add head, or fewer last layers, to --ways."

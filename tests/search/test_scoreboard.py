@@ -11,6 +11,7 @@ from frostline.search.defaults import SECONDS as SECONDS_AT_LEAST
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import Outcome, Trial, in_words, interim_analyses
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.run_result import RunResult
 from frostline.statistics.tune import Tune, name_of
 from synthetic_race import RISING, SECONDS, Rows, best, board, exact, run_race, settings
 
@@ -90,12 +91,12 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
     known = Scoreboard(settings(budget=1e4, alternatives=("probe",)), rows.evidence)
     run_race(known, exact(clear), rows)
     runs = [
-        {
+        RunResult(
             **{"model": "m", "task": "t", "metric": "accuracy", "train_size": 100, "status": "done", "outcome": "ok"},
-            **{"trainable": name_of(trial.tune), "tuned_layers": 6 if trial.tune == "all" else trial.tune},
+            **{"recipe": name_of(trial.tune), "tuned_layers": 6 if trial.tune == "all" else trial.tune},
             **{"tune_embeddings": trial.tune == "all", "seed": trial.seed, "learning_rate": trial.learning_rate},
             **{"run": outcome.run, "validation_best": outcome.score, "reason": ""},
-        }
+        )
         for trial, outcome in known.outcomes.items()
     ]
     answer = make_answer(

@@ -7,15 +7,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
+from frostline.statistics.answer import Answer
 from frostline.sweep.progress import Progress
 from frostline.sweep.setting_errors import advice
 from frostline.training.fields import Tunes
 from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS
 
 
-def compare(
-    *, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | None = None, **settings: Any
-) -> dict[str, Any]:
+def compare(*, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | None = None, **settings: Any) -> Answer:
     """Train ways to tune on the same examples, and recommend one.
 
     By default, each has three learning rates. Those of what trains only a head are ``head_learning_rate``.

@@ -11,6 +11,7 @@ from frostline.fast.garbage_collection import objects_frozen
 from frostline.search.defaults import DEFAULTS
 from frostline.search.plan import SearchPlan
 from frostline.search.search import Search
+from frostline.statistics.answer import Answer
 from frostline.statistics.tune import FULL, Tune
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
@@ -30,7 +31,7 @@ def find(
     ray: Ray | None = None,
     progress: Progress | None = None,
     **settings: Any,
-) -> dict[str, Any]:
+) -> Answer:
     """Search for what to tune, with few runs.
 
     Ctrl-C interrupts the search and writes the best answer so far. The same call continues it.

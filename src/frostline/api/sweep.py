@@ -12,6 +12,7 @@ from frostline.api.tables import split_off_tables
 from frostline.fast.garbage_collection import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.rebuild import rebuild
+from frostline.statistics.answer import Answer
 from frostline.sweep import slurm
 from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.cuts import check_cuts
@@ -76,9 +77,7 @@ class Sweep:
                     self._check_and_forecast(prepared, self._requested(prepared), progress, plain=True)
             return prepared.plan
 
-    def run(
-        self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None
-    ) -> dict[str, Any]:
+    def run(self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None) -> Answer:
         """Train every run that has no result yet, and write tables, answer, report and model into ``out``.
 
         Args:
@@ -136,7 +135,7 @@ class Sweep:
         """
         return frame(Folder(self.out).rows())
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> Answer:
         """The answer, rebuilt from the results in ``out``.
 
         Raises:
@@ -157,7 +156,7 @@ class Sweep:
 
     def _run(
         self, prepared: Prepared, progress: Progress, *, save_model: bool, retry: Collection[str], ray: Ray | None
-    ) -> dict[str, Any]:
+    ) -> Answer:
         requested = self._begin(prepared, progress, retry)
         ended = prepared.store.ended()
         missing = [spec for spec in requested if spec.digest not in ended]

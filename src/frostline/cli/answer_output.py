@@ -168,7 +168,7 @@ def run_and_print(sweep: Any, **options: Any) -> None:
     print_answer(sweep.run(**options), sweep.out)
 
 
-def print_answer(answer: dict[str, Any], out: Path) -> None:
+def print_answer(answer: Mapping[str, Any], out: Path) -> None:
     """Print the answer, the choices, and what to do next. Exits with code 1 if a run ended in an error."""
     for line in answer_lines(answer, out):
         styled = {CHOSEN: {"bold": True}, DOMINATED: {"dim": True}}.get(line.kind, {})

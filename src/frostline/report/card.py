@@ -16,7 +16,6 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.reading import opened_by
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import output_sentences
-from frostline.report.answer.recommendation import cell_of
 from frostline.report.next_steps import loading
 from frostline.sweep.plan import Identity
 from frostline.training.specification import RunSpec
@@ -101,7 +100,7 @@ def model_card(
         formatting=formatting,
         names=names,
         baseline=names.baseline(identity.metric),
-        best=cell_of(size, recommended["trainable"]),
+        best=size.cell(recommended["trainable"]),
     )
 
 

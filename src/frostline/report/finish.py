@@ -1,10 +1,9 @@
 """The steps after the last run of a sweep: tables, answer, saved model and page."""
 
-from typing import Any
-
 from frostline.data.locks import ELSEWHERE, locked
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import save_recommended
+from frostline.statistics.answer import Answer
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.training.probes.alternatives import Alternatives
@@ -17,7 +16,7 @@ def finish(
     save_model: bool = True,
     alternatives: Alternatives | None = None,
     interrupted: bool = False,
-) -> dict[str, Any]:
+) -> Answer:
     """Write tables, answer, model and report after the last run, and return the answer.
 
     Args:

@@ -8,10 +8,11 @@ from typing import Self
 import numpy as np
 
 from frostline.search.trials import RaceSettings, Trial
-from frostline.statistics.decision import Choice, Rule
-from frostline.statistics.evidence import Evidence, Run
+from frostline.statistics.decision import Candidate, Rule
+from frostline.statistics.evidence import Evidence
 from frostline.statistics.joint import JointEstimate
 from frostline.statistics.next_step import NextStep
+from frostline.statistics.run_result import RunResult
 from frostline.statistics.tune import Tune, name_of
 
 
@@ -28,11 +29,11 @@ class Outlook:
 
     estimate: JointEstimate
     rule: Rule
-    full: Choice
+    full: Candidate
     step: NextStep
 
     @classmethod
-    def of(cls, runs: Mapping[Tune, Sequence[Run]], evidence: Evidence, settings: RaceSettings) -> Self:
+    def of(cls, runs: Mapping[Tune, Sequence[RunResult]], evidence: Evidence, settings: RaceSettings) -> Self:
         """From the runs that count for the mean of each k; the reference has at least one."""
         layers, reference = settings.layers, name_of(settings.reference)
         depth = [tune / layers if isinstance(tune, int) else 1 + 1 / layers for tune in settings.choices]
@@ -50,15 +51,15 @@ class Outlook:
         return cls(estimate, settings.rule, full, step)
 
     @cached_property
-    def best(self) -> Choice:
+    def best(self) -> Candidate:
         """The choice that would be recommended now."""
         return self.rule.choose(self.estimate.choices, self.full)
 
-    def choice(self, tune: Tune) -> Choice | None:
+    def choice(self, tune: Tune) -> Candidate | None:
         """A k with a score; None if it has none."""
         return next((choice for choice in self.estimate.choices if choice.name == name_of(tune)), None)
 
-    def probability(self, choice: Choice) -> float:
+    def probability(self, choice: Candidate) -> float:
         """The probability that a choice reaches the target."""
         return self.rule.probability(choice, self.full)
 

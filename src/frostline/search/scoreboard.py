@@ -11,10 +11,11 @@ import numpy as np
 from frostline.search.defaults import default_budget
 from frostline.search.outlook import Outlook
 from frostline.search.trials import Outcome, RaceSettings, Trial
-from frostline.statistics.evidence import Evidence, Run
+from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import FULL_MEAN
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
-from frostline.statistics.tune import Tune
+from frostline.statistics.run_result import RunResult
+from frostline.statistics.tune import Tune, name_of
 from frostline.sweep.work.makespan import makespan
 
 
@@ -110,19 +111,22 @@ class Scoreboard:
 
     def scores(self, tune: Tune, learning_rate: float) -> dict[int, float]:
         """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.outcomes.succeeded`)."""
-        cell = {"trainable": tune, "learning_rate": learning_rate}
         finished = self._finished()
         known = with_outcomes(finished, self.settings.chance, clear_distance(finished, self.evidence))
-        good = succeeded([run for run in known if run.items() >= cell.items()])
-        return {run["seed"]: run["validation_best"] for run in good}
+        good = succeeded([run for run in known if (run.recipe, run.learning_rate) == (name_of(tune), learning_rate)])
+        return {int(run.seed): run.score for run in good}
 
-    def _finished(self) -> list[Run]:
+    def _finished(self) -> list[RunResult]:
         """All finished runs, with the columns of results.csv that the statistics need."""
         return [
-            {
-                **{"trainable": trial.tune, "learning_rate": trial.learning_rate, "seed": trial.seed, "status": "done"},
-                **{"run": outcome.run, "validation_best": outcome.score, "outcome": outcome.outcome},
-            }
+            RunResult(
+                recipe=name_of(trial.tune),
+                learning_rate=trial.learning_rate,
+                seed=trial.seed,
+                run=outcome.run,
+                validation_best=outcome.score,
+                outcome=outcome.outcome,
+            )
             for trial, outcome in self.outcomes.items()
         ]
 
@@ -154,14 +158,14 @@ class Scoreboard:
         rate = self.best_learning_rate(tune)
         return None if rate is None else float(np.mean(list(self.scores(tune, rate).values())))
 
-    def runs(self, tune: Tune) -> list[Run]:
+    def runs(self, tune: Tune) -> list[RunResult]:
         """The runs at the best learning rate that count for the mean, as rows for ``evidence``."""
         rate = self.best_learning_rate(tune)
         good = {} if rate is None else self.scores(tune, rate)
         return [
             run
             for run in self._finished()
-            if (run["trainable"], run["learning_rate"]) == (tune, rate) and run["seed"] in good
+            if (run.recipe, run.learning_rate) == (name_of(tune), rate) and run.seed in good
         ]
 
     def outlook(self) -> Outlook | None:

@@ -33,7 +33,8 @@ from frostline.search.trials import (
     interim_analyses,
     reference_failed,
 )
-from frostline.statistics.alternatives import alternative_run
+from frostline.statistics.alternatives import Alternative
+from frostline.statistics.answer import Answer
 from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.tune import Tune, name_of
@@ -358,7 +359,7 @@ class Search:
         recorder = Recorder(prepared.store, runs, board, alternatives.facts, estimates, requested)
         return cls(prepared, progress, alternatives, runs, board, recorder, together, ray)
 
-    def run(self, *, exhaustive: bool) -> dict[str, Any]:
+    def run(self, *, exhaustive: bool) -> Answer:
         """Run the race until it ends or is interrupted.
 
         Args:
@@ -468,7 +469,7 @@ class Search:
         if best is outlook.full:
             return f"  Best so far: {tuning(best.name)} ({score(best.score)}). {spent}"
         tune = next((k for k in board.settings.choices if name_of(k) == best.name), None)
-        runs = [alternative_run(best.name)] if tune is None else board.runs(tune)
+        runs = [Alternative(best.name)] if tune is None else board.runs(tune)
         same = board.evidence.on_same_rows(runs, board.runs(full))
         scores = f"{score(same.ours)}; {in_words(full)} {score(same.theirs)}" if same else score(best.score)
         sure = f"{probability(outlook.probability(best))} sure to reach the target"

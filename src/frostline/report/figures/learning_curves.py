@@ -9,7 +9,6 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from frostline.report import names
-from frostline.report.answer.recommendation import cell_of
 from frostline.report.figures.style import (
     FAILED,
     QUIET,
@@ -20,13 +19,14 @@ from frostline.report.figures.style import (
     figure_of,
     log_axis_of_sizes,
 )
-from frostline.statistics.cells import CellSummary
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import Cell, SizeAnswer
 
 SHIFT = 1.035  # factor between the positions of two k at one train size, so that their points do not overlap
 
 
-def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | None = None, task: str = "") -> Figure:
+def learning_curves(
+    curves: Sequence[SizeAnswer], *, metric: str, chance: float | None = None, task: str = ""
+) -> Figure:
     """The score over train size: a line through the means of each k, a point for each run, a cross for each failed run.
 
     Args:
@@ -42,7 +42,7 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
         figure, axes = figure_of(470, 430)
         for n, name in enumerate(depths):
             shift = SHIFT ** (n - (len(depths) - 1) / 2)
-            known = [(size["train_size"] * shift, cell) for size in sizes if (cell := cell_of(size, name))]
+            known = [(size["train_size"] * shift, cell) for size in sizes if (cell := size.cell(name))]
             _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.trainable(name))
         if chance is not None:
             axes.axhline(chance, color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
@@ -57,7 +57,7 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
     return figure
 
 
-def _draw_depth(axes: Axes, cells: Sequence[tuple[float, CellSummary]], colour: Any, label: str) -> None:
+def _draw_depth(axes: Axes, cells: Sequence[tuple[float, Cell]], colour: Any, label: str) -> None:
     """Draw the runs and means of one k; ``cells`` are pairs of position and cell."""
     for x, cell in cells:
         moved = (cell["comparable"] or 0.0) - (

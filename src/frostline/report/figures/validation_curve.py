@@ -1,6 +1,7 @@
 """The figure of scores over the number of tuned layers. Every run is a point, and nothing is smoothed."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import matplotlib
@@ -12,15 +13,14 @@ from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
 from frostline.report.figures.style import FAILED, QUIET, STYLE, TRAIN, VALIDATION, draw_frame, figure_of
-from frostline.statistics.cells import CellSummary
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import Cell, SizeAnswer
 from frostline.statistics.tune import FULL, NAMED, is_way
 
 APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
 MAX_LABELS = 9  # with more k, only some of them are labelled
 
 
-def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -> Figure:
+def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = None) -> Figure:
     """The score over the number of tuned layers, for one train size of an answer.
 
     A point is a run, the line joins the means, a bar is the 95 % confidence interval of a mean. A cross is a failed run.
@@ -51,12 +51,12 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -
     return figure
 
 
-def on_axis(cells: Sequence[CellSummary]) -> list[CellSummary]:
+def on_axis(cells: Sequence[Cell]) -> list[Cell]:
     """The cells that have a place on the axis, which other ways to tune have not."""
     return [cell for cell in cells if not is_way(cell["trainable"])]
 
 
-def _positions(cells: Sequence[CellSummary]) -> list[float]:
+def _positions(cells: Sequence[Cell]) -> list[float]:
     """The position of each k: its number of layers. Full fine-tuning and named parts have their own places at the right."""
     layers = [cell["tuned_layers"] for cell in cells if cell["trainable"] not in APART]
     last, step = max(layers, default=0), max(1.0, (max(layers, default=0) - min(layers, default=0)) / 6)
@@ -70,7 +70,7 @@ def _smallest_step(places: Sequence[float]) -> float:
     return float(np.diff(sorted(places)).min()) if len(places) > 1 else 1.0
 
 
-def _draw_depth_axis(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], label: str) -> None:
+def _draw_depth_axis(axes: Axes, cells: Sequence[Cell], places: Sequence[float], label: str) -> None:
     every = -(-len(cells) // MAX_LABELS)
     shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["trainable"] in APART]
     labels = [names.depth(cells[n]["trainable"]) for n in shown]
@@ -80,29 +80,24 @@ def _draw_depth_axis(axes: Axes, cells: Sequence[CellSummary], places: Sequence[
     axes.set_xlabel(label)
 
 
-def _comparable(cell: CellSummary) -> CellSummary:
+def _comparable(cell: Cell) -> Cell:
     """The cell with its scores on validation as they would be on all rows: with folds, some are easier than others."""
     mean = cell["validation"]["mean"]
     if cell["comparable"] == mean:
         return cell
     moved = cell["comparable"] - mean
-    ends = {
-        name: value if value is None else value + moved
-        for name, value in cell["validation"].items()
-        if name in ("mean", "low", "high")
-    }
-    points = [
-        {**one, "validation_best": one["validation_best"] and one["validation_best"] + moved} for one in cell["points"]
-    ]
-    return {**cell, "validation": {**cell["validation"], **ends}, "points": points}
+    known = cell.validation
+    low, high = (end if end is None else end + moved for end in (known.low, known.high))
+    points = [replace(one, validation_best=one.validation_best and one.validation_best + moved) for one in cell.points]
+    return replace(cell, validation=replace(known, mean=cell.comparable, low=low, high=high), points=points)
 
 
-def _label(cells: Iterable[CellSummary]) -> str:
+def _label(cells: Iterable[Cell]) -> str:
     named = "; named: by name" if any(cell["trainable"] == NAMED for cell in cells) else ""
     return f"tuned last layers\n(0: classifier head only; all: embeddings too{named})"
 
 
-def _limits(cells: Sequence[CellSummary], chance: float | None) -> tuple[float, float]:
+def _limits(cells: Sequence[Cell], chance: float | None) -> tuple[float, float]:
     """Limits of the score that show every run in a mean.
 
     The baseline and the ends of intervals may lie outside, so that differences between k remain visible.
@@ -121,7 +116,7 @@ def _limits(cells: Sequence[CellSummary], chance: float | None) -> tuple[float, 
 
 
 def _mark_recommended(
-    axes: Axes, cells: Sequence[CellSummary], recommended: Mapping[str, Any] | None, places: Sequence[float]
+    axes: Axes, cells: Sequence[Cell], recommended: Mapping[str, Any] | None, places: Sequence[float]
 ) -> None:
     for cell, x in zip(cells, places, strict=True):
         if recommended and cell["trainable"] == recommended["trainable"]:
@@ -129,7 +124,7 @@ def _mark_recommended(
             axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
 
 
-def _line(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], name: str, **style: Any) -> None:
+def _line(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str, **style: Any) -> None:
     """Draw a line through the means. Full fine-tuning and named parts are not joined to the rest."""
     for apart in ("", *APART):
         means = [
@@ -140,7 +135,7 @@ def _line(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], nam
         axes.plot([x for x, _ in means], [y for _, y in means], **style)
 
 
-def _draw_cell(axes: Axes, cell: CellSummary, x: float, floor: float, ceiling: float) -> None:
+def _draw_cell(axes: Axes, cell: Cell, x: float, floor: float, ceiling: float) -> None:
     """Draw the runs of one k and the interval of their mean.
 
     A failed run without a score is drawn at ``floor``, and one with a score beyond the axes at their end: what is drawn far
@@ -161,7 +156,7 @@ def _draw_cell(axes: Axes, cell: CellSummary, x: float, floor: float, ceiling: f
             axes.plot(spot, height, "x", color=FAILED, markersize=7, markeredgewidth=1.8, clip_on=False)
 
 
-def _legend(cells: Iterable[CellSummary], metric: str, chance: float | None, low: float) -> list[Line2D | Patch]:
+def _legend(cells: Iterable[Cell], metric: str, chance: float | None, low: float) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=VALIDATION, marker="o", markersize=7, linewidth=2, label="validation, mean"),
         Line2D([], [], color=VALIDATION, marker="o", markersize=4, alpha=0.7, linewidth=0, label="one run"),
@@ -177,7 +172,7 @@ def _legend(cells: Iterable[CellSummary], metric: str, chance: float | None, low
     return handles
 
 
-def _alt_text(size: Curve, metric: str) -> str:
+def _alt_text(size: SizeAnswer, metric: str) -> str:
     """The means in words, for screen readers."""
     means = [f"{names.trainable(cell['trainable'])} {formatting.score(cell['comparable'])}" for cell in size["cells"]]
     recommended = size.get("recommended")

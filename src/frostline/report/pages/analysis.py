@@ -17,6 +17,7 @@ from frostline.report.pages.analysis_settings import settings_in_words
 from frostline.report.pages.analysis_tables import curve_suffix, overall_tables, with_tables
 from frostline.report.pages.templates import render
 from frostline.report.tables.table import save_tables
+from frostline.statistics.answer import plain
 
 
 def write_analysis(
@@ -57,8 +58,8 @@ def write_analysis(
     )
     of_groups = (table for group in groups for table in group["tables"])
     save_tables(out, [*(table for table in tables.values() if table), *of_groups])
-    plain = {**analysis, "groups": [{k: v for k, v in group.items() if k != "suffix"} for group in analysis["groups"]]}
-    write_json(out / "analysis.json", plain, inside=out)
+    facts = {**analysis, "groups": [{k: v for k, v in group.items() if k != "suffix"} for group in analysis["groups"]]}
+    write_json(out / "analysis.json", plain(facts), inside=out)
     replace_file(out / "report.html", text.encode(), inside=out)
     return out / "report.html"
 

@@ -1,6 +1,7 @@
 """The tables of an analysis page: those over all results, and those of each model and task."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from frostline.data.files import file_name
@@ -16,7 +17,7 @@ from frostline.report.tables.recommendations import recommendations_table
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.report.tables.table import ReportTable
 from frostline.report.tables.train_sizes import train_sizes_table
-from frostline.statistics.curve import Curve, main_point
+from frostline.statistics.answer import SizeAnswer
 
 
 def overall_tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> dict[str, ReportTable | None]:
@@ -51,11 +52,11 @@ def with_tables(group: GroupAnalysis) -> dict[str, Any]:
     }
 
 
-def _size_with_tables(size: Curve, group: GroupAnalysis) -> dict[str, Any]:
+def _size_with_tables(size: SizeAnswer, group: GroupAnalysis) -> dict[str, Any]:
     suffix, metric = curve_suffix(group, size), group["metric"]
     examples = f", {size['train_size']:,} examples" if size["train_size"] else ""
-    size = {**size, "about": f"{group['task']}, {group['model']}{examples}"}
-    main = main_point(size)
+    size = replace(size, about=f"{group['task']}, {group['model']}{examples}")
+    main = size.deciding_point
     tables = [
         scores_table(size, metric, suffix=suffix),
         shares_table(size, metric, suffix=suffix),
@@ -66,11 +67,11 @@ def _size_with_tables(size: Curve, group: GroupAnalysis) -> dict[str, Any]:
     return {**size, "suffix": suffix, "tables": tables}
 
 
-def curve_suffix(group: GroupAnalysis, size: Curve) -> str:
+def curve_suffix(group: GroupAnalysis, size: SizeAnswer) -> str:
     """The end of the file names of one model, task and train size."""
     return f"{group['suffix']}_{size['train_size']}" if size["train_size"] else str(group["suffix"])
 
 
-def _has_costs(size: Curve) -> bool:
+def _has_costs(size: SizeAnswer) -> bool:
     """Whether the training time of some k is known."""
     return any(cell["seconds"] is not None for cell in size["cells"])

@@ -1,6 +1,5 @@
 """The page of a sweep: one self-contained file, built from the sweep's folder. It can be read without JavaScript."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,12 @@ from frostline.report.tables.failures import failed_runs_table, failure_rates_ta
 from frostline.report.tables.probes import probe_table
 from frostline.report.tables.search import estimates_table, search_table
 from frostline.report.tables.table import ReportTable, save_tables
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import Answer, SizeAnswer
 from frostline.statistics.inference import failure_interval
 from frostline.statistics.outcomes import FAILURES, done, with_outcomes
+from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
-
-Answer = Mapping[str, Any]  # answer.json
 
 
 def write_page(out: Path) -> Path:
@@ -43,7 +41,7 @@ def write_page(out: Path) -> Path:
     Text from users (labels, texts, names) is escaped, so it never becomes markup.
     """
     folder = Folder(out)
-    answer = json.loads((out / "answer.json").read_bytes())
+    answer = Answer.read(out / "answer.json")
     results, runs = folder.store.results(), _with_outcomes(folder.rows(), answer)
     page, figures = out / "report.html", _figures(answer)
     sizes = [size_content(size, answer, results, train_size_suffix(size, n)) for n, size in enumerate(answer["sizes"])]
@@ -84,18 +82,18 @@ def write_page(out: Path) -> Path:
     return page
 
 
-def train_size_suffix(size: Curve, n: int) -> str:
+def train_size_suffix(size: SizeAnswer, n: int) -> str:
     """The end of the file names of the n-th train size; empty for the first one, which the page is about."""
     return "" if n == 0 else f"_{size['train_size']}"
 
 
-def _with_outcomes(rows: Sequence[Mapping[str, Any]], answer: Answer) -> list[dict[str, Any]]:
+def _with_outcomes(rows: Sequence[RunResult], answer: Answer) -> list[RunResult]:
     """Every run with its outcome. An outcome depends on the other runs of the same train size."""
     return [
         run
         for size in answer["sizes"]
         for run in with_outcomes(
-            [row for row in rows if row["train_size"] == size["train_size"]], answer["chance"], size["clear_distance"]
+            [row for row in rows if row.train_size == size["train_size"]], answer["chance"], size["clear_distance"]
         )
     ]
 
@@ -117,7 +115,7 @@ def _figures(answer: Answer) -> dict[str, Figure]:
     return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def _run_tables(runs: Sequence[Mapping[str, Any]]) -> dict[str, ReportTable]:
+def _run_tables(runs: Sequence[RunResult]) -> dict[str, ReportTable]:
     return {
         "failure_rates": failure_rates_table(done(runs)),
         "failed_runs": failed_runs_table(runs),

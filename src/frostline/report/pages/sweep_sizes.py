@@ -5,7 +5,6 @@ from typing import Any
 
 from frostline.model.places import EMBEDDINGS, layer_number
 from frostline.report import formatting
-from frostline.report.answer.recommendation import cell_of
 from frostline.report.answer.scores_on_test import sentences_on_test
 from frostline.report.names import baseline
 from frostline.report.pages.sentences import explain_uncertainty
@@ -17,10 +16,12 @@ from frostline.report.tables.operating_points import operating_points_table
 from frostline.report.tables.scores import scores_table, shares_table
 from frostline.report.tables.table import ReportTable
 from frostline.report.tables.ways import ways_table
-from frostline.statistics.curve import Curve, main_point
+from frostline.statistics.answer import SizeAnswer
 
 
-def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, Any], suffix: str) -> dict[str, Any]:
+def size_content(
+    size: SizeAnswer, answer: Mapping[str, Any], results: Mapping[str, Any], suffix: str
+) -> dict[str, Any]:
     """A train size of the answer with its tables and sentences.
 
     Args:
@@ -29,7 +30,7 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
         results: The facts of finished runs by digest.
         suffix: The end of the file names, unique for each train size.
     """
-    main, recommended = main_point(size), size["recommended"]
+    main, recommended = size.deciding_point, size["recommended"]
     seeds = len({point["seed"] for cell in size["cells"] for point in cell["points"]})
     explanation = None
     if recommended:
@@ -37,8 +38,8 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
     return {
         **size,
         "seeds": seeds,
-        "best": cell_of(size, recommended["trainable"]) if recommended else None,
-        "full": cell_of(size, size["reference"]),
+        "best": size.cell(recommended["trainable"]) if recommended else None,
+        "full": size.cell(size["reference"]),
         "explanation": explanation,
         "test_sentences": list(map(formatting.unbroken, sentences_on_test(size, answer["metric"])))
         if answer["tested"]
@@ -56,7 +57,9 @@ def size_content(size: Curve, answer: Mapping[str, Any], results: Mapping[str, A
     }
 
 
-def _tables(size: Curve, main: Mapping[str, Any], answer: Mapping[str, Any], suffix: str) -> dict[str, ReportTable]:
+def _tables(
+    size: SizeAnswer, main: Mapping[str, Any], answer: Mapping[str, Any], suffix: str
+) -> dict[str, ReportTable]:
     metric = answer["metric"]
     return {
         "scores": scores_table(size, metric, tested=answer["tested"], suffix=suffix),
@@ -68,7 +71,7 @@ def _tables(size: Curve, main: Mapping[str, Any], answer: Mapping[str, Any], suf
     }
 
 
-def _margin(size: Curve) -> float:
+def _margin(size: SizeAnswer) -> float:
     """The distance below full fine-tuning that counts as equally good."""
     return next(float(point["margin"]) for point in size["operating_points"] if point["margin"] is not None)
 

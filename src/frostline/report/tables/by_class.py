@@ -94,7 +94,7 @@ def _up_to(row: Values) -> list[str]:
 
 def threshold_table(threshold: Mapping[str, Any]) -> ReportTable:
     """The scores at the threshold 0.5 and at the saved one, or those of all labels; ``threshold`` is that of answer.json."""
-    by_label = "by_label" in threshold
+    by_label = bool(threshold.get("by_label"))
     saved = "saved" if by_label else formatting.score(threshold["threshold"])
     words = {"at_half": "0.5", "cross_fitted": saved}
     rows = [Row({"threshold": text, **threshold[name]}, chosen=name == "cross_fitted") for name, text in words.items()]

@@ -6,13 +6,13 @@ from typing import Any
 from frostline.report import formatting, names
 from frostline.report.tables.table import Column, Row, Value, Values
 from frostline.statistics.alternatives import ALTERNATIVES
-from frostline.statistics.cells import CellSummary
-from frostline.statistics.curve import BEST_OF_FULL, Curve
+from frostline.statistics.answer import Cell, SizeAnswer
+from frostline.statistics.curve import BEST_OF_FULL
 
 TUNED = Column("tuned", "tuned", names.trainable, number=False, rank=lambda row: row["place"])
 
 
-def rows_by_depth(curve: Curve, values: Callable[[CellSummary], Mapping[str, Value]]) -> tuple[Row, ...]:
+def rows_by_depth(curve: SizeAnswer, values: Callable[[Cell], Mapping[str, Value]]) -> tuple[Row, ...]:
     """A row for each k with the values of its cell. The recommended row is highlighted."""
     recommended = curve.get("recommended")
     rows = []
@@ -26,7 +26,7 @@ def rows_by_depth(curve: Curve, values: Callable[[CellSummary], Mapping[str, Val
     return tuple(rows)
 
 
-def title_of(title: str, curve: Curve, suffix: str) -> str:
+def title_of(title: str, curve: SizeAnswer, suffix: str) -> str:
     """A title that is unique on its page.
 
     In an analysis it contains the task, model and train size; on a sweep's page, the train size except for the first one.
@@ -45,13 +45,13 @@ def interval_below(low: str, high: str, show: Callable[[Any, Any], str]) -> Call
     return lambda row: [show(row[low], row[high])]
 
 
-def comparable_column(curve: Curve, key: str) -> Column:
+def comparable_column(curve: SizeAnswer, key: str) -> Column:
     """The mean score of each k, to be compared with those of others: with folds, without the effects of its folds."""
     title = "mean without\nfold effects" if names.rows_differ(curve["cells"]) else "mean\nscore"
     return Column(key, title, formatting.score)
 
 
-def learning_rates_of(cell: CellSummary) -> dict[str, Value]:
+def learning_rates_of(cell: Cell) -> dict[str, Value]:
     """The learning rate that represents a cell, and all that were tried."""
     tried = " ".join(f"{rate:g}" for rate in cell["learning_rates_tried"])
     return {"learning_rate": cell["learning_rate"], "learning_rates_tried": tried}
@@ -70,7 +70,7 @@ def _tried(row: Values) -> list[str]:
     return ",\n".join([f"of {lines[0]}", *lines[1:]]).splitlines() if len(tried) > 1 else []
 
 
-def without_layers(curve: Curve) -> str:
+def without_layers(curve: SizeAnswer) -> str:
     """A sentence if what is recommended trains no layer, so that it is in no table by k; else empty."""
     chosen = (curve["decision"] or {}).get("choice")
     if chosen not in ALTERNATIVES:
@@ -78,7 +78,7 @@ def without_layers(curve: Curve) -> str:
     return f" The recommended {names.trainable(chosen)} trains no layer; it is in the table of choices."
 
 
-def learning_rates(curve: Curve) -> str:
+def learning_rates(curve: SizeAnswer) -> str:
     """A sentence on the learning rates of a table by k. k = 0 (classifier head only) has its own learning rates."""
     by_k = {cell["trainable"]: set(cell["learning_rates_tried"]) for cell in curve["cells"]}
     of_head = by_k.pop(names.HEAD_ONLY, set()) if len(by_k) > 1 else set()
@@ -95,6 +95,6 @@ def learning_rates(curve: Curve) -> str:
     return "Each k is shown at its own best learning rate on validation."
 
 
-def reference(curve: Curve) -> str:
+def reference(curve: SizeAnswer) -> str:
     """A clause on the reference of every comparison."""
     return "Nothing was compared" if curve["reference"] is None else f"Compared with {names.tuning(curve['reference'])}"

@@ -7,7 +7,7 @@ from frostline.report import formatting
 from frostline.report.names import mark_of_choice, trainable, whole
 from frostline.report.tables.by_depth import title_of
 from frostline.report.tables.table import Column, ReportTable, Row
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import SizeAnswer
 
 PROBABILITIES = {"gain_90": "90 %\nof gain", "gain_95": "95 %\nof gain", "gain_99": "99 %\nof gain", "margin": "margin"}
 
@@ -18,7 +18,7 @@ SAME_ROWS = (
 )
 
 
-def choices_table(curve: Curve, *, price: float, margin: float, suffix: str = "") -> ReportTable:
+def choices_table(curve: SizeAnswer, *, price: float, margin: float, suffix: str = "") -> ReportTable:
     """Each choice beside full fine-tuning: expected points lost, cost, and the probability of each usual target.
 
     Args:

@@ -14,15 +14,14 @@ from frostline.report.tables.by_depth import (
 )
 from frostline.report.tables.failures import TRAIN_SIZE
 from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
-from frostline.statistics.cells import CellSummary
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import Cell, SizeAnswer
 from frostline.training.specification import RunSpec
 
 
-def costs_table(curve: Curve, *, suffix: str = "") -> ReportTable:
+def costs_table(curve: SizeAnswer, *, suffix: str = "") -> ReportTable:
     """The mean score and the cost of a run of each k."""
 
-    def values(cell: CellSummary) -> dict[str, Value]:
+    def values(cell: Cell) -> dict[str, Value]:
         shown = ("trainable_parameters", "seconds", "shared_seconds", "times_cheaper", "peak_memory_bytes")
         return {
             "mean": cell["comparable"],

@@ -6,10 +6,9 @@ from typing import Any
 from frostline.report import formatting, names
 from frostline.report.tables.by_depth import TUNED, learning_rates, rows_by_depth, title_of
 from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
-from frostline.statistics.cells import CellSummary
-from frostline.statistics.curve import Curve
-from frostline.statistics.evidence import Run
+from frostline.statistics.answer import Cell, SizeAnswer
 from frostline.statistics.outcomes import FAILURES, failure_table
+from frostline.statistics.run_result import RunResult
 from frostline.statistics.tune import sort_key
 
 KINDS = tuple(name.replace(" ", "_") for name in FAILURES)
@@ -22,10 +21,10 @@ TRAIN_SIZE = Column("train_size", "train\nsize", formatting.count)
 LEARNING_RATE = Column("learning_rate", "learning\nrate", formatting.learning_rate)
 
 
-def failures_table(curve: Curve, *, suffix: str = "") -> ReportTable:
+def failures_table(curve: SizeAnswer, *, suffix: str = "") -> ReportTable:
     """The failed runs of each k by kind of failure, and the mean with and without them."""
 
-    def values(cell: CellSummary) -> dict[str, Value]:
+    def values(cell: Cell) -> dict[str, Value]:
         return {
             **failure_values(cell["failures"]),
             **{"mean": cell["validation"]["mean"], "in_mean": cell["validation"]["n"]},
@@ -55,7 +54,7 @@ def failures_table(curve: Curve, *, suffix: str = "") -> ReportTable:
     return ReportTable(f"failures{suffix}", title, caption, columns, rows_by_depth(curve, values))
 
 
-def failure_rates_table(runs: Sequence[Run]) -> ReportTable:
+def failure_rates_table(runs: Sequence[RunResult]) -> ReportTable:
     """Failure rates by train size, k and learning rate. The finished runs have their outcomes (``outcomes.with_outcomes``)."""
     by = {
         "size": lambda run: -run["train_size"],
@@ -78,7 +77,7 @@ def failure_rates_table(runs: Sequence[Run]) -> ReportTable:
     )
 
 
-def failed_runs_table(runs: Sequence[Run]) -> ReportTable:
+def failed_runs_table(runs: Sequence[RunResult]) -> ReportTable:
     """Every finished run that failed."""
     failed = sorted((run for run in runs if run["outcome"] in FAILURES), key=_order)
     columns = (
@@ -90,7 +89,7 @@ def failed_runs_table(runs: Sequence[Run]) -> ReportTable:
     return ReportTable("failed_runs", "Failed runs", "Each finished run that failed.", columns, _run_rows(failed))
 
 
-def missing_runs_table(runs: Sequence[Run]) -> ReportTable:
+def missing_runs_table(runs: Sequence[RunResult]) -> ReportTable:
     """Every run of the grid without a result."""
     missing = sorted((run for run in runs if run["status"] != "done"), key=_order)
     columns = (
@@ -153,7 +152,7 @@ def failure_values(failures: Mapping[str, Any]) -> dict[str, Value]:
     return {**counts, "failure_rate": rate, "failure_low": low, "failure_high": high}
 
 
-def _run_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
+def _run_rows(runs: Sequence[RunResult]) -> tuple[Row, ...]:
     shown = ("train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
     return tuple(
         Row({"tuned": run["trainable"], "place": n, **{name: run[name] for name in shown}})
@@ -161,12 +160,12 @@ def _run_rows(runs: Sequence[Run]) -> tuple[Row, ...]:
     )
 
 
-def _size_column(runs: Sequence[Run]) -> tuple[Column, ...]:
+def _size_column(runs: Sequence[RunResult]) -> tuple[Column, ...]:
     """The column of the train size. A page shows it if there are several."""
     return (TRAIN_SIZE,) if len({run["train_size"] for run in runs}) > 1 else (Column("train_size"),)
 
 
-def _order(run: Run) -> tuple[Any, ...]:
+def _order(run: RunResult) -> tuple[Any, ...]:
     return -run["train_size"], sort_key(run["trainable"]), run["learning_rate"] or 0.0, run["seed"]
 
 

@@ -9,12 +9,12 @@ from frostline.report import formatting
 from frostline.report.names import trainable, tuning
 from frostline.report.tables.by_depth import learning_rates, title_of, without_layers
 from frostline.report.tables.table import Column, ReportTable, Row, Value, Values
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import SizeAnswer
 from frostline.statistics.operating_points import DECIDED, UNDEFINED
 from frostline.statistics.tune import is_k
 
 
-def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str = "") -> ReportTable:
+def operating_points_table(curve: SizeAnswer, main: Mapping[str, Any], *, suffix: str = "") -> ReportTable:
     """The smallest k that reaches each share of full fine-tuning, and the smallest k within the margin.
 
     Args:
@@ -40,8 +40,8 @@ def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str
                 "words": conclusion(point, curve),
                 "place": n,
             },
-            tags=("the target",) if point is main else (),
-            chosen=point is main,
+            tags=("the target",) if point == main else (),
+            chosen=point == main,
         )
         for n, point in enumerate(points)
     ]
@@ -60,7 +60,7 @@ def operating_points_table(curve: Curve, main: Mapping[str, Any], *, suffix: str
     return ReportTable(f"operating_points{suffix}", title, caption, columns, tuple(rows), style="prose")
 
 
-def _of_same_seeds(curve: Curve) -> str:
+def _of_same_seeds(curve: SizeAnswer) -> str:
     """A sentence if the k have different numbers of seeds; else empty."""
     seeds = {cell["validation"]["n"] for cell in curve["cells"] if cell["validation"]["n"]}
     if len(seeds) < 2:
@@ -88,7 +88,7 @@ def sufficient_columns(place: Callable[[str], Callable[[Values], Value]] | None 
     )
 
 
-def goal(point: Mapping[str, Any], curve: Curve) -> str:
+def goal(point: Mapping[str, Any], curve: SizeAnswer) -> str:
     """The target of an operating point."""
     whole = "full" if curve["reference"] is None or curve["reference_is_full"] else trainable(curve["reference"])
     if point["margin"] is not None:
@@ -97,7 +97,7 @@ def goal(point: Mapping[str, Any], curve: Curve) -> str:
     return f"{formatting.target(point['target'])} of the {of} of {whole}"
 
 
-def conclusion(point: Mapping[str, Any], curve: Curve) -> str:
+def conclusion(point: Mapping[str, Any], curve: SizeAnswer) -> str:
     """The conclusion of an operating point: the smallest k that reaches the target."""
     by_mean, confident, not_ruled_out = (tuning(point[name]) for name in ("estimate", "confident", "not_ruled_out"))
     if curve["reference"] is None:
@@ -116,7 +116,7 @@ def conclusion(point: Mapping[str, Any], curve: Curve) -> str:
     return f"Undecided: {known} reaches it with confidence, and {not_ruled_out} {why}."
 
 
-def _certain(point: Mapping[str, Any], curve: Curve) -> str:
+def _certain(point: Mapping[str, Any], curve: SizeAnswer) -> str:
     """The conclusion if the smallest k with confidence is also the smallest that is not ruled out."""
     if point["confident"] == curve["reference"]:
         return f"No smaller k than {tuning(point['confident'])}."

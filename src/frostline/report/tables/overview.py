@@ -5,11 +5,9 @@ from typing import Any
 
 from frostline.report import formatting, names
 from frostline.report.answer.analysis import Analysis
-from frostline.report.answer.recommendation import cell_of
 from frostline.report.tables.failures import failure_columns, failure_values, kind_columns
 from frostline.report.tables.operating_points import THREE_WAYS, sufficient_columns
 from frostline.report.tables.table import Column, ReportTable, Row
-from frostline.statistics.curve import main_point
 from frostline.statistics.tune import FULL
 
 MODEL, TASK = Column("model", "model", number=False), Column("task", "task", number=False)
@@ -43,7 +41,7 @@ def answers_table(analysis: Analysis) -> ReportTable:
 
 def _answer(group: Mapping[str, Any]) -> dict[str, Any]:
     size = group["sizes"][0]
-    full, point = cell_of(size, size["reference"]), main_point(size)
+    full, point = size.cell(size["reference"]), size.deciding_point
     scores = full["validation"] if full else dict.fromkeys(("mean", "low", "high"))
     return {
         **{name: group[name] for name in ("model", "task", "metric", "layers", "chance")},

@@ -6,7 +6,6 @@ from typing import Any
 from frostline.report import formatting, names
 from frostline.report.answer.across_groups import GroupAnalysis
 from frostline.report.answer.analysis import Analysis
-from frostline.report.answer.recommendation import cell_of
 from frostline.report.tables.table import Column, ReportTable, Row, Values
 from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.tune import FULL, is_way, k_of, name_of
@@ -56,7 +55,7 @@ def recommendation(group: GroupAnalysis, *, by_mean: bool) -> dict[str, Any]:
     if name == size["reference"] or choice is None:
         return found
     if by_mean:
-        cell = cell_of(size, name)
+        cell = size.cell(name)
         assert cell is not None
         return {**found, "below_full": -100 * cell["difference"]["estimate"]}
     return {**found, "below_full": choice["below_full"], "probability": choice["probability"]}

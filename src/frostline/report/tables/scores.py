@@ -21,11 +21,10 @@ from frostline.report.tables.by_depth import (
     without_layers,
 )
 from frostline.report.tables.table import Column, ReportTable, Value, Values
-from frostline.statistics.cells import CellSummary
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import Cell, SizeAnswer
 
 
-def scores_table(curve: Curve, metric: str, *, tested: bool = False, suffix: str = "") -> ReportTable:
+def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False, suffix: str = "") -> ReportTable:
     """Mean and spread of the scores of each k, over the runs in its mean.
 
     Args:
@@ -35,7 +34,7 @@ def scores_table(curve: Curve, metric: str, *, tested: bool = False, suffix: str
         suffix: The end of the file name, which is unique on a page with several curves.
     """
 
-    def values(cell: CellSummary) -> dict[str, Value]:
+    def values(cell: Cell) -> dict[str, Value]:
         spread = cell["validation"]
         return {
             **learning_rates_of(cell),
@@ -68,7 +67,7 @@ def scores_table(curve: Curve, metric: str, *, tested: bool = False, suffix: str
     return ReportTable(f"scores{suffix}", title, caption, columns, rows_by_depth(curve, values))
 
 
-def shares_table(curve: Curve, metric: str, *, suffix: str = "") -> ReportTable:
+def shares_table(curve: SizeAnswer, metric: str, *, suffix: str = "") -> ReportTable:
     """Each k compared with full fine-tuning: shares, the difference with its p-value, and the gain from pairing.
 
     Args:
@@ -77,7 +76,7 @@ def shares_table(curve: Curve, metric: str, *, suffix: str = "") -> ReportTable:
         suffix: The end of the file name, which is unique on a page with several curves.
     """
 
-    def values(cell: CellSummary) -> dict[str, Value]:
+    def values(cell: Cell) -> dict[str, Value]:
         is_reference = cell["trainable"] == curve["reference"]
         whole = {"estimate": 1.0, "low": None, "high": None}
         found: dict[str, Value] = {}

@@ -7,7 +7,7 @@ from frostline.report import formatting
 from frostline.report.names import trainable
 from frostline.report.tables.by_depth import comparable_column, title_of
 from frostline.report.tables.table import Column, ReportTable, Row, Values
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import SizeAnswer
 from frostline.statistics.tune import is_way
 from frostline.training.ways.way import Way
 
@@ -22,7 +22,7 @@ NO_K = " Where nothing is beside a way, no k costs as little: add head, or fewer
 NO_RUN = " A way that has no usable run is beside nothing."
 
 
-def ways_table(curve: Curve, results: Mapping[str, Any], *, suffix: str = "") -> ReportTable | None:
+def ways_table(curve: SizeAnswer, results: Mapping[str, Any], *, suffix: str = "") -> ReportTable | None:
     """A row for each way; None if there are none.
 
     Args:

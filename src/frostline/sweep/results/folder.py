@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.statistics.run_result import RunResult
 from frostline.sweep.plan import expand, read_identity, read_origin, read_settings
 from frostline.sweep.results.rows import read_folds, read_rows
 from frostline.sweep.results.search_record import read_search
@@ -76,7 +77,7 @@ class Folder:
         states = self.states()
         return {state: states.count(state) for state in ("done", "failed", "pending")}
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[RunResult]:
         """The table of runs, with test scores if the sweep is complete."""
         return run_rows(
             self.runs,
