@@ -35,7 +35,7 @@ from measuring import Facts, Failed, Journal, Spread, as_json, markdown, spread_
 
 import frostline
 from frostline.fast.switch import SPEED_UPS
-from frostline.model.memory import anonymous_memory, sampled_peak
+from frostline.model.device import anonymous_memory, sampled_peak
 
 ALL, PLAIN = "all", "plain"
 RESULTS = Path(__file__).parent / "results" / "ablation.json"
@@ -49,11 +49,11 @@ OTHERS = 0.1  # the largest processor time of other processes, as a share of the
 FILES = {
     "attention": ("fast/attention.py",),
     "dropout": ("fast/dropout.py",),
-    "sparse_gradients": ("fast/sparse_gradients.py",),
+    "sparse_gradients": ("fast/optimizer.py",),
     "last_layer": ("fast/last_layer.py",),
     "packing": ("model/packing.py",),
-    "malloc": ("fast/malloc.py",),
-    "garbage_collection": ("fast/garbage_collection.py",),
+    "malloc": ("fast/switch.py",),
+    "garbage_collection": ("fast/switch.py",),
     "workers": ("sweep/execution/workers.py",),
 }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from frostline.api.demo import packaged_model
+from frostline.api.sweep import packaged_model
 from frostline.data.generated.tables import generate
 
 FIXED = {"seeds": "1", "num_train_epochs": "1", "test": "none"}

@@ -39,7 +39,7 @@ def write_models(work: Path, k: int) -> list[Path]:
     """Write the models of all tasks."""
     import torch
 
-    from frostline.api.demo import packaged_model
+    from frostline.api.sweep import packaged_model
     from frostline.model.loading import load_pretrained
     from frostline.model.trainable import Trainable
 
@@ -76,7 +76,7 @@ def bundle_side(work: Path) -> Predict:
 
 def separate_side(work: Path) -> Predict:
     """Load the separate models. Returns a function from texts to the values of each task."""
-    from frostline.data.specification import CLASSIFICATION
+    from frostline.data.kinds import CLASSIFICATION
     from frostline.frozen.logits import logits_of_texts
     from frostline.model.classifier import Classifier, load_classifier
     from frostline.statistics.outputs import OUTPUTS
@@ -93,7 +93,7 @@ def measure(work: Path, side: str) -> Facts:
     """The seconds and bytes of one side, and a digest of all its predictions."""
     import frostline
     from frostline.data.load import read_unlabelled
-    from frostline.model.memory import sampled_peak
+    from frostline.model.device import sampled_peak
 
     texts, _ = read_unlabelled(work / "texts.csv")
     frostline.predict(next(work.glob("task*")), texts.texts[:64])  # imports what a prediction needs

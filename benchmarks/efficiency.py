@@ -31,8 +31,8 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 from frostline import Sweep  # noqa: E402
-from frostline.frozen.batches import tokens_per_batch  # noqa: E402
-from frostline.frozen.cache.loading import cache_folder, missing_rows  # noqa: E402
+from frostline.frozen.forward_pass import tokens_per_batch  # noqa: E402
+from frostline.frozen.hidden_states import cache_folder, missing_rows  # noqa: E402
 from frostline.sweep.execution.cuts import check_cuts  # noqa: E402
 from frostline.sweep.execution.execute import runs_from_cache  # noqa: E402
 from frostline.sweep.execution.workers import run_in_each_worker, workers_for  # noqa: E402

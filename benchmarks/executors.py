@@ -78,7 +78,7 @@ def on_this_machine(workers: int, seconds: float) -> Any:
     """A cluster of Ray on this machine whose tasks sleep. Each task has one run."""
     import ray
 
-    import frostline.sweep.ray.driver as tasks_module
+    import frostline.sweep.execution.ray_tasks as tasks_module
     from frostline import Ray
 
     def let_tasks_sleep() -> None:

@@ -2,9 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import speed_report
@@ -20,9 +18,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from frostline.model import varlen
-from frostline.model.device import CPU, Machine
-from frostline.model.memory import memory_limit, memory_ran_out, peak_memory
+from frostline.model.device import CPU, Machine, memory_limit, memory_ran_out, peak_memory
 from frostline.training.context import RunContext
 from frostline.training.result import Result
 from frostline.training.run import run, run_stacked
@@ -167,27 +163,6 @@ class OnDevice:
             work()
             found.append(self.here.time() - begun)
         return min(found)
-
-    def kernel(self) -> Rows:
-        """Training with the kernel for variable lengths, compared with attention in the padded grid."""
-        if not varlen.has_kernel(self.here.device) or self.here.dtype not in varlen.DTYPES:
-            return [("kernel for variable lengths", f"left out: {self.here.name} has none for {self.here.precision}")]
-        rows: Rows = []
-        for kind in ("short", "long"):
-            context, measured = self.context(self.here, kind), []
-            for padded in (False, True):
-                with (
-                    patch.object(varlen, "has_kernel", lambda device: False) if padded else nullcontext(),
-                    patch.object(varlen, "attention", wraps=varlen.attention) as attention,
-                ):
-                    measured.append((self._run("all", context), *warm_step([self._spec("all", context)], context)))
-                assert attention.called != padded, "attention took the other path"
-            (result, seconds, used), (other, padded_seconds, padded_used) = measured
-            step = f"{seconds * 1e3:.1f} ms a step of {BATCH}, padded {padded_seconds * 1e3:.1f} ms"
-            peak = f"peak {used / 1e9:.1f} GB, padded {padded_used / 1e9:.1f} GB"
-            rows.append((f"{kind} texts, k = all", f"{padded_seconds / seconds:.2f} times as fast: {step}, {peak}"))
-            rows.append((f"{kind} texts, k = all, logits", _verdict(difference(result, other), NOISE)))
-        return rows
 
     def tags(self) -> Rows:
         """Token classification: a run against the CPU, and the time of a step."""

@@ -16,8 +16,8 @@ import torch
 
 from frostline import Sweep
 from frostline.cli.printing import size_of
-from frostline.frozen.cache.loading import load_or_compute
-from frostline.model.memory import anonymous_memory, sampled_peak
+from frostline.frozen.hidden_states import load_or_compute
+from frostline.model.device import anonymous_memory, sampled_peak
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import LineProgress

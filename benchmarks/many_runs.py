@@ -21,8 +21,7 @@ from measuring import Facts, Spread, as_json, markdown, settings_of, spread_text
 from random_model import SIZES, write_model, write_rows
 
 from frostline import Sweep
-from frostline.sweep.execution.queue import Queue
-from frostline.sweep.execution.sharing import shared_out
+from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder

@@ -39,7 +39,7 @@ SETTINGS = {"tune": "2", "train_size": "64", "seeds": "1", "num_train_epochs": "
 def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
     """Peak bytes above the imports: of the preparation, and of a run that starts from cached hidden states."""
     from frostline import Sweep
-    from frostline.fast.malloc import memory_reused
+    from frostline.fast.switch import memory_reused
     from frostline.sweep.execution.execute import prepare_hidden_states
     from frostline.sweep.progress import Progress
     from frostline.training.run import run
@@ -68,7 +68,7 @@ def trainer(work: Path, side: str) -> dict[str, Facts]:
 
 def _held() -> Facts:
     """The memory of this process in bytes, with and without mapped files."""
-    from frostline.model.memory import anonymous_memory
+    from frostline.model.device import anonymous_memory
 
     process = psutil.Process()
     return {"resident": int(process.memory_info().rss), "own": anonymous_memory(process)}
@@ -77,7 +77,7 @@ def _held() -> Facts:
 @contextmanager
 def _peaks() -> Iterator[dict[str, Any]]:
     """The peaks of both kinds of memory inside the context."""
-    from frostline.model.memory import sampled_peak
+    from frostline.model.device import sampled_peak
 
     with sampled_peak(lambda: _held()["resident"]) as resident, sampled_peak(lambda: _held()["own"]) as own:
         yield {"resident": resident, "own": own}

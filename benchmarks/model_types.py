@@ -21,7 +21,7 @@ from measuring import Facts, write_result
 from frostline import Check, check
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import find_layers
-from frostline.model.outputs import real_logits
+from frostline.model.heads import real_logits
 from frostline.model.packing import packable
 from small_models import REASONS, TAG_TYPES, TYPES, small_batch, small_model
 

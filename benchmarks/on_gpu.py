@@ -10,7 +10,6 @@ Trainer.
 - equality: the same runs on this device and on its CPU.
 - stacked: runs in a stack and alone.
 - tags: token classification, against the CPU.
-- kernel: the kernel for variable lengths against the padded grid.
 - throughput: training steps of stacks of K runs.
 - forward pass: what share of this device's fastest matrix product it reaches.
 - llama: a training step of a model with 1 billion parameters, if memory allows.
@@ -34,7 +33,7 @@ from random_model import SIZES
 
 from frostline.model.device import this_machine
 
-PARTS = ("equality", "stacked", "tags", "kernel", "throughput", "forward_pass", "llama", "grid")
+PARTS = ("equality", "stacked", "tags", "throughput", "forward_pass", "llama", "grid")
 
 
 def measure(parts: OnDevice, wanted: list[str]) -> Iterator[list[Facts]]:

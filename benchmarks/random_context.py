@@ -9,16 +9,16 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from frostline.data.specification import CLASSIFICATION
+from frostline.data.kinds import CLASSIFICATION
 from frostline.data.tags import NO_WORD
-from frostline.frozen.cache.loading import Recipe, load_or_compute
-from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
-from frostline.frozen.selection import selection_for
+from frostline.frozen.exactness import find_head_reads, find_head_token_part
+from frostline.frozen.forward_pass import selection_for
+from frostline.frozen.hidden_states import Recipe, load_or_compute
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import is_packable
-from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
+from frostline.model.terms import HEAD, POOLER
 from frostline.model.tokens import Tokens
 from frostline.training.context import RunContext
 from frostline.training.problem import Problem, TagProblem

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples
-from frostline.data.sentences import words_of
-from frostline.model.places import HEAD, POOLER
-from frostline.sweep.make_spec import make_spec
+from frostline.data.tags import words_of
+from frostline.model.terms import HEAD, POOLER
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
+from frostline.sweep.settings import make_settings
 from frostline.training.rows import train_rows
 
 SETTINGS = (
@@ -31,7 +31,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
     ``cells`` has every run of the grid, and ``subsets`` the rows of train.jsonl for each seed. ``trained`` names the parameters
     that each k trains. The parameters in ``head`` have their own learning rate.
     """
-    spec = make_spec({**settings, "device": "cpu", "out": str(folder / "unused")})
+    spec = make_settings({**settings, "device": "cpu", "out": str(folder / "unused")})
     if spec.class_weights != "none" or spec.evaluations_per_epoch != 1 or spec.frozen_dropout:
         raise SystemExit(
             "the other sides support neither class weights, nor frozen dropout, nor several evaluations per epoch"

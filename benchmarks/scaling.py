@@ -86,14 +86,14 @@ def all_series(model: str | None, train: str | None, work: Path) -> dict[str, Se
 def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
     """Run one sweep with an empty cache; returns the seconds of each part from its results."""
     from frostline.sweep.execution.execute import execute
-    from frostline.sweep.make_spec import make_spec
     from frostline.sweep.prepare import prepare
     from frostline.sweep.progress import Progress
+    from frostline.sweep.settings import make_settings
 
     shutil.rmtree(os.environ["HF_ASSETS_CACHE"], ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=work) as out:
         given = {name: value for name, value in settings.items() if value is not None}
-        prepared = prepare(make_spec({**given, "out": out}), {}, Progress())
+        prepared = prepare(make_settings({**given, "out": out}), {}, Progress())
         execute(prepared, prepared.plan.runs, Progress())
         costs = [run["cost"] for run in prepared.store.results().values()]
         if failures := prepared.store.failures():

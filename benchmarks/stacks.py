@@ -7,7 +7,7 @@ from pathlib import Path
 from frostline_side import sweep
 from measuring import Facts, Failed, Journal, markdown
 
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 
 ABSENT = "This frostline has no setting `stack`: throughput against the number of stacked runs was not measured."
 TUNE = "2"
@@ -16,7 +16,7 @@ TUNE = "2"
 def measure_stacks(stacks: Sequence[int], settings: dict[str, str], work: Path, journal: Journal) -> None:
     """Measure the same runs with each number. They have one k and as many seeds as the largest stack."""
     there = [line for line in journal.lines() if line["kind"] == "stack"]
-    if "stack" not in SweepSpec.model_fields:
+    if "stack" not in Settings.model_fields:
         journal.add(*[{"kind": "stack", "words": ABSENT}] * (not there))
         return
     done = {line.get("stack") for line in there}

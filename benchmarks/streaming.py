@@ -71,7 +71,7 @@ def write_model(folder: Path, options: argparse.Namespace) -> float:
 def measure(side: str, work: Path, tune: int) -> Facts:
     """Train the last layers on one side. Returns seconds and the peaks of both kinds of memory, in all and by phase."""
     from frostline import Sweep
-    from frostline.model.saving import save_files
+    from frostline.model.classifier import save_files
     from frostline.sweep.execution.execute import execute, prepare_hidden_states
     from frostline.sweep.progress import Progress
     from frostline.sweep.register import register
@@ -127,7 +127,7 @@ def _memory() -> dict[str, int]:
 
 @contextmanager
 def _phase(name: str, phases: dict[str, Facts]) -> Iterator[None]:
-    from frostline.model.memory import sampled_peak
+    from frostline.model.device import sampled_peak
 
     start = perf_counter()
     with sampled_peak(lambda: _memory()["RssAnon"]) as own, sampled_peak(lambda: _memory()["RssFile"]) as mapped:

@@ -32,7 +32,7 @@ from transformers import (
     set_seed,
 )
 
-from frostline.data.specification import TOKENS
+from frostline.data.kinds import TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.model.device import this_machine
 from frostline.statistics.metrics import score

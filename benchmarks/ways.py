@@ -22,7 +22,7 @@ from typing import Any
 
 from measuring import settings_of, write_result
 
-from frostline.api.compare import sweep_of
+from frostline.api.sweep import sweep_of
 from frostline.sweep.progress import LineProgress
 
 WAYS = (

@@ -10,7 +10,7 @@ from typing import Any
 from typer.main import get_command
 
 from frostline.cli import app
-from frostline.cli.help import panels_of
+from frostline.cli.program import panels_of
 
 TARGET = Path(__file__).parent / "reference" / "command-line.md"
 FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")

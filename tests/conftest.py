@@ -24,7 +24,7 @@ import pytest
 import torch
 from hypothesis import settings as of_properties
 
-from figures import draw_nothing, drawn
+from pages import draw_nothing, drawn
 from tiny import QUICK, SMALL, CommandResult, Frostline, run_sweep, sentences, tiny_bert_folder, write_csv
 
 atexit.register(shutil.rmtree, os.environ["HF_ASSETS_CACHE"], ignore_errors=True)
@@ -120,7 +120,7 @@ def finished_small(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.T
 @pytest.fixture(scope="session")
 def minilm() -> Path:
     """The folder of the packaged model all-MiniLM-L6-v2."""
-    from frostline.api.demo import packaged_model
+    from frostline.api.sweep import packaged_model
 
     return packaged_model()
 

@@ -8,8 +8,8 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.glue import GLUE, glue_task
+from frostline.data.kinds import DataSpec
 from frostline.data.load import Data, load_data
-from frostline.data.specification import DataSpec
 
 NAMES = tuple(task.name for task in GLUE.values())
 

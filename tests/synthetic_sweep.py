@@ -10,14 +10,14 @@ import numpy as np
 from frostline.data.checks import report_on
 from frostline.data.columns import Columns
 from frostline.data.examples import Examples
-from frostline.data.sealed import write_sealed
+from frostline.data.files import write_sealed
 from frostline.data.task import Task
 from frostline.report.rebuild import rebuild
 from frostline.statistics.metrics import score
 from frostline.sweep.plan import Identity, expand
-from frostline.sweep.results.rows import write_rows
+from frostline.sweep.results.folder import write_rows
 from frostline.sweep.results.store import Store
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 from frostline.training.result import Result
 from frostline.training.specification import RunSpec
 
@@ -75,7 +75,7 @@ def make_folder(
     kind, rng, store = Texts(**texts), np.random.default_rng(0), Store(out)
     labels = tuple(kind.labels)
     task_type = "text-classification" if labels else "regression"
-    spec = SweepSpec(
+    spec = Settings(
         model="org/model",
         train="train.csv",
         tune=tuple(tune),

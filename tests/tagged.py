@@ -9,8 +9,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoModel, PreTrainedTokenizerFast
 
-from small_model_settings import CLS, PAD, SEP
-from small_models import small_config
+from small_models import CLS, PAD, SEP, small_config
 
 LABELS = ("O", "B-person", "I-person", "B-place")
 NAMES = (("Anna", "Lee"), ("Ben",), ("Carla", "Maria", "Diaz"))

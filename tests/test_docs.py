@@ -44,7 +44,7 @@ def test_the_new_kind_of_way_trains(tiny_bert: Path, tiny_table: Path, tmp_path:
     (package / "training" / "ways" / "gradient_noise.py").write_text("\n".join(map(ast.unparse, own)))
     for name, diff in DIFF.findall(page.read_text(encoding="utf-8")):
         (package / name).write_text(with_changes((package / name).read_text(encoding="utf-8"), diff), encoding="utf-8")
-    code = "from figures import draw_nothing; draw_nothing(); from frostline.cli import main; main()"
+    code = "from pages import draw_nothing; draw_nothing(); from frostline.cli import main; main()"
     words = f"--model {tiny_bert} --train {tiny_table} --ways full,gradient-noise --out {tmp_path / 'o'}".split()
     quick = ["--seeds", "1", "--learning-rate", "1e-3", "--num-train-epochs", "1"]
     paths = os.pathsep.join(map(str, (package.parent, ROOT / "tests")))

@@ -25,7 +25,7 @@ ORDER = (
     "studies",
     "cli",
 )
-SWEEP = ("work", "results", "execution", "forecast", "ray")  # the subfolders of sweep/
+SWEEP = ("work", "results", "execution", "forecast")  # the subfolders of sweep/
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 
@@ -69,7 +69,7 @@ def loaded_after(code: str) -> set[str]:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    assert loaded_after("import frostline, frostline.cli, frostline.sweep.specification") == set()
+    assert loaded_after("import frostline, frostline.cli, frostline.sweep.settings") == set()
 
 
 def test_analysis_and_its_page_need_no_torch() -> None:
@@ -153,26 +153,20 @@ OF_MODULES = {  # of modules whose functions have names that others have, too
 NEW_FOLDER = "a new folder of new_folder, whose name nobody else knows"
 OWN_CACHE, OF_SYSTEM = "the user's own cache of hidden states", "a temporary folder of the system"
 ELSEWHERE = {
-    "data/files.py": "the place where all others write",
-    "data/locks.py": "the place where all others lock",
+    "data/files.py": "the place where all others write and lock",
     "sweep/results/leases.py": "the beat of this process, whose name nobody else knows",
-    "sweep/results/checkpoint_files.py": "a temporary_path, and an empty folder",
-    "sweep/execution/best_weights.py": "a temporary_path, and a folder after require_inside",
-    "model/saving.py": NEW_FOLDER,
-    "model/pooled_folder.py": NEW_FOLDER,
-    "model/recurrent_folder.py": NEW_FOLDER,
+    "sweep/results/tensor_files.py": "a temporary_path, and folders after require_inside",
+    "model/classifier.py": NEW_FOLDER,
     "report/model_folder.py": NEW_FOLDER,
     "api/bundle.py": NEW_FOLDER,
-    "frozen/bundle/folder.py": NEW_FOLDER,
+    "frozen/trunk.py": NEW_FOLDER,
     "training/ways/adapter.py": NEW_FOLDER,
     "training/estimators/contrastive.py": f"{NEW_FOLDER}, and {OF_SYSTEM}",
-    "frozen/layer_by_layer.py": OWN_CACHE,
-    "frozen/cache/hidden_states.py": OWN_CACHE,
-    "frozen/cache/loading.py": OWN_CACHE,
+    "frozen/forward_pass.py": OWN_CACHE,
+    "frozen/hidden_states.py": OWN_CACHE,
     "sweep/forecast/calibration.py": OWN_CACHE,
-    "frozen/check/cut_comparison.py": OF_SYSTEM,
-    "sweep/ray/cluster.py": OF_SYSTEM,
-    "sweep/ray/node.py": OF_SYSTEM,
+    "frozen/exactness.py": OF_SYSTEM,
+    "sweep/execution/ray_tasks.py": OF_SYSTEM,
     "cli/program.py": "the null device",
 }
 

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from frostline.model import varlen
 from frostline.model.device import Machine
-from model.test_varlen import by_sequence
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-ROWS = {"equality": 5, "stacked": 2, "tags": 2, "kernel": 1, "throughput": 2, "forward_pass": 2, "llama": 2}
+ROWS = {"equality": 5, "stacked": 2, "tags": 2, "throughput": 2, "forward_pass": 2, "llama": 2}
 
 
 @pytest.fixture
@@ -51,26 +49,6 @@ def test_every_part_runs_at_a_small_size(run_script, tmp_path, capsys, parts):
 
 def test_an_unknown_part_is_refused(run_script):
     assert "parts are equality, stacked" in run_script("--parts", "speed", "--device", "cpu")
-
-
-@pytest.mark.parametrize("wrong", [False, True])
-def test_the_kernel_for_variable_lengths_is_compared_with_the_padded_grid(monkeypatch, wrong):
-    """A loop over the sequences stands in for the kernel."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    import gpu_parts
-
-    full = gpu_parts.lengths_like
-    monkeypatch.setattr(gpu_parts, "lengths_like", lambda kind, examples: full(kind, examples) // 8 + 1)
-    monkeypatch.setattr(varlen, "has_kernel", lambda device: True)
-    monkeypatch.setattr(varlen, "DTYPES", (torch.float32,))
-    monkeypatch.setattr(
-        varlen, "torch_kernel", lambda: lambda *args, **more: (-1 if wrong else 1) * by_sequence(*args, **more)
-    )
-    rows = dict(gpu_parts.OnDevice("tiny", Machine(torch.device("cpu"), "float32")).kernel())
-    assert len(rows) == 4 and all("times as fast" in value for what, value in rows.items() if "logits" not in what)
-    assert all(
-        ("TOO LARGE" if wrong else "good") in rows[f"{kind} texts, k = all, logits"] for kind in ("short", "long")
-    )
 
 
 @pytest.mark.parametrize("fits", [0, 2, 4])

@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
 
-from small_model_settings import EOS, PAD, SPECIAL
-from small_models import FIRST_WORD, REASONS, TAG_TYPES, TYPES, small_batch, small_model
+from small_models import EOS, FIRST_WORD, PAD, REASONS, SPECIAL, TAG_TYPES, TYPES, small_batch, small_model
 
 LENGTHS = (40, 31, 7, 22)
 every_type = pytest.mark.parametrize("model_type", [name for name in TYPES if name not in REASONS])

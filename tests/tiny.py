@@ -1,18 +1,28 @@
-"""A tiny BERT and a tiny sentiment task, for tests that need a model and data but no good scores."""
+"""A tiny model, tables and settings for it, runs of sweeps with it, and calls of the command line."""
 
 import csv
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import pandas as pd
+import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
+from frostline import FrostlineError
 from frostline.api.sweep import Sweep
+from frostline.data.files import seal_toml, unseal_toml
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
+from frostline.sweep.results.folder import Folder, read_rows
+from frostline.sweep.results.store import DAMAGED, Store, set_aside
+from frostline.sweep.results.tables import COST
+from frostline.sweep.settings import Settings, make_settings
+from pages import answer_of
 
 GOOD = ("good", "great", "fine", "lovely", "warm", "bright")
 BAD = ("bad", "poor", "dull", "awful", "cold", "grim")
@@ -124,3 +134,93 @@ class CommandResult(NamedTuple):
 
 
 Frostline = Callable[..., CommandResult]
+
+
+FAST = "--num-train-epochs 1 --per-device-train-batch-size 8 --learning-rate 1e-3 --precision float32".split()  # noqa: SIM905
+
+
+LEAST: dict[str, Any] = {"model": "m", "train": "t.csv", "tune": "0,1,all", "out": "o"}
+
+
+def spec(**values: Any) -> Settings:
+    return make_settings({**LEAST, **values})
+
+
+def refusal(**values: Any) -> str:
+    with pytest.raises(FrostlineError) as caught:
+        spec(**values)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+class Notes(Progress):
+    """Collects the sentences that a user would read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+
+class SetsAside(Progress):
+    """Sets the first result aside as soon as it is shown, as another process does that has found it damaged."""
+
+    def __init__(self, out: Path) -> None:
+        super().__init__()
+        self.out, self.aside = out, list[str]()
+
+    def result(self, facts: Mapping[str, Any], trainable: str) -> None:
+        super().result(facts, trainable)
+        if not self.aside:
+            self.aside.append(facts["digest"])
+            set_aside(Store(self.out).runs / facts["digest"], self.out / DAMAGED)
+
+
+def table(sweep: Sweep) -> pd.DataFrame:
+    """The results of a sweep without times and memory, which differ between two runs of the same sweep."""
+    return sweep.table().drop(columns=list(COST))
+
+
+def assert_same_predictions(ours: Store, theirs: Store) -> None:
+    """The same runs have results, with the same predictions; none is damaged, and no lease is left."""
+    assert ours.done() == theirs.done() and not list(ours.check())
+    for digest in theirs.done():
+        assert ours.files(digest)["predictions.safetensors"] == theirs.files(digest)["predictions.safetensors"]
+    assert not list((ours.out / "leases").iterdir())
+
+
+def change_settings(out: Path, old: str, new: str) -> None:
+    """Replace a text in the sweep.toml of a folder, as if frostline had written the new one."""
+    text = unseal_toml((out / "sweep.toml").read_bytes())
+    assert old in text
+    (out / "sweep.toml").write_bytes(seal_toml(text.replace(old, new)))
+
+
+LABELS = ("<script>alert(1)</script>", "=1+1", "w" * 120, "``` | مرحبا 😀 [x](y) **b** {{ 7 * 7 }}")
+WORDS = ("good", "bad", "warm", "cold")
+MAX_LENGTH = 12
+
+
+def saved_sweep(base: Path, out: Path, label: Callable[[int], Any], **settings: Any) -> Path:
+    """Run a sweep into ``out`` and save its model. ``label(n)`` is the label of a text whose first word is ``WORDS[n]``."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 4, 160)
+    texts = [f"{WORDS[n]} {' '.join(rng.choice(OTHER, rng.integers(2, 20)))}" for n in first]
+    rows = pd.DataFrame({"text": texts, "label": [label(n) for n in first]})
+    sweep = Sweep(
+        model=str(base), train=rows[:80], validation=rows[80:], test="none", seeds=2, out=str(out),
+        learning_rate=5e-3, max_length=MAX_LENGTH, max_truncated=1.0, precision="float32", task="films | <b>",
+        **{"tune": "0,all", "head_learning_rate": 2e-2, "num_train_epochs": 4, **settings},
+    )  # fmt: skip
+    sweep.run()
+    return out
+
+
+def recommended_predictions(out: Path) -> tuple[list[str], np.ndarray]:
+    """The validation texts, and the logits of the recommended run for them."""
+    examples = read_rows(out, "validation")
+    assert examples is not None
+    run = answer_of(out)["sizes"][0]["recommended"]["run"]
+    return list(examples.texts), Folder(out).store.predictions(run)["validation_best"]

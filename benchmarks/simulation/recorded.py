@@ -18,8 +18,7 @@ from frostline.statistics.outcomes import clear_distance, succeeded, with_outcom
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.tune import Tune, name_of
-from frostline.sweep.results.alternatives import read_alternatives
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import Folder, read_alternatives
 
 WORKERS, SEEDS = 2, 5
 

@@ -9,23 +9,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from frostline.api.bundle import Bundled, bundle
-    from frostline.api.bundle_prediction import Bundle, load_bundle
-    from frostline.api.compare import compare
+    from frostline.api.bundle import Bundle, Bundled, bundle, load_bundle
     from frostline.api.find import find
-    from frostline.api.outputs import LabelSetPredictions, Predictions
-    from frostline.api.prediction import predict
+    from frostline.api.prediction import LabelSetPredictions, Predictions, TagPredictions, predict
     from frostline.api.probe import probe
-    from frostline.api.sweep import Sweep
-    from frostline.api.tags import TagPredictions
+    from frostline.api.sweep import Sweep, compare
     from frostline.api.work import work
-    from frostline.frozen.check.cut_comparison import Check
-    from frostline.frozen.check.exactness import check
+    from frostline.frozen.exactness import Check, check
     from frostline.report.rebuild import write_report
+    from frostline.sweep.execution.ray_tasks import Ray
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
-    from frostline.sweep.ray.cluster import Ray
-    from frostline.sweep.specification import SweepSpec
+    from frostline.sweep.settings import Settings
     from frostline.training.probes.fitting import Probed
     from frostline.training.specification import RunSpec
 
@@ -40,8 +35,8 @@ __all__ = [
     "Probed",
     "Ray",
     "RunSpec",
+    "Settings",
     "Sweep",
-    "SweepSpec",
     "TagPredictions",
     "bundle",
     "check",
@@ -56,23 +51,23 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Bundle": "api.bundle_prediction",
+    "Bundle": "api.bundle",
     "Bundled": "api.bundle",
     "Check": "frozen.check.cut_comparison",
-    "LabelSetPredictions": "api.outputs",
+    "LabelSetPredictions": "api.prediction",
     "Plan": "sweep.plan",
-    "Predictions": "api.outputs",
+    "Predictions": "api.prediction",
     "Probed": "training.probes.fitting",
-    "Ray": "sweep.ray.cluster",
+    "Ray": "sweep.execution.ray_tasks",
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",
-    "SweepSpec": "sweep.specification",
-    "TagPredictions": "api.tags",
+    "Settings": "sweep.settings",
+    "TagPredictions": "api.prediction",
     "bundle": "api.bundle",
     "check": "frozen.check.exactness",
-    "compare": "api.compare",
+    "compare": "api.sweep",
     "find": "api.find",
-    "load_bundle": "api.bundle_prediction",
+    "load_bundle": "api.bundle",
     "merge": "sweep.merge",
     "predict": "api.prediction",
     "probe": "api.probe",

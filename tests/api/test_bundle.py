@@ -13,10 +13,9 @@ from safetensors import safe_open
 
 import frostline
 from frostline import FrostlineError
-from frostline.api.bundle_prediction import joined_columns, joined_rows
-from frostline.data.sealed import files_in, write_record
-from model_folders import edit_config, edit_weights
-from task_models import random_texts, write_base, write_task
+from frostline.api.bundle import joined_columns, joined_rows
+from frostline.data.files import files_in, write_record
+from small_models import edit_config, edit_weights, random_texts, write_base, write_task
 from tiny import sentences
 
 TASKS: dict[str, tuple[Any, tuple[str, ...]]] = {  # k and labels

@@ -11,9 +11,8 @@ from scipy.special import softmax
 
 import frostline
 from frostline import FrostlineError
-from frostline.api.compare import sweep_of
-from frostline.api.sweep import Sweep
-from frostline.frozen.selection import StateSelection
+from frostline.api.sweep import Sweep, sweep_of
+from frostline.frozen.forward_pass import StateSelection
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
 from frostline.report.next_steps import loading
@@ -24,7 +23,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
 from frostline.training.ways.names import DEFAULT_WAYS, way_named
-from page_text import page_of
+from pages import page_of
 from tagged import conll, tagged
 from tiny import sentences, write_csv
 

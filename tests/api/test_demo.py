@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-import frostline.api.demo as demo
+import frostline.api.sweep as demo
 from frostline import FrostlineError
 from frostline.sweep.progress import Progress
 from tiny import Frostline

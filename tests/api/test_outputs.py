@@ -15,12 +15,11 @@ import frostline
 from frostline import FrostlineError, LabelSetPredictions
 from frostline.api.find import find
 from frostline.api.probe import probe
-from frostline.model.output_keys import TEMPERATURE, THRESHOLDS
+from frostline.model.terms import TEMPERATURE, THRESHOLDS
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
-from model_folders import edit_config
-from page_text import answer_of
-from task_models import write_base, write_task
+from pages import answer_of
+from small_models import edit_config, write_base, write_task
 from tiny import GOOD, QUICK, Frostline, run_sweep, sentences, tiny_bert_folder
 
 LABELS = ("long", "plot", "warm")

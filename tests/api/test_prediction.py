@@ -26,8 +26,8 @@ from transformers import (
 
 import frostline
 from frostline import FrostlineError, Sweep
-from frostline.data.sealed import read_record, write_sealed
-from frostline.model.vocabulary import ZEROED_TYPES
+from frostline.data.files import read_record, write_sealed
+from frostline.model.tokens import ZEROED_TYPES
 from frostline.sweep.progress import Progress
 from tiny import QUICK, sentences, tiny_tokenizer
 

@@ -9,9 +9,8 @@ import pytest
 
 import frostline
 from frostline import FrostlineError
-from frostline.frozen import layer_by_layer
-from frostline.frozen.batches import ForwardBatch
-from frostline.frozen.forward_pass import ForwardPass
+from frostline.frozen import forward_pass as layer_by_layer
+from frostline.frozen.forward_pass import ForwardBatch, ForwardPass
 from frostline.training.probes.inputs import single_layer_inputs
 from tiny import Frostline as Program
 from training.probe_tables import EXACT, write_probe_tables

@@ -20,8 +20,7 @@ from frostline.report.recommended_model import save_recommended
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.tables import COLUMNS
-from notes import Notes
-from tiny import QUICK, sentences
+from tiny import QUICK, Notes, sentences
 
 
 def test_all_exported_names_exist_and_are_sorted() -> None:

@@ -15,12 +15,12 @@ from transformers import AutoModel, PreTrainedTokenizerFast, pipeline
 
 from frostline import FrostlineError, Sweep
 from frostline.api.bundle import bundle
-from frostline.api.compare import compare
 from frostline.api.find import find
+from frostline.api.prediction import TagPredictions
 from frostline.api.prediction import predict as frostline_predict
-from frostline.api.tags import TagPredictions
-from frostline.data.formats.reader import read_table
-from frostline.data.specification import TOKENS
+from frostline.api.sweep import compare
+from frostline.data.kinds import TOKENS
+from frostline.data.reader import read_table
 from frostline.report.next_steps import loading
 from frostline.statistics.metrics import predict
 from frostline.sweep.progress import Progress

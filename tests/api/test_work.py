@@ -27,8 +27,7 @@ from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.training.run import run
-from notes import Notes
-from tiny import Frostline, run_sweep, sentences
+from tiny import Frostline, Notes, run_sweep, sentences
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
 FORK = multiprocessing.get_context("fork")

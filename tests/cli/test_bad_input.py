@@ -12,7 +12,7 @@ import pytest
 
 from frostline.api.sweep import Sweep
 from frostline.cli.flags import as_words
-from model_folders import edit_config
+from small_models import edit_config
 from tiny import SMALL, Frostline, run_sweep, sentences, write_csv
 
 BAD = [

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from task_models import write_task
+from small_models import write_task
 from tiny import Frostline, sentences, write_csv
 
 

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from options import FAST
-from tiny import Frostline
+from tiny import FAST, Frostline
 
 
 def test_check_and_cache(frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

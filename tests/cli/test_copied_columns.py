@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from frostline import FrostlineError
-from frostline.cli.copied_columns import beside, copied_columns
+from frostline.cli.predict import beside, copied_columns
 from frostline.data.table import Table
 from tiny import Frostline, write_csv
 

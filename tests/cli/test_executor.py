@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 import frostline as package
-from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Sweep
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
-from options import FAST
 from ray_here import RayHere
-from tiny import Frostline, sentences
+from tiny import FAST, Frostline, assert_same_predictions, sentences
 
 WORDS = ("sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1", "--seeds", "2", "--out", "o", *FAST)
 SEARCH = ("find", *WORDS[1:5], "--max-k", "1", "--seeds", "1", "--head-learning-rate", "1e-3", *FAST)

@@ -6,8 +6,8 @@ import pytest
 from typer.main import get_command
 
 from frostline.cli import app
-from frostline.cli.help import COMMANDS
-from frostline.sweep.specification import SweepSpec
+from frostline.cli.program import COMMANDS
+from frostline.sweep.settings import Settings
 from frostline.training.ways.names import EXAMPLES
 from tiny import Frostline
 
@@ -16,7 +16,7 @@ def test_every_setting_is_a_flag_with_a_description(frostline: Frostline) -> Non
     for command in ("sweep", "plan"):
         got = frostline(command, "--help")
         assert got.code == 0
-        for name in SweepSpec.model_fields.keys() - {"grid", "way"}:
+        for name in Settings.model_fields.keys() - {"grid", "way"}:
             flag = name.replace("_", "-")
             assert f"--{flag} " in got.out or f"--[no-]{flag} " in got.out
         panels = ("Data:", "Model:", "Grid:", "Training:", "Resources:", "Output:")

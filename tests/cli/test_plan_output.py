@@ -8,7 +8,7 @@ import torch
 
 import frostline
 from frostline.cli.plan_output import print_forecast, print_plan
-from frostline.model.memory import DeviceMemory
+from frostline.model.device import DeviceMemory
 from frostline.sweep.plan import PlannedDevice
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast

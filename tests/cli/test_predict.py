@@ -8,10 +8,10 @@ import pytest
 
 from frostline.data.examples import Examples
 from frostline.frozen import logits
-from frostline.model.memory import DeviceMemory
+from frostline.model.device import DeviceMemory
 from frostline.sweep import streaming
 from frostline.training.probes.words import WordsModel
-from streamed_models import sharded_classifier
+from small_models import sharded_classifier
 from tiny import Frostline, sentences, write_csv
 
 

@@ -24,8 +24,7 @@ from frostline.cli.program import GARBAGE_THRESHOLD, main, signals_heeded, skip_
 from frostline.data.wording import first_line
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.results.tables import COST
-from options import FAST
-from tiny import Frostline
+from tiny import FAST, Frostline
 
 CONTINUES = "Finished runs are saved; the same command continues from there."
 STARTS_AGAIN = "The same command starts again from the beginning."

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from frostline.api import find
-from frostline.cli.search_plan_output import print_search_plan
+from frostline.cli.plan_output import print_search_plan
 from frostline.search.plan import SearchPlan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from frostline.studies.protocol import protocol_names
-from options import FAST
-from tiny import Frostline
+from tiny import FAST, Frostline
 
 
 def test_plan_of_a_study_prints_the_published_counts(frostline: Frostline) -> None:

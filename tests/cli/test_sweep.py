@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from options import FAST
-from tiny import Frostline, contents, sentences, tiny_bert_folder, write_csv
+from tiny import FAST, Frostline, contents, sentences, tiny_bert_folder, write_csv
 
 
 def test_a_dry_run_shows_every_group_and_writes_nothing(frostline: Frostline, here: Path) -> None:

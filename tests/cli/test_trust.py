@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 import frostline as package
-from finished_runs import change_settings
 from frostline import FrostlineError
 from frostline.model.loading import load_config, load_pretrained
 from frostline.sweep.plan import read_settings
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.sweep.slurm import script
-from tiny import Frostline, sentences, write_csv
+from tiny import Frostline, change_settings, sentences, write_csv
 
 CODE = """
 import pathlib

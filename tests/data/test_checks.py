@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from frostline.data.checks import overlap
+from frostline.data.kinds import DataSpec
 from frostline.data.load import Data, load_data
-from frostline.data.specification import DataSpec
 
 
 def load(**options: Any) -> Data:

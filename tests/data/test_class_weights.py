@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.class_weights import class_weights
+from frostline.data.examples import class_weights
 
 
 def test_class_weights() -> None:

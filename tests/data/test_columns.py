@@ -8,9 +8,9 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.columns import Columns, choose_columns
-from frostline.data.formats.reader import read_table
+from frostline.data.kinds import DataSpec
 from frostline.data.load import load_data
-from frostline.data.specification import DataSpec
+from frostline.data.reader import read_table
 from frostline.data.table import Table
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.formats.reader import read_table
+from frostline.data.reader import read_table
 from frostline.data.table import Table
 
 THREE = "-DOCSTART- -X- O\n\nAnna NNP B-person\nsings VBZ O\n"

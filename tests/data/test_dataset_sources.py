@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from frostline import FrostlineError
+from frostline.data.kinds import DataSpec
 from frostline.data.load import Data, load_data
-from frostline.data.specification import DataSpec
 
 
 def frame(rows: int, first: int = 0) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.columns import choose_columns
-from frostline.data.formats.reader import read_table
+from frostline.data.reader import read_table
 
 UNUSUAL = [
     '"half a quote',

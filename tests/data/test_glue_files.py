@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from frostline.data.glue import HUB_SET, glue_task
-from frostline.data.specification import REGRESSION
+from frostline.data.kinds import REGRESSION
 from glue_layouts import (
     NAMES,
     SIZES,

@@ -10,7 +10,7 @@ import sklearn.metrics as sk
 
 from frostline import FrostlineError
 from frostline.data.glue import GLUE, glue_task
-from frostline.data.specification import REGRESSION
+from frostline.data.kinds import REGRESSION
 from frostline.statistics.metrics import check_metric, score
 from glue_layouts import (
     NAMES,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.formats.reader import read_table
+from frostline.data.reader import read_table
 
 UNUSUAL = [
     '"half a quote',

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from frostline import FrostlineError
-from frostline.data.class_weights import class_weights
+from frostline.data.examples import class_weights
+from frostline.data.kinds import MULTI_LABEL, TOKENS, DataSpec
 from frostline.data.load import Data, load_data
-from frostline.data.specification import MULTI_LABEL, TOKENS, DataSpec
-from frostline.data.subsets import STRATUM_ROWS, least_size, strata, subset_indices
+from frostline.data.splits import STRATUM_ROWS, least_size, strata, subset_indices
 
 TEXTS = [f"text {n}" for n in range(40)]
 SETS = [["price", "story"], [], ["story"], ["price"]] * 10

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from frostline import FrostlineError
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS, DataSpec
 from frostline.data.load import Data, load_data, read_unlabelled
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS, DataSpec
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"  # ../shared/data of the repository
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from filelock import Timeout
 
-from failing_disk import without_locks
 from frostline import FrostlineError
-from frostline.data.locks import file_lock, locked
+from frostline.data.files import file_lock, locked
+from hostile import without_locks
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has other locks")
 

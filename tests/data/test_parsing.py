@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.data.parsing import (
+from frostline.data.wording import (
     NUMBER,
     comma_joined,
     comma_separated,

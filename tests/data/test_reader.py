@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.formats.reader import read_table
+from frostline.data.reader import read_table
 
 
 def written(folder: Path, name: str, content: str | bytes) -> Path:

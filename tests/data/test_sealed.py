@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.data.sealed import MOST, seal, unseal
+from frostline.data.files import MOST, seal, unseal
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(-MOST, MOST) | st.text(),

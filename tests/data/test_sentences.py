@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from frostline import FrostlineError
+from frostline.data.kinds import DataSpec
 from frostline.data.load import load_data
-from frostline.data.specification import DataSpec
 
 MANY = "".join(f"Anna\tB-person\nsings{n}\tO\n\n" for n in range(30))
 ONE = MANY.replace("\n\n", "\n")

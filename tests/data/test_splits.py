@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.examples import Examples
+from frostline.data.kinds import CLASSIFICATION, REGRESSION, DataSpec
 from frostline.data.load import Data, load_data
-from frostline.data.specification import CLASSIFICATION, REGRESSION, DataSpec
 from frostline.data.splits import fold_numbers, hold_out
 from frostline.data.task import Task
 

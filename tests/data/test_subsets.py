@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frostline import FrostlineError
-from frostline.data.subsets import subset_indices
+from frostline.data.splits import subset_indices
 
 counts_by_class = st.lists(st.integers(1, 60), min_size=2, max_size=8)
 seeds = st.integers(0, 2**32 - 1)

@@ -9,11 +9,10 @@ import pandas as pd
 import pytest
 
 from frostline import FrostlineError
+from frostline.data.kinds import CLASSIFICATION, TOKENS, DataSpec
 from frostline.data.load import Data, load_data, read_unlabelled
-from frostline.data.sentences import words_of
-from frostline.data.specification import CLASSIFICATION, TOKENS, DataSpec
-from frostline.data.subsets import strata, subset_indices
-from frostline.data.tags import NO_WORD, are_entities, entity_types
+from frostline.data.splits import strata, subset_indices
+from frostline.data.tags import NO_WORD, are_entities, entity_types, words_of
 
 WORDS = [words for n in range(15) for words in (["Anna", "Lee", f"sings {n}"], ["It", f"rains {n}"])]
 TAGS = [["B-person", "I-person", "O"], ["O", "O"]] * 15

@@ -10,12 +10,11 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.columns import choose_columns
-from frostline.data.formats.reader import read_table
+from frostline.data.kinds import CLASSIFICATION, REGRESSION, DataSpec
 from frostline.data.load import load_data
-from frostline.data.specification import CLASSIFICATION, REGRESSION, DataSpec
+from frostline.data.reader import read_table
 from frostline.data.table import Table
-from frostline.data.targets import targets_of
-from frostline.data.task import Task, decide_task
+from frostline.data.task import Task, decide_task, targets_of
 from frostline.data.wording import quoted
 from frostline.statistics.results_table import read_results
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from frostline.fast.forwards import forwards_replaced
+from frostline.fast.switch import forwards_replaced
 
 
 def test_modules_run_the_given_function_and_afterwards_their_former_one():

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from frostline.fast.garbage_collection import objects_frozen
+from frostline.fast.switch import objects_frozen
 
 pytestmark = pytest.mark.usefixtures("every_speed_up")
 

@@ -5,9 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from frostline.fast.last_layer import HeadTokenPart, head_position, scattered
-from frostline.frozen.check.exactness import check
-from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
 from frostline.frozen.cut import cut_at
+from frostline.frozen.exactness import check, find_head_reads, find_head_token_part
 from frostline.model.anatomy import find_layers
 from frostline.model.packing import packable
 from frostline.model.trainable import Trainable
@@ -127,7 +126,7 @@ def test_the_exactness_check_rejects_a_wrong_list_of_modules(monkeypatch):
     """Keys for the head's token only would change the logits. The check then uses the whole layer."""
     wrong = HeadTokenPart("first", ("attention.self.key",), 0)
     model = small_model("bert")
-    monkeypatch.setattr("frostline.frozen.check.cut_comparison.find_head_token_part", lambda *given: wrong)
+    monkeypatch.setattr("frostline.frozen.exactness.find_head_token_part", lambda *given: wrong)
     rows = check(model, tuned_layers=[0, 1, "all"], batch=small_batch(model))
     assert [row.head_token for row in rows] == [None, None, None]  # at k = 0 the forward pass would run it
     assert all(row.batches == "packed" and row.max_logit_difference < 1e-6 for row in rows)

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other
 FREED = """
 import sys
 import psutil, torch
-from frostline.fast.malloc import memory_reused
-from frostline.model.memory import anonymous_memory
+from frostline.fast.switch import memory_reused
+from frostline.model.device import anonymous_memory
 
 held = [anonymous_memory(psutil.Process())]
 with memory_reused(release_large=sys.argv[1] == "release"):
@@ -45,8 +45,8 @@ def test_freed_memory_is_kept_or_released(how: str) -> None:
 
 
 AFTERWARDS = """
-from frostline.fast.malloc import glibc
-from frostline.fast.malloc import memory_reused
+from frostline.fast.switch import glibc
+from frostline.fast.switch import memory_reused
 with memory_reused():
     pass
 before = glibc().mallinfo2().hblks

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from frostline.fast.optimizer import AdamW, clear_gradients, clip, gradient_of, total_norm
-from frostline.fast.sparse_gradients import SparseGradient
+from frostline.fast.optimizer import AdamW, SparseGradient, clear_gradients, clip, gradient_of, total_norm
 
 SHAPES = [(40, 24), (24,), (7, 130), (1, 1)]
 TABLE = 2  # the parameter with a sparse gradient

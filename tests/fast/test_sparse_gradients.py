@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from frostline.fast.optimizer import AdamW, clear_gradients, clip, total_norm
-from frostline.fast.sparse_gradients import LARGE, sparse_gradients
+from frostline.fast.optimizer import LARGE, AdamW, clear_gradients, clip, sparse_gradients, total_norm
 
 ROWS = LARGE + 17
 OPTIONS = {"betas": (0.9, 0.99), "eps": 1e-6}

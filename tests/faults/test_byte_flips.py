@@ -12,11 +12,10 @@ import pytest
 from frostline import FrostlineError
 from frostline.report.rebuild import rebuild
 from frostline.sweep.forecast.prediction import Forecast
-from frostline.sweep.results.alternatives import read_alternatives, write_alternatives
+from frostline.sweep.results.folder import read_alternatives, read_rows, write_alternatives
 from frostline.sweep.results.forecast_record import record, recorded
-from frostline.sweep.results.rows import read_rows
 from frostline.sweep.results.store import Store
-from mutations import with_another_byte
+from hostile import with_another_byte
 
 FLIPS = 1000
 READERS = {

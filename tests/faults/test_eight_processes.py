@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.sweep.execution.queue import Queue
-from frostline.sweep.execution.sharing import shared_out
+from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result

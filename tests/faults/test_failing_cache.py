@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from failing_disk import HOW, fail_at
-from frostline.frozen.cache.hidden_states import find_damage
-from frostline.frozen.cache.loading import remove_entries
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.hidden_states import find_damage, remove_entries
 from frostline.model.anatomy import Anatomy, find_layers
 from frozen.cached import Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
+from hostile import HOW, fail_at
 from small_models import small_model
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
@@ -29,7 +28,7 @@ def bert() -> tuple[Any, Anatomy]:
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frostline.frozen.cache.loading.SHARD_ROWS", 4)
+    monkeypatch.setattr("frostline.frozen.hidden_states.SHARD_ROWS", 4)
 
 
 def nothing(cache: Cache) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from failing_disk import HOW, fail_at
 from frostline import FrostlineError
-from frostline.sweep.results.alternatives import read_alternatives, write_alternatives
+from frostline.sweep.results.folder import read_alternatives, write_alternatives
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.search_record import SearchRecord, read_search, write_search
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
+from hostile import HOW, fail_at
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
 Operation = Callable[[Store], object]

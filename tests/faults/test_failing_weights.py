@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import save
 
-import frostline.sweep.execution.best_weights as weights_module
-from failing_disk import HOW, fail_at
-from frostline.sweep.execution.best_weights import BestWeights
+import frostline.sweep.results.tensor_files as weights_module
+from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.specification import RunSpec
+from hostile import HOW, fail_at
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
 USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}

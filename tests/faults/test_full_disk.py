@@ -11,20 +11,19 @@ import numpy as np
 import pytest
 import torch
 
-from finished_runs import assert_same_predictions
 from frostline import FrostlineError
-from frostline.frozen.cache.hidden_states import find_damage
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.hidden_states import find_damage
 from frostline.model.anatomy import find_layers
-from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
+from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.result import Result
 from frostline.training.specification import RunSpec
 from frozen.cached import Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
 from small_models import small_model
-from tiny import Frostline
+from tiny import Frostline, assert_same_predictions
 
 PAGE, SIZE = 4096, 2**20
 RUN = {

@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from frostline import FrostlineError
+from frostline.data.files import seal, unseal
+from frostline.data.kinds import DataSpec
 from frostline.data.load import load_data
-from frostline.data.sealed import seal, unseal
-from frostline.data.specification import DataSpec
-from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
+from frostline.sweep.settings import make_settings
 from frostline.sweep.toml import read_toml
-from mutations import changes_nothing_outside, mutated, with_other_value
+from hostile import changes_nothing_outside, mutated, with_other_value
 from tagged import conll, tagged
 from tiny import sentences
 
@@ -104,9 +104,9 @@ def test_mutated_settings(tmp_path: Path, finished_small: Path, count: int) -> N
         else:
             given = with_other_value(values, rng)
         if isinstance(given, dict):
-            spec = make_spec(given)
-            assert make_spec(spec.model_dump(mode="json")) == spec
-            assert make_spec(dict(reversed(given.items()))) == spec
+            spec = make_settings(given)
+            assert make_settings(spec.model_dump(mode="json")) == spec
+            assert make_settings(dict(reversed(given.items()))) == spec
 
     check(count, tmp_path, use)
 

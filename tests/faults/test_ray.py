@@ -13,12 +13,11 @@ import psutil
 import pytest
 
 import frostline
-from finished_runs import assert_same_predictions
 from frostline import Ray, Sweep
+from frostline.sweep.execution.ray_tasks import QUIET
 from frostline.sweep.progress import Progress
-from frostline.sweep.ray.cluster import QUIET
 from frostline.sweep.results.store import Store
-from tiny import run_sweep
+from tiny import assert_same_predictions, run_sweep
 
 pytest.importorskip("ray", reason='needs Ray: pip install -e ".[ray]"')
 # What Ray itself leaves to the garbage collector.

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import Recipe, load_or_compute
-from frostline.frozen.forward_pass import ForwardPass
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import ForwardPass, StateSelection
+from frostline.frozen.hidden_states import HiddenStates, Recipe, load_or_compute
 from frostline.model.anatomy import Anatomy
 from frostline.model.tokens import Tokens
 

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
-from frostline.frozen.forward_pass import ForwardPass
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.exactness import find_head_reads, find_head_token_part
+from frostline.frozen.forward_pass import ForwardPass, StateSelection
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.tokens import Tokens

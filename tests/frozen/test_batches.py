@@ -9,9 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.frozen import batches as module
-from frostline.frozen.batches import TINY, tokens_per_batch
-from frostline.frozen.forward_pass import ForwardPass
+from frostline.frozen import forward_pass as module
+from frostline.frozen.forward_pass import TINY, ForwardPass, tokens_per_batch
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.sweep.work.operations import forward_totals
 from frozen.passes import bytes_by_row, pass_over

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.fast import sparse_gradients as lookup
-from frostline.frozen.check.head_token import find_head_token_part
-from frostline.frozen.selection import StateSelection
+from frostline.fast import optimizer as lookup
+from frostline.frozen.exactness import find_head_token_part
+from frostline.frozen.forward_pass import StateSelection
 from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.places import layer_place
+from frostline.model.terms import layer_place
 from frostline.model.trainable import Trainable
 from frostline.sweep.progress import Progress
 from frostline.sweep.work.operations import (

@@ -9,8 +9,7 @@ import frostline.frozen.cut as cut_module
 import frostline.model.packed_layout as layout_module
 import frostline.model.packing as packing_module
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
-from frostline.model.anatomy import find_layers
-from frostline.model.modes import set_train_mode
+from frostline.model.anatomy import find_layers, set_train_mode
 from frostline.model.trainable import Trainable
 from frozen.cut_models import (
     LAYERS,

@@ -17,11 +17,8 @@ from transformers import (
     GPT2ForSequenceClassification,
 )
 
-from frostline.frozen.batches import TINY, TOKENS
-from frostline.frozen.check.exactness import check
-from frostline.frozen.check.packed_pass import packed_pass_is_exact
-from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.exactness import check, packed_pass_is_exact
+from frostline.frozen.forward_pass import TINY, TOKENS, ForwardPass, StateSelection, embeddings_are_lookups
 from frostline.model import packing
 from frostline.model.anatomy import find_layers
 from frostline.model.packed_layout import LENGTH_MULTIPLE

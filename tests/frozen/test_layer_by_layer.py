@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.frozen.batches import Rows
-from frostline.frozen.cache.hidden_states import write_shard
-from frostline.frozen.selection import StateSelection
-from frostline.model.shards import is_unread
+from frostline.frozen.forward_pass import Rows, StateSelection
+from frostline.frozen.hidden_states import write_shard
+from frostline.model.model_files import is_unread
 from frozen.passes import pass_over
 from frozen.random_tokens import ragged_tokens
-from streamed_models import both, sharded
+from small_models import both, sharded
 
 COUNT = 24
 

@@ -14,18 +14,17 @@ from torch import Tensor
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.sentences import sentence
-from frostline.frozen import layer_by_layer, logits
+from frostline.data.tags import sentence
+from frostline.frozen import forward_pass as layer_by_layer
+from frostline.frozen import logits
 from frostline.frozen.logits import logits_of_texts
 from frostline.model import classifier as classifiers
 from frostline.model import streaming
-from frostline.model.classifier import Classifier, load_classifier
+from frostline.model.classifier import Classifier, load_classifier, write_pooled, write_recurrent
+from frostline.model.model_files import Source, is_unread
 from frostline.model.packed_layout import ALIGNED
-from frostline.model.pooled_folder import write_pooled
-from frostline.model.reading import LAST, MEAN, OWN, HeadKind
-from frostline.model.recurrent_folder import write_recurrent
-from frostline.model.shards import Source, is_unread
-from streamed_models import both, sharded, sharded_classifier
+from frostline.model.terms import LAST, MEAN, OWN, HeadKind
+from small_models import both, sharded, sharded_classifier
 from tiny import sentences
 
 COUNT = 24

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.frozen.selection import StateSelection, selection_for
+from frostline.frozen.forward_pass import StateSelection, selection_for
 from frostline.model.anatomy import find_layers
 from frozen.cached import ALL, Cache
 from frozen.random_tokens import ragged_tokens

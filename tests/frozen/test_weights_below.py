@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from frostline.frozen.check.cut_comparison import replaced_by_nan, weights_below
+from frostline.frozen.exactness import replaced_by_nan, weights_below
 from frostline.model.anatomy import find_layers
 from small_models import small_model
 

@@ -9,7 +9,7 @@ from transformers import (
     GPT2LMHeadModel,
 )
 
-from model_folders import bare_tokenizer
+from small_models import bare_tokenizer
 
 
 @pytest.fixture

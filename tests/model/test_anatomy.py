@@ -11,7 +11,7 @@ from transformers import AutoModelForTokenClassification, BertConfig, BertForSeq
 from frostline import FrostlineError
 from frostline.model.anatomy import count_parameters, find_layers, probe_batch
 from frostline.model.loading import load_pretrained
-from frostline.model.places import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
+from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
 from frostline.model.trainable import Trainable
 from small_models import REASONS, TYPES, small_batch, small_model
 

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 import frostline
 from frostline.model.classifier import load_classifier
 from frostline.model.packed_layout import ALIGNED
-from task_models import random_texts, write_base
+from small_models import random_texts, write_base
 
 
 @pytest.fixture

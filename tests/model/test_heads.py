@@ -6,12 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline import FrostlineError
-from frostline.frozen.check.exactness import check
+from frostline.frozen.exactness import check
 from frostline.model.anatomy import find_layers
-from frostline.model.heads import PooledHead, pooled
-from frostline.model.places import HEAD
-from frostline.model.reading import LAST, MEAN, HeadKind
-from frostline.model.with_head import head_dropout, with_head
+from frostline.model.heads import PooledHead, head_dropout, pooled, with_head
+from frostline.model.terms import HEAD, LAST, MEAN, HeadKind
 from small_models import small_batch, small_model
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=5)

@@ -23,21 +23,28 @@ from transformers import (
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.frozen.check.exactness import difference_from_transformers
+from frostline.frozen.exactness import difference_from_transformers
 from frostline.frozen.logits import logits_of_texts
 from frostline.model.anatomy import position_limit, probe_batch
-from frostline.model.classifier import load_classifier
+from frostline.model.classifier import load_classifier, save_files
 from frostline.model.loading import MODEL_CLASSES, load_tokenizer
-from frostline.model.places import EMBEDDINGS
-from frostline.model.saving import save_files
-from frostline.model.tokens import encode
-from frostline.model.vocabulary import suited
+from frostline.model.terms import EMBEDDINGS
+from frostline.model.tokens import encode, suited
 from frostline.sweep.inputs import length_limit
-from frostline.sweep.make_spec import make_spec
+from frostline.sweep.settings import make_settings
 from frozen.check.test_exactness import REFUSED, SAMPLE
 from model.test_anatomy import REFUSED as NO_LAYERS
-from model_folders import bare_tokenizer, edit_config, edit_weights, load
-from small_models import REASONS, TAG_TYPES, TYPES, small_config, small_model
+from small_models import (
+    REASONS,
+    TAG_TYPES,
+    TYPES,
+    bare_tokenizer,
+    edit_config,
+    edit_weights,
+    load,
+    small_config,
+    small_model,
+)
 from tiny import tiny_bert_folder
 
 
@@ -357,9 +364,9 @@ def test_max_length_is_limited_by_positions_and_tokenizer(tmp_path, limit, expec
     tokens = encode(pretrained.tokenizer, ["good " * 50], None, pretrained.max_length)
     assert pretrained.model(**tokens.batch(np.array([0]))).logits.isfinite().all()
     spec = {"model": str(tmp_path), "train": "t.csv", "tune": "0", "out": "o"}
-    assert length_limit(make_spec({**spec, "max_length": 30}), pretrained) == 30
+    assert length_limit(make_settings({**spec, "max_length": 30}), pretrained) == 30
     with pytest.raises(FrostlineError, match=r"max_length = 31 does not suit .*: give a number from 1 to 30"):
-        length_limit(make_spec({**spec, "max_length": 31}), pretrained)
+        length_limit(make_settings({**spec, "max_length": 31}), pretrained)
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ import psutil
 import pytest
 import torch
 
-import frostline.model.memory as memory_module
-from frostline.fast.malloc import memory_reused
-from frostline.model.device import Machine
-from frostline.model.memory import (
+import frostline.model.device as memory_module
+from frostline.fast.switch import memory_reused
+from frostline.model.device import (
     DeviceMemory,
+    Machine,
     anonymous_memory,
     device_memory,
     memory_limit,

@@ -3,11 +3,9 @@
 import pytest
 import torch
 
-from frostline.model.anatomy import find_layers
-from frostline.model.modes import frozen_modules, set_train_mode
+from frostline.model.anatomy import find_layers, frozen_modules, set_train_mode
 from frostline.model.trainable import Trainable
-from model_folders import load
-from small_models import small_batch, small_model
+from small_models import load, small_batch, small_model
 
 
 @pytest.mark.parametrize("tune_pooler", [True, False])

@@ -8,12 +8,10 @@ import torch
 from transformers import AutoModel
 
 from frostline import FrostlineError
-from frostline.model.classifier import load_classifier
+from frostline.model.classifier import is_pooled, load_classifier, read_pooled, write_pooled
 from frostline.model.model_files import quiet_loading
-from frostline.model.pooled_folder import is_pooled, read_pooled, write_pooled
-from frostline.model.reading import LAST, MEAN, HeadKind
-from model_folders import edit_config, load
-from task_models import random_texts, write_base
+from frostline.model.terms import LAST, MEAN, HeadKind
+from small_models import edit_config, load, random_texts, write_base
 from tiny import sentences
 
 TEXTS = [row["text"] for row in sentences(9)]

@@ -8,10 +8,10 @@ from transformers import (
 )
 
 from frostline.fast.optimizer import gradient_of
-from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import _checksums
+from frostline.model.terms import HEAD, POOLER
 from frostline.model.trainable import Trainable
-from model_folders import edit_config, edit_weights, load, values
+from small_models import edit_config, edit_weights, load, values
 
 
 def equal(one, other):

@@ -7,12 +7,10 @@ import torch
 from transformers import AutoModel
 
 from frostline import FrostlineError
-from frostline.model.classifier import is_tagger, load_classifier
+from frostline.model.classifier import is_recurrent, is_tagger, load_classifier, write_recurrent
 from frostline.model.model_files import quiet_loading
-from frostline.model.reading import MEAN, HeadKind
-from frostline.model.recurrent_folder import is_recurrent, write_recurrent
-from model_folders import load
-from task_models import random_texts, write_base
+from frostline.model.terms import MEAN, HeadKind
+from small_models import load, random_texts, write_base
 
 TEXTS = random_texts(5)
 

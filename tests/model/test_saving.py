@@ -6,10 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from frostline.model import saving
-from frostline.model.saving import save_files
-from frostline.model.shards import weight_files
-from streamed_models import both, same_weights, sharded
+from frostline.model import classifier as saving
+from frostline.model.classifier import save_files
+from frostline.model.model_files import weight_files
+from small_models import both, same_weights, sharded
 
 
 @pytest.mark.parametrize(("model_type", "dtype"), [("bert", torch.float32), ("llama", torch.bfloat16)], ids=str)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from frostline.model.shards import Source, is_unread, read_weights, shapes_in, unread, weight_bytes, weight_files
-from streamed_models import sharded
+from frostline.model.model_files import Source, is_unread, read_weights, shapes_in, unread, weight_bytes, weight_files
+from small_models import sharded
 
 SHAPES = st.lists(st.integers(1, 5), min_size=1, max_size=4)
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from frostline.frozen.cache.readers import SideStream
+from frostline.frozen.readers import SideStream
 
 CUDA = torch.device("cuda")
 

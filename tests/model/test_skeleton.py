@@ -9,10 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 from frostline import FrostlineError
-from frostline.model.checkpoint import skeleton
-from frostline.model.shards import Source, is_unread
-from model_folders import edit_weights, load
-from streamed_models import both, sharded
+from frostline.model.loading import skeleton
+from frostline.model.model_files import Source, is_unread
+from small_models import both, edit_weights, load, sharded
 from tiny import tiny_bert_folder
 
 TYPES = ("bert", "llama", "gpt2", "deberta-v2", "modernbert", "electra", "gemma2", "bloom")

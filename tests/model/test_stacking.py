@@ -11,17 +11,16 @@ import pytest
 import torch
 from torch import nn
 
-from frostline.fast.malloc import memory_reused
-from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import Recipe, load_or_compute
-from frostline.frozen.check.head_token import find_head_reads, find_head_token_part
-from frostline.frozen.selection import StateSelection, selection_for
+from frostline.fast.switch import memory_reused
+from frostline.frozen.exactness import find_head_reads, find_head_token_part
+from frostline.frozen.forward_pass import StateSelection, selection_for
+from frostline.frozen.hidden_states import HiddenStates, Recipe, load_or_compute
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import packable
-from frostline.model.places import HEAD, POOLER
 from frostline.model.pretrained import Pretrained
 from frostline.model.stacking import stacked
+from frostline.model.terms import HEAD, POOLER
 from frostline.model.tokens import Tokens
 from frostline.model.trainable import Trainable
 from frostline.training.context import RunContext

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from frostline.model.anatomy import probe_batch
+from frostline.model.model_files import is_unread
 from frostline.model.pretrained import Pretrained
-from frostline.model.shards import is_unread
 from frostline.model.streaming import Stream, stream_of
-from streamed_models import both, sharded
+from small_models import both, sharded
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from transformers import (
 )
 
 import frostline.model.tokens
-from frostline.data.sentences import joined
+from frostline.data.tags import joined
 from frostline.model.loading import load_tokenizer
 from frostline.model.tokens import Tokens, chunks_within, encode, flat_positions
 from tagged import split_tokenizer

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline import FrostlineError
-from frostline.model.anatomy import Anatomy, find_layers
-from frostline.model.module_paths import module_of, parameters_in, topmost_modules
-from frostline.model.places import EMBEDDINGS, FINAL_NORM, HEAD, POOLER
+from frostline.model.anatomy import Anatomy, find_layers, module_of, parameters_in, topmost_modules
+from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER
 from frostline.model.trainable import Trainable
 from frostline.training.specification import RunSpec
 from small_models import small_model

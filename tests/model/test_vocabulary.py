@@ -11,8 +11,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreT
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.model.classifier import Classifier
-from frostline.model.tokens import encode
-from frostline.model.vocabulary import suited, vocabulary_size, vocabulary_tables
+from frostline.model.tokens import encode, suited, vocabulary_size, vocabulary_tables
 
 
 @pytest.fixture(scope="module")

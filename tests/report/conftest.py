@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from browser_pages import MAKERS
-from figures import drawn
-from saved_model import LABELS, saved_sweep
-from tiny import tiny_bert_folder
+from pages import MAKERS, drawn
+from tiny import LABELS, saved_sweep, tiny_bert_folder
 
 UNFOLD = "() => document.querySelectorAll('details').forEach((one) => { one.open = true; })"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -11,9 +11,8 @@ from huggingface_hub import ModelCard
 from frostline.api.sweep import Sweep
 from frostline.report.next_steps import loading
 from frostline.sweep.results.folder import Folder
-from page_text import answer_of
-from saved_model import LABELS, WORDS, saved_sweep
-from tiny import OTHER
+from pages import answer_of
+from tiny import LABELS, OTHER, WORDS, saved_sweep
 
 
 def test_card(classified: Path) -> None:

@@ -21,7 +21,7 @@ from frostline.statistics.outcomes import done, with_outcomes
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.scores import Scores
 from frostline.sweep.results.folder import Folder
-from page_text import answer_of, page_of
+from pages import answer_of, page_of
 from synthetic_sweep import make_folder
 
 

@@ -13,7 +13,7 @@ from frostline.report.figures.files import save_figures, svg
 from frostline.report.figures.learning_curves import learning_curves
 from frostline.report.figures.predictions import predictions_over_targets
 from frostline.report.figures.validation_curve import validation_curve
-from page_text import answer_of, page_of
+from pages import answer_of, page_of
 from synthetic_sweep import make_folder
 
 pytestmark = pytest.mark.usefixtures("real_figures")

@@ -10,10 +10,10 @@ from filelock import FileLock, Timeout
 
 import frostline.report.finish as finish_module
 import frostline.report.pages.sweep as page_module
-from failing_disk import without_locks
 from frostline import FrostlineError
 from frostline.report.finish import finish
 from frostline.sweep.progress import Progress
+from hostile import without_locks
 
 
 @pytest.mark.parametrize("save_model", [True, False])

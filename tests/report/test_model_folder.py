@@ -18,12 +18,12 @@ from frostline import FrostlineError
 from frostline.api.prediction import predict
 from frostline.data.load import read_unlabelled
 from frostline.model.loading import load_pretrained
-from frostline.model.output_keys import OUTPUT_KEYS
+from frostline.model.terms import OUTPUT_KEYS
 from frostline.report.card import Saved
 from frostline.report.model_folder import save_model
 from frostline.sweep.results.folder import Folder
-from page_text import answer_of
-from saved_model import LABELS, MAX_LENGTH, recommended_predictions, saved_sweep
+from pages import answer_of
+from tiny import LABELS, MAX_LENGTH, recommended_predictions, saved_sweep
 
 
 def test_pipeline_gives_the_labels_and_the_logits_of_the_run(classified: Path) -> None:

@@ -1,6 +1,6 @@
 """Printed names of models, metrics, baselines and values of k."""
 
-from frostline.frozen.selection import POOLED
+from frostline.frozen.forward_pass import POOLED
 from frostline.report import names
 from frostline.training.probes.inputs import WORD
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from frostline.data.specification import MULTI_LABEL
+from frostline.data.kinds import MULTI_LABEL
 from frostline.report.next_steps import advice, loading, next_command, sentence_without_command, training_time
 from frostline.report.pages.sentences import trouble
-from page_text import answer_of
+from pages import answer_of
 
 
 def answer(command: str | None = "frostline sweep o/sweep.toml --seeds 5", pending: int = 0) -> dict[str, Any]:

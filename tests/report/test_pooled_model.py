@@ -13,8 +13,8 @@ from frostline.api.bundle import bundle
 from frostline.api.prediction import predict
 from frostline.report.next_steps import loading
 from frostline.report.rebuild import write_report
-from page_text import answer_of
-from saved_model import LABELS, recommended_predictions, saved_sweep
+from pages import answer_of
+from tiny import LABELS, recommended_predictions, saved_sweep
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from frostline.report.figures.quality_against_cost import limits, marks, quality_against_cost
 from frostline.statistics.tune import FULL
-from page_text import answer_of
+from pages import answer_of
 from synthetic_answer import answer_of as answer_of_runs
 from synthetic_answer import make_runs
 from synthetic_sweep import make_folder

@@ -12,9 +12,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 import synthetic_answer
-from figures import drawn
-from finished_runs import change_settings
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
 from frostline.report.answer.output_sentences import threshold_sentences
 from frostline.report.answer.recommended_classes import add_classes
 from frostline.report.formatting import UNKNOWN
@@ -27,10 +25,11 @@ from frostline.statistics.calibration import fit_temperature, probabilities
 from frostline.statistics.label_sets import f1_macro
 from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled
-from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.folder import Folder
-from page_text import Page, answer_of, page_of
+from frostline.sweep.settings import make_settings
+from pages import Page, answer_of, drawn, page_of
 from synthetic_sweep import HOSTILE, make_folder
+from tiny import change_settings
 
 
 def with_settings(out: Path, settings: str) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def answered(targets: np.ndarray, logits: np.ndarray, **settings: Any) -> Answer
     recommended = answer.sizes[0].recommended
     assert recommended is not None
     validation = Labelled(targets, task, ("price", "story", "plot")[: logits.shape[1]], metric)
-    spec = make_spec({"model": "m", "train": "t", "tune": 0, "out": "o", **settings})
+    spec = make_settings({"model": "m", "train": "t", "tune": 0, "out": "o", **settings})
     add_classes(answer, validation, {recommended.run: logits}.__getitem__, spec)
     return answer
 
@@ -191,7 +190,7 @@ def test_a_model_that_trains_no_layer_has_classes_only() -> None:
     found.sizes[0] |= {"recommended": None, "decision": replace(found.sizes[0].decision, choice="probe")}
     validation = Labelled(np.array([0, 1, 1]), "text-classification", ("no", "yes"), "accuracy")
     values = {"probe": np.eye(2)[[0, 1, 0]]}
-    spec = make_spec({"model": "m", "train": "t", "tune": 0, "out": "o", "calibrate": True, "threshold": "best"})
+    spec = make_settings({"model": "m", "train": "t", "tune": 0, "out": "o", "calibrate": True, "threshold": "best"})
     add_classes(found, validation, values.__getitem__, spec)
     assert found["calibration"] is found["threshold"] is None
     assert [one["recall"]["estimate"] for one in found["classes"]] == [1.0, 0.5]

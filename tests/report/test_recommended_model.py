@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, GPT2Config, GPT2ForSequenceClassification
 
-from frostline.api.compare import sweep_of
+from frostline.api.sweep import sweep_of
 from frostline.report.answer.recommendation import best_run
 from frostline.report.recommended_model import save_recommended
 from frostline.sweep.progress import Progress

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from figures import drawn
 from frostline.report import formatting
 from frostline.report.pages.sweep import write_page
 from frostline.report.pages.templates import with_flags
-from page_text import Page, answer_of, page_of
+from pages import Page, answer_of, drawn, page_of
 from synthetic_sweep import HOSTILE, REASONS, make_folder
 
 

@@ -8,7 +8,7 @@ import pytest
 import frostline
 import frostline.search.search as search_module
 from frostline.statistics.alternatives import PROBE, WORDS
-from frostline.sweep.results.alternatives import TEST, read_alternatives
+from frostline.sweep.results.folder import TEST, read_alternatives
 
 
 def test_models_that_train_no_layer_are_scored_on_test_as_they_are_saved(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.data.parsing import parse_duration
+from frostline.data.wording import parse_duration
 from frostline.search.race import BRIEF
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.trials import Trial

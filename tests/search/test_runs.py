@@ -15,27 +15,26 @@ import frostline
 import frostline.api.find as find_module
 import frostline.search.search as runs_module
 import frostline.search.search as search_module
-import frostline.sweep.ray.node as node_module
-from finished_runs import assert_same_predictions
+import frostline.sweep.execution.ray_tasks as node_module
 from frostline import FrostlineError, Ray
 from frostline.report.rebuild import rebuild
 from frostline.search.scoreboard import Scoreboard
 from frostline.search.search import Search, run_together, stacked_on_gpu, sweep_of
 from frostline.search.trials import Trial
-from frostline.sweep.make_spec import make_spec
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings, make_settings
 from ray_here import RayHere
+from tiny import assert_same_predictions
 
 TRIALS = st.builds(
     Trial, st.sampled_from([0, 1, 2, "all"]), st.sampled_from([1e-4, 2e-4]), st.integers(min_value=0, max_value=3)
 )
 
 
-def in_grid(spec: SweepSpec) -> set[tuple[Any, float, int]]:
+def in_grid(spec: Settings) -> set[tuple[Any, float, int]]:
     """Every run of a grid. k = 0 has learning rates of its own."""
     return {
         (k, own if k == 0 else rate, seed)
@@ -49,7 +48,7 @@ def in_grid(spec: SweepSpec) -> set[tuple[Any, float, int]]:
 
 @given(st.lists(TRIALS, min_size=1, max_size=12))
 def test_the_grid_of_some_trials_has_these_runs_and_no_others(trials: list[Trial]) -> None:
-    spec = make_spec({"model": "m", "train": "t.csv", "tune": 0, "out": "o", "head_learning_rate": (1e-4, 2e-4)})
+    spec = make_settings({"model": "m", "train": "t.csv", "tune": 0, "out": "o", "head_learning_rate": (1e-4, 2e-4)})
     heads = [replace(trial, learning_rate=rate) for trial in trials if trial.tune == 0 for rate in (1e-4, 2e-4)]
     expected = {(one.tune, one.learning_rate, one.seed) for one in [*trials, *heads]}
     assert in_grid(sweep_of(spec, trials)) == expected

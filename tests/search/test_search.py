@@ -19,8 +19,8 @@ from frostline.statistics.inference import corrected_quantile
 from frostline.statistics.predictions import RunPredictions
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.probes.words import WordsModel
-from notes import Notes
 from search_runs import runs_in
+from tiny import Notes
 
 
 def test_a_budget_too_small_for_full_recommends_the_best_of_the_rest(search_settings: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from frostline.data.sealed import seal
+from frostline.data.files import seal
 from frostline.sweep.results.search_record import (
     FILE,
     as_of_now,

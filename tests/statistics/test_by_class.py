@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
-from frostline.data.specification import CLASSIFICATION
+from frostline.data.kinds import CLASSIFICATION
 from frostline.statistics.answer import OverRuns
 from frostline.statistics.by_class import SCORES
 from frostline.statistics.by_class import scores_by_class as scores_of

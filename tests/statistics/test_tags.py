@@ -6,7 +6,7 @@ from seqeval.metrics import classification_report, f1_score, precision_score, re
 from seqeval.scheme import IOB2
 
 from frostline import FrostlineError
-from frostline.data.specification import TOKENS
+from frostline.data.kinds import TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.statistics.metrics import chance, check_metric, is_constant, predict, score, scored_rows
 from frostline.statistics.predictions import Labelled, RunPredictions

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
-from frostline.data.specification import CLASSIFICATION
+from frostline.data.kinds import CLASSIFICATION
 from frostline.statistics.label_sets import f1_macro, f1_micro
 from frostline.statistics.metrics import METRICS, metrics_for
 from frostline.statistics.threshold import SCORES, choose_threshold, choose_thresholds, not_chosen, scores_of

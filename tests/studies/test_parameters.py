@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from frostline import FrostlineError
-from frostline.studies.parameters import model_config, parameter_counts
-from frostline.studies.protocol import load_protocol
-from frostline.studies.tune_values import tune_values
+from frostline.studies.protocol import load_protocol, tune_values
+from frostline.studies.sweeps import model_config, parameter_counts
 
 
 def test_trainable_parameters_are_those_of_jeong() -> None:

@@ -4,9 +4,8 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.glue import glue_task
-from frostline.studies.protocol import FOLDER, load_protocol, protocol_names
-from frostline.studies.tune_values import tune_values
-from frostline.sweep.make_spec import make_spec
+from frostline.studies.protocol import FOLDER, load_protocol, protocol_names, tune_values
+from frostline.sweep.settings import make_settings
 
 NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021", "transferred2018")
 
@@ -26,7 +25,9 @@ def test_every_protocol_is_a_valid_sweep_and_short(name: str) -> None:
         for task in protocol.tasks:
             settings = protocol.settings_of(model, task)
             rates = protocol.line_search or settings["learning_rate"]
-            spec = make_spec({**settings, "tune": tune_values(protocol.tune, 12), "learning_rate": rates, "out": "o"})
+            spec = make_settings(
+                {**settings, "tune": tune_values(protocol.tune, 12), "learning_rate": rates, "out": "o"}
+            )
             assert spec.model == protocol.model[model]["hub"] and spec.task == task
             assert spec.glue is None or glue_task(spec.glue).name == task
     lines = (FOLDER / f"{name}.toml").read_text().splitlines()

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline import FrostlineError
-from frostline.studies.protocol import load_protocol
-from frostline.studies.tune_values import tune_values
+from frostline.studies.protocol import load_protocol, tune_values
 
 NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021", "transferred2018")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from frostline.sweep.results.agreement import disagreement
+from frostline.sweep.results.store import disagreement
 
 LOGITS = {"validation_best": np.array([[1.0, -4.0], [np.nan, 2.0]], np.float32), "none": np.zeros((0, 2), np.float32)}
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from failing_disk import without_locks
-from frostline.sweep.execution import best_weights
-from frostline.sweep.execution.best_weights import BestWeights
+from frostline.sweep.results import tensor_files
+from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.specification import RunSpec
+from hostile import without_locks
 from tiny import contents
 
 
@@ -134,7 +134,7 @@ def test_a_file_that_another_process_removes_while_it_is_opened_is_absent(
     weights, runs = BestWeights.in_folder(tmp_path), [spec_of(seed=seed) for seed in range(2)]
     weights.save_if_best(runs[0], 0.9, values(0))
     (older,) = weights.folder.glob("*.safetensors")
-    real = best_weights.safe_open
+    real = tensor_files.safe_open
 
     def removed(file: Path, framework: str) -> object:
         if file != older:
@@ -142,6 +142,6 @@ def test_a_file_that_another_process_removes_while_it_is_opened_is_absent(
         file.unlink(missing_ok=True)
         raise RuntimeError(f"unable to open file <{file}> in read-only mode: No such file or directory (2)")
 
-    monkeypatch.setattr(best_weights, "safe_open", removed)
+    monkeypatch.setattr(tensor_files, "safe_open", removed)
     weights.save_if_best(runs[1], 0.5, values(1))
     assert load(weights, runs[1]) is not None

@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import frostline.sweep.results.checkpoint_files as checkpoint_files
-from failing_disk import failing
+import frostline.sweep.results.tensor_files as checkpoint_files
 from frostline import FrostlineError
-from frostline.sweep.results.checkpoint_files import CheckpointFiles
+from frostline.sweep.results.tensor_files import CheckpointFiles
+from hostile import failing
 
 ABOUT = {"runs": ["aa"], "micro_batch": 8}
 STATE = {"step": 3, "values": [torch.arange(3.0), np.arange(4)]}

@@ -9,7 +9,7 @@ import pytest
 import frostline.sweep.execution.execute as checkpoints_module
 from frostline.sweep.execution.execute import RunCheckpoints
 from frostline.sweep.execution.stopping import Stopped, StopRequest
-from frostline.sweep.results.checkpoint_files import CheckpointFiles
+from frostline.sweep.results.tensor_files import CheckpointFiles
 
 RUN: Any = SimpleNamespace(digest="aa", trainable="last 1", seed=0)
 

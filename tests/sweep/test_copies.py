@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import frostline
-from frostline.frozen.cache.readers import DeviceCopies
+from frostline.frozen.readers import DeviceCopies
 from frostline.model.device import Machine
 from frostline.sweep.execution import execute as copies_module
 from frostline.sweep.execution.execute import limit_copies

@@ -7,7 +7,7 @@ import pytest
 import frostline.sweep.execution.cuts as cuts
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.frozen.check.cut_comparison import Check
+from frostline.frozen.exactness import Check
 from frostline.sweep.progress import Progress
 from tiny import run_sweep
 

@@ -13,23 +13,21 @@ import pytest
 
 import frostline
 import frostline.sweep.execution.execute as execute_module
-from finished_runs import table
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.data.sealed import write_record
+from frostline.data.files import write_record
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import _is_saved
-from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
+from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.run import run
-from notes import Notes, SetsAside
-from tiny import contents, run_sweep
+from tiny import Notes, SetsAside, contents, run_sweep, table
 
 
 def test_finished_runs_are_not_trained_again(

@@ -14,20 +14,29 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save
 
-import frostline.sweep.results.result_files as files_module
+import frostline.sweep.results.store as files_module
 from frostline import FrostlineError
-from frostline.data.files import move, read_inside, remove, replace_file
-from frostline.data.sealed import checksum, seal, seal_toml, unseal, unseal_toml, write_sealed
+from frostline.data.files import (
+    checksum,
+    move,
+    read_inside,
+    remove,
+    replace_file,
+    seal,
+    seal_toml,
+    unseal,
+    unseal_toml,
+    write_sealed,
+)
 from frostline.report.rebuild import write_report
 from frostline.studies.protocol import load_protocol
 from frostline.studies.sweeps import study_sweeps
-from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.merge import merge
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import CHECKSUM, Folder, _checksum
 from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.rows import CHECKSUM, _checksum
 from frostline.sweep.results.search_record import SearchRecord, read_search
 from frostline.sweep.results.store import Store
+from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.result import Result
 from tiny import Frostline, contents
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.cli.plan_output import print_forecast
-from frostline.frozen.cache.loading import load_or_compute, missing_rows
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.hidden_states import load_or_compute, missing_rows
 from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.forecast import prediction as prediction_module

@@ -12,18 +12,17 @@ import torch
 
 import frostline.api.work as work_module
 import frostline.sweep.execution.execute as execute_module
-import frostline.sweep.execution.gpus as gpus_module
+import frostline.sweep.execution.workers as gpus_module
 from frostline import Sweep, find, work
 from frostline.model.device import Machine
 from frostline.search.search import run_together, runs_of
-from frostline.sweep.execution.gpus import OtherGpus
+from frostline.sweep.execution.workers import OtherGpus
 from frostline.sweep.plan import PlannedDevice
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.store import Store
 from frostline.training.run import run
-from notes import Notes
-from tiny import sentences
+from tiny import Notes, sentences
 
 STAND_IN = """
 import os, sys
@@ -185,7 +184,7 @@ def test_a_process_that_ends_too_early_is_named(
 
 def test_the_plan_shows_the_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     from frostline.cli.plan_output import print_device
-    from frostline.model.memory import DeviceMemory
+    from frostline.model.device import DeviceMemory
 
     print_device(PlannedDevice("NVIDIA T4", "float16", DeviceMemory(16_000_000_000, 15_000_000_000, 0), processes=4))
     assert "4 GPUs: one process trains on each." in capsys.readouterr().out

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from finished_runs import table
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.report.finish import finish
@@ -18,7 +17,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.training.run import run
-from tiny import run_sweep
+from tiny import run_sweep, table
 
 
 def cells(sweep: Sweep) -> set[tuple[Any, ...]]:

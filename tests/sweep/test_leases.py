@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import frostline.sweep.results.leases as leases_module
-from failing_disk import without_locks
 from frostline import FrostlineError
 from frostline.sweep.results.leases import Leases
+from hostile import without_locks
 
 
 @pytest.fixture

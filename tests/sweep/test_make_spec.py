@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from frostline.sweep.make_spec import make_spec
+from frostline.sweep.settings import make_settings
 from frostline.sweep.toml import to_toml
-from sweep_settings import refusal, spec
+from tiny import refusal, spec
 
 WAYS = {"mine": {"tune": 2, "layer_decay": 0.5}, "other": {"low_rank": 4}}
 
@@ -15,7 +15,7 @@ WAYS = {"mine": {"tune": 2, "layer_decay": 0.5}, "other": {"low_rank": 4}}
 def test_ways_of_your_own_are_written_and_read_as_tables() -> None:
     made = spec(tune="last-1,full,mine,lora-2", way=WAYS)
     assert made.tune == (1, "all", "mine", "lora-2") and made.way["mine"].layer_decay == 0.5
-    assert make_spec(tomllib.loads(to_toml(made.model_dump(mode="json")))) == made
+    assert make_settings(tomllib.loads(to_toml(made.model_dump(mode="json")))) == made
 
 
 def test_a_way_has_as_many_learning_rates_as_every_k() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
 from frostline.model.device import Machine
 from frostline.sweep.forecast import timer as timer_module
 from frostline.sweep.forecast.timer import Timer

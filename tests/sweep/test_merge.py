@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from finished_runs import change_settings
 from frostline import FrostlineError, merge
-from frostline.data.sealed import seal, unseal
+from frostline.data.files import seal, unseal
 from frostline.report.rebuild import rebuild
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from tiny import Frostline, contents, run_sweep
+from tiny import Frostline, change_settings, contents, run_sweep
 
 Part = Callable[..., Path]
 

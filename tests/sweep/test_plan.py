@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.frozen.selection import StateSelection
-from frostline.model.memory import DeviceMemory
-from frostline.sweep.make_spec import make_spec
+from frostline.frozen.forward_pass import StateSelection
+from frostline.model.device import DeviceMemory
 from frostline.sweep.plan import Identity, Origin, PlannedDevice, expand
 from frostline.sweep.progress import Progress
+from frostline.sweep.settings import make_settings
 from frostline.training.run import run
 
 IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "text-classification", ("a", "b"))
@@ -24,7 +24,7 @@ def plan_of(**settings: Any) -> frostline.Plan:
 
 
 def spec(**values: Any) -> Any:
-    return make_spec({"model": "m", "train": "t.csv", "tune": "0,2,all", "out": "o", **values})
+    return make_settings({"model": "m", "train": "t.csv", "tune": "0,2,all", "out": "o", **values})
 
 
 def test_every_run_of_the_grid_appears_once_and_all_k_of_a_seed_are_together() -> None:

@@ -9,14 +9,13 @@ import pandas as pd
 import pytest
 from transformers import AutoTokenizer
 
-from finished_runs import change_settings
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.report.rebuild import rebuild
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
-from tiny import Frostline, contents, run_sweep, sentences, tiny_bert_folder, write_csv
+from tiny import Frostline, change_settings, contents, run_sweep, sentences, tiny_bert_folder, write_csv
 
 
 @pytest.mark.parametrize(

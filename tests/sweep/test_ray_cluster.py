@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from frostline import FrostlineError, Ray
-from frostline.sweep.ray.cluster import Cluster, connected
+from frostline.sweep.execution.ray_tasks import Cluster, connected
 from ray_here import RayHere
 
 

@@ -15,23 +15,21 @@ import pytest
 
 import frostline.sweep.execution.execute as checkpoints_module
 import frostline.sweep.execution.execute as execute_module
-from finished_runs import assert_same_predictions
 from frostline import FrostlineError, Ray, Sweep
 from frostline.cli.program import signals_heeded
-from frostline.sweep.execution.best_weights import BestWeights
+from frostline.sweep.execution import ray_tasks
+from frostline.sweep.execution.ray_tasks import Cluster, driver_on, train_on_ray
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.ray import driver as driver_module
-from frostline.sweep.ray.cluster import Cluster
-from frostline.sweep.ray.driver import driver_on, train_on_ray
 from frostline.sweep.register import register
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
+from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.run import run
-from notes import Notes, SetsAside
 from ray_here import RayError, RayHere
 from tagged import small_base, tagged
+from tiny import Notes, SetsAside, assert_same_predictions
 
 Train = Callable[..., Store]
 
@@ -186,7 +184,7 @@ def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
 def test_the_tasks_of_an_own_cluster_end_with_it(
     train: Train, prepared: Prepared, here: RayHere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver_module, "connected", lambda ray: nullcontext(Cluster(here, is_own=True)))
+    monkeypatch.setattr(ray_tasks, "connected", lambda ray: nullcontext(Cluster(here, is_own=True)))
     here.before = stop
     with pytest.raises(KeyboardInterrupt):
         train()

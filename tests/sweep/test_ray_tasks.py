@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.sweep.ray.driver import SHARE, in_tasks
+from frostline.sweep.execution.ray_tasks import SHARE, in_tasks
 from frostline.training.specification import RunSpec
 
 USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}

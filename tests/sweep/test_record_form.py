@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.sealed import seal, unseal
+from frostline.data.files import seal, unseal
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.record_form import well_formed
 from frostline.sweep.results.store import Store

@@ -7,7 +7,7 @@ from threading import Barrier
 import pytest
 
 from frostline import FrostlineError
-from frostline.sweep.results.set_aside import set_aside
+from frostline.sweep.results.store import set_aside
 
 
 def test_every_version_is_kept(tmp_path: Path) -> None:

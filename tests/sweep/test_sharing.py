@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-import frostline.sweep.execution.sharing as sharing_module
+import frostline.sweep.execution.queue as sharing_module
 import frostline.sweep.results.leases as leases_module
-from frostline.sweep.execution.queue import Queue
-from frostline.sweep.execution.sharing import shared_out
+from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result

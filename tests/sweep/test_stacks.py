@@ -13,13 +13,13 @@ import torch
 import frostline.sweep.execution.execute as execute_module
 import frostline.sweep.execution.stacks as stacks_module
 from frostline.api.sweep import Sweep
-from frostline.frozen.selection import StateSelection
-from frostline.sweep.execution.best_weights import BestWeights
+from frostline.frozen.forward_pass import StateSelection
 from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.execution.stacks import _fastest_size, in_stacks, stack_size
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
+from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.context import RunContext, StackSize
 from frostline.training.specification import RunSpec
 from tiny import run_sweep

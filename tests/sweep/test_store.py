@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import frostline.sweep.results.store as store_module
 from frostline import FrostlineError
-from frostline.data.files import json_bytes
-from frostline.data.sealed import seal
+from frostline.data.files import json_bytes, seal
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
 from tiny import contents

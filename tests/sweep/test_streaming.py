@@ -8,13 +8,13 @@ import torch
 from huggingface_hub import constants
 
 from frostline import FrostlineError, Sweep
-from frostline.model.memory import DeviceMemory
-from frostline.model.shards import weight_bytes, weight_files
+from frostline.model.device import DeviceMemory
+from frostline.model.model_files import weight_bytes, weight_files
 from frostline.sweep import streaming
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from streamed_models import same_weights, sharded
+from small_models import same_weights, sharded
 from tiny import QUICK, SMALL, run_sweep
 
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError
-from frostline.api.compare import sweep_of
+from frostline.api.sweep import sweep_of
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.training.estimators.contrastive import SetFitEstimator
-from notes import Notes
+from tiny import Notes
 
 
 @pytest.fixture

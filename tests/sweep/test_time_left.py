@@ -15,7 +15,7 @@ from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import Cell, Forecast, record
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 from frostline.sweep.time_left import SAMPLED, TimeLeft
 from frostline.training.result import Result
 from frostline.training.specification import RunSpec
@@ -40,7 +40,7 @@ def planned(
     out: Path, seeds: int, tune: tuple[Tune, ...] = (0, 1), train_size: tuple[int, ...] = (100,)
 ) -> list[RunSpec]:
     """The runs of a sweep, of which none has ended: all of the smallest k come first."""
-    spec = SweepSpec(model="m", train="t.csv", tune=tune, seeds=seeds, train_size=train_size, out=str(out))
+    spec = Settings(model="m", train="t.csv", tune=tune, seeds=seeds, train_size=train_size, out=str(out))
     identity = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 100, 0, "t", "text-classification", ("a", "b"))
     Store(out).write_spec({**spec.model_dump(mode="json"), "identity": {**vars(identity), "labels": ["a", "b"]}})
     return sorted(Folder(out).runs, key=lambda run: sort_key(run.trainable))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
 from frostline.sweep.work.workload import Workload
 from frostline.training.run import run
 from frostline.training.ways.way import Way

@@ -7,16 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from frostline.data.specification import CLASSIFICATION
+from frostline.data.kinds import CLASSIFICATION
 from frostline.training.learner import Learner
 from frostline.training.loop import train
 from frostline.training.optimizer import parameter_groups
 from frostline.training.problem import Problem
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 
 ROWS = np.arange(40)
 TRAIN, VALIDATION = ROWS[:24], ROWS[24:]
-ONE_EPOCH = Settings(num_train_epochs=1, per_device_train_batch_size=4, warmup_steps=0)
+ONE_EPOCH = TrainingSettings(num_train_epochs=1, per_device_train_batch_size=4, warmup_steps=0)
 
 
 def problem_of(targets, *, task_type=CLASSIFICATION, weights=None, metric="accuracy"):

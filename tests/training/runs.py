@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from frostline.data.specification import CLASSIFICATION, REGRESSION
-from frostline.frozen.cache.loading import Recipe, load_or_compute
-from frostline.frozen.check.head_token import find_head_reads
-from frostline.frozen.selection import selection_for
+from frostline.data.kinds import CLASSIFICATION, REGRESSION
+from frostline.frozen.exactness import find_head_reads
+from frostline.frozen.forward_pass import selection_for
+from frostline.frozen.hidden_states import Recipe, load_or_compute
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained

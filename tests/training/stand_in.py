@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from frostline.frozen import batches
+from frostline.frozen import forward_pass as batches
 from frostline.model.device import Machine
 
 META = torch.device("meta")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from frostline.fast import sparse_gradients
-from frostline.sweep.results.checkpoint_files import CheckpointFiles
+from frostline.fast import optimizer as sparse_gradients
+from frostline.sweep.results.tensor_files import CheckpointFiles
 from frostline.training import updates as loss_scale
 from frostline.training.run import run_stacked
 from frostline.training.updates import LossScale

@@ -13,10 +13,9 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from frostline.fast.dropout import Dropout
 from frostline.fast.optimizer import AdamW
-from frostline.frozen import forward_pass
-from frostline.frozen.cache import readers
+from frostline.frozen import forward_pass, readers
 from frostline.frozen.cut import UpperModel
-from frostline.model import masks, packed_layout, packing, stacking
+from frostline.model import packed_layout, packing, stacking
 from frostline.training import forward, loop, problem, updates
 from frostline.training.learner import LearnerState
 from frostline.training.problem import MultiLabelProblem, TagProblem
@@ -269,7 +268,7 @@ def test_planted_errors_are_found(tmp_path, monkeypatch, error):
         except (RuntimeError, AssertionError):
             pass  # after it was noted
         finally:
-            AttentionMaskInterface.register(packing.ATTENTION, masks.padded_mask)
+            AttentionMaskInterface.register(packing.ATTENTION, packing.padded_mask)
     assert watched.misplaced or watched.reads["step"]
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.fast import sparse_gradients as fast_tables
-from frostline.fast.sparse_gradients import SparseGradient
-from frostline.frozen import batches
-from frostline.frozen.cache.readers import AheadReader, DeviceCopies, HostReader
-from frostline.frozen.check.exactness import check
+from frostline.fast import optimizer as fast_tables
+from frostline.fast.optimizer import SparseGradient
+from frostline.frozen import forward_pass as batches
 from frostline.frozen.cut import UpperModel
+from frostline.frozen.exactness import check
+from frostline.frozen.readers import AheadReader, DeviceCopies, HostReader
 from frostline.training.forward import ForwardFunction
 from frostline.training.learner import LearnerState
 from frostline.training.run import run

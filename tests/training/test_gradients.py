@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.data.specification import REGRESSION
+from frostline.data.kinds import REGRESSION
 from frostline.training.gradients import backward
 from frostline.training.run import run, run_stacked
 from frostline.training.session import training_session
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from frostline.training.steps import StepPlan
 from tiny import tiny_bert_folder
 from training.lines import TRAIN, Line, fit, problem_of, record_facts
@@ -66,7 +66,7 @@ def test_a_part_in_which_one_run_has_a_loss_has_the_scale_of_that_run():
 
 
 def test_accumulation_trains_like_one_larger_batch():
-    larger = Settings(num_train_epochs=2, per_device_train_batch_size=12, warmup_steps=0)
+    larger = TrainingSettings(num_train_epochs=2, per_device_train_batch_size=12, warmup_steps=0)
     divided = larger.model_copy(update={"per_device_train_batch_size": 4, "gradient_accumulation_steps": 3})
     assert StepPlan.of(larger, 24) == StepPlan.of(divided, 24)
     lines, records = (Line(), Line()), []

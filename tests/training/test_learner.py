@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from frostline.data.specification import REGRESSION
+from frostline.data.kinds import REGRESSION
 from frostline.training import learner
 from frostline.training.learner import Learner, LearnerState
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from training.lines import (
     ONE_EPOCH,
     TRAIN,
@@ -28,7 +28,7 @@ def test_a_run_that_diverges_restores_its_best_epoch():
     def forward(rows):
         return line.forward(rows) * (float("inf") if len(steps) == 8 else 1.0)
 
-    settings = Settings(num_train_epochs=2, per_device_train_batch_size=4, warmup_steps=0)
+    settings = TrainingSettings(num_train_epochs=2, per_device_train_batch_size=4, warmup_steps=0)
     trained = fit(line, settings, forward=forward, after=lambda step: steps.append(line.values()))
     assert (trained.outcome, trained.steps, len(trained.evaluations)) == ("diverged", 8, 1)
     assert same(line.values(), steps[5]) and not same(line.values(), steps[-1])
@@ -39,7 +39,7 @@ def test_a_run_that_diverges_restores_its_best_epoch():
     [([0.5, 0.75, 0.5], 1), ([0.5, 0.75, 0.75], 1), ([1, 0.5, 1], 0), ([0.25, 0.5, 0.75], 2), ([0.5] * 3, 0)],
 )
 def test_the_best_epoch_is_restored_and_of_equal_epochs_the_earlier_one(scores, best):
-    settings = Settings(num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0)
+    settings = TrainingSettings(num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0)
     line, steps = Line(), []
     trained = fit(line, settings, forward=scripted(line, scores), after=lambda step: steps.append(line.values()))
     assert [e.validation["accuracy"] for e in trained.evaluations] == scores
@@ -49,7 +49,9 @@ def test_the_best_epoch_is_restored_and_of_equal_epochs_the_earlier_one(scores, 
 
 
 def test_without_load_best_model_at_end_the_last_epoch_is_kept():
-    settings = Settings(num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0, load_best_model_at_end=False)
+    settings = TrainingSettings(
+        num_train_epochs=3, per_device_train_batch_size=8, warmup_steps=0, load_best_model_at_end=False
+    )
     line, steps = Line(), []
     scores = [0.5, 0.75, 0.25]
     trained = fit(line, settings, forward=scripted(line, scores), after=lambda step: steps.append(line.values()))
@@ -58,7 +60,7 @@ def test_without_load_best_model_at_end_the_last_epoch_is_kept():
 
 def test_every_defined_score_is_better_than_an_undefined_one():
     """The correlation of a constant is undefined."""
-    settings = Settings(num_train_epochs=2, per_device_train_batch_size=8)
+    settings = TrainingSettings(num_train_epochs=2, per_device_train_batch_size=8)
     line = Line()
     problem = problem_of(line.x[:, 0].numpy().astype(float), task_type=REGRESSION, metric="pearson")
     outputs = iter([torch.zeros(16, 1), -line.x[VALIDATION, :1], torch.zeros(24, 1)])

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
-from frostline.data.specification import CLASSIFICATION
+from frostline.data.kinds import CLASSIFICATION
+from frostline.model.anatomy import set_train_mode
 from frostline.model.loading import load_pretrained
-from frostline.model.modes import set_train_mode
 from frostline.model.packing import packable
 from frostline.model.tokens import encode
 from frostline.model.trainable import Trainable
@@ -19,7 +19,7 @@ from frostline.training.learner import Learner
 from frostline.training.loop import train
 from frostline.training.optimizer import parameter_groups
 from frostline.training.problem import Problem
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from tiny import sentences
 from training.lines import ONE_EPOCH, TRAIN, VALIDATION, Line, fit, same, scripted
 
@@ -43,13 +43,15 @@ def test_the_autograd_graph_is_freed_after_each_step():
         assert len(held) == step and [one() for one in held] == [None] * step
 
     line = Line()
-    settings = Settings(num_train_epochs=1, per_device_train_batch_size=10, evaluations_per_epoch=0)
+    settings = TrainingSettings(num_train_epochs=1, per_device_train_batch_size=10, evaluations_per_epoch=0)
     fit(line, settings, forward=lambda rows: Identity.apply(line.forward(rows)), after=after)
     assert len(held) > 3  # training and scoring
 
 
 def test_the_loop_equals_a_plain_pytorch_loop():
-    settings = Settings(num_train_epochs=3, per_device_train_batch_size=10, max_grad_norm=0.5, warmup_steps=0.25)
+    settings = TrainingSettings(
+        num_train_epochs=3, per_device_train_batch_size=10, max_grad_norm=0.5, warmup_steps=0.25
+    )
     line, other = Line(), Line()
     order = torch.Generator().manual_seed(0)
     optimizer = torch.optim.AdamW(
@@ -81,7 +83,9 @@ def test_the_loop_equals_a_plain_pytorch_loop():
 
 
 def test_scores_belong_to_the_parameters_at_that_step():
-    settings = Settings(num_train_epochs=2, per_device_train_batch_size=8, per_device_eval_batch_size=5, warmup_steps=0)
+    settings = TrainingSettings(
+        num_train_epochs=2, per_device_train_batch_size=8, per_device_eval_batch_size=5, warmup_steps=0
+    )
     line, steps = Line(), []
     trained = fit(line, settings, after=lambda step: steps.append(line.values()))
     for evaluation in trained.evaluations:
@@ -98,7 +102,7 @@ def test_scores_belong_to_the_parameters_at_that_step():
 
 
 def test_the_generator_determines_the_order():
-    settings = Settings(num_train_epochs=2, per_device_train_batch_size=8)
+    settings = TrainingSettings(num_train_epochs=2, per_device_train_batch_size=8)
     orders = []
     for seed in (0, 0, 1):
         line = Line()
@@ -138,7 +142,7 @@ def test_a_run_ends_before_a_step_whose_gradient_is_not_finite():
 
 def test_every_evaluation_is_in_evaluation_mode():
     modes = []
-    fit(Line(), Settings(num_train_epochs=2, per_device_train_batch_size=8), modes=modes)
+    fit(Line(), TrainingSettings(num_train_epochs=2, per_device_train_batch_size=8), modes=modes)
     assert modes == [True, False, True, False, True, False]
 
 
@@ -153,7 +157,7 @@ def test_an_optimizer_step_changes_no_frozen_parameter(tiny_bert, k, tune_pooler
     names = Trainable(k, pooler=tune_pooler).parameters(anatomy)
     parameters = pretrained.start_run(names, 0)
     before = {name: x.clone() for name, x in model.state_dict().items()}
-    settings = Settings(num_train_epochs=1, per_device_train_batch_size=24, warmup_steps=0, weight_decay=0.5)
+    settings = TrainingSettings(num_train_epochs=1, per_device_train_batch_size=24, warmup_steps=0, weight_decay=0.5)
     with packable(model), torch.random.fork_rng():
         groups = parameter_groups(parameters, frozenset(), settings, 1e-2)
         (trained,) = train(
@@ -176,7 +180,7 @@ def test_an_optimizer_step_changes_no_frozen_parameter(tiny_bert, k, tune_pooler
 @pytest.mark.parametrize(("patience", "evaluations"), [(0, 6), (1, 3), (2, 6), (3, 6)])
 def test_training_ends_when_the_score_no_longer_improves(patience, evaluations):
     line, scores = Line(), [0.5, 0.75, 0.75, 1.0, 0.9, 0.8]
-    settings = Settings(num_train_epochs=6, per_device_train_batch_size=12)
+    settings = TrainingSettings(num_train_epochs=6, per_device_train_batch_size=12)
     trained = fit(line, settings, forward=scripted(line, [*scores[:evaluations], 0.5]), patience=patience)
     assert len(trained.evaluations) == evaluations and trained.steps == 2 * evaluations
     assert trained.best == (3 if evaluations > 3 else 1)
@@ -184,7 +188,7 @@ def test_training_ends_when_the_score_no_longer_improves(patience, evaluations):
 
 def test_a_run_that_ends_early_has_the_parameters_of_its_best_evaluation():
     line, at_best = Line(), []
-    settings = Settings(num_train_epochs=6, per_device_train_batch_size=12)
+    settings = TrainingSettings(num_train_epochs=6, per_device_train_batch_size=12)
 
     def after(step):
         if step == 2:

@@ -8,11 +8,11 @@ from transformers import get_scheduler
 
 from frostline.training import updates as loss_scale
 from frostline.training.optimizer import parameter_groups
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from frostline.training.updates import LossScale
 from training.lines import TRAIN, Line, fit_together, record_facts
 
-HALF = Settings(num_train_epochs=4, per_device_train_batch_size=4, warmup_steps=0, precision="float16")
+HALF = TrainingSettings(num_train_epochs=4, per_device_train_batch_size=4, warmup_steps=0, precision="float16")
 
 
 def test_scales_follow_those_of_torch(monkeypatch):

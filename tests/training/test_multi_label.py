@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from frostline.data.specification import MULTI_LABEL
+from frostline.data.kinds import MULTI_LABEL
 from frostline.model.loading import load_pretrained
 from frostline.training.gradients import backward
 from frostline.training.problem import MultiLabelProblem

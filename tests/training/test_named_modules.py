@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from frostline.model.places import HEAD
+from frostline.model.terms import HEAD
 from frostline.training.run import run
 from training.runs import (
     largest_difference,

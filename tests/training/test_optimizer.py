@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from frostline.model.places import HEAD, POOLER
+from frostline.model.terms import HEAD, POOLER
 from frostline.training.optimizer import make_schedule, parameter_groups
 from frostline.training.run import run
 from frostline.training.seeds import generator_seed
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from frostline.training.steps import StepPlan
 from training.lines import Line, fit
 from training.runs import spec_of, weights_of
@@ -23,7 +23,7 @@ def test_parameter_groups():
         "head.bias": nn.Parameter(torch.ones(3)),
     }
     head = frozenset({"head.weight", "head.bias"})
-    groups = parameter_groups(parameters, head, Settings(weight_decay=0.1), 0.2, 0.5)
+    groups = parameter_groups(parameters, head, TrainingSettings(weight_decay=0.1), 0.2, 0.5)
     names = {id(p): name for name, p in parameters.items()}
     found = {tuple(names[id(p)] for p in g["params"]): (g["lr"], g["weight_decay"]) for g in groups}
     assert found == {
@@ -32,9 +32,9 @@ def test_parameter_groups():
         ("head.weight",): (0.5, 0.1),
         ("head.bias",): (0.5, 0.0),
     }
-    assert {g["lr"] for g in parameter_groups(parameters, head, Settings(), 0.2)} == {0.2}
+    assert {g["lr"] for g in parameter_groups(parameters, head, TrainingSettings(), 0.2)} == {0.2}
     only_head = {name: p for name, p in parameters.items() if name in head}
-    assert len(parameter_groups(only_head, head, Settings(), 0.2)) == 2
+    assert len(parameter_groups(only_head, head, TrainingSettings(), 0.2)) == 2
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_parameter_groups():
 def test_every_setting_changes_the_result(field, value):
     base = {"num_train_epochs": 2, "per_device_train_batch_size": 8, "max_grad_norm": 0.1, "warmup_steps": 0}
     results = []
-    for settings in (Settings(**base), Settings(**base | {field: value})):
+    for settings in (TrainingSettings(**base), TrainingSettings(**base | {field: value})):
         line = Line()
         fit(line, settings)
         results.append(line.values())
@@ -62,9 +62,9 @@ def test_head_and_pooler_have_a_separate_learning_rate(context):
 
 
 def test_every_accepted_schedule_works():
-    for name in Settings.model_fields["lr_scheduler_type"].annotation.__args__:
+    for name in TrainingSettings.model_fields["lr_scheduler_type"].annotation.__args__:
         optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))], lr=1e-3)
-        settings = Settings(lr_scheduler_type=name, num_train_epochs=1, per_device_train_batch_size=1)
+        settings = TrainingSettings(lr_scheduler_type=name, num_train_epochs=1, per_device_train_batch_size=1)
         schedule = make_schedule(optimizer, settings, StepPlan.of(settings, 10))
         optimizer.step()
         schedule.step()

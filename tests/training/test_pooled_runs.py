@@ -8,9 +8,9 @@ from torch import nn
 from transformers import AutoModel, AutoTokenizer, LlamaConfig, LlamaModel, RobertaConfig, RobertaModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
 from frostline.model.model_files import quiet_loading
-from frostline.model.places import POOLER
+from frostline.model.terms import POOLER
 from frostline.training.context import starting_cut
 from frostline.training.rows import train_rows
 from frostline.training.run import restore, run, run_stacked

@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from frostline.data.specification import CLASSIFICATION, REGRESSION
+from frostline.data.kinds import CLASSIFICATION, REGRESSION
 from frostline.training import problem
 from frostline.training.problem import Problem
 from training.lines import ONE_EPOCH, TRAIN, Line, fit, problem_of

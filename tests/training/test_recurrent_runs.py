@@ -7,9 +7,9 @@ from torch import nn
 from transformers import AutoModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from frostline.frozen.check.exactness import check
+from frostline.frozen.exactness import check
 from frostline.model.model_files import quiet_loading
-from frostline.model.places import HEAD
+from frostline.model.terms import HEAD
 from frostline.training.context import head_of
 from frostline.training.run import restore, run
 from frostline.training.session import start_values

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import frostline.training.run
 import frostline.training.session
-from frostline.model.places import HEAD
+from frostline.model.terms import HEAD
 from frostline.training.rows import subset_key, subset_rows, train_rows
 from frostline.training.run import run
 from frostline.training.seeds import generator_seed

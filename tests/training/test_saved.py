@@ -12,17 +12,18 @@ from transformers import AutoTokenizer
 import frostline
 from frostline import FrostlineError
 from frostline.data.examples import Texts
+from frostline.data.files import read_record, write_sealed
+from frostline.data.kinds import CLASSIFICATION, REGRESSION, TOKENS
 from frostline.data.load import read_unlabelled
-from frostline.data.sealed import read_record, write_sealed
-from frostline.data.sentences import sentence
-from frostline.data.specification import CLASSIFICATION, REGRESSION, TOKENS
-from frostline.frozen import batches, layer_by_layer
+from frostline.data.tags import sentence
+from frostline.frozen import forward_pass as batches
+from frostline.frozen import forward_pass as layer_by_layer
 from frostline.model.device import this_machine
 from frostline.training.probes import examples
 from frostline.training.probes.inputs import WORD, ProbeInput
 from frostline.training.probes.linear import Probe
 from frostline.training.probes.saved import FACTS, WEIGHTS, save_probe, saved_probe
-from model_folders import load
+from small_models import load
 from tiny import sentences
 from training.probe_tables import EXACT, write_probe_tables
 

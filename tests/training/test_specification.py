@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from frostline.training.specification import NEWER, RunSpec, Settings
+from frostline.training.settings import TrainingSettings
+from frostline.training.specification import NEWER, RunSpec
 
 RUN: dict[str, Any] = {
     **{"weights": "w", "vocabulary": "v", "data": "d"},
@@ -97,7 +98,7 @@ def test_all_runs_of_a_stack_have_the_same_fold() -> None:
 @pytest.mark.parametrize("value", [True, [True]])
 def test_a_boolean_is_refused_for_a_number(value: Any) -> None:
     with pytest.raises(ValueError, match="give a number or a word, not true or false"):
-        Settings(num_train_epochs=value)
+        TrainingSettings(num_train_epochs=value)
 
 
 def test_the_digest_is_that_of_the_settings_as_canonical_json() -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from training.lines import (
     TRAIN,
     Line,
@@ -13,7 +13,7 @@ from training.lines import (
     same,
 )
 
-TOGETHER = Settings(
+TOGETHER = TrainingSettings(
     num_train_epochs=3, per_device_train_batch_size=8, max_grad_norm=0.2, warmup_steps=2, evaluations_per_epoch=2
 )
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from frostline.training.steps import evaluation_steps
 from training.lines import (
     Line,
@@ -43,5 +43,5 @@ def test_evaluation_steps_by_hand(arguments, steps):
 
 
 def test_half_an_epoch():
-    trained = fit(Line(), Settings(num_train_epochs=0.5, per_device_train_batch_size=4))
+    trained = fit(Line(), TrainingSettings(num_train_epochs=0.5, per_device_train_batch_size=4))
     assert trained.steps == 3 and [e.epoch for e in trained.evaluations] == [0.5]

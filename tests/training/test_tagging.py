@@ -7,10 +7,9 @@ import pytest
 import torch
 from transformers import DataCollatorForTokenClassification
 
-from frostline.data.sentences import joined
-from frostline.data.specification import TOKENS
-from frostline.data.tags import NO_WORD, filled
-from frostline.frozen.check.head_token import find_head_reads
+from frostline.data.kinds import TOKENS
+from frostline.data.tags import NO_WORD, filled, joined
+from frostline.frozen.exactness import find_head_reads
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from frostline.training import loop, updates
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from training.lines import TRAIN, Line, fit_together, record_facts
 
-TOGETHER = Settings(
+TOGETHER = TrainingSettings(
     num_train_epochs=3, per_device_train_batch_size=8, max_grad_norm=0.2, warmup_steps=2, evaluations_per_epoch=2
 )
 

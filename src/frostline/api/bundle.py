@@ -1,4 +1,4 @@
-"""``frostline.bundle``: write several fine-tuned models that share their frozen layers into one folder."""
+"""Several fine-tuned models that share their frozen layers in one folder: write it, and predict all tasks with it."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -13,23 +14,42 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
-from frostline.api.prediction import trained_columns
-from frostline.data.files import file_name, make_folder, new_folder
-from frostline.data.sealed import FILES, files_in, read_record
+from frostline.api.prediction import (
+    Outputs,
+    Predictions,
+    as_texts,
+    require_shape,
+    text_cells,
+    text_columns,
+    trained_columns,
+)
+from frostline.data.examples import Texts
+from frostline.data.files import FILES, file_name, files_in, make_folder, new_folder, read_record
 from frostline.data.wording import first_line, listed, quoted
-from frostline.frozen.bundle.branches import branches
-from frostline.frozen.bundle.folder import FACTS as BUNDLE_FACTS
-from frostline.frozen.bundle.folder import NAME, BundleWriter, is_bundle, read_bundle
-from frostline.frozen.bundle.sharing import Contents, Sharing, find_sharing
-from frostline.frozen.check.differences import LAYER_ERRORS
+from frostline.frozen.exactness import LAYER_ERRORS
+from frostline.frozen.trunk import FACTS as BUNDLE_FACTS
+from frostline.frozen.trunk import (
+    NAME,
+    BundleWriter,
+    Contents,
+    LoadedBundle,
+    Sharing,
+    branches,
+    find_sharing,
+    is_bundle,
+    read_bundle,
+    task_folder,
+    task_names,
+)
 from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.classifier import load_classifier
+from frostline.model.classifier import is_pooled, is_recurrent, load_classifier, logits_of
 from frostline.model.model_files import MODEL_FILES, has_own_code
-from frostline.model.pooled_folder import is_pooled
-from frostline.model.recurrent_folder import is_recurrent
 from frostline.training.estimators.saved_encoder import FACTS as ENCODER_FACTS
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.words import FACTS as WORDS_FACTS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LENGTHS = (40, 31, 22, 13) * 4  # tokens of the random texts on which a new bundle is checked and timed
 REPETITIONS = 3  # of the timing
@@ -280,3 +300,87 @@ def _written_aside(out: Path) -> Iterator[Path]:
         raise FrostlineError(
             f"The bundle could not be written to {out} ({error}): free disk space or choose another --out."
         ) from error
+
+
+class Bundle:
+    """A loaded bundle, which is called with texts. :func:`load_bundle` makes it.
+
+    Attributes:
+        folder: The folder of the bundle.
+        tasks: The names of the tasks.
+    """
+
+    def __init__(self, folder: Path, loaded: LoadedBundle) -> None:
+        self.folder, self.tasks, self._loaded = folder, loaded.tasks, loaded
+
+    def __call__(
+        self,
+        texts: "str | Path | pd.DataFrame | Sequence[str] | Texts",
+        *,
+        text_column: str | None = None,
+        text_pair_column: str | None = None,
+        encoding: str | None = None,
+    ) -> dict[str, Predictions]:
+        """Predict all tasks for the same texts. The shared layers run once.
+
+        Args:
+            texts: As in :func:`frostline.predict`.
+            text_column: The column of the texts in a table. By default it is that of the training data if it is the same for
+                all tasks, or found by its name.
+            text_pair_column: The column of the second texts of pairs, likewise.
+            encoding: The encoding of a text file that is not UTF-8.
+
+        Returns:
+            The predictions of each task, by name. On a CPU they are bitwise identical to those of its model alone.
+
+        Raises:
+            FrostlineError: The table cannot be read, or has single texts for a bundle of pairs or the reverse.
+        """
+        loaded = self._loaded
+        texts = as_texts(texts, text_column, text_pair_column, bundle_columns(self.folder), encoding)
+        for task in self.tasks:
+            require_shape(task_folder(self.folder, task), texts)
+        tokens = loaded.classifiers[0].encode(texts)
+        with branches(loaded.models, loaded.anatomy, loaded.sharing) as run:
+            logits = logits_of(tokens, lambda batches: (run(tokens.batch(rows)) for rows in batches))
+        truncated = int((tokens.dropped > 0).sum())
+        return {
+            task: Outputs.of_config(model.config).of_logits(texts, of_task, truncated)
+            for task, of_task, model in zip(self.tasks, logits, loaded.models, strict=True)
+        }
+
+
+def load_bundle(folder: str | Path) -> Bundle:
+    """Load a bundle. Weights that its tasks share are in memory once.
+
+    Args:
+        folder: The folder that ``frostline bundle`` wrote. Nothing else is needed.
+
+    Raises:
+        FrostlineError: The folder is not a bundle, or is damaged.
+    """
+    folder = Path(folder)
+    if not is_bundle(folder):
+        raise FrostlineError(f"{folder} is not a bundle (it has no bundle.json): make one with `frostline bundle`.")
+    return Bundle(folder, read_bundle(folder))
+
+
+def bundle_columns(folder: str | Path) -> Mapping[str, str | None] | None:
+    """The columns that all tasks of a bundle were trained on; None if they differ or are not known."""
+    columns = [trained_columns(task_folder(folder, task)) for task in task_names(folder)]
+    inputs = [None if one is None else {name: one.get(name) for name in ("text", "text_pair")} for one in columns]
+    return inputs[0] if all(one == inputs[0] for one in inputs) else None
+
+
+def joined_rows(predictions: Mapping[str, Predictions]) -> Iterator[dict[str, Any]]:
+    """One dictionary per text, with the predictions of all tasks: the keys of :func:`joined_columns`."""
+    texts = next(iter(predictions.values())).texts
+    for n in range(len(texts)):
+        of_tasks = {f"{task}.{key}": x for task, one in predictions.items() for key, x in one.cells(n).items()}
+        yield {**text_cells(texts, n), **of_tasks}
+
+
+def joined_columns(predictions: Mapping[str, Predictions]) -> list[str]:
+    """The columns of texts, and then those of each task, such as ``sst2.label`` and ``sst2.p(positive)``."""
+    texts = next(iter(predictions.values())).texts
+    return [*text_columns(texts), *(f"{task}.{key}" for task, one in predictions.items() for key in one.cell_columns())]

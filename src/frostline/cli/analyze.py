@@ -1,130 +1,123 @@
-"""`frostline analyze`: analyze existing results from any source."""
+"""`frostline analyze`: analyze existing results from any source. `frostline study`: run a published protocol."""
 
-from collections.abc import Collection, Iterable, Sequence
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Annotated, Any
 
 import typer
 
 from frostline import FrostlineError
-from frostline.cli.analysis_output import print_analysis, protocol_named, settings_for, write_analysis_page
-from frostline.cli.help import PanelCommand
-from frostline.cli.program import app
-from frostline.cli.values import split_pairs, split_words
-from frostline.data.formats.endings import TABLES, either
-from frostline.data.parsing import comma_separated, normalized_name
+from frostline.cli.flags import as_typed, split_pairs, split_words, with_settings
+from frostline.cli.plan_output import print_groups
+from frostline.cli.printing import print_table, wrapped
+from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
+from frostline.data.kinds import TABLES, either
+from frostline.data.wording import comma_separated, harmless, normalized_name
+from frostline.model.terms import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
+from frostline.report.formatting import UNBROKEN
+from frostline.statistics.tune import NAMED, name_of
 
 RESULTS, SETTINGS = "Results", "Settings"
-
-Sources = Annotated[
-    list[Path],
-    typer.Argument(help=f"Tables with one row per run ({either(*TABLES)}), or folders of sweeps."),
-]
-Out = Annotated[Path, typer.Option(help="Folder for report, tables and figures.", rich_help_panel=RESULTS)]
-ColumnNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--columns", help="OURS=THEIRS: frostline's name and the table's name of a column.", rich_help_panel=RESULTS
-    ),
-]
-Constants = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="OURS=VALUE: a constant value for a column that the table lacks.", rich_help_panel=RESULTS
-    ),
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option(
-        help="Encoding of tables that are not UTF-8, such as cp1252. [default: UTF-8]", rich_help_panel=RESULTS
-    ),
-]
-Metric = Annotated[
-    list[str] | None,
-    typer.Option(help="NAME or TASK=NAME: the metric to use, if runs have several.", rich_help_panel=RESULTS),
-]
-Chance = Annotated[
-    list[str] | None,
-    typer.Option(help="TASK=SCORE: the score of the best constant prediction.", rich_help_panel=RESULTS),
-]
-Paired = Annotated[
-    bool,
-    typer.Option("--paired/--unpaired", help="Pair runs of the same seed in comparisons.", rich_help_panel=SETTINGS),
-]
-AsPublished = Annotated[
-    str | None,
-    typer.Option(help="Use the settings of this study and compare with its numbers.", rich_help_panel=SETTINGS),
-]
-Target = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        max=1,
-        help="Share of full fine-tuning's gain that k must reach. [default: 0.95, or the study's]",
-        rich_help_panel=SETTINGS,
-    ),
-]
-Margin = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        help="Also find the smallest k at most this far below full fine-tuning. [default: 0.01]",
-        rich_help_panel=SETTINGS,
-    ),
-]
-OneLearningRate = Annotated[
-    bool | None,
-    typer.Option(
-        "--one-learning-rate/--own-learning-rate",
-        help="Use full fine-tuning's best learning rate for every k, or each k's own best.",
-        rich_help_panel=SETTINGS,
-    ),
-]
-FailedBelow = Annotated[
-    float | None,
-    typer.Option(help="Exclude runs that score at most this share of their cell's best run.", rich_help_panel=SETTINGS),
-]
-LeaveOut = Annotated[
-    list[str] | None,
-    typer.Option(help="Tasks to exclude from the summary over several tasks.", rich_help_panel=SETTINGS),
-]
-ByMean = Annotated[
-    bool | None,
-    typer.Option(
-        "--by-mean/--by-interval",
-        help="Compare the mean of each k with the target, or its interval.",
-        rich_help_panel=SETTINGS,
-    ),
-]
-Corrected = Annotated[
-    bool | None,
-    typer.Option(
-        "--corrected/--raw",
-        help="Shares of the gain over the constant baseline, or of the score.",
-        rich_help_panel=SETTINGS,
-    ),
-]
 
 
 @app.command(cls=PanelCommand, short_help="Analyze existing results from any source.")
 def analyze(
-    sources: Sources,
+    sources: Annotated[
+        list[Path],
+        typer.Argument(help=f"Tables with one row per run ({either(*TABLES)}), or folders of sweeps."),
+    ],
     *,
-    out: Out,
-    columns: ColumnNames = None,
-    set_: Constants = None,
-    encoding: Encoding = None,
-    metric: Metric = None,
-    chance: Chance = None,
-    paired: Paired = True,
-    as_published: AsPublished = None,
-    target: Target = None,
-    margin: Margin = None,
-    one_learning_rate: OneLearningRate = None,
-    failed_below: FailedBelow = None,
-    leave_out: LeaveOut = None,
-    by_mean: ByMean = None,
-    corrected: Corrected = None,
+    out: Annotated[Path, typer.Option(help="Folder for report, tables and figures.", rich_help_panel=RESULTS)],
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--columns", help="OURS=THEIRS: frostline's name and the table's name of a column.", rich_help_panel=RESULTS
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="OURS=VALUE: a constant value for a column that the table lacks.", rich_help_panel=RESULTS
+        ),
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            help="Encoding of tables that are not UTF-8, such as cp1252. [default: UTF-8]", rich_help_panel=RESULTS
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME or TASK=NAME: the metric to use, if runs have several.", rich_help_panel=RESULTS),
+    ] = None,
+    chance: Annotated[
+        list[str] | None,
+        typer.Option(help="TASK=SCORE: the score of the best constant prediction.", rich_help_panel=RESULTS),
+    ] = None,
+    paired: Annotated[
+        bool,
+        typer.Option(
+            "--paired/--unpaired", help="Pair runs of the same seed in comparisons.", rich_help_panel=SETTINGS
+        ),
+    ] = True,
+    as_published: Annotated[
+        str | None,
+        typer.Option(help="Use the settings of this study and compare with its numbers.", rich_help_panel=SETTINGS),
+    ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Share of full fine-tuning's gain that k must reach. [default: 0.95, or the study's]",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Also find the smallest k at most this far below full fine-tuning. [default: 0.01]",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = None,
+    one_learning_rate: Annotated[
+        bool | None,
+        typer.Option(
+            "--one-learning-rate/--own-learning-rate",
+            help="Use full fine-tuning's best learning rate for every k, or each k's own best.",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = None,
+    failed_below: Annotated[
+        float | None,
+        typer.Option(
+            help="Exclude runs that score at most this share of their cell's best run.", rich_help_panel=SETTINGS
+        ),
+    ] = None,
+    leave_out: Annotated[
+        list[str] | None,
+        typer.Option(help="Tasks to exclude from the summary over several tasks.", rich_help_panel=SETTINGS),
+    ] = None,
+    by_mean: Annotated[
+        bool | None,
+        typer.Option(
+            "--by-mean/--by-interval",
+            help="Compare the mean of each k with the target, or its interval.",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = None,
+    corrected: Annotated[
+        bool | None,
+        typer.Option(
+            "--corrected/--raw",
+            help="Shares of the gain over the constant baseline, or of the score.",
+            rich_help_panel=SETTINGS,
+        ),
+    ] = None,
 ) -> None:
     """Analyze results: scores of each k, failures, the recommended k with intervals, train sizes, several tasks.
 
@@ -211,3 +204,240 @@ def number(flag: str, value: str) -> float:
         return float(value)
     except ValueError:
         raise FrostlineError(f"{flag}: {value!r} is not a number; give one, such as 0.5.") from None
+
+
+def settings_for(protocol: Any, **given: Any) -> Any:
+    """The settings for an analysis: those given as flags, else those of the study, else frostline's defaults."""
+    from frostline.statistics.analysis_settings import AnalysisSettings
+
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return replace(AnalysisSettings() if protocol is None else protocol.as_published, **chosen)
+
+
+def protocol_named(name: str | None) -> Any:
+    """The protocol of a study, or None."""
+    if name is None:
+        return None
+    from frostline.studies.protocol import load_protocol
+
+    return load_protocol(name)
+
+
+def write_analysis_page(
+    out: Path, analysis: Mapping[str, Any], protocol: Any, title: str, groups: Sequence[Any]
+) -> Path:
+    """Write the page of an analysis, with the published numbers of a study if there is one."""
+    from frostline.report.pages.analysis import write_analysis
+
+    folders = {(group.model, group.task): group.folder for group in groups}
+    if protocol is None:
+        return write_analysis(out, analysis, title=title, folders=folders)
+    from frostline.studies.comparison import compare, gap_summary
+
+    rows = compare(protocol, analysis)
+    facts = {name: getattr(protocol, name) for name in ("question", "source", "contradictions", "differences")}
+    return write_analysis(
+        out,
+        analysis,
+        title=protocol.title,
+        publication={**facts, "summary": gap_summary(rows)},
+        rows=rows,
+        folders=folders,
+    )
+
+
+def print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
+    """Print one table with tasks down and models across, and the sentence over all tasks of each model."""
+    diverged = sum(row["diverged"] for row in analysis["failures"])
+    if diverged:
+        print(f"Runs without a score, counted as diverged: {diverged}.")
+    if len(analysis["groups"]) == 1:
+        (group,) = analysis["groups"]
+        print("\n".join(wrapped(f"{group['model']}, {group['task']}: {group['sentence']}")))
+    else:
+        _print_recommendations(analysis)
+    for model in analysis["models"]:
+        if model["sentence"]:
+            print("\n".join(["", *wrapped(f"{model['model']}: {model['sentence']}")]))
+    if protocol is not None:
+        from frostline.studies.comparison import compare, gap_summary
+
+        compared = gap_summary(compare(protocol, analysis))
+        if compared:
+            mean, largest = 100 * compared["mean_gap"], 100 * compared["largest_gap"]
+            print(
+                f"\nCompared with {compared['cells']} published means: mean gap {mean:.2f} points, largest {largest:.2f}."
+            )
+
+
+def _print_recommendations(analysis: Mapping[str, Any]) -> None:
+    """Print what to tune for every task and model, in short entries if the terminal is narrow."""
+    from frostline.report.tables.recommendations import recommendations_table
+
+    for short in (False, True):
+        table = recommendations_table(analysis, short=short)
+        lines = [[column.title for column in table.shown]]
+        lines += [[_cell(entry) for entry in table.entries(row)] for row in table.rows]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        if sum(widths) + 2 * (len(widths) - 1) <= get_terminal_size().columns:
+            break
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    print("\n".join(["", *wrapped(table.caption.replace(UNBROKEN, " "))]))
+
+
+def _cell(entry: Any) -> str:
+    """``last 5 of 12 (0.3 below, 98 % sure)``."""
+    text = f"{entry.text} ({entry.small[0]})" if entry.small else str(entry.text)
+    return harmless(text.replace(UNBROKEN, " "), keep="")
+
+
+OWN = ("model", "data", "task", "out", "glue", "train")
+OF_SAVED_MODEL = ("keep_adapter", "calibrate", "threshold")  # a study saves no model
+
+
+@app.command(cls=PanelCommand, short_help="Run a published protocol and compare with its numbers.")
+@with_settings(file=False, leave_out=(*OWN, *OF_SAVED_MODEL), defaults="the study's or sweep's")
+def study(
+    settings: dict[str, Any],
+    name: Annotated[
+        str, typer.Argument(help="Study: amazon-tutorial, jeong2025, lee2019, lowdata2021 or transferred2018.")
+    ],
+    *,
+    model: Annotated[list[str] | None, typer.Option(help="Hub names or folders. [default: the study's models]")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Tasks to run. [default: the study's tasks]")] = None,
+    data: Annotated[
+        list[str] | None, typer.Option(help="TASK=FOLDER or TASK=HUB-NAME: where the data of a task are.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for sweeps, report, tables and figures. [default: NAME]")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the sweeps, their settings and every parameter group; run nothing.")
+    ] = False,
+) -> None:
+    """Run a published protocol as sweeps, one for each model and task, and compare with the published numbers.
+
+    Any setting of a sweep replaces the protocol's. Run the same command again to continue where it stopped. More seeds, train
+    sizes or tasks add to it.
+    """
+    from frostline.studies.protocol import load_protocol
+    from frostline.studies.sweeps import study_sweeps
+
+    protocol, folder = load_protocol(name), (out or Path(name)).expanduser()
+    sweeps = study_sweeps(
+        protocol,
+        folder,
+        models=split_words(model),
+        tasks=split_words(task),
+        data=split_pairs("--data", data),
+        settings=settings,
+    )
+    if dry_run:
+        print_study(protocol, sweeps)
+    else:
+        run_study(protocol, sweeps, folder)
+
+
+def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
+    """Print the sweeps of a study and the parameter groups of each model. Neither weights nor data are read."""
+    from frostline.studies.sweeps import model_config, parameter_groups
+
+    shared = [
+        (key, value)
+        for key, value in sweeps[0].settings.items()
+        if all(sweep.settings.get(key) == value for sweep in sweeps)
+    ]
+    print("Every sweep:" if len(sweeps) > 1 else "The sweep:")
+    for key, value in shared:
+        print(f"    {key} = {as_typed(value)}")
+    for sweep in sweeps:
+        own = {key: value for key, value in sweep.settings.items() if (key, value) not in shared}
+        print(f"{sweep.model} on {sweep.task}, in {sweep.out}")
+        for key, value in own.items():
+            print(f"    {key} = {as_typed(value)}")
+    for model, sweep in {sweep.model: sweep for sweep in sweeps}.items():
+        print(f"\n{model}")
+        print_groups(parameter_groups(model_config(protocol, model), sweep.settings))
+
+
+@runs_saved()
+def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
+    """Run every sweep of a study, then write two reports: with frostline's settings, and with those of the publication."""
+    from frostline.data.files import make_folder
+    from frostline.report.answer.analysis import analyze as analyze_groups
+    from frostline.report.answer.groups import load_groups
+    from frostline.report.names import model_name
+    from frostline.studies.sweeps import run_sweeps
+
+    failed = 0
+    for sweep, answer in run_sweeps(sweeps):
+        print(f"{sweep.task}, {model_name(sweep.model)}: {answer['sentence']}", flush=True)
+        failed += answer["runs"]["failed"]
+    groups = load_groups([folder])
+    ours = analyze_groups(groups, settings_for(None))
+    theirs = analyze_groups(groups, settings_for(protocol))
+    print_analysis(theirs, protocol)
+    page = write_analysis_page(folder, ours, protocol, protocol.title, groups)
+    print(f"\nWith frostline's settings: {page}")
+    make_folder(folder / "as-published", inside=folder)
+    page = write_analysis_page(folder / "as-published", theirs, protocol, protocol.title, groups)
+    print(f"With the publication's settings: {page}")
+    if failed:
+        print(f"{failed} {'run' if failed == 1 else 'runs'} ended in an error; the same command tries again.")
+        sys.exit(FAILED_RUNS)
+
+
+def print_parameter_counts(name: str, settings: Mapping[str, Any]) -> None:
+    """Print the parameters of a study's models, or of the models in ``settings``, by part of the model and by k."""
+    from frostline.studies.protocol import load_protocol, tune_values
+    from frostline.studies.sweeps import model_config, parameter_counts
+
+    protocol = load_protocol(name)
+    for model in split_words([settings["model"]] if "model" in settings else None) or protocol.models:
+        config = model_config(protocol, model)
+        values = {**protocol.settings_of(model, protocol.tasks[0]), **settings}
+        ks = tune_values(settings.get("tune", protocol.tune), config.num_hidden_layers)
+        parts = values.get("tune_modules")
+        parts = split_words([parts] if isinstance(parts, str) else parts)
+        if NAMED in ks and not parts:
+            raise FrostlineError(f"{name} names no modules to tune: give --tune-modules with module paths.")
+        counts = parameter_counts(config, ks, tune_pooler=bool(values.get("tune_pooler", True)), tune_modules=parts)
+        print(f"\n{model}: {counts.layers} layers, {counts.total:,} parameters")
+        printed = [row for row in protocol.published if row.model == protocol.short_name(model)]
+        totals = {row.statistic.removeprefix("parameters_"): row.value for row in printed}
+        _print_places(counts, totals)
+        by_k = {row.tuned: int(row.value) for row in printed if row.statistic == "trainable_parameters"}
+        rows = [
+            {
+                "tune": name_of(k),
+                "trainable parameters": f"{number:,}",
+                "share": f"{100 * number / counts.total:.1f} %",
+                "printed": f"{by_k[k]:,}" if k in by_k else "",
+            }
+            for k, number in counts.trainable.items()
+        ]
+        print_table(rows, ("tune", "trainable parameters", "share", *["printed"] * bool(by_k)))
+
+
+def _print_places(counts: Any, printed: Mapping[str, float]) -> None:
+    """Print the parameters of each part of a model, next to the published numbers if there are any."""
+    output = POOLER if POOLER in counts.places else HEAD
+    names = {EMBEDDINGS: "embedding", "a layer": "per_layer", output: "output", "total": "total"}
+    places = {place: number for place, number in counts.places.items() if layer_number(place) is None}
+    parts = {
+        EMBEDDINGS: places.pop(EMBEDDINGS),
+        "a layer": counts.places[layer_place(0)],
+        **places,
+        "total": counts.total,
+    }
+    rows = [
+        {
+            "part": part,
+            "parameters": f"{number:,}",
+            "share": f"{100 * number / counts.total:.1f} %",
+            "printed": f"{printed[names[part]] / 1e6:g} million" if names.get(part) in printed else "",
+        }
+        for part, number in parts.items()
+    ]
+    print_table(rows, ("part", "parameters", "share", *["printed"] * any(row["printed"] for row in rows)))

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from frostline.cli.printing import wrapped
-from frostline.cli.program import FAILED_RUNS, runs_saved
+from frostline.cli.program import FAILED_RUNS
 from frostline.data.wording import harmless, unchecked
 from frostline.report import formatting
 
@@ -160,12 +160,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 LINES, MIN_ROWS = 25, 4
-
-
-@runs_saved()
-def run_and_print(sweep: Any, **options: Any) -> None:
-    """Run a sweep with these options and print its answer."""
-    print_answer(sweep.run(**options), sweep.out)
 
 
 def print_answer(answer: Mapping[str, Any], out: Path) -> None:

@@ -1,7 +1,7 @@
-"""One flag for each setting of a sweep, grouped in panels of ``--help``."""
+"""One flag for each setting of a sweep, grouped in panels of ``--help``, and flags with several values."""
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Annotated, Any, Optional, get_args, get_origin
@@ -9,15 +9,15 @@ from typing import Annotated, Any, Optional, get_args, get_origin
 import typer
 
 from frostline import FrostlineError
-from frostline.data.parsing import comma_joined, comma_separated
-from frostline.sweep.results.set_aside import CAN_RETRY
-from frostline.sweep.specification import SweepSpec
+from frostline.data.wording import comma_joined, comma_separated
+from frostline.sweep.settings import GROUPS, Settings
 from frostline.sweep.toml import NOT_SETTINGS, TRUST, read_toml, require_trust
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 
 TABLES = ("grid", "way")  # settings that only a file can give, as tables
 NO_OTHERS: Mapping[str, Any] = MappingProxyType({})
-PANELS = ("data", "model", "grid", "training", "resources", "output")
+CAN_RETRY = ("failed", "diverged")  # how a run can have ended that is trained again
+PANELS = list(GROUPS)
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or search.")]
 File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
@@ -91,10 +91,10 @@ def _settings(
     only: Collection[str] | None, leave_out: Collection[str], defaults: str | None, others: Mapping[str, Any]
 ) -> Iterator[inspect.Parameter]:
     """A parameter for each setting, panel by panel. Within a panel, settings of the sweep come before settings of a run."""
-    names = [name for name in SweepSpec.model_fields if name not in (*TABLES, *leave_out)]
+    names = [name for name in Settings.model_fields if name not in (*TABLES, *leave_out)]
     names = [name for name in names if only is None or name in only]
-    for name in sorted(names, key=lambda name: (PANELS.index(panel_of(name)), name in Settings.model_fields)):
-        field = SweepSpec.model_fields[name]
+    for name in sorted(names, key=lambda name: (PANELS.index(panel_of(name)), name in TrainingSettings.model_fields)):
+        field = Settings.model_fields[name]
         boolean = field.annotation in (bool, bool | None)
         kind: Any = Optional[bool] if boolean else Optional[str]  # noqa: UP045
         flag = name.replace("_", "-")
@@ -111,14 +111,14 @@ def _settings(
 
 def panel_of(setting: str) -> str:
     """The panel of ``--help`` that shows a setting."""
-    return str(_facts(setting)["panel"])
+    group = next(name for name, group in GROUPS.items() if setting in group.model_fields)
+    return str(_of_help(setting).get("panel") or group)
 
 
-def _facts(setting: str) -> dict[str, Any]:
-    """The panel and the default text of a setting, as ``frostline.training.fields.panel`` stores them."""
-    extra = SweepSpec.model_fields[setting].json_schema_extra
-    assert isinstance(extra, dict), f"{setting} has no panel"
-    return extra
+def _of_help(setting: str) -> dict[str, Any]:
+    """What :func:`frostline.training.settings.of_help` says of a setting."""
+    extra = Settings.model_fields[setting].json_schema_extra
+    return extra if isinstance(extra, dict) else {}
 
 
 def _metavar(annotation: Any) -> str:
@@ -132,14 +132,14 @@ def _metavar(annotation: Any) -> str:
 
 def _default(name: str, defaults: str | None, others: Mapping[str, Any]) -> str:
     """The default of a setting, as the help shows it."""
-    field = SweepSpec.model_fields[name]
+    field = Settings.model_fields[name]
     if defaults is not None:
         return f" [default: {defaults}]"
     if name in others:
         return f" [default: {as_typed(others[name])}]"
     if field.is_required():
         return " [required]"
-    text = as_typed(field.default) if field.default is not None else _facts(name)["default_text"]
+    text = as_typed(field.default) if field.default is not None else _of_help(name).get("default")
     return f" [default: {text}]" if text else ""
 
 
@@ -178,3 +178,23 @@ def _plain(flags: dict[str, Any]) -> dict[str, Any]:
         parts = [part.rpartition("=") for part in comma_separated(weights)]
         flags["class_weights"] = {label: weight for label, _, weight in parts}
     return flags
+
+
+def split_words(words: Sequence[str] | None) -> list[str] | None:
+    """All values of a flag, or None if it was not given."""
+    return [part for some in words for part in comma_separated(some) if part] if words else None
+
+
+def split_pairs(flag: str, words: Sequence[str] | None) -> dict[str, str]:
+    """``a=b,c=d`` as a dictionary.
+
+    Raises:
+        FrostlineError: A part is not of the form NAME=VALUE.
+    """
+    found = {}
+    for word in (part for some in words or () for part in comma_separated(some)):
+        name, equals, value = word.partition("=")
+        if not (name.strip() and equals and value.strip()):
+            raise FrostlineError(f"{flag} {word!r} is no pair: give NAME=VALUE; separate several with commas.")
+        found[name.strip()] = value.strip()
+    return found

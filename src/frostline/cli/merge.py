@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_damage, print_run_counts
-from frostline.cli.program import FAILED_RUNS, app
+from frostline.cli.program import FAILED_RUNS, PanelCommand, app
 
 Folders = Annotated[list[Path], typer.Argument(metavar="FOLDERS", help="Folders of one sweep.")]
 Out = Annotated[Path, typer.Option(help="The new folder, with the runs of all of them.")]

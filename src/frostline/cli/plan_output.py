@@ -1,10 +1,11 @@
-"""Print a plan, its forecast and its parameter groups."""
+"""Print the plan of a sweep or a search, its forecast and its parameter groups."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from frostline.cli.printing import print_table, size_of, wrapped
-from frostline.data.wording import duration
+from frostline.data.wording import capitalized, duration, duration_at_least
+from frostline.search.defaults import FULL_RUNS, SECONDS
 from frostline.statistics.tune import name_of
 
 
@@ -159,3 +160,78 @@ def print_groups(all_groups: Mapping[Any, Any]) -> None:
             for group in groups
         ]
         print_table(rows, tuple(rows[0]))
+
+
+COLUMNS = ("first steps", "runs", "done", "time")
+
+
+def print_search_plan(made: Any) -> None:
+    """Print the budget of a search, its first steps, and the time, memory and disk space that they need."""
+    print_device(made.plan.device)
+    print(*wrapped(f"{_of_reference(made)} {_of_budget(made)}"), "", sep="\n")
+    print_table(list(_steps(made)), COLUMNS)
+    if not made.exhaustive:
+        print(
+            "\nThen each step trains what is expected to gain the most, until more runs would hardly\n"
+            "change the choice or the budget is spent. Probes choose the small k whose learning rates are\n"
+            "compared; before they are fitted, the plan assumes the dearest one."
+        )
+    print(f"\nHidden states of the frozen layers: {size_of(made.plan.cache_bytes)}.")
+    print_space(made.plan)
+
+
+def _of_reference(made: Any) -> str:
+    """The time and the memory of one run of the reference."""
+    from frostline.report.names import tuning  # needs numpy
+
+    cell, name = made.of_reference, capitalized(tuning(name_of(made.reference)))
+    if made.measured is not None:
+        return f"{name}: {duration(made.measured)} a run, as measured in this folder."
+    if cell is None:
+        why = "all its runs are done" if made.plan.forecast else "no step could be timed"
+        return f"{name}: no forecast, because {why}."
+    trainer = "" if cell.trainer_seconds is None else f" ({duration(cell.trainer_seconds)} with transformers' Trainer)"
+    text = (
+        f"{name}: about {duration(made.reference_seconds)} a run{trainer} and {size_of(cell.memory_bytes)} of memory."
+    )
+    if not made.plan.device.fits(cell.memory_bytes, made.plan.forecast.workers):
+        text += " That is more than is free: give --max-k, fewer --workers or --gradient-checkpointing."
+    return text
+
+
+def _of_budget(made: Any) -> str:
+    """The budget, what is spent of it, and whether it allows the reference."""
+    if made.exhaustive:
+        return "The whole grid is trained, whatever the budget (--exhaustive)."
+    at_a_time = made.plan.forecast.workers if made.plan.forecast else 1
+    together = f", {at_a_time} at a time," if at_a_time > 1 else ""
+    rule = f"the larger of {FULL_RUNS} such runs{together} and {SECONDS:g} s"
+    if made.budget is None:
+        text = f"Budget: {rule}."
+    elif made.budget_given:
+        text = f"Budget: {duration(made.budget)} of training, as given."
+    else:
+        text = f"Budget: {duration(made.budget)} of training, {rule}; --budget sets another."
+    if made.spent:
+        text += f" A search in this folder has spent {duration(made.spent)}"
+        text += "; this one continues it." if not made.over else ", and has ended: only a larger budget trains more."
+    if made.budget is not None and made.enough is not None and made.enough > made.budget:
+        from frostline.report.names import tuning
+
+        name = tuning(name_of(made.reference))
+        text += (
+            f" It probably ends before {name} has run, and then nothing can be compared: give about "
+            f"--budget {duration_at_least(made.enough)} or more."
+        )
+    return text
+
+
+def _steps(made: Any) -> Iterator[dict[str, Any]]:
+    """A row for the hidden states, and one for each step."""
+    forecast = made.plan.forecast
+    if forecast and forecast.forward_pass_seconds:
+        first = "Compute hidden states of the frozen layers; fit probes to them."
+        yield dict(zip(COLUMNS, (first, "", "", duration(forecast.forward_pass_seconds)), strict=True))
+    for step in made.steps:
+        seconds = "unknown" if step.seconds is None else duration(step.seconds)
+        yield dict(zip(COLUMNS, (step.why, step.runs, step.done, seconds), strict=True))

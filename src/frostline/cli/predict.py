@@ -3,18 +3,20 @@
 import io
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from frostline import FrostlineError
 from frostline.cli.flags import TrustRemoteCode
-from frostline.cli.help import PanelCommand
-from frostline.cli.program import app
-from frostline.data.formats.endings import ENDINGS, FORMAT_OF, either
-from frostline.data.parsing import comma_separated
+from frostline.cli.program import PanelCommand, app
+from frostline.data.kinds import ENDINGS, FORMAT_OF, either
+from frostline.data.wording import comma_separated, did_you_mean, listed, quoted
+
+if TYPE_CHECKING:  # needs numpy
+    from frostline.data.table import Table
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -53,66 +55,54 @@ WRITERS: dict[str, Callable[[Rows, Sequence[str]], bytes]] = {".csv": _csv, ".js
 WRITTEN = either(*(FORMAT_OF[ending] for ending in WRITERS))
 TAG_WRITERS = {".conll": _conll, ".jsonl": _json_lines, ".parquet": _parquet}  # of tags of words, which are lists
 
-Model = Annotated[
-    Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, OUT/probe of a probe, or a bundle.")
-]
-File = Annotated[Path, typer.Argument(help=f"Table of texts: {either(*ENDINGS)}.")]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        help=f"{WRITTEN} file; for tags of words CoNLL, JSON lines or Parquet. "
-        "[default: FILE without its ending, plus .predictions.csv, for tags .predictions.conll or .jsonl]"
-    ),
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")]
-TextColumn = Annotated[str | None, typer.Option(help="Column with the text. [default: as in training]")]
-TextPairColumn = Annotated[
-    str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
-]
-ColumnNames = Annotated[str | None, typer.Option(help="Column names, for files without a header line.")]
-WordColumn = Annotated[
-    int | None, typer.Option(min=1, help="Column of the words in a CoNLL file, counted from 1. [default: the first]")
-]
-Encoding = Annotated[
-    str | None, typer.Option(help="Encoding of FILE if it is not UTF-8, such as cp1252. [default: UTF-8]")
-]
-CopyColumns = Annotated[
-    str | None,
-    typer.Option(help="Columns of FILE to copy into the output, such as id,date. [default: none]"),
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(
-        help="Probability from which the second of two labels is predicted, or each label if a text can have several. "
-        "[default: as saved with the model, else 0.5]"
-    ),
-]
-Stream = Annotated[
-    bool | None,
-    typer.Option(
-        "--stream/--no-stream",
-        help="Read the layers from the model folder one at a time, for a model that is larger than memory. "
-        "[default: yes if its weights do not fit into memory]",
-        show_default=False,
-    ),
-]
-
 
 @app.command(cls=PanelCommand, short_help="Predict labels and probabilities for a table of texts.")
 def predict(
-    model: Model,
-    file: File,
+    model: Annotated[
+        Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, OUT/probe of a probe, or a bundle.")
+    ],
+    file: Annotated[Path, typer.Argument(help=f"Table of texts: {either(*ENDINGS)}.")],
     *,
-    out: Out = None,
-    overwrite: Overwrite = False,
-    text_column: TextColumn = None,
-    text_pair_column: TextPairColumn = None,
-    column_names: ColumnNames = None,
-    word_column: WordColumn = None,
-    encoding: Encoding = None,
-    copy_columns: CopyColumns = None,
-    threshold: Threshold = None,
-    stream: Stream = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"{WRITTEN} file; for tags of words CoNLL, JSON lines or Parquet. "
+            "[default: FILE without its ending, plus .predictions.csv, for tags .predictions.conll or .jsonl]"
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
+    text_column: Annotated[str | None, typer.Option(help="Column with the text. [default: as in training]")] = None,
+    text_pair_column: Annotated[
+        str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
+    ] = None,
+    column_names: Annotated[str | None, typer.Option(help="Column names, for files without a header line.")] = None,
+    word_column: Annotated[
+        int | None,
+        typer.Option(min=1, help="Column of the words in a CoNLL file, counted from 1. [default: the first]"),
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Encoding of FILE if it is not UTF-8, such as cp1252. [default: UTF-8]")
+    ] = None,
+    copy_columns: Annotated[
+        str | None,
+        typer.Option(help="Columns of FILE to copy into the output, such as id,date. [default: none]"),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Probability from which the second of two labels is predicted, or each label if a text can have several. "
+            "[default: as saved with the model, else 0.5]"
+        ),
+    ] = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Read the layers from the model folder one at a time, for a model that is larger than memory. "
+            "[default: yes if its weights do not fit into memory]",
+            show_default=False,
+        ),
+    ] = None,
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Predict labels and probabilities for a table of texts.
@@ -122,15 +112,14 @@ def predict(
     predicts tags of words writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file. --copy-columns
     adds columns of the file, such as an id.
     """
-    from frostline.api.bundle_prediction import bundle_columns
+    from frostline.api.bundle import bundle_columns
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
-    from frostline.cli.copied_columns import beside, copied_columns
     from frostline.data.checks import garbled
     from frostline.data.files import create_file, replace_file
-    from frostline.data.formats.reader import read_table
+    from frostline.data.kinds import TOKENS
     from frostline.data.load import read_unlabelled
-    from frostline.data.specification import TOKENS
-    from frostline.frozen.bundle.folder import is_bundle
+    from frostline.data.reader import read_table
+    from frostline.frozen.trunk import is_bundle
 
     require_model(model)
     of_words, several = predicts_tags(model), is_bundle(model)
@@ -177,9 +166,9 @@ def _names(flag: str | None) -> list[str] | None:
 
 def _predicted(model: Path, texts: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], Rows, Sequence[str]]:
     """The predictions of each task of a bundle, or of the only task with the name "", then all as rows with their columns."""
-    from frostline.api.bundle_prediction import joined_columns, joined_rows, load_bundle
+    from frostline.api.bundle import joined_columns, joined_rows, load_bundle
     from frostline.api.prediction import predict as predict_texts
-    from frostline.frozen.bundle.folder import is_bundle
+    from frostline.frozen.trunk import is_bundle
 
     if is_bundle(model):
         by_task = load_bundle(model)(texts)
@@ -213,8 +202,8 @@ def _require_bundle_options(
 
 def require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
     """Refuse words and copied columns that no line of a CoNLL file can hold, before anything is computed."""
-    from frostline.data.formats.conll import is_writable
-    from frostline.data.sentences import words_of
+    from frostline.data.conll import is_writable
+    from frostline.data.tags import words_of
     from frostline.data.wording import quoted
 
     if copied:
@@ -256,3 +245,43 @@ def require_writable(target: Path, file: Path, writers: Mapping[str, Any], *, ov
         raise FrostlineError(f"{target} is the input file and would be overwritten: give another --out.")
     if exists and not overwrite:
         raise FrostlineError(f"{target} exists: give another --out, or --overwrite.")
+
+
+FLAG = "--copy-columns"
+TAKEN = ("row", "text", "text_pair", "label", "labels", "prediction", "tokens", "tags", "probabilities")
+
+
+def copied_columns(table: "Table", names: Sequence[str]) -> dict[str, list[Any]]:
+    """The cells of these columns of the table, by name.
+
+    Raises:
+        FrostlineError: The table has no column of this name, or the predictions may have one.
+    """
+    _refuse_taken(names, TAKEN)
+    for name in names:
+        if name not in table.columns:
+            raise FrostlineError(
+                f"{table.name}: there is no column {quoted(name)}{did_you_mean(name, table.columns)}; pass some of "
+                f"{listed(table.columns)} with {FLAG}."
+            )
+    return {name: table.cells(name) for name in names}
+
+
+def beside(copied: Mapping[str, Sequence[Any]], rows: Rows, header: Sequence[str]) -> tuple[Rows, list[str]]:
+    """The rows and the header of predictions, with the copied columns after the row number.
+
+    Raises:
+        FrostlineError: A copied column has the name of a column of the predictions.
+    """
+    _refuse_taken(copied, header)
+    first, *others = header
+    cells = [dict(zip(copied, row, strict=True)) for row in zip(*copied.values(), strict=True)] or [{}] * len(rows)
+    return [{**row, **copy} for row, copy in zip(rows, cells, strict=True)], [first, *copied, *others]
+
+
+def _refuse_taken(names: Collection[str], taken: Collection[str]) -> None:
+    """Refuse to copy a column that has the name of a column of the predictions."""
+    if both := [name for name in names if name in taken]:
+        raise FrostlineError(
+            f"{FLAG}: {quoted(both[0])} is the name of a column of the predictions; rename that of the table, or leave it out."
+        )

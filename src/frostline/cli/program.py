@@ -1,4 +1,4 @@
-"""The program and its exit codes. A mistake of the user is one sentence on stderr."""
+"""The program, its help and its exit codes. A mistake of the user is one sentence on stderr."""
 
 import atexit
 import errno
@@ -10,16 +10,79 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from threading import current_thread, main_thread
-from typing import Annotated, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from frostline import FrostlineError
-from frostline.cli.help import OrderedGroup
 from frostline.data.files import CANNOT_WRITE
 from frostline.data.wording import HarmlessStream, first_line, harmless
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.slurm import TERMINATED
+
+COMMANDS = (
+    "demo",
+    "find",
+    "sweep",
+    "plan",
+    "compare",
+    "work",
+    "status",
+    "merge",
+    "report",
+    "predict",
+    "bundle",
+    "probe",
+    "check",
+    "analyze",
+    "study",
+    "cache",
+)
+PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # these come first, in this order
+METAVARS = {"list": "LIST", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}  # by the name that typer gives a type
+
+
+def panels_of(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
+    """The flags of a command and their help texts, by panel. The most important panels come first."""
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx)
+        if record is not None:
+            argument = param.param_type_name == "argument"
+            panel = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
+            panels.setdefault(panel, []).append((plain_flag(record[0], argument=argument), record[1]))
+    return {name: panels[name] for name in sorted(panels, key=lambda name: (*PANELS, name).index(name))}
+
+
+def plain_flag(flag: str, *, argument: bool = False) -> str:
+    """A flag or an argument as the help shows it: ``--out PATH``, ``FILE``, ``--[no-]tune-pooler``."""
+    name, _, kind = flag.partition(" <")
+    if argument:
+        return name.upper()
+    if kind:
+        return f"{name} {next((word for start, word in METAVARS.items() if kind.startswith(start)), 'VALUE')}"
+    yes, slash, no = flag.partition(" / --no-")
+    return f"--[no-]{no}" if slash and yes == f"--{no}" else flag
+
+
+class PanelCommand(TyperCommand):
+    """A command whose ``--help`` shows its options in panels, as plain text that no terminal truncates."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write one section for each panel."""
+        for name, records in panels_of(self, ctx).items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+
+class OrderedGroup(TyperGroup):
+    """The program. Its ``--help`` lists the commands in the order of a typical project."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands; those that ``COMMANDS`` lacks come last."""
+        return sorted(self.commands, key=lambda name: COMMANDS.index(name) if name in COMMANDS else len(COMMANDS))
+
 
 # Exit codes: some runs ended in an error; an error that is not expected; Ctrl-C; nobody reads the output any more. TERMINATED:
 # SIGTERM. Python's own code for an error is 1, too, as is Typer's for output that nobody reads. A cluster must not take these for
@@ -128,7 +191,7 @@ def _of_the_machine(error: Exception) -> str | None:
         return f"{error.filename or 'A file'} cannot be written or read ({error.strerror}): correct that"
     if "torch" not in sys.modules:
         return None
-    from frostline.model.memory import memory_ran_out
+    from frostline.model.device import memory_ran_out
 
     if memory_ran_out(error):
         return f"Memory ran out ({first_line(error)}): end other programs that use it, or use a device with more,"

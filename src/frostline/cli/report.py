@@ -3,9 +3,8 @@
 import json
 
 from frostline.cli.flags import FolderArgument
-from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_damage, wrapped
-from frostline.cli.program import app
+from frostline.cli.program import PanelCommand, app
 
 
 @app.command(cls=PanelCommand, short_help="Rebuild the tables, answer and report of a sweep.")

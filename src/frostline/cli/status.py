@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frostline.cli.flags import FolderArgument
-from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_damage, print_run_counts, print_table
-from frostline.cli.program import app
+from frostline.cli.program import PanelCommand, app
 from frostline.data.wording import duration, unchecked
 
 if TYPE_CHECKING:  # both import numpy, which --help does not need

@@ -9,9 +9,8 @@ import typer
 
 from frostline import FrostlineError
 from frostline.cli.flags import FolderArgument, TrustRemoteCode, retry_kinds, retry_option
-from frostline.cli.help import PanelCommand
 from frostline.cli.printing import print_run_counts
-from frostline.cli.program import FAILED_RUNS, app, runs_saved
+from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.sweep.results.leases import SILENT_AFTER
 
 Wait = Annotated[

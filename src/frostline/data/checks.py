@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from frostline.data.examples import Examples, Indices, Texts
-from frostline.data.formats.encoding import garbled_word
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
+from frostline.data.text_files import garbled_word
 from frostline.data.wording import SHOWN_ROWS, listed, quoted, visible
 
 RARE, SIMILAR = 0.05, 0.85  # a typo's rows, relative to those of the right label; its similarity with that one

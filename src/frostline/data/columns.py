@@ -4,15 +4,13 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.data.formats import conll
-from frostline.data.formats.endings import either
-from frostline.data.parsing import NUMBER, comma_joined
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, TOKENS
+from frostline.data.kinds import CLASSIFICATION, ENDINGS, MULTI_LABEL, TOKENS, either
 from frostline.data.table import Table, is_missing
-from frostline.data.wording import did_you_mean, listed, quoted
+from frostline.data.wording import NUMBER, comma_joined, did_you_mean, listed, quoted
 
 # Common column names, including those of GLUE and of its original files. Compared case-insensitively.
 TEXTS = (
@@ -36,6 +34,7 @@ LABELS = (
     *("similarity_score", "relatedness_score", "rating", "stars", "sentiment", "polarity", "category", "intent"),
 )
 WORDS = ("tokens", "words")
+CONLL_WORDS, CONLL_TAGS = "tokens", "tags"  # the columns of words and tags of a CoNLL file
 TAGS = ("ner_tags", "tags", "labels", "ner", "pos_tags", "upos")
 # Cells of a column that says of each text whether it has one label.
 INDICATORS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
@@ -178,9 +177,24 @@ def task_of_lists(table: Table, text_column: str | None, label_column: str | Non
     return MULTI_LABEL if any(isinstance(text, str) for text in texts) else TOKENS
 
 
+def looks_like_conll(table: Table) -> bool:
+    """Whether a text file that was read as a table with a header has a word and its tags on each line.
+
+    A header of texts and labels has other names than the cells below it, but a tag recurs.
+    """
+    if Path(table.name).suffix.lower() not in ENDINGS["TSV"]:
+        return False
+    rows = [list(table.columns), *zip(*map(table.cells, table.columns), strict=True)]
+    lines = [" ".join(row).split() for row in rows]
+    first, *others = [line for line in lines if line and line[0][0] != "#"] or [[]]
+    if len(first) < 2 or len(table.columns) not in (1, len(first)):  # 1: the columns are separated by spaces
+        return False
+    return {len(line) for line in others} == {len(first)} and first[-1] in {line[-1] for line in others}
+
+
 def missing_tags(table: Table) -> str | None:
     """What to do about a CoNLL file of which no column holds the tags; None for other tables."""
-    if table.word_lines is None or conll.TAGS in table.columns:
+    if table.word_lines is None or CONLL_TAGS in table.columns:
         return None
     if len(table.columns) <= 2:
         return f"{table.name}: its lines have a word and no tag; write the tag after each word, separated by a tab."
@@ -197,7 +211,7 @@ def other_unit(table: Table, task_type: str | None) -> str | None:
                 _refuse_written_lists(table, name, task_type)
         remedy = "give a CoNLL file or lists of words, or a model of texts"
         return None if lists else f"{table.name}: the table has texts, but the model tags words; {remedy}."
-    if not conll.looks_like_conll(table) and not any(name.casefold() in WORDS for name in lists):
+    if not looks_like_conll(table) and not any(name.casefold() in WORDS for name in lists):
         return None
     remedy = "give a table of texts, or a model that tags words"
     return f"{table.name}: the table has sentences of words, but the model reads whole texts; {remedy}."
@@ -278,7 +292,7 @@ def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[s
             f"({listed([name for name in table.columns if name != label])}) has a common name for texts; name the text with "
             "--text-column, or another label."
         )
-    if conll.looks_like_conll(table):
+    if looks_like_conll(table):
         raise FrostlineError(f"{table.name}: its lines look like words with their tags; pass --task-type {TOKENS}.")
     for name in set(WORDS) & by_name.keys():
         _refuse_written_lists(table, by_name[name], TOKENS)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.data.formats.reader import EXTENSIONS, read_table
-from frostline.data.specification import DataSpec
+from frostline.data.kinds import DataSpec
+from frostline.data.reader import EXTENSIONS, read_table
 from frostline.data.table import Table
 from frostline.data.wording import first_line, listed, quoted
 

@@ -1,12 +1,15 @@
-"""Texts and labelled examples, as all other folders use them."""
+"""Texts, labelled examples and the weights of their classes, as all other folders use them."""
 
 import hashlib
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
+
+from frostline import FrostlineError
+from frostline.data.wording import did_you_mean, listed, quoted
 
 Indices = npt.NDArray[np.int64]
 Targets = npt.NDArray[np.int64] | npt.NDArray[np.float64] | npt.NDArray[np.bool_]
@@ -75,9 +78,9 @@ class Texts:
 class Examples(Texts):
     """Texts with their targets: int64 class indices ``[N]``, or float64 numbers ``[N]`` for regression.
 
-    For token classification, the texts are sentences (:mod:`frostline.data.sentences`) and the targets are the indices of
+    For token classification, the texts are sentences (:mod:`frostline.data.tags`) and the targets are the indices of
     the words' tags ``[N, W]`` (:mod:`frostline.data.tags`). For texts with any number of labels, the targets are bool ``[N, C]``
-    (:mod:`frostline.data.label_sets`).
+    (:mod:`frostline.data.labels`).
     """
 
     targets: Targets
@@ -119,3 +122,56 @@ def _digest(parts: Iterable[bytes]) -> str:
     for part in parts:
         total.update(len(part).to_bytes(8, "little") + part)
     return total.hexdigest()
+
+
+NAMED_WEIGHTS = ("none", "balanced")
+
+
+def class_weights(targets: Targets, spec: str | Mapping[str, float], labels: Sequence[str]) -> npt.NDArray[np.float64]:
+    """The weight of each label, ``[len(labels)]``.
+
+    Args:
+        targets: Class indices of the training rows, ``[N]``, or whether each has each label, bool ``[N, C]``.
+        spec: "none": every weight is 1. "balanced": rows / (classes x rows of the class), as in scikit-learn, counting only the
+            classes in ``targets``; a label without rows gets 1. For label sets, it is rows without the label / rows with it.
+            Both then have the same weight in the loss. Or a weight for every label.
+        labels: The names of the classes in the order of their indices.
+
+    Raises:
+        FrostlineError: ``spec`` is unknown, does not match the labels, or has a negative or infinite weight.
+    """
+    weights = np.ones(len(labels))
+    if not isinstance(spec, str):
+        _check(spec, labels)
+        weights[:] = [spec[label] for label in labels]
+    elif spec == "balanced" and targets.dtype == np.bool_:
+        rows = targets.sum(0)
+        np.divide(len(targets) - rows, rows, out=weights, where=(rows > 0) & (rows < len(targets)))
+    elif spec == "balanced":
+        from sklearn.utils.class_weight import compute_class_weight
+
+        present = np.unique(targets)
+        weights[present] = compute_class_weight("balanced", classes=present, y=targets)
+    elif spec != "none":
+        raise FrostlineError(
+            f"Class weights {quoted(spec)} are not known{did_you_mean(spec, NAMED_WEIGHTS)}; pass none, balanced or a weight "
+            "for each label."
+        )
+    return weights
+
+
+def _check(spec: Mapping[str, float], labels: Sequence[str]) -> None:
+    unknown, missing = [one for one in spec if one not in labels], [one for one in labels if one not in spec]
+    if unknown:
+        hint = did_you_mean(str(unknown[0]), labels)
+        raise FrostlineError(
+            f"Class weights are given for {listed(unknown)}{hint}; the labels are {listed(labels)}: name these."
+        )
+    if missing:
+        raise FrostlineError(f"Class weights do not include {listed(missing)}; give a weight for each label.")
+    wrong = [one for one, weight in spec.items() if not (np.isfinite(weight) and weight >= 0)]
+    if wrong or not any(spec.values()):
+        one = wrong[0] if wrong else next(iter(spec))
+        raise FrostlineError(
+            f"The class weight of {quoted(one)} is {spec[one]}; give numbers of at least 0, not all of them 0."
+        )

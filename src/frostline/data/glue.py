@@ -19,13 +19,12 @@ from frostline.data.dataset_sources import (
     load_hub,
     split_of_name,
 )
-from frostline.data.formats.delimited import first_row
-from frostline.data.formats.reader import DELIMITED, read_table
+from frostline.data.kinds import CLASSIFICATION, REGRESSION, DataSpec
 from frostline.data.labels import UNLABELLED, label_cells
-from frostline.data.parsing import NUMBER, normalized_name
-from frostline.data.specification import CLASSIFICATION, REGRESSION, DataSpec
+from frostline.data.reader import DELIMITED, read_table
 from frostline.data.table import Table
-from frostline.data.wording import did_you_mean, listed, quoted
+from frostline.data.text_files import first_row
+from frostline.data.wording import NUMBER, did_you_mean, listed, normalized_name, quoted
 
 HUB_SET = "nyu-mll/glue"
 MISMATCHED = "validation_mismatched"  # MNLI's second validation set

@@ -22,7 +22,6 @@ from frostline.data.columns import (
 )
 from frostline.data.dataset_sources import read_splits, source_name
 from frostline.data.examples import Examples, Texts
-from frostline.data.formats.reader import read_table
 from frostline.data.glue import (
     MISMATCHED,
     GlueTask,
@@ -32,10 +31,7 @@ from frostline.data.glue import (
     refuse_redundant_options,
     unify_layouts,
 )
-from frostline.data.label_sets import has_no_label_sets
-from frostline.data.labels import all_unlabelled, label_cells
-from frostline.data.sentences import refuse_one_sentence, sentences
-from frostline.data.specification import (
+from frostline.data.kinds import (
     CLASSIFICATION,
     HOLD_OUT,
     MULTI_LABEL,
@@ -46,11 +42,20 @@ from frostline.data.specification import (
     DataSpec,
     is_keyword,
 )
+from frostline.data.labels import all_unlabelled, has_no_label_sets, label_cells
+from frostline.data.reader import read_table
 from frostline.data.splits import complete_splits
 from frostline.data.table import Table, is_missing
-from frostline.data.tags import are_entities, entity_types, has_no_tags, of_equal_width, refuse_new_tags
-from frostline.data.targets import targets_of
-from frostline.data.task import Task, decide_task
+from frostline.data.tags import (
+    are_entities,
+    entity_types,
+    has_no_tags,
+    of_equal_width,
+    refuse_new_tags,
+    refuse_one_sentence,
+    sentences,
+)
+from frostline.data.task import Task, decide_task, targets_of
 from frostline.data.wording import SHOWN_ROWS, did_you_mean, listed, quoted
 
 

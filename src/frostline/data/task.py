@@ -1,30 +1,35 @@
-"""The prediction task: classes in a fixed order, or a number. It is decided once, from the training table."""
+"""The prediction task, decided once from the training table, and the targets of a table."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+
 from frostline import FrostlineError
 from frostline.data.columns import Columns
-from frostline.data.label_sets import label_names
+from frostline.data.examples import Targets
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TASK_TYPES, TOKENS
 from frostline.data.labels import (
     MAX_CLASSES,
     WHOLE,
     are_too_many,
     check_declared,
     label_cells,
+    label_names,
+    label_sets,
     lists_in,
     ordered,
     places_of,
+    positions,
     refuse_missing,
     refuse_similar_labels,
     whole,
 )
-from frostline.data.parsing import NUMBER
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TASK_TYPES, TOKENS
 from frostline.data.table import Table
-from frostline.data.tags import tag_names
-from frostline.data.wording import quoted
+from frostline.data.tags import sentences, tag_indices, tag_names
+from frostline.data.wording import NUMBER, did_you_mean, listed, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +38,7 @@ class Task:
 
     Attributes:
         name: The name of the task in all results.
-        task_type: One of :data:`frostline.data.specification.TASK_TYPES`.
+        task_type: One of :data:`frostline.data.kinds.TASK_TYPES`.
         labels: The names of the classes in the order of their indices; empty for regression.
         columns: The columns of the training table.
     """
@@ -59,7 +64,7 @@ def decide_task(
     ``labels``, else the order of the
     ``ClassLabel`` column. Without both, numbers are ordered by value and texts by code point. For the tags of token
     classification see :func:`frostline.data.tags.tag_names`, and for texts with any number of labels
-    :func:`frostline.data.label_sets.label_names`.
+    :func:`frostline.data.labels.label_names`.
 
     Raises:
         FrostlineError: The task is ambiguous, a label is missing, or the table's labels do not match ``labels``.
@@ -142,3 +147,57 @@ def _task_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
         f"{table.name}, column {quoted(column)}: {len(numbers):,} different {kind}, which may be classes or a "
         f"quantity; {choose}."
     )
+
+
+def targets_of(table: Table, task: Task) -> Targets:
+    """The target of every row, ``[N]``: int64 class indices, or float64 numbers for regression.
+
+    For token classification ``[N, W]``: the index of each word's tag, filled up with ``NO_WORD``. For texts with any number of
+    labels bool ``[N, C]``: whether a text has a label.
+
+    Raises:
+        FrostlineError: A label is missing, is not a finite number, or is not among the training labels.
+    """
+    if task.task_type == MULTI_LABEL:
+        return label_sets(table, task.columns, task.labels)
+    column = task.columns.label
+    assert column is not None
+    if task.task_type == TOKENS:
+        return tag_indices(table, column, task.labels, sentences(table, task.columns.text))
+    cells = label_cells(table, column)
+    refuse_missing(table, column, cells)
+    if task.task_type == REGRESSION:
+        return _numbers(table, column, cells)
+    return _class_indices(table, column, cells, task.labels)
+
+
+def _class_indices(
+    table: Table, column: str, cells: Sequence[str | None], labels: Sequence[str]
+) -> npt.NDArray[np.int64]:
+    """The position of each row's label among the training labels."""
+    index = positions(labels)
+    known = [cell if cell in index else cell and whole(cell) for cell in cells]
+    unknown = next((i for i, cell in enumerate(known) if cell not in index), None)
+    if unknown is not None:
+        label = str(cells[unknown])
+        raise FrostlineError(
+            f"{table.location(unknown, column)}: the label {quoted(label)}{did_you_mean(label, labels)} is none of the "
+            f"{len(labels)} training labels ({listed(labels)}); correct it, or add such rows to the training data."
+        )
+    return np.array([index[cell] for cell in known if cell is not None], dtype=np.int64)
+
+
+def _numbers(table: Table, column: str, cells: Sequence[str | None]) -> npt.NDArray[np.float64]:
+    """The labels as finite numbers."""
+    wrong = next((i for i, cell in enumerate(cells) if cell is None or not NUMBER.fullmatch(cell.strip())), None)
+    if wrong is not None:
+        raise FrostlineError(
+            f"{table.location(wrong, column)}: {quoted(cells[wrong])} is not a number; write one with a decimal point, or "
+            f"pass --task-type {CLASSIFICATION}."
+        )
+    numbers = np.array([float(cell) for cell in cells if cell is not None])
+    infinite = np.flatnonzero(~np.isfinite(numbers))
+    if len(infinite):
+        first = int(infinite[0])
+        raise FrostlineError(f"{table.location(first, column)}: {quoted(cells[first])} is too large; correct it.")
+    return numbers

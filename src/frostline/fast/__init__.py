@@ -1,4 +1,1 @@
-"""Speed-ups for CPUs, each in one file. Start reading at ``switch``, which lists them and turns them off.
-
-Several speed-ups share ``optimizer``, ``forwards`` and ``malloc``. May import from data and statistics only.
-"""
+"""Speed-ups for CPUs. ``switch`` lists them and turns them off. May import from data and statistics only."""

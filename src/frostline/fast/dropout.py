@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from frostline.fast.forwards import forwards_replaced
+from frostline.fast.switch import forwards_replaced
 
 LEVELS = 1 << 16  # the number of values of sixteen random bits
 

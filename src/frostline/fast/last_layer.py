@@ -4,7 +4,7 @@ Most classifier heads read one token of each example. The last layer then needs 
 attention output, feed-forward part and norms of the head's token only. The cost of the last layer falls to about a sixth.
 
 Gradients show which modules can be restricted to the head's token, so no model type is known by name
-(:func:`frostline.frozen.check.head_token.find_head_token_part`). Each of these modules runs unchanged on fewer tokens, and its
+(:func:`frostline.frozen.exactness.find_head_token_part`). Each of these modules runs unchanged on fewer tokens, and its
 output is scattered into zeros.
 
 Shapes: B examples, S padded length, D width, K stacked runs.

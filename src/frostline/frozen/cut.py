@@ -19,14 +19,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from frostline.fast.forwards import forwards_replaced
 from frostline.fast.last_layer import HeadTokenPart
-from frostline.model.anatomy import Anatomy
+from frostline.fast.switch import forwards_replaced
+from frostline.model.anatomy import Anatomy, Batch, Call
 from frostline.model.device import without_cudnn_attention
-from frostline.model.outputs import logits_at
+from frostline.model.heads import logits_at
 from frostline.model.packed_layout import Layout
 from frostline.model.packing import Packing
-from frostline.model.trace import Batch, Call
 
 # On a CPU the number of tokens in a packed batch is a multiple of TOKENS_MULTIPLE, because kernels are prepared anew for each
 # number.

@@ -1,31 +1,213 @@
-"""The forward pass over the frozen layers: compute hidden states of many examples.
+"""The forward pass over the frozen layers: which hidden states are computed, in which batches, and how.
 
-The hidden states of an example do not depend on the other examples of its batch, not even in the last bit. See
-:mod:`frostline.frozen.batches`.
+The last bits of a kernel's result depend on the shapes of its inputs. To get bitwise identical hidden states in every
+batch, an example is computed in shapes that depend on its own length only, never on the other examples of its batch.
+
+- Packed batches: every matrix product has the same number of tokens. Attention gets examples of the same rounded length, or
+  one long example alone (:mod:`frostline.model.packing`).
+- Padded batches, for model types that cannot be packed: all examples of a batch have the same rounded length.
+
+Copies fill the remaining positions of a batch.
+
+If layers are streamed, all batches pass through a layer before the next one is loaded. In between, their hidden states are on
+disk. The same layers get the same inputs in the same shapes, so the numbers are those of a pass with all layers in memory.
 
 Shapes: B examples in a batch, T tokens, D width.
 """
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from frostline.fast.last_layer import HeadTokenPart, head_position
-from frostline.frozen.batches import ForwardBatch, Lengths, Rows, packed_batches, padded_batches, tokens_per_batch
 from frostline.frozen.cut import cut_at
-from frostline.frozen.selection import StateSelection
 from frostline.model.anatomy import Anatomy, position_limit
-from frostline.model.device import to_device
-from frostline.model.packed_layout import Layout
+from frostline.model.device import memory_limit, to_device
+from frostline.model.heads import padding_id
+from frostline.model.packed_layout import LENGTH_MULTIPLE, Layout
 from frostline.model.packing import packable
-from frostline.model.places import EMBEDDINGS
+from frostline.model.streaming import Stream, stream_of
+from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import Tokens
-from frostline.model.with_head import padding_id
+
+POOLED = ("first", "mean", "last")  # the pooled vectors of an example: first token, mean of all tokens, last token
+
+
+@dataclass(frozen=True)
+class StateSelection:
+    """A selection of hidden states.
+
+    Attributes:
+        cuts: Cache the hidden states of all tokens after these numbers of layers; ascending.
+        head: Cache the hidden state of the head's token after the last layer.
+        pooled: Cache the pooled vectors of each example after these numbers of layers; see ``POOLED``.
+    """
+
+    cuts: tuple[int, ...]
+    head: bool
+    pooled: tuple[int, ...] = ()
+
+    def bytes(self, examples: int, tokens: int, width: int) -> int:
+        """Bytes on disk for this number of examples and tokens."""
+        vectors = self.head + len(POOLED) * len(self.pooled)
+        return 4 * width * (len(self.cuts) * tokens + vectors * examples) + 24 * examples
+
+    def depth(self, layers: int) -> int:
+        """How many of a model's ``layers`` must run to compute this selection."""
+        return layers if self.head else max((*self.cuts, *self.pooled), default=layers)
+
+    def largest_part(self, fits: Callable[["StateSelection"], bool]) -> "StateSelection":
+        """The largest part of this selection for which ``fits`` is true.
+
+        The cuts farthest from the head are dropped first, because they save the least computation. Pooled vectors are dropped
+        before any cut.
+        """
+        parts = [
+            replace(self, cuts=self.cuts[first:], pooled=pooled)
+            for first in range(len(self.cuts) + 1)
+            for pooled in dict.fromkeys((self.pooled, ()))
+        ]
+        return next(filter(fits, parts), StateSelection((), False))
+
+
+def selection_for(cuts: Sequence[int], anatomy: Anatomy, head_reads: str) -> StateSelection:
+    """The hidden states that runs from these cuts need.
+
+    After the last layer, the head's token of each example is enough, unless the head reads ``all`` tokens.
+    """
+    one_token = head_reads != "all" and anatomy.count in cuts
+    cached = {cut for cut in cuts if not (one_token and cut == anatomy.count)}
+    return StateSelection(tuple(sorted(cached)), one_token)
+
+
+TOKENS = {"cpu": 4096, "cuda": 32768, "mps": 8192}  # in one batch, at most
+MEMORY = 16 << 30  # bytes; a CUDA GPU with n times as many free computes n times as many tokens
+MOST_TIMES = 4
+WIDE = 384  # for wider models, the number of tokens shrinks in proportion, so that a batch needs no more memory
+# A packed batch has a capacity of one example per LENGTH_MULTIPLE tokens. Examples of at most LENGTH_MULTIPLE tokens have
+# separate batches, with a capacity of one example per TINY tokens.
+TINY = 4
+GRID = 4  # the padded grid of a packed batch has at most this many times the tokens of the batch
+
+Rows = NDArray[np.int64]  # positions of examples in a table
+Lengths = NDArray[np.int64]  # tokens of each example
+
+
+@dataclass(frozen=True)
+class ForwardBatch:
+    """A batch of examples.
+
+    Attributes:
+        rows: Their positions in the table, ``[B]``.
+        lengths: Their tokens, ``[B]``.
+        padded_lengths: Their rounded lengths, ``[B]``.
+        capacity: The number of computed tokens of a packed batch; 0 for a padded batch.
+        examples: The number of computed examples, with copies. In a packed batch, copies of one token fill the rows that
+            the head reads. In a padded batch, copies of one example fill the batch.
+    """
+
+    rows: Rows
+    lengths: Lengths
+    padded_lengths: Lengths
+    capacity: int
+    examples: int
+
+    def inputs(self, tokens: Tokens) -> dict[str, Tensor]:
+        """The model's inputs, including the copies that fill a padded batch."""
+        copies = 0 if self.capacity else self.examples - len(self.rows)
+        rows = np.concatenate([self.rows, np.repeat(self.rows[:1], copies)])
+        batch = tokens.batch(rows, int(self.padded_lengths.max()))
+        if copies:
+            batch["attention_mask"][-1, -1] = 0  # without any padding, torch would choose other kernels
+        return batch
+
+
+def tokens_per_batch(device: torch.device, anatomy: Anatomy) -> int:
+    """How many tokens the forward pass computes in one batch."""
+    most = TOKENS[device.type]
+    if device.type == "cuda":
+        most *= _times_as_many(device)
+    return min(most, max(1, most * WIDE // anatomy.width // LENGTH_MULTIPLE) * LENGTH_MULTIPLE)
+
+
+@cache
+def _times_as_many(device: torch.device) -> int:
+    """How many times as many tokens a CUDA GPU computes in one batch, by its free memory when this is first asked."""
+    return min(MOST_TIMES, max(1, memory_limit(device) // MEMORY))
+
+
+def packed_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int | None) -> list[ForwardBatch]:
+    """Packed batches of these rows.
+
+    Args:
+        lengths: Tokens of each example of the table.
+        rows: The examples to compute.
+        budget: Tokens of one batch. An example with more tokens gets a batch of its own.
+        positions: The most tokens per example that the model accepts; None: no limit.
+    """
+    padded = _rounded(lengths, -(-lengths // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, positions)
+    rows = rows[np.argsort(lengths[rows], kind="stable")]
+    tiny = lengths[rows] <= LENGTH_MULTIPLE
+    found = []
+    for some, tokens_per_example in ((rows[~tiny], LENGTH_MULTIPLE), (rows[tiny], TINY)):
+        for chosen in _filled(lengths, some, budget, budget // tokens_per_example):
+            capacity = max(budget, int(padded[chosen[0]]))
+            examples = capacity // tokens_per_example
+            found.append(ForwardBatch(chosen, lengths[chosen], padded[chosen], capacity, examples))
+    return found
+
+
+def padded_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int | None) -> list[ForwardBatch]:
+    """Padded batches of these rows, with the arguments of :func:`packed_batches`."""
+    padded = _rounded(lengths, (lengths // LENGTH_MULTIPLE + 1) * LENGTH_MULTIPLE, positions)
+    rows = rows[np.argsort(lengths[rows], kind="stable")]
+    found = []
+    for length in np.unique(padded[rows]):
+        of_length, size = rows[padded[rows] == length], max(1, budget // int(length))
+        examples = size + (length == positions)  # an example of that length has no padding, so a copy must have some
+        for some in np.split(of_length, range(size, len(of_length), size)):
+            found.append(ForwardBatch(some, lengths[some], padded[some], 0, examples))
+    return found
+
+
+def _rounded(lengths: Lengths, rounded: Lengths, positions: int | None) -> Lengths:
+    """``rounded``, limited to the model's ``positions``."""
+    return np.maximum(np.minimum(rounded, positions), lengths) if positions else rounded
+
+
+def _filled(lengths: Lengths, rows: Rows, budget: int, most: int) -> Iterator[Rows]:
+    """Groups of at most ``most`` examples and ``budget`` tokens. An example with more tokens is a group of its own.
+
+    Each group takes the longest remaining example, then repeatedly the longest example that still fits. The padded grid of a
+    group, which is mostly not computed, stays below ``GRID`` times the budget.
+    """
+    waiting: dict[int, list[int]] = {}
+    for row in rows.tolist():
+        waiting.setdefault(int(lengths[row]), []).append(row)
+    while waiting:
+        longest = max(waiting)
+        chosen: list[int] = []
+        tokens_left, examples = max(budget, longest), max(1, min(most, GRID * budget // longest))
+        for length in sorted(waiting, reverse=True):
+            count = min(tokens_left // length, examples - len(chosen), len(waiting[length]))
+            if not count:
+                continue
+            chosen += waiting[length][-count:]
+            del waiting[length][-count:]
+            tokens_left -= count * length
+            if not waiting[length]:
+                del waiting[length]
+        yield np.array(chosen)
 
 
 @dataclass(frozen=True)
@@ -166,3 +348,113 @@ def _pooled(hidden: Tensor, lengths: Tensor) -> Tensor:
     ends = lengths.cumsum(0)
     mean = torch.segment_reduce(hidden, "mean", lengths=lengths, axis=0, unsafe=hidden.device.type != "cpu")
     return torch.cat([hidden[ends - lengths], mean, hidden[ends - 1]], 1)
+
+
+B = TypeVar("B")
+R = TypeVar("R")
+# Runs some layers for a batch, from its hidden states before them.
+Layers = Callable[[B, Tensor | None], tuple[R, Tensor]]
+
+
+def states_of_batches(
+    forward_pass: ForwardPass, tokens: Tokens, batches: Sequence[ForwardBatch], scratch: Path
+) -> Iterator[tuple[dict[str, Tensor], float]]:
+    """Compute the selected hidden states of these batches, layer by layer if the model's layers are streamed.
+
+    Args:
+        forward_pass: What is computed, and how.
+        tokens: The token table.
+        batches: The batches.
+        scratch: The folder for hidden states that are passed from layer to layer.
+
+    Yields:
+        Tensors by name, as :meth:`ForwardPass.hidden_states`, and how many examples of the whole pass they are worth. Those of
+        one name come in the order of the batches.
+    """
+    stream = stream_of(forward_pass.model)
+    if stream is None:
+        for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
+            yield states, len(batch.rows)
+    else:
+        depth = forward_pass.depth
+        steps = [(number, min(number + 1, depth)) for number in range(max(1, depth))]
+        layers = partial(forward_pass.layers, tokens)
+        passes = layer_by_layer(stream, forward_pass.anatomy, steps, batches, layers=layers, scratch=scratch)
+        for batch, _, states in passes:
+            yield states, len(batch.rows) / len(steps)
+
+
+def layer_by_layer(
+    stream: Stream,
+    anatomy: Anatomy,
+    steps: Sequence[tuple[int, int]],
+    batches: Sequence[B],
+    *,
+    layers: Callable[[int | None, int], AbstractContextManager[Layers[B, R]]],
+    scratch: Path,
+) -> Iterator[tuple[B, int, R]]:
+    """Run the steps one after the other, each for all batches, with the layers of that step in memory.
+
+    Args:
+        stream: Where the layers are.
+        anatomy: The layers of the model.
+        steps: The numbers of the first layer that runs in each step, and of the first one that does not.
+        batches: The batches.
+        layers: From a cut (None begins with the embeddings) and the number of the first layer that does not run, to a context
+            with a function that runs the layers in between. It maps a batch and its hidden states at the cut to a result and
+            the hidden states after these layers.
+        scratch: The folder for hidden states that are passed from step to step.
+
+    Yields:
+        A batch, the last number of its step, and the result.
+    """
+    last = steps[-1][1]
+    with _Passage(scratch) as passage:
+        for start, stop in steps:
+            loaded = stream.loaded(stream.in_layers(anatomy, range(start, stop)))
+            with loaded, layers(start or None, stop) as run:
+                for batch in batches:
+                    result, states = run(batch, passage.read() if start else None)
+                    if stop < last:
+                        passage.write(states)
+                    yield batch, stop, result
+            passage.turn()
+
+
+class _Passage:
+    """The hidden states between two layers, in files without names: one is read while the other one is written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: list[tuple[torch.Size, torch.dtype, torch.device]] = []
+        self._written: list[tuple[torch.Size, torch.dtype, torch.device]] = []
+
+    def __enter__(self) -> "_Passage":
+        self._from: BinaryIO = tempfile.TemporaryFile(dir=self._folder)
+        self._to: BinaryIO = tempfile.TemporaryFile(dir=self._folder)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._from.close()
+        self._to.close()
+
+    def write(self, states: Tensor) -> None:
+        """Write the hidden states of the next batch."""
+        self._to.write(states.contiguous().view(torch.uint8).cpu().numpy().data)
+        self._written.append((states.shape, states.dtype, states.device))
+
+    def read(self) -> Tensor:
+        """The hidden states of the next batch after the layer before."""
+        shape, dtype, device = self._read.pop(0)
+        states = torch.empty(shape, dtype=dtype)  # torch aligns its memory, which the last bits depend on
+        read = self._from.readinto(states.view(torch.uint8).numpy())  # type: ignore[attr-defined]
+        assert read == states.nbytes
+        return states.to(device)
+
+    def turn(self) -> None:
+        """What was written is read from now on."""
+        self._from, self._to = self._to, self._from
+        self._read, self._written = self._written, []
+        self._from.seek(0)
+        self._to.seek(0)
+        self._to.truncate()

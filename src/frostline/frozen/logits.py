@@ -12,15 +12,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from frostline import FrostlineError
-from frostline.frozen.batches import Rows
-from frostline.frozen.cache.loading import RESERVED_BYTES, SHARD_ROWS, cache_folder, scratch_folder
 from frostline.frozen.cut import cut_at
-from frostline.frozen.layer_by_layer import Layers, layer_by_layer
+from frostline.frozen.forward_pass import Layers, Rows, layer_by_layer
+from frostline.frozen.hidden_states import RESERVED_BYTES, SHARD_ROWS, cache_folder, scratch_folder
 from frostline.model.anatomy import Anatomy
 from frostline.model.classifier import BATCH, Classifier, logits_of
 from frostline.model.device import free_bytes
-from frostline.model.heads import RecurrentHead
-from frostline.model.outputs import real_logits
+from frostline.model.heads import RecurrentHead, real_logits
 from frostline.model.streaming import Stream, stream_of
 from frostline.model.tokens import Tokens
 

@@ -1,12 +1,17 @@
-"""Find the layers of a model and the place of every parameter.
+"""Find the layers of a model and the place of every parameter; name its modules, and set their training modes.
 
 No architecture is known by name. The layers are the ``ModuleList`` with the most parameters whose modules a traced forward
 pass reaches. Each module must be called once, in order, and map one vector per token to one vector per token. A model
 that does not fit is refused with the reason.
+
+A name that ``--tune-modules`` gives is one or more whole, consecutive segments of a module's path. ``layer.1`` stands for
+``bert.encoder.layer.1`` and everything inside it, but not for ``layer.10``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,10 +19,156 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from frostline import FrostlineError
-from frostline.data.wording import first_line
-from frostline.model.places import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
-from frostline.model.trace import Batch, Call, Trace
-from frostline.model.vocabulary import padding_fill, vocabulary_size
+from frostline.data.wording import first_line, similar_names
+from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
+from frostline.model.tokens import padding_fill, vocabulary_size
+
+Batch = Mapping[str, Tensor]  # the model's inputs, [B, S] each, padded on the right
+
+
+@dataclass(frozen=True)
+class Call:
+    """How the model calls one of its layers.
+
+    Attributes:
+        hidden: The argument that carries the hidden states: its position or its name.
+        per_token: Other arguments with one entry per token (positions, rotary tables): their positions or names.
+        wrap: The type that the layer returns: ``tuple`` or ``list``; None for a bare tensor.
+        length: The number of returned items, of which the hidden states are the first.
+    """
+
+    hidden: int | str
+    per_token: tuple[int | str, ...]
+    wrap: type | None
+    length: int
+
+    def output(self, hidden: Tensor) -> Any:
+        """``hidden`` as the layer would return it: wrapped like its own output, with None for all other outputs."""
+        return hidden if self.wrap is None else self.wrap([hidden, *[None] * (self.length - 1)])
+
+
+class Trace:
+    """Records one forward pass: the order of module calls, and the inputs and outputs of each layer.
+
+    Attributes:
+        calls_so_far: How many module calls have begun.
+        first_called: By module path: the number of the module's first call.
+        order: The numbers of the layers, in the order of their calls.
+        after_layer: For each layer call: ``calls_so_far`` when it returned.
+        calls: How each layer is called.
+        width: The width of the hidden states.
+        reached: Whether a module of the list gets a floating-point tensor with three dimensions, like hidden states.
+        problem: Why some layer cannot be cut; empty if all can.
+    """
+
+    def __init__(self, model: PreTrainedModel, layers: nn.ModuleList) -> None:
+        self.model, self.layers = model, layers
+        self.calls_so_far = 0
+        self.first_called: dict[str, int] = {}
+        self.order: list[int] = []
+        self.after_layer: list[int] = []
+        self.calls: list[Call] = []
+        self.width = 0
+        self.reached = False
+        self.problem = ""
+
+    def run(self, batch: Batch) -> None:
+        """Trace the forward pass of ``batch`` in eval mode; the model is left as it was."""
+        grid = batch["input_ids"].shape
+        mode = self.model.training
+        self.model.eval()
+        try:
+            with ExitStack() as hooks, torch.no_grad():
+                for name, module in self.model.named_modules():
+                    hooks.callback(module.register_forward_pre_hook(self._count_call(name)).remove)
+                for number, layer in enumerate(self.layers):
+                    enter, leave = self._layer_hooks(number, grid)
+                    hooks.callback(layer.register_forward_pre_hook(enter, with_kwargs=True).remove)
+                    hooks.callback(layer.register_forward_hook(leave, with_kwargs=True).remove)
+                self.model(**batch)
+        finally:
+            self.model.train(mode)
+
+    def _count_call(self, name: str) -> Any:
+        """A hook that runs before the module at path ``name``."""
+
+        def hook(module: nn.Module, args: Any) -> None:
+            self.calls_so_far += 1
+            self.first_called.setdefault(name, self.calls_so_far)
+
+        return hook
+
+    def _layer_hooks(self, number: int, grid: torch.Size) -> tuple[Any, Any]:
+        """Hooks that run before and after layer ``number``; ``grid`` is the shape ``[B, S]`` of the batch."""
+
+        def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self.order.append(number)
+            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+            self.reached |= any(x.is_floating_point() and x.dim() == 3 for x in given)
+
+        def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+            self.after_layer.append(self.calls_so_far)
+            named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+            hidden = next((key for key, x in named if _is_hidden(x, grid)), None)
+            wrap = next((kind for kind in (tuple, list) if type(out) is kind), None)
+            first = out[0] if wrap else out
+            if hidden is None or not _is_hidden(first, grid):
+                given = next((tuple(x.shape) for _, x in named if isinstance(x, Tensor)), "no tensor")
+                self.problem = (
+                    f"its layers do not take and return one vector per token (for a batch of {tuple(grid)} tokens they "
+                    f"are given {given} and return {_shape(out)})"
+                )
+                return
+            if dict(named)[hidden].shape != first.shape:
+                self.problem = "the width of its hidden states changes from layer to layer"
+            self.width = first.shape[-1]
+            per_token = tuple(key for key, x in named if key != hidden and _is_per_token(x, grid))
+            self.calls.append(Call(hidden, per_token, wrap, len(out) if wrap else 1))
+
+        return enter, leave
+
+    def refusal(self) -> str:
+        """Why the modules are not layers that run one after the other; empty if they are."""
+        if len(self.order) > len(set(self.order)) or self._layers_share_weights():
+            return "it shares weights between layers, so no layer is tuned alone"
+        if self.order != list(range(len(self.layers))):
+            return f"its layers are not called one after the other, but in the order {self.order}"
+        return self.problem
+
+    def parallel_lists(self, path: str, others: Sequence[str]) -> str:
+        """Why the list at ``path`` does not hold whole layers; empty if it does.
+
+        Each layer is then spread over several lists: modules of ``others`` run between the first and the last module of this
+        list.
+        """
+        start, end = self.first_called[f"{path}.0"], self.after_layer[-1]
+        calls = {
+            other: [n for name, n in self.first_called.items() if name.startswith(f"{other}.")] for other in others
+        }
+        parallel = [other.rpartition(".")[2] for other in others if any(start < n <= end for n in calls[other])]
+        names = ", ".join([path.rpartition(".")[2], *parallel])
+        return f"its layers are spread over parallel lists of modules ({names})" if parallel else ""
+
+    def _layers_share_weights(self) -> bool:
+        parameters = [id(p) for layer in self.layers for p in set(layer.parameters())]
+        return len(parameters) > len(set(parameters))
+
+
+def _shape(out: Any) -> Any:
+    if isinstance(out, Tensor):
+        return tuple(out.shape)
+    return f"{type(out).__name__} of {len(out)}" if isinstance(out, tuple | list) else type(out).__name__
+
+
+def _is_hidden(x: Any, grid: torch.Size) -> bool:
+    return isinstance(x, Tensor) and x.is_floating_point() and x.dim() == 3 and x.shape[:2] == grid
+
+
+def _is_per_token(x: Any, grid: torch.Size) -> bool:
+    if isinstance(x, tuple):
+        return bool(x) and all(_is_per_token(item, grid) for item in x)
+    return isinstance(x, Tensor) and x.dim() in (2, 3, 4) and x.shape[0] in (1, grid[0]) and x.shape[1] == grid[1]
+
 
 CHARACTERS = 1_000  # a model without a vocabulary reads characters: its random tokens are below this number
 
@@ -29,7 +180,7 @@ class Anatomy:
     Attributes:
         path: The module path of the ``ModuleList`` that holds the layers.
         count: The number of layers, L.
-        places: The place of each parameter, by name (:mod:`frostline.model.places`). Parameters that all layers share are in
+        places: The place of each parameter, by name (:mod:`frostline.model.terms`). Parameters that all layers share are in
             ``embeddings``.
         calls: How the model calls each layer.
         width: The width of the hidden states, D.
@@ -209,3 +360,98 @@ def _is_matrix(model: nn.Module, name: str) -> bool:
 def count_parameters(model: nn.Module, names: frozenset[str] | None = None) -> int:
     """The number of parameters of ``model``; with ``names``, of these parameters only."""
     return sum(p.numel() for name, p in model.named_parameters() if names is None or name in names)
+
+
+def parameters_in(anatomy: Anatomy, modules: Iterable[str]) -> frozenset[str]:
+    """Names of the parameters in these modules and in all modules inside them.
+
+    Raises:
+        FrostlineError: A name matches no module. The message lists the nearest names.
+    """
+    found: set[str] = set()
+    for module in modules:
+        inside = {name for name in anatomy.places if _matches(module, module_of(name))}
+        if not inside:
+            raise _no_match(anatomy, module)
+        found |= inside
+    return frozenset(found)
+
+
+def module_of(parameter: str) -> str:
+    """The path of the module that holds a parameter."""
+    return parameter.rpartition(".")[0]
+
+
+def paths_to(name: str) -> list[str]:
+    """The paths of the modules that contain a parameter or module, from the outermost one down; its own path comes last."""
+    segments = name.split(".")
+    return [".".join(segments[: n + 1]) for n in range(len(segments))]
+
+
+def topmost_modules(names: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
+    """The topmost modules that hold parameters of ``names`` but none of ``others``, in the order of ``names``."""
+    excluded = {path for name in others for path in paths_to(name)}
+    return tuple(dict.fromkeys(next(path for path in paths_to(name) if path not in excluded) for name in names))
+
+
+def _matches(module: str, path: str) -> bool:
+    """Whether ``path`` contains the whole segments of ``module``, one after the other."""
+    return f".{module}." in f".{path}."
+
+
+def _no_match(anatomy: Anatomy, module: str) -> FrostlineError:
+    """The error for a name that matches no module. It lists the nearest names with as many segments, or with one fewer."""
+    paths = {module_of(name) for name in anatomy.places}
+
+    def nearest(length: int) -> list[str]:
+        segments = [path.split(".") for path in paths]
+        known = {".".join(path[n : n + length]) for path in segments for n in range(len(path) - length + 1)}
+        return similar_names(module, sorted(known), limit=3)
+
+    length = len(module.split("."))
+    near = nearest(length) or nearest(length - 1) or sorted({path.split(".")[0] for path in paths})
+    return FrostlineError(
+        f"tune_modules: no module with parameters is called {module!r}; the nearest are {', '.join(near)}. "
+        f"Give module paths or whole segments of them; the {anatomy.count} layers are {anatomy.path}.0 to "
+        f"{anatomy.path}.{anatomy.count - 1}, numbered from 0."
+    )
+
+
+def set_train_mode(model: PreTrainedModel, anatomy: Anatomy, trained: frozenset[str]) -> None:
+    """Set train mode for trained modules and for modules outside the base model, and eval mode for frozen modules.
+
+    A layer or the embeddings are in train mode as a whole if one of their parameters is in ``trained``. Frozen modules
+    inside them are in eval mode.
+    """
+    places = {anatomy.places[name] for name in trained}
+    model.train(EMBEDDINGS in places)
+    for number, layer in enumerate(anatomy.layers(model)):
+        layer.train(layer_place(number) in places)
+    for path in {name.rpartition(".")[0] for name in trained}:
+        model.get_submodule(path).training = True
+    base = getattr(model, model.base_model_prefix, None)
+    in_base = set() if base is None else set(base.modules())
+    for module in model.modules():
+        if module is not model and module not in in_base:
+            module.training = True
+    for module in frozen_modules(model, trained):
+        module.training = False
+
+
+def frozen_modules(model: nn.Module, trained: Set[str]) -> Iterator[nn.Module]:
+    """All modules that have parameters but no trained ones, and the modules inside them."""
+    trained_ids = {id(p) for name, p in model.named_parameters() if name in trained}
+    holders, trained_holders = set[str](), set[str]()  # paths of modules with parameters, and with trained ones
+    for name, p in model.named_parameters(remove_duplicate=False):
+        holders.update(_from_root(name))
+        if id(p) in trained_ids:
+            trained_holders.update(_from_root(name))
+    frozen = holders - trained_holders
+    for path, module in model.named_modules():
+        if not frozen.isdisjoint(_from_root(path)):
+            yield module
+
+
+def _from_root(name: str) -> list[str]:
+    """The path of the model itself, which is empty, and those from there to a parameter or module."""
+    return ["", *paths_to(name)]

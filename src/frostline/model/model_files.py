@@ -1,23 +1,104 @@
-"""The files of a model, in a folder or downloaded from the hub."""
+"""The files of a model, in a folder or downloaded from the hub, and single weights of its safetensors files."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatch
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, StrictDataclassError
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from frostline import FrostlineError
-from frostline.data.formats.reader import POINTER
-from frostline.data.sealed import FILES, files_in, read_record, require_recorded
+from frostline.data.files import FILES, files_in, read_record, require_recorded
+from frostline.data.reader import POINTER
 from frostline.data.wording import first_line
-from frostline.model.shards import INDEX, WHOLE, weight_files
+
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the value of a parameter is."""
+
+    file: Path
+    key: str
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that transformers reads: one file, or those that an index names. Empty if there is neither."""
+    if (folder / WHOLE).is_file():
+        return [folder / WHOLE]
+    if not (folder / INDEX).is_file():
+        return []
+    names = json.loads((folder / INDEX).read_bytes())["weight_map"].values()
+    return [folder / Path(name).name for name in sorted(set(names))]
+
+
+def shapes_in(files: Iterable[Path]) -> Iterator[tuple[Source, tuple[int, ...], bool]]:
+    """For each weight: where it is, its shape, and whether it holds floating-point numbers. Only headers are read."""
+    for file in files:
+        with safe_open(file, "pt") as opened:
+            for key in opened.keys():  # noqa: SIM118 -- it is no dictionary
+                part = opened.get_slice(key)
+                yield Source(file, key), tuple(part.get_shape()), "F" in part.get_dtype()
+
+
+def weight_bytes(files: Iterable[Path], dtype: torch.dtype = torch.float32) -> int:
+    """The bytes that the weights take in memory as this type."""
+    return sum(dtype.itemsize * prod(shape) for _, shape, _ in shapes_in(files))
+
+
+def read_weights(sources: Mapping[str, Source]) -> Iterator[tuple[str, Tensor]]:
+    """The value of each parameter by name, file by file.
+
+    The values are mapped from their files. Their memory is returned when no tensor of a file is left.
+    """
+    by_file: dict[Path, list[str]] = {}
+    for name, source in sources.items():
+        by_file.setdefault(source.file, []).append(name)
+    for file, names in by_file.items():
+        with safe_open(file, "pt") as opened:
+            for name in names:
+                yield name, opened.get_slice(sources[name].key)[...]
+
+
+def read_weight(source: Source) -> Tensor:
+    """The value of one parameter."""
+    ((_, value),) = read_weights({source.key: source})
+    return value
+
+
+def floating_type(files: Iterable[Path]) -> torch.dtype:
+    """The type of the first weights that are floating-point numbers; float32 if there are none."""
+    for source, shape, floating in shapes_in(files):
+        if floating and shape:
+            with safe_open(source.file, "pt") as opened:
+                value: Tensor = opened.get_slice(source.key)[:0]
+                return value.dtype
+    return torch.float32
+
+
+def unread(shape: Iterable[int], device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
+    """A value that stands for one that is not in memory: NaN everywhere, in the memory of one number.
+
+    Every result that depends on it is NaN.
+    """
+    return torch.full((), torch.nan, device=device, dtype=dtype).expand(*shape)
+
+
+def is_unread(value: Tensor) -> bool:
+    """Whether a value is one of :func:`unread`."""
+    return value.dim() > 0 and not any(value.stride())
+
 
 RECORD = "frostline.json"  # in the folder of a saved model
 MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]

@@ -34,19 +34,6 @@ GROUP_COST = 50_000  # one more group takes about as long as attention over this
 
 
 @dataclass(frozen=True)
-class Sequences:
-    """The sequences of a packed batch, one after another: the examples, and the tokens that fill it up.
-
-    Attributes:
-        starts: ``[n + 1]``, int32 on the device, the first token of each sequence among all K * T tokens, and their number.
-        longest: The length of the longest one.
-    """
-
-    starts: Tensor
-    longest: int
-
-
-@dataclass(frozen=True)
 class Layout:
     """Where the real tokens of a right-padded batch are in its grid and in the packed batch.
 
@@ -131,16 +118,6 @@ class Layout:
     @cached_property
     def _starts(self) -> Tensor:  # [B], the position of each example's first token in the flattened packed batch
         return self._packed_index[self.lengths.cumsum(0) - self.lengths]
-
-    @cached_property
-    def sequences(self) -> Sequences:
-        """The sequences for attention without padding. Those that fill the batch up are no longer than the longest example."""
-        longest, lengths = int(self.lengths.max()), [0]
-        for own in self.lengths.view(self.runs, -1).tolist():
-            missing = self.tokens - sum(own)
-            lengths += [*own, *[longest] * (missing // longest), *filter(None, [missing % longest])]
-        starts = torch.tensor(lengths).cumsum(0).to(torch.int32)
-        return Sequences(to_device(starts, self.device), longest)
 
     @property
     def indexed(self) -> bool:

@@ -4,12 +4,11 @@ Between the first layer that runs and the last, hidden states are ``[1, T, D]``:
 of a layer but attention work token by token and run as transformers wrote them.
 
 The attention function that this module registers works on the padded grid ``[B, H, S, C]``. It scatters the heads into the
-grid, calls transformers' attention with the mask that transformers built, and gathers the real tokens again. Where torch has a
-kernel for it, :mod:`frostline.model.varlen` needs no grid. On a CPU, short examples use :mod:`frostline.fast.attention`
-instead. :mod:`frostline.model.packed_layout` has the shapes.
+grid, calls transformers' attention with the mask that transformers built, and gathers the real tokens again. On a CPU, short
+examples use :mod:`frostline.fast.attention` instead. :mod:`frostline.model.packed_layout` has the shapes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -17,15 +16,18 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface
+from transformers.masking_utils import (
+    AttentionMaskInterface,
+    bidirectional_mask_function,
+    causal_mask_function,
+    sdpa_mask,
+)
 
 from frostline.fast.attention import attention, attention_without_gradient
 from frostline.fast.dropout import Dropout
 from frostline.fast.last_layer import scattered
 from frostline.fast.switch import enabled
-from frostline.model import varlen
 from frostline.model.device import to_device
-from frostline.model.masks import ALL, padded_mask, window_of
 from frostline.model.packed_layout import MAX_SHORT, Layout
 
 ATTENTION = "frostline_packed"
@@ -68,8 +70,6 @@ def _attention(
         attention_mask = layout.full_mask(causal=_is_causal(module, None, **kwargs))
     if packing.head_index is not None and not _is_causal(module, attention_mask, **kwargs):
         return _of_head_tokens(packing, module, query, key, value, attention_mask, **kwargs), None
-    if varlen.is_possible(layout, attention_mask, query, key, value, **kwargs):
-        return varlen.attention(layout, attention_mask, query, key, value, scale=kwargs.get("scaling")), None
     if layout.groups:
         return _by_group(packing, module, query, key, value, attention_mask, **kwargs), None
     is_short = layout.length <= (MAX_SHORT if _needs_gradient(query) else MAX_SHORT_SCORED)
@@ -159,8 +159,8 @@ def _of_head_tokens(
     assert layout is not None and position is not None and index is not None
     index = index[: layout.batch_size]  # [B]
     head_query = query.transpose(1, 2).flatten(0, 1).index_select(0, index)[:, :, None]  # [B, H, 1, C]
-    if mask is not None and window_of(mask) == ALL:
-        mask = mask[:, :, :1]  # all rows are the same
+    if mask is not None and mask.stride(2) == 0:  # all rows are the same
+        mask = mask[:, :, :1]
     elif mask is not None and mask.shape[2] > 1:
         mask = mask.expand(layout.batch_size, *mask.shape[1:])
         mask = mask[torch.arange(layout.batch_size, device=position.device), :, position][:, :, None]
@@ -199,6 +199,30 @@ def _in_padded_grid(packing: Packing, module: nn.Module, *heads_and_mask: Tensor
     with packing.dropout.in_attention() if packing.dropout and kwargs.get("dropout") else nullcontext():
         out: Tensor = sdpa_attention_forward(module, *heads_and_mask, **kwargs)[0]
     return out
+
+
+def padded_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    *args: Any,
+    mask_function: Callable[..., Any] = causal_mask_function,
+    attention_mask: Tensor | None = None,
+    device: torch.device | str = "cpu",
+    **kwargs: Any,
+) -> Tensor | None:
+    """The mask that transformers builds for ``sdpa``, ``[B, 1, S, S]``.
+
+    transformers first asks the device whether there is any padding, because attention needs no mask without it. On devices other
+    than CPUs there is always a mask.
+    """
+    given = {**kwargs, "mask_function": mask_function, "attention_mask": attention_mask, "device": device}
+    if torch.device(device).type != "cpu" and attention_mask is not None:
+        if mask_function is bidirectional_mask_function and attention_mask.shape == (batch_size, kv_length):
+            return attention_mask.bool()[:, None, None].expand(-1, -1, q_length, -1)
+        given |= {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+    mask: Tensor | None = sdpa_mask(batch_size, q_length, kv_length, *args, **given)
+    return mask
 
 
 AttentionInterface.register(ATTENTION, _attention)

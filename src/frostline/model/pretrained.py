@@ -11,14 +11,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from frostline.fast.optimizer import clear_gradients
-from frostline.model.anatomy import Anatomy
+from frostline.model.anatomy import Anatomy, paths_to
 from frostline.model.device import CPU
-from frostline.model.module_paths import paths_to
-from frostline.model.places import HEAD
-from frostline.model.reading import OWN_HEAD, HeadKind
-from frostline.model.shards import is_unread
+from frostline.model.heads import with_head
+from frostline.model.model_files import is_unread
 from frostline.model.streaming import Stream, stream_of
-from frostline.model.with_head import with_head
+from frostline.model.terms import HEAD, OWN_HEAD, HeadKind
 
 HASHED_HERE = ("cpu", "mps")  # devices whose parameters are read for a digest; others compute checksums themselves
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes

@@ -1,6 +1,6 @@
 """A model whose layers are read from the model folder when they run, and released after that.
 
-:func:`streamed` turns a :class:`frostline.model.checkpoint.Skeleton` into such a model. Everything outside of the layers is in
+:func:`streamed` turns a :class:`frostline.model.loading.Skeleton` into such a model. Everything outside of the layers is in
 memory, and so is the last layer. Another layer is in memory while it runs, while :meth:`Stream.loaded` holds it, or for good
 after :meth:`Stream.keep`. At any other time its weights are NaN. A result that used them would therefore be NaN, too.
 """
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from frostline.model.anatomy import Anatomy, module_lists
+from frostline.model.model_files import Source, is_unread, read_weights, unread
 from frostline.model.packed_layout import ALIGNED
-from frostline.model.shards import Source, is_unread, read_weights, unread
 
 ATTRIBUTE = "weight_stream"  # of a model whose layers are streamed
 

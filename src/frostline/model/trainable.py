@@ -9,9 +9,8 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from frostline import FrostlineError
-from frostline.model.anatomy import Anatomy
-from frostline.model.module_paths import parameters_in, topmost_modules
-from frostline.model.places import FINAL_NORM, HEAD, POOLER, layer_number, layer_place
+from frostline.model.anatomy import Anatomy, parameters_in, topmost_modules
+from frostline.model.terms import FINAL_NORM, HEAD, POOLER, layer_number, layer_place
 from frostline.statistics.tune import FULL, NAMED, Tune
 
 

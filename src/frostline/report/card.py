@@ -11,9 +11,9 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import opened_by
+from frostline.model.terms import opened_by
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import output_sentences
 from frostline.report.next_steps import loading

@@ -1,6 +1,6 @@
 """The steps after the last run of a sweep: tables, answer, saved model and page."""
 
-from frostline.data.locks import ELSEWHERE, locked
+from frostline.data.files import ELSEWHERE, locked
 from frostline.report.rebuild import rebuild
 from frostline.report.recommended_model import save_recommended
 from frostline.statistics.answer import Answer

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.examples import Examples
-from frostline.data.specification import MULTI_LABEL
+from frostline.data.kinds import MULTI_LABEL
 from frostline.report.error_analysis import shown
 from frostline.statistics.metrics import predict
 from frostline.statistics.outputs import OUTPUTS

@@ -11,16 +11,12 @@ from safetensors import SafetensorError
 from transformers.utils import logging
 
 from frostline import FrostlineError
-from frostline.data.files import new_folder
-from frostline.data.sealed import files_in, write_record
+from frostline.data.files import files_in, new_folder, write_record
+from frostline.model.classifier import save_files, write_pooled, write_recurrent
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import RECORD
-from frostline.model.output_keys import output_keys
-from frostline.model.pooled_folder import write_pooled
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import opened_by
-from frostline.model.recurrent_folder import write_recurrent
-from frostline.model.saving import save_files
+from frostline.model.terms import opened_by, output_keys
 from frostline.report.card import VERSIONS, Saved, model_card
 from frostline.sweep.plan import Identity
 from frostline.training.estimators.estimators import Fitted

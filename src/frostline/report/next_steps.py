@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from frostline.data.specification import MULTI_LABEL, TOKENS
+from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.wording import duration
 from frostline.report.answer.output_sentences import is_saved
 

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.data.files import read_inside, require_inside, with_nulls, write_json
-from frostline.data.sealed import unseal
-from frostline.model.reading import opened_by
+from frostline.data.files import read_inside, require_inside, unseal, with_nulls, write_json
+from frostline.model.terms import opened_by
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import NextCommand, next_command
 from frostline.report.answer.recommended_classes import add_classes
@@ -17,12 +16,11 @@ from frostline.report.next_steps import advice
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.answer import Answer, Recommended
 from frostline.statistics.predictions import Labelled
-from frostline.sweep.results.alternatives import TEST, read_alternatives
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import TEST, Folder, read_alternatives
 from frostline.sweep.results.record_form import DataForm
 from frostline.sweep.results.search_record import SearchRecord, as_of_now, read_search
 from frostline.sweep.results.tables import write_tables
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 
 
 def rebuild(out: str | Path) -> Answer:
@@ -109,7 +107,7 @@ def write_report(out: str | Path) -> Path:
     return write_page(Path(out))
 
 
-def settings_of(spec: SweepSpec) -> AnalysisSettings:
+def settings_of(spec: Settings) -> AnalysisSettings:
     """The settings of a sweep's answer. A target or a margin that is given must be reached, else score and cost are weighed."""
     given = spec.target is not None or spec.margin is not None
     sure = spec.sure or (LIKELY if given else None)
@@ -117,7 +115,7 @@ def settings_of(spec: SweepSpec) -> AnalysisSettings:
     return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)
 
 
-def _opened_by(spec: SweepSpec, recommended: Recommended | None) -> str:
+def _opened_by(spec: Settings, recommended: Recommended | None) -> str:
     """The library that opens the recommended model."""
     if recommended is None:
         return "frostline"
@@ -125,7 +123,7 @@ def _opened_by(spec: SweepSpec, recommended: Recommended | None) -> str:
     return opened_by(way.head) if way.in_loop else "frostline"
 
 
-def _of_outputs(spec: SweepSpec, recommended: Recommended | None) -> SweepSpec:
+def _of_outputs(spec: Settings, recommended: Recommended | None) -> Settings:
     """The sweep without a temperature and a threshold if the recommended model cannot be saved with them."""
     saved = recommended is None or spec.way_of(recommended.recipe).in_loop
     return spec if saved else spec.model_copy(update={"calibrate": False, "threshold": None})

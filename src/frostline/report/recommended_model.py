@@ -10,18 +10,17 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
-from frostline.data.files import remove
-from frostline.data.sealed import FILES, files_in, read_record, require_recorded
+from frostline.data.files import FILES, files_in, read_record, remove, require_recorded
 from frostline.data.wording import capitalized
 from frostline.model.model_files import RECORD
-from frostline.model.output_keys import OUTPUT_KEYS, output_keys
+from frostline.model.terms import OUTPUT_KEYS, output_keys
 from frostline.report.names import tuning
-from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights
 from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.set_aside import DAMAGED, set_aside
+from frostline.sweep.results.store import DAMAGED, set_aside
+from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.estimators.by_name import estimator_of
 from frostline.training.estimators.estimators import Estimator
 from frostline.training.probes.alternatives import Alternatives

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.examples import Examples
-from frostline.data.sentences import words_of
-from frostline.data.specification import TOKENS
-from frostline.data.tags import OUTSIDE, are_entities, entity_type, entity_types
+from frostline.data.kinds import TOKENS
+from frostline.data.tags import OUTSIDE, are_entities, entity_type, entity_types, words_of
 from frostline.report.error_analysis import Confusion, confusion
 from frostline.statistics.metrics import predict
 from frostline.statistics.tags import is_scored

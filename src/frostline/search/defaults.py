@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from frostline.training.specification import HEAD_LEARNING_RATE
+from frostline.training.settings import HEAD_LEARNING_RATE
 
 # The default budget is the larger of this number of runs of the reference, on all workers, and this many seconds.
 FULL_RUNS, SECONDS = 4, 120.0

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.load import Data
-from frostline.frozen.batches import Rows
+from frostline.frozen.forward_pass import Rows
 from frostline.report.probe_sentence import probe_sentence
 from frostline.statistics.alternatives import PROBE, WORDS
 from frostline.statistics.metrics import METRICS

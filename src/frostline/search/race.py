@@ -21,8 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from frostline.data.parsing import duration_at_least
-from frostline.data.wording import duration
+from frostline.data.wording import duration, duration_at_least
 from frostline.search import opening
 from frostline.search.outlook import Outlook
 from frostline.search.scoreboard import Scoreboard

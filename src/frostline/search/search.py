@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.wording import duration
-from frostline.fast.garbage_collection import objects_frozen
+from frostline.fast.switch import objects_frozen
 from frostline.report.finish import finish
 from frostline.report.formatting import probability, score
 from frostline.report.names import tuning
@@ -38,22 +38,19 @@ from frostline.statistics.answer import Answer
 from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.tune import Tune, name_of
-from frostline.sweep.execution.best_weights import BestWeights
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
-from frostline.sweep.execution.gpus import OtherGpus
+from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
-from frostline.sweep.execution.workers import workers_for
-from frostline.sweep.grids import MoreRuns
+from frostline.sweep.execution.workers import OtherGpus, workers_for
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.ray.driver import Driver
 from frostline.sweep.register import register
-from frostline.sweep.results.alternatives import write_alternatives
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import Folder, write_alternatives
 from frostline.sweep.results.search_record import SearchRecord, read_search, write_search
 from frostline.sweep.results.store import Store
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.results.tensor_files import BestWeights
+from frostline.sweep.settings import MoreRuns, Settings
 from frostline.sweep.work.workload import Workload
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.specification import RunSpec
@@ -102,7 +99,7 @@ def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
     return STACK if together <= FREE * alone < math.inf else 1  # infinite if no loss was finite
 
 
-def sweep_of(spec: SweepSpec, trials: Sequence[Trial]) -> SweepSpec:
+def sweep_of(spec: Settings, trials: Sequence[Trial]) -> Settings:
     """The sweep that consists of these trials."""
     seeds: dict[tuple[Tune, tuple[float, ...] | None], list[int]] = {}
     for trial in trials:  # k = 0 is trained at all of its own learning rates

@@ -18,7 +18,7 @@ from frostline.statistics.keyed import Keyed
 def plain(value: Any) -> Any:
     """The value with a dictionary in place of each of the types below."""
     if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value) if one.metadata.get("dumped", True)}
     if isinstance(value, Mapping):
         return {name: plain(one) for name, one in value.items()}
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
@@ -278,7 +278,7 @@ class SizeAnswer(Keyed):
     recommended: Recommended | None = None
     sentence: str = ""
     folds: int | None = None
-    about: str = ""
+    about: str = field(default="", metadata={"dumped": False})
 
     def cell(self, recipe: str | None) -> Cell | None:
         """The cell of a recipe; None if there is none."""

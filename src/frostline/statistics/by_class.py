@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.data.specification import MULTI_LABEL, TOKENS
+from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.tags import are_entities, entity_types
 from frostline.statistics.answer import ClassScores, OverRuns
 from frostline.statistics.metrics import defined, predict, scored_rows

@@ -14,7 +14,7 @@ from scipy import stats
 from sklearn.metrics import r2_score
 
 from frostline import FrostlineError
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import are_entities
 from frostline.statistics import class_scores, label_sets, tags
 

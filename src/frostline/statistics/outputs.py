@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 
 Array = NDArray[Any]
 

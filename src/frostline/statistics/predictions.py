@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline import FrostlineError
-from frostline.data.specification import MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
 from frostline.statistics.evidence import SameRows, by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference import (
     QUANTILE,

@@ -13,12 +13,11 @@ from typing import Any, TypeVar
 
 from frostline import FrostlineError
 from frostline.data.columns import NAME_COLUMNS
-from frostline.data.formats.reader import read_table
 from frostline.data.glue import DEV_CHANCE, GLUE
 from frostline.data.labels import refuse_similar_labels
-from frostline.data.parsing import normalized_name
+from frostline.data.reader import read_table
 from frostline.data.table import Table
-from frostline.data.wording import did_you_mean, listed, quoted
+from frostline.data.wording import did_you_mean, listed, normalized_name, quoted
 from frostline.statistics.metrics import METRICS, canonical_name
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.tune import FULL, LAST, NAMED, name_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from frostline.data.parsing import normalized_name
+from frostline.data.wording import normalized_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import SizeAnswer
 from frostline.statistics.inference import QUANTILE, Array, holm

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from frostline.data.parsing import normalized_name
+from frostline.data.wording import normalized_name
 from frostline.statistics.tune import k_of, name_of
-from frostline.studies.protocol import Protocol
-from frostline.studies.published_numbers import PublishedNumber
+from frostline.studies.protocol import Protocol, PublishedNumber
 
 LARGE = 0.003  # larger gaps are listed one by one
 STATISTICS = ("mean", "median", "std", "min", "max")

@@ -4,10 +4,10 @@
 - ``plan``, ``make_plan``, ``cache_space``: the runs, and the hidden states that are cached for them.
 - ``work/``: count operations and memory; ``results/``: the folder of a sweep; ``register``, ``join``, ``merge``: add runs to it.
 - ``streaming``: whether and how much of the model is streamed.
-- ``slurm``: start workers on a cluster; ``ray/``: train runs as tasks of Ray.
+- ``slurm``: start workers on a cluster.
 - ``execution/``: train the runs; ``forecast/``: predict their time and memory; ``progress``: the progress display;
   ``time_left``: how long the rest will take.
 
-May import from data, statistics, fast, model, frozen and training. ``ray/`` and ``forecast/`` import from ``execution/``. It
+May import from data, statistics, fast, model, frozen and training. ``forecast/`` imports from ``execution/``. It
 imports from the files here, ``results/`` and ``work/``. Start with ``prepare`` and ``execution/execute``.
 """

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from frostline.frozen.batches import Lengths, Rows
-from frostline.frozen.cache.loading import (
+from frostline.frozen.forward_pass import ForwardPass, Lengths, Rows, StateSelection
+from frostline.frozen.hidden_states import (
     RESERVED_BYTES,
     SHARD_ROWS,
     Recipe,
@@ -16,8 +16,6 @@ from frostline.frozen.cache.loading import (
     missing_rows,
     similar_recipes,
 )
-from frostline.frozen.forward_pass import ForwardPass
-from frostline.frozen.selection import StateSelection
 from frostline.model.device import Machine, free_bytes
 from frostline.model.pretrained import Pretrained
 from frostline.training.context import RunContext

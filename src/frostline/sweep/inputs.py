@@ -8,22 +8,21 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.data.kinds import MULTI_LABEL, TOKENS, DataSpec
 from frostline.data.load import Data, load_data
-from frostline.data.specification import MULTI_LABEL, TOKENS, DataSpec
-from frostline.data.subsets import least_size
-from frostline.frozen.batches import Rows
+from frostline.data.splits import least_size
+from frostline.frozen.forward_pass import Rows
 from frostline.model.anatomy import position_limit
 from frostline.model.pretrained import Pretrained
-from frostline.model.tokens import Tokens, encode
-from frostline.model.vocabulary import suited
+from frostline.model.tokens import Tokens, encode, suited
 from frostline.statistics.metrics import DEFAULT
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 
 SPLITS = ("train", "validation", "test")
 
 
-def read_data(spec: SweepSpec, sources: Mapping[str, Any]) -> Data:
+def read_data(spec: Settings, sources: Mapping[str, Any]) -> Data:
     """Read the examples that a specification names.
 
     Args:
@@ -74,7 +73,7 @@ def data_digest(splits: Iterable[Examples]) -> str:
     return digest.hexdigest()
 
 
-def length_limit(spec: SweepSpec, pretrained: Pretrained) -> int:
+def length_limit(spec: Settings, pretrained: Pretrained) -> int:
     """The most tokens per example.
 
     Raises:
@@ -93,7 +92,7 @@ def length_limit(spec: SweepSpec, pretrained: Pretrained) -> int:
 
 
 def encode_splits(
-    spec: SweepSpec,
+    spec: Settings,
     splits: Mapping[str, Examples],
     max_length: int,
     pretrained: Pretrained,
@@ -114,7 +113,7 @@ def encode_splits(
     return encoded
 
 
-def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length: int, pretrained: Pretrained) -> None:
+def _check_truncation(spec: Settings, encoded: Mapping[str, Tokens], max_length: int, pretrained: Pretrained) -> None:
     """Refuse to truncate more examples than ``--max-truncated`` allows."""
     truncated = {name: tokens.truncated() for name, tokens in encoded.items()}
     split = max(truncated, key=lambda name: truncated[name])
@@ -132,13 +131,13 @@ def _check_truncation(spec: SweepSpec, encoded: Mapping[str, Tokens], max_length
     )
 
 
-def require_suitable_options(spec: SweepSpec, data: Data) -> None:
+def require_suitable_options(spec: Settings, data: Data) -> None:
     """Refuse options and training-set sizes that the data do not allow."""
     _require_classes(spec, data)
     _require_train_sizes(spec, data)
 
 
-def _require_classes(spec: SweepSpec, data: Data) -> None:
+def _require_classes(spec: Settings, data: Data) -> None:
     """Refuse class weights, calibration and thresholds that the task does not have."""
     if data.task.task_type != TOKENS and spec.label_all_tokens:
         raise FrostlineError(f"{data.task.name}: --label-all-tokens is for tags of words: leave it out.")
@@ -158,7 +157,7 @@ def _require_classes(spec: SweepSpec, data: Data) -> None:
         _require_threshold(spec, data)
 
 
-def _require_threshold(spec: SweepSpec, data: Data) -> None:
+def _require_threshold(spec: Settings, data: Data) -> None:
     """Refuse a threshold that the task does not have."""
     name, several = str(spec.threshold), data.task.task_type == MULTI_LABEL
     if several and name in (BEST, *MAXIMIZED, *OF_LABEL_SETS):
@@ -175,7 +174,7 @@ def _require_threshold(spec: SweepSpec, data: Data) -> None:
         raise FrostlineError(f"{data.task.name}: --threshold f1_micro is for several labels of a text: give f1.")
 
 
-def _require_train_sizes(spec: SweepSpec, data: Data) -> None:
+def _require_train_sizes(spec: Settings, data: Data) -> None:
     """Refuse training-set sizes that are larger than the table, or too small for one example of each class."""
     classes = least_size(data.train.targets)
     for size in spec.values_of("train_size"):

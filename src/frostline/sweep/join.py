@@ -10,16 +10,16 @@ from frostline import FrostlineError
 from frostline.statistics.tune import is_way
 from frostline.sweep.plan import Identity, read_settings
 from frostline.sweep.results.search_record import FILE as SEARCH
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 from frostline.sweep.toml import TRUST
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 
-MUST_AGREE = {*Settings.model_fields, "head_learning_rate", TRUST}  # settings that all sweeps in a folder share
+MUST_AGREE = {*TrainingSettings.model_fields, "head_learning_rate", TRUST}  # settings that all sweeps in a folder share
 DIGESTS = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}  # of the identity, with words for them
 OF_DATA = " (other rows or labels, or other rows are for validation or test)"
 
 
-def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any], out: Path) -> SweepSpec:
+def join_existing(spec: Settings, identity: Identity, older: Mapping[str, Any], out: Path) -> Settings:
     """This sweep with the grid of the sweep in the folder added; everything but the grid must agree.
 
     Raises:
@@ -47,7 +47,7 @@ def join_existing(spec: SweepSpec, identity: Identity, older: Mapping[str, Any],
     return spec.extended(earlier, identity.train_rows)
 
 
-def other_way(one: SweepSpec, other: SweepSpec) -> str | None:
+def other_way(one: Settings, other: Settings) -> str | None:
     """The name of a way in the grid of one sweep that the other one defines differently; None if there is none."""
     for first, second in ((one, other), (other, one)):
         known = {*second.values_of("tune"), *second.way}

@@ -8,20 +8,18 @@ import numpy as np
 from transformers import PreTrainedModel
 
 from frostline.data.load import Data
-from frostline.frozen.batches import Rows
-from frostline.frozen.selection import StateSelection, selection_for
+from frostline.frozen.forward_pass import Rows, StateSelection, selection_for
 from frostline.model.anatomy import Anatomy
-from frostline.model.memory import device_memory
+from frostline.model.device import device_memory
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import OWN_HEAD
-from frostline.model.tokens import Tokens
-from frostline.model.vocabulary import ZEROED_TYPES
+from frostline.model.terms import OWN_HEAD
+from frostline.model.tokens import ZEROED_TYPES, Tokens
 from frostline.statistics.tune import NAMED
 from frostline.sweep.cache_space import CacheSpace
 from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
 from frostline.sweep.plan import Identity, Plan, PlannedDevice, one_of_each
 from frostline.sweep.results.store import Store
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 from frostline.training.context import RunContext
 from frostline.training.probes.inputs import features_after
 from frostline.training.rows import subset_rows, train_rows
@@ -31,7 +29,7 @@ from frostline.training.ways.phases import trainings_of
 
 def make_plan(
     *,
-    spec: SweepSpec,
+    spec: Settings,
     identity: Identity,
     runs: Sequence[RunSpec],
     context: RunContext,
@@ -95,7 +93,7 @@ def _with_anatomy(pretrained: Pretrained) -> tuple[PreTrainedModel, Anatomy]:
     return pretrained.model, pretrained.anatomy
 
 
-def _states_wanted(spec: SweepSpec, runs: Sequence[RunSpec], context: RunContext, *, probes: bool) -> StateSelection:
+def _states_wanted(spec: Settings, runs: Sequence[RunSpec], context: RunContext, *, probes: bool) -> StateSelection:
     """The hidden states that these runs (and probes) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
     different = one_of_each(runs)

@@ -8,9 +8,8 @@ from pathlib import Path
 from frostline import FrostlineError
 from frostline.data.files import ARRAY_BYTES, make_folder, new_folder, read_inside, replace_file
 from frostline.sweep.join import difference, other_way
-from frostline.sweep.results.agreement import disagreement
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.store import Store
+from frostline.sweep.results.store import Store, disagreement
 from frostline.sweep.toml import NOT_SETTINGS
 from frostline.training.specification import RunSpec
 

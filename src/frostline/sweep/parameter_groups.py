@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from torch import nn
 
 from frostline.data.wording import ranges
-from frostline.model.anatomy import Anatomy
-from frostline.model.module_paths import topmost_modules
-from frostline.model.places import LAYER, layer_number
+from frostline.model.anatomy import Anatomy, topmost_modules
+from frostline.model.terms import LAYER, layer_number
 from frostline.statistics.tune import Tune
 from frostline.training.optimizer import optimizer_groups
 from frostline.training.specification import RunSpec

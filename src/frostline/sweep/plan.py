@@ -11,15 +11,14 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from frostline import FrostlineError
 from frostline.statistics.tune import NAMED, Tune, name_of, sort_key
-from frostline.sweep.make_spec import make_spec
 from frostline.sweep.results.forecast_record import Forecast
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings, make_settings
 from frostline.sweep.toml import NOT_SETTINGS
 from frostline.training.specification import RunSpec
 
 if TYPE_CHECKING:  # all import torch, which reading a folder does not need
-    from frostline.frozen.selection import StateSelection
-    from frostline.model.memory import DeviceMemory
+    from frostline.frozen.forward_pass import StateSelection
+    from frostline.model.device import DeviceMemory
     from frostline.sweep.parameter_groups import Group
 
 T = TypeVar("T")
@@ -96,21 +95,21 @@ def _from_toml(kind: type[T], facts: Any, out: Path) -> T:
         ) from error
 
 
-def read_settings(written: Mapping[str, Any], out: Path) -> SweepSpec:
+def read_settings(written: Mapping[str, Any], out: Path) -> Settings:
     """The specification in the contents of sweep.toml. It trusts no code that comes with a model, whatever the file says.
 
     Raises:
         FrostlineError: A setting is missing or has a wrong value.
     """
     try:
-        return make_spec({name: value for name, value in written.items() if name not in NOT_SETTINGS})
+        return make_settings({name: value for name, value in written.items() if name not in NOT_SETTINGS})
     except FrostlineError as error:
         raise FrostlineError(
             f"{out / 'sweep.toml'} is damaged ({str(error).rstrip('.')}): restore it, or start again in another folder."
         ) from error
 
 
-def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
+def expand(spec: Settings, identity: Identity) -> list[RunSpec]:
     """Every run of the grid, in the order in which they are trained.
 
     All k of one seed come before the next seed, so that an interrupted sweep has complete curves. k = 0 comes first, because it
@@ -119,7 +118,7 @@ def expand(spec: SweepSpec, identity: Identity) -> list[RunSpec]:
     Raises:
         FrostlineError: The grid has more runs than one folder can hold.
     """
-    common = {name: getattr(spec, name) for name in RunSpec.model_fields if name in SweepSpec.model_fields}
+    common = {name: getattr(spec, name) for name in RunSpec.model_fields if name in Settings.model_fields}
     for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
         common[name] = getattr(identity, name)
     sizes = [
@@ -155,7 +154,7 @@ def one_of_each(runs: Sequence[RunSpec]) -> list[RunSpec]:
     return list({(run.tune, run.to_train): run for run in runs}.values())
 
 
-def _run(spec: SweepSpec, common: Mapping[str, Any], cell: Cell) -> RunSpec:
+def _run(spec: Settings, common: Mapping[str, Any], cell: Cell) -> RunSpec:
     size, seed, rate, k, head_rate = cell
     own = {"tune": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
     parts = {"tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)}

@@ -9,20 +9,17 @@ import numpy as np
 import torch
 
 from frostline import FrostlineError
-from frostline.data.class_weights import class_weights
-from frostline.data.examples import Examples
+from frostline.data.examples import Examples, class_weights
 from frostline.data.files import is_left_over
 from frostline.data.glue import glue_task
+from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data
-from frostline.data.specification import MULTI_LABEL, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
-from frostline.frozen.check.cut_comparison import Check
-from frostline.frozen.check.head_token import find_head_reads
+from frostline.frozen.exactness import Check, find_head_reads
 from frostline.model.anatomy import probe_batch
-from frostline.model.checkpoint import Streams, never_streams
 from frostline.model.device import Machine, this_machine
-from frostline.model.loading import load_pretrained
+from frostline.model.loading import Streams, load_pretrained, never_streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import check_metric
@@ -40,9 +37,10 @@ from frostline.sweep.join import join_existing
 from frostline.sweep.make_plan import make_plan, rows_trained
 from frostline.sweep.plan import Identity, Origin, Plan, expand, read_identity, read_settings
 from frostline.sweep.progress import Progress
-from frostline.sweep.results import alternatives, search_record
+from frostline.sweep.results import search_record
+from frostline.sweep.results.folder import ALTERNATIVES_FILE
 from frostline.sweep.results.store import Store
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
 from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuitable_sizes
 from frostline.training.context import RunContext
@@ -57,14 +55,14 @@ from frostline.training.ways.spectrum import with_modules
 class Prepared:
     """A sweep that is ready to run: its data, its model and its plan."""
 
-    spec: SweepSpec
+    spec: Settings
     data: Data
     pretrained: Pretrained
     identity: Identity
     context: RunContext
     plan: Plan
     store: Store
-    requested: SweepSpec  # the grid of this call alone; ``spec`` also has the runs of earlier calls
+    requested: Settings  # the grid of this call alone; ``spec`` also has the runs of earlier calls
     origin: Origin
     checks: list[Check] | None = None  # the exactness check of its cuts, once made
     checkpoints_in: Path | None = None  # the folder of the sweep that keeps checkpoints; None: that of ``store``
@@ -89,7 +87,7 @@ class Prepared:
 
 
 def prepare(
-    spec: SweepSpec,
+    spec: Settings,
     sources: Mapping[str, Any],
     progress: Progress,
     *,
@@ -149,14 +147,14 @@ def prepare(
     return Prepared(spec, data, pretrained, identity, context, plan, store, requested, origin)
 
 
-def _require_installed(spec: SweepSpec) -> None:
+def _require_installed(spec: Settings) -> None:
     """Refuse ways whose packages are missing."""
     for tune in spec.values_of("tune"):
         if estimator := estimator_of(spec.way_of(tune)):
             estimator.require_installed()
 
 
-def _with_ways(spec: SweepSpec, pretrained: Pretrained) -> SweepSpec:
+def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:
     """The sweep with the modules that its ways choose by their weights."""
     if spec.keep_adapter:
         require_peft()
@@ -194,7 +192,7 @@ def _identity(
 
 
 def _context(
-    spec: SweepSpec,
+    spec: Settings,
     pretrained: Pretrained,
     machine: Machine,
     data: Data,
@@ -224,7 +222,7 @@ def _context(
     )
 
 
-def _problem(spec: SweepSpec, data: Data, tokens: Tokens, weights: torch.Tensor | None, metric: str) -> Problem:
+def _problem(spec: Settings, data: Data, tokens: Tokens, weights: torch.Tensor | None, metric: str) -> Problem:
     """The learning problem of the examples of all splits."""
     targets = np.concatenate([part.targets for part in splits_of(data).values()])
     if data.task.task_type == TOKENS:
@@ -236,13 +234,13 @@ def _problem(spec: SweepSpec, data: Data, tokens: Tokens, weights: torch.Tensor 
     return Problem(data.task.task_type, targets, tokens.lengths, weights, metric)
 
 
-def _metric(spec: SweepSpec, data: Data) -> str:
+def _metric(spec: Settings, data: Data) -> str:
     """The metric of the sweep; for a GLUE task, GLUE's own unless another one is requested."""
     requested = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
     return check_metric(requested, data.task.task_type, len(data.task.labels), data.task.labels)
 
 
-def load_model(spec: SweepSpec, task: Task, machine: Machine, *, streams: Streams = never_streams) -> Pretrained:
+def load_model(spec: Settings, task: Task, machine: Machine, *, streams: Streams = never_streams) -> Pretrained:
     """The model of a sweep with a classifier head for its task; ``streams`` is that of :func:`load_pretrained`."""
     return load_pretrained(
         spec.model,
@@ -255,7 +253,7 @@ def load_model(spec: SweepSpec, task: Task, machine: Machine, *, streams: Stream
     )
 
 
-def _machine(spec: SweepSpec, before: Identity | None) -> Machine:
+def _machine(spec: Settings, before: Identity | None) -> Machine:
     """The machine; a continued sweep keeps the precision that it began with."""
     goes_on = before is not None and spec.precision == "auto"
     return this_machine(spec.device, before.precision if before and goes_on else spec.precision)
@@ -272,7 +270,7 @@ def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
     older, out = store.read_spec(), store.out
     if older is not None:
         return older, read_identity(older, out)
-    before_first_run = (search_record.FILE, alternatives.FILE)
+    before_first_run = (search_record.FILE, ALTERNATIVES_FILE)
     if out.exists() and (
         not out.is_dir()
         or not all(

@@ -2,12 +2,10 @@
 
 from dataclasses import asdict
 
-from frostline.data.files import make_folder
-from frostline.data.locks import ELSEWHERE, locked
-from frostline.data.sealed import write_sealed
+from frostline.data.files import ELSEWHERE, locked, make_folder, write_sealed
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared
-from frostline.sweep.results.rows import write_rows
+from frostline.sweep.results.folder import write_rows
 
 
 def register(prepared: Prepared) -> None:

@@ -11,16 +11,15 @@ import torch
 
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy, count_parameters
-from frostline.model.checkpoint import Streams
-from frostline.model.device import Machine
-from frostline.model.memory import device_memory
-from frostline.model.places import layer_number
+from frostline.model.device import Machine, device_memory
+from frostline.model.loading import Streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import Stream
+from frostline.model.terms import layer_number
 from frostline.model.trainable import Trainable
 from frostline.statistics.tune import FULL, Tune
 from frostline.sweep.plan import Plan, one_of_each
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 from frostline.sweep.work.workload import COPIES, COPY_BYTES
 from frostline.training.context import starting_cut
 from frostline.training.specification import RunSpec
@@ -34,7 +33,7 @@ def whether_to_stream(asked: bool | None, device: torch.device) -> Streams:
     return lambda needed: needed > device_memory(device).free if asked is None else asked
 
 
-def require_no_choice_by_weights(spec: SweepSpec) -> None:
+def require_no_choice_by_weights(spec: Settings) -> None:
     """Refuse ways that choose modules by weights which are not in memory.
 
     Raises:
@@ -60,7 +59,7 @@ def searchable(tunes: Sequence[Tune], pretrained: Pretrained, machine: Machine) 
     return tuple(fit if len(fit) > 1 else numbers[:2])
 
 
-def load_upper_layers(spec: SweepSpec, plan: Plan, pretrained: Pretrained, machine: Machine) -> Plan:
+def load_upper_layers(spec: Settings, plan: Plan, pretrained: Pretrained, machine: Machine) -> Plan:
     """Load the layers that the runs need for good. Returns the plan with a sentence about streaming.
 
     Raises:
@@ -90,7 +89,7 @@ def load_upper_layers(spec: SweepSpec, plan: Plan, pretrained: Pretrained, machi
     return replace(plan, notes=(note, *plan.notes))
 
 
-def _lowest_cut(spec: SweepSpec, plan: Plan, run: RunSpec, anatomy: Anatomy) -> int:
+def _lowest_cut(spec: Settings, plan: Plan, run: RunSpec, anatomy: Anatomy) -> int:
     """The lowest cut from which a training of this run starts.
 
     Raises:
@@ -108,7 +107,7 @@ def _lowest_cut(spec: SweepSpec, plan: Plan, run: RunSpec, anatomy: Anatomy) -> 
     return min(cuts)
 
 
-def _refusal(spec: SweepSpec, run: RunSpec, *, uncached: bool) -> str:
+def _refusal(spec: Settings, run: RunSpec, *, uncached: bool) -> str:
     """Why this run cannot be streamed, and what to do."""
     what = f"tune {run.trainable} cannot be streamed"
     if spec.frozen_dropout:
@@ -128,7 +127,7 @@ def _bytes_for(pretrained: Pretrained, depth: int, trained: frozenset[str]) -> i
     return COPY_BYTES * (count_parameters(model, held) + COPIES * count_parameters(model, trained))
 
 
-def _note(spec: SweepSpec, pretrained: Pretrained, stream: Stream, free: int) -> str:
+def _note(spec: Settings, pretrained: Pretrained, stream: Stream, free: int) -> str:
     """The sentences about streaming in a plan."""
     model, anatomy = pretrained.model, pretrained.anatomy
     numbers = sorted({n for name in stream.absent if (n := layer_number(anatomy.places[name])) is not None})

@@ -8,7 +8,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.statistics.tune import Tune, is_way
 from frostline.sweep.plan import Identity, expand
 from frostline.sweep.progress import Progress
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 from frostline.training.estimators.by_name import estimator_of
 from frostline.training.estimators.estimators import most_of_one_class
 from frostline.training.rows import subset_rows
@@ -29,8 +29,8 @@ def require_suitable_runs(runs: Sequence[RunSpec], pretrained: Pretrained, data:
 
 
 def without_unsuitable_sizes(
-    spec: SweepSpec, identity: Identity, pretrained: Pretrained, data: Data, progress: Progress
-) -> SweepSpec:
+    spec: Settings, identity: Identity, pretrained: Pretrained, data: Data, progress: Progress
+) -> Settings:
     """The sweep without the train sizes that are too large or too small for a way, with a note for each.
 
     A way that no size suits keeps them all, so that :func:`require_suitable_runs` refuses it.
@@ -67,7 +67,7 @@ def _train_examples(run: RunSpec, data: Data) -> Examples:
     return data.train.take(subset_rows(run, data.train.targets, data.folds))
 
 
-def _without(spec: SweepSpec, tune: Tune, sizes: Collection[int], train_rows: int) -> SweepSpec:
+def _without(spec: Settings, tune: Tune, sizes: Collection[int], train_rows: int) -> Settings:
     """The sweep without the runs of one value of ``tune`` with these train sizes."""
     parts = []
     for part in spec.grid_values():

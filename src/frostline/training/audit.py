@@ -8,10 +8,9 @@ import xxhash
 from torch import Tensor, nn
 
 from frostline.fast.optimizer import gradient_of
-from frostline.model.anatomy import count_parameters
-from frostline.model.modes import frozen_modules
-from frostline.model.places import layer_number
+from frostline.model.anatomy import count_parameters, frozen_modules
 from frostline.model.pretrained import Pretrained
+from frostline.model.terms import layer_number
 from frostline.training.checkpoint import State
 from frostline.training.learner import Learner
 

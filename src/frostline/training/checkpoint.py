@@ -1,7 +1,7 @@
 """Checkpoints: the state of a run in the middle of its training, from which it continues to a bitwise identical result.
 
 A state is a tree of dictionaries and lists. Its leaves are tensors, arrays, numbers, strings and None.
-:mod:`frostline.sweep.results.checkpoint_files` writes it to a file.
+:mod:`frostline.sweep.results.tensor_files` writes it to a file.
 """
 
 from collections.abc import Callable, Mapping

@@ -8,17 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.examples import Examples
-from frostline.data.specification import TOKENS
+from frostline.data.kinds import TOKENS
 from frostline.fast.last_layer import HeadTokenPart
-from frostline.frozen.batches import Rows, tokens_per_batch
-from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.readers import DeviceCopies
-from frostline.frozen.forward_pass import ForwardPass, embeddings_are_lookups
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, embeddings_are_lookups, tokens_per_batch
+from frostline.frozen.hidden_states import HiddenStates
+from frostline.frozen.readers import DeviceCopies
 from frostline.model.anatomy import Anatomy
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import LAST, MEAN, OWN, OWN_HEAD, HeadKind
+from frostline.model.terms import LAST, MEAN, OWN, OWN_HEAD, HeadKind
 from frostline.model.tokens import Tokens, chunks_within
 from frostline.training.probes.inputs import has_features
 from frostline.training.problem import Problem

@@ -16,14 +16,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from frostline.fast.dropout import Dropout
-from frostline.fast.forwards import forwards_replaced
-from frostline.fast.sparse_gradients import sparse_gradients
-from frostline.fast.switch import enabled
-from frostline.frozen.batches import Rows
-from frostline.frozen.cache.readers import AheadReader, Part, Reader, reader_of
+from frostline.fast.optimizer import sparse_gradients
+from frostline.fast.switch import enabled, forwards_replaced
 from frostline.frozen.cut import UpperModel, cut_at
-from frostline.model.device import random_state_restored, to_device
-from frostline.model.memory import memory_ran_out, release_unused
+from frostline.frozen.forward_pass import Rows
+from frostline.frozen.readers import AheadReader, Part, Reader, reader_of
+from frostline.model.device import memory_ran_out, random_state_restored, release_unused, to_device
 from frostline.model.packing import packable
 from frostline.model.pretrained import Pretrained
 from frostline.training.checkpoint import State

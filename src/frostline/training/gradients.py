@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from frostline.frozen.batches import Rows
+from frostline.frozen.forward_pass import Rows
 from frostline.training.problem import Forward, Problem
 
 

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frostline.frozen.batches import Rows
+from frostline.frozen.forward_pass import Rows
 from frostline.training.checkpoint import State
 from frostline.training.problem import READ_TOGETHER, Problem
 from frostline.training.rows import shuffled
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from frostline.training.ways.restraint import Restraint
 
 
@@ -183,7 +183,7 @@ class LearnerState:
             self.trained_batches[-len(latest) :] = [(np.concatenate(rows), torch.cat(logits).cpu())]
 
     def evaluate(
-        self, logits: NDArray[np.float32], rows: Rows, epoch: float, settings: Settings, *, last: bool
+        self, logits: NDArray[np.float32], rows: Rows, epoch: float, settings: TrainingSettings, *, last: bool
     ) -> None:
         """Score the validation logits and the latest training batches. Copy the parameters if the score is the best so far."""
         record = self.record

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frostline.frozen.batches import Rows
+from frostline.frozen.forward_pass import Rows
 from frostline.training.checkpoint import NONE, Checkpoints, State
 from frostline.training.gradients import backward
 from frostline.training.learner import Learner, LearnerState, TrainingRecord
 from frostline.training.problem import Forward, Problem
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from frostline.training.steps import StepPlan
 from frostline.training.updates import Updates, updates_of
 
@@ -29,7 +29,7 @@ def train(
     learners: Sequence[Learner],
     problem: Problem,
     validation_rows: Rows,
-    settings: Settings,
+    settings: TrainingSettings,
     *,
     set_mode: Callable[[bool], None],
     micro_batch: int | None = None,
@@ -136,7 +136,7 @@ class _Evaluator:
     states: Sequence[LearnerState]
     problem: Problem
     validation_rows: Rows
-    settings: Settings
+    settings: TrainingSettings
     updates: Updates
     set_mode: Callable[[bool], None]
     seconds: float = 0.0

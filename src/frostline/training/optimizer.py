@@ -1,6 +1,6 @@
 """The optimizer, its parameter groups and its learning-rate schedule.
 
-To add an optimizer setting, add a field to :class:`frostline.training.specification.Settings` and use it here.
+To add an optimizer setting, add a field to :class:`frostline.training.specification.TrainingSettings` and use it here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
-from frostline.fast.optimizer import AdamW
-from frostline.fast.sparse_gradients import sparse_gradient
+from frostline.fast.optimizer import AdamW, sparse_gradient
 from frostline.model.anatomy import Anatomy
-from frostline.model.places import HEAD, POOLER
+from frostline.model.terms import HEAD, POOLER
 from frostline.training.checkpoint import State
-from frostline.training.specification import RunSpec, Settings
+from frostline.training.settings import TrainingSettings
+from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
 from frostline.training.ways.low_rank import matrix_of
 from frostline.training.ways.rates import adam_options, layer_factor
@@ -24,12 +24,12 @@ from frostline.training.ways.rates import adam_options, layer_factor
 CHANGING = ("lr", "members")  # options of a group that steps change
 
 
-def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: Settings) -> AdamW:
+def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: TrainingSettings) -> AdamW:
     """AdamW on these parameter groups."""
     return AdamW(_merged(groups), betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon)
 
 
-def make_schedule(optimizer: AdamW, settings: Settings, steps: StepPlan) -> LambdaLR:
+def make_schedule(optimizer: AdamW, settings: TrainingSettings, steps: StepPlan) -> LambdaLR:
     """The learning-rate schedule of transformers."""
     schedule: LambdaLR = get_scheduler(settings.lr_scheduler_type, optimizer, steps.warmup, steps.total)
     return schedule
@@ -64,7 +64,7 @@ def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, T
 def parameter_groups(
     parameters: Mapping[str, Tensor],
     head: frozenset[str],
-    settings: Settings,
+    settings: TrainingSettings,
     learning_rate: float,
     head_learning_rate: float | None = None,
 ) -> list[dict[str, Any]]:

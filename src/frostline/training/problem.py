@@ -20,9 +20,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frostline.data.specification import MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import BEGIN, INSIDE, NO_WORD
-from frostline.frozen.batches import Rows
+from frostline.frozen.forward_pass import Rows
 from frostline.model.device import to_device
 from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import is_constant, score

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from frostline.data.subsets import subset_indices
-from frostline.frozen.batches import Rows
+from frostline.data.splits import subset_indices
+from frostline.frozen.forward_pass import Rows
 from frostline.training.context import RunContext
 from frostline.training.seeds import generator_seed
 from frostline.training.specification import RunSpec

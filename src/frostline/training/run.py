@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.model.anatomy import count_parameters
-from frostline.model.memory import peak_memory
-from frostline.model.places import HEAD
+from frostline.model.device import peak_memory
+from frostline.model.terms import HEAD
 from frostline.training.audit import Audit, parameters_by_place
 from frostline.training.checkpoint import NONE, Checkpoints, State, Stateful
 from frostline.training.context import RunContext

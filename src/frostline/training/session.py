@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from frostline.frozen.batches import Rows
-from frostline.model.modes import set_train_mode
+from frostline.frozen.forward_pass import Rows
+from frostline.model.anatomy import set_train_mode
 from frostline.model.stacking import stacked
 from frostline.training.context import RunContext
 from frostline.training.forward import ForwardFunction, forward_function

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from frostline.frozen.batches import Rows
-from frostline.model.memory import peak_memory
+from frostline.frozen.forward_pass import Rows
+from frostline.model.device import peak_memory
 from frostline.training.context import RunContext
 from frostline.training.loop import train
 from frostline.training.rows import validation_rows

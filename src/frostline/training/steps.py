@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 
 ROUNDING = 1e-6  # steps: a number of epochs that stands for whole steps may be rounded up
 
@@ -19,7 +19,7 @@ class StepPlan:
     evaluate_after: frozenset[int]  # steps, counted from 1
 
     @classmethod
-    def of(cls, settings: Settings, examples: int) -> Self:
+    def of(cls, settings: TrainingSettings, examples: int) -> Self:
         """The steps of a training on this number of ``examples``."""
         per_epoch = math.ceil(examples / settings.batch_size)
         total = max(1, math.ceil(settings.num_train_epochs * per_epoch - ROUNDING))

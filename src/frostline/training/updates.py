@@ -28,7 +28,7 @@ from frostline.training.optimizer import (
     make_schedule,
     optimizer_state,
 )
-from frostline.training.specification import Settings
+from frostline.training.settings import TrainingSettings
 from frostline.training.steps import StepPlan
 from frostline.training.ways.restraint import AllRestraints
 
@@ -113,7 +113,7 @@ class Updates(Protocol):
         """Continue from a state. The parameters must have the values that they had then."""
 
 
-def updates_of(states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> Updates:
+def updates_of(states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> Updates:
     """The optimizer steps of these runs, for the device of their parameters. On every device, float16 needs scaled losses."""
     devices = {tensor.device.type for state in states for tensor in state.tensors}
     if devices <= HOST_READS and settings.precision != "float16":
@@ -126,7 +126,7 @@ class HostUpdates:
 
     loss_scales = None
 
-    def __init__(self, states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> None:
+    def __init__(self, states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> None:
         self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
         self.restraints = AllRestraints([one for state in states for one in state.learner.restraints])
         self.optimizer = make_optimizer([group for state in states for group in state.learner.groups], settings)
@@ -188,7 +188,7 @@ class DeviceUpdates:
     its learning rate, as with transformers' Trainer.
     """
 
-    def __init__(self, states: Sequence[LearnerState], settings: Settings, steps: StepPlan) -> None:
+    def __init__(self, states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> None:
         self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
         self.restraints = AllRestraints([one for state in states for one in state.learner.restraints])
         self.optimizers = [make_optimizer(state.learner.groups, settings) for state in states]

@@ -12,12 +12,10 @@ from hypothesis import settings as of_property
 from hypothesis import strategies as st
 
 from frostline import FrostlineError
-from frostline.frozen.bundle.branches import branches
-from frostline.frozen.bundle.sharing import Contents, Sharing, find_sharing
+from frostline.frozen.trunk import Contents, Sharing, branches, find_sharing
 from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.classifier import Classifier, load_classifier
-from small_models import small_batch, small_model
-from task_models import write_base, write_task
+from small_models import small_batch, small_model, write_base, write_task
 
 LAYERS = 4
 depths = st.lists(

@@ -24,4 +24,4 @@ def cache(tmp_path: Path, bert: tuple[Any, Anatomy]) -> Cache:
 
 @pytest.fixture
 def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frostline.frozen.cache.loading.SHARD_ROWS", 7)
+    monkeypatch.setattr("frostline.frozen.hidden_states.SHARD_ROWS", 7)

@@ -8,9 +8,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from frostline.frozen.cache import readers as device_copies
-from frostline.frozen.cache.readers import DeviceCopies, DeviceCopy, Part
-from frostline.frozen.selection import StateSelection
+from frostline.frozen import readers as device_copies
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.readers import DeviceCopies, DeviceCopy, Part
 from frozen.cached import Cache
 from frozen.random_tokens import ragged_tokens
 from training.stand_in import META, StandIn
@@ -22,7 +22,7 @@ CACHED = np.array([17, 2, 3, 5, 0, 11, 8, 19, 13, 4])  # some rows of the table,
 @pytest.fixture
 def parts(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> list[Part]:
     """All parts of hidden states in several shards. They are copied a few rows at a time."""
-    monkeypatch.setattr("frostline.frozen.cache.loading.SHARD_ROWS", 4)
+    monkeypatch.setattr("frostline.frozen.hidden_states.SHARD_ROWS", 4)
     monkeypatch.setattr(device_copies, "COPIED_ROWS", 3)
     tokens = ragged_tokens(20)
     states = cache.load(tokens, CACHED, StateSelection((1, 2), head=True))

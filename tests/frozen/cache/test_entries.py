@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError
-from frostline.frozen.cache.loading import list_entries, remove_entries, verify_entries
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.hidden_states import list_entries, remove_entries, verify_entries
 from frostline.model.anatomy import Anatomy
 from frozen.cached import Cache
 from frozen.random_tokens import ragged_tokens

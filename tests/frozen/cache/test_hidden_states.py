@@ -8,7 +8,7 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from frostline.frozen.cut import cut_at
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
 from frostline.model.anatomy import find_layers
 from frostline.model.tokens import Tokens
 from frozen.cached import ALL, Cache

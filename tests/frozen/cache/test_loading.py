@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from failing_disk import without_locks
 from frostline import FrostlineError
-from frostline.frozen.cache.loading import remove_entries
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.hidden_states import remove_entries
 from frostline.model.anatomy import Anatomy
 from frostline.model.tokens import Tokens
 from frozen.cached import ALL, RECIPE, Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
+from hostile import without_locks
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from frostline.frozen.cache.readers import Part
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.readers import Part
 from frozen.cached import Cache
 from frozen.random_tokens import ragged_tokens
 

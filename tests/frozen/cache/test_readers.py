@@ -8,8 +8,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from frostline.frozen.cache import readers
-from frostline.frozen.cache.readers import AheadReader, DeviceCopies, DeviceCopy, HostReader, Part, reader_of
+from frostline.frozen import readers
+from frostline.frozen.readers import AheadReader, DeviceCopies, DeviceCopy, HostReader, Part, reader_of
 from frozen.cached import Cache
 from frozen.random_tokens import ragged_tokens
 from frozen.recorded_stream import RecordedStream

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from frostline.frozen.cache.loading import cache_folder, similar_recipes
+from frostline.frozen.hidden_states import cache_folder, similar_recipes
 from frozen.cached import RECIPE, Cache
 from frozen.random_tokens import ragged_tokens
 

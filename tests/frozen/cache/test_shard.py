@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from frostline.frozen.cache.hidden_states import find_damage
-from frostline.frozen.cache.loading import missing_rows
+from frostline.frozen.hidden_states import find_damage, missing_rows
 from frozen.cached import ALL, RECIPE, Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
-from mutations import with_another_byte
+from hostile import with_another_byte
 
 FLIPS = 2000
 

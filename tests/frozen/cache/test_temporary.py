@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from frostline import FrostlineError
-from frostline.frozen.cache import loading as temporary
-from frostline.frozen.cache.loading import scratch_folder, temporary_states
-from frostline.frozen.selection import StateSelection
+from frostline.frozen import hidden_states as temporary
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.hidden_states import scratch_folder, temporary_states
 from frozen.passes import pass_over
 from frozen.random_tokens import ragged_tokens
 from small_models import small_model

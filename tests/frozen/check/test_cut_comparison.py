@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from frostline.frozen.check.cut_comparison import CutComparison
-from frostline.frozen.check.exactness import check
+from frostline.frozen.exactness import CutComparison, check
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.model.anatomy import find_layers
 from frostline.model.trainable import Trainable

@@ -6,8 +6,7 @@ from torch import nn
 from transformers import AutoModelForTokenClassification
 
 from frostline import FrostlineError
-from frostline.frozen.check.cut_comparison import Check
-from frostline.frozen.check.exactness import check
+from frostline.frozen.exactness import Check, check
 from model.test_anatomy import REFUSED as NO_LAYERS
 from small_models import REASONS, TAG_TYPES, TYPES, small_batch, small_model
 

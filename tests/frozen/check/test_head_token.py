@@ -2,8 +2,7 @@
 
 import pytest
 
-from frostline.frozen.check.exactness import check
-from frostline.frozen.check.head_token import find_head_reads
+from frostline.frozen.exactness import check, find_head_reads
 from frostline.model.anatomy import find_layers
 from small_models import small_batch, small_model
 

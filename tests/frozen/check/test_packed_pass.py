@@ -2,7 +2,7 @@
 
 import pytest
 
-from frostline.frozen.check.packed_pass import packed_pass_is_exact
+from frostline.frozen.exactness import packed_pass_is_exact
 from frostline.model.anatomy import find_layers
 from small_models import small_model
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from frostline.frozen.check.stacking import stack_refusal
+from frostline.frozen.stack_check import stack_refusal
 from frostline.model import stacking
 from frostline.model.anatomy import find_layers
 from frostline.model.trainable import Trainable

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import frostline
-from finished_runs import assert_same_predictions
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.sweep.progress import Progress
@@ -21,7 +20,7 @@ from frostline.training.estimators.contrastive import SetFitEstimator
 from frostline.training.rows import train_rows
 from frostline.training.run import run
 from frostline.training.ways.way import Way
-from tiny import sentences
+from tiny import assert_same_predictions, sentences
 from training.runs import SIZES, context_of, spec_of
 
 SPEC = spec_of(

@@ -25,8 +25,8 @@ def labelled_context(tiny_bert):
 def test_cached_and_recomputed_features_give_the_same_probe(tiny_bert, tmp_path) -> None:
     from dataclasses import replace
 
-    from frostline.frozen.cache.loading import Recipe, load_or_compute
-    from frostline.frozen.selection import StateSelection
+    from frostline.frozen.forward_pass import StateSelection
+    from frostline.frozen.hidden_states import Recipe, load_or_compute
 
     context, spec = labelled_context(tiny_bert), probe_spec()
     selection = StateSelection((), head=False, pooled=(0, 1, 2, 3))

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from sklearn.linear_model import Ridge, RidgeClassifier
 
-from frostline.data.specification import CLASSIFICATION
-from frostline.frozen import batches
+from frostline.data.kinds import CLASSIFICATION
+from frostline.frozen import forward_pass as batches
 from frostline.model.loading import load_pretrained
 from frostline.training.problem import Problem
 from frostline.training.rows import train_rows

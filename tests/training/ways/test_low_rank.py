@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file
 
 from frostline import FrostlineError
-from frostline.data.specification import CLASSIFICATION
-from frostline.model.places import layer_number
+from frostline.data.kinds import CLASSIFICATION
+from frostline.model.terms import layer_number
 from frostline.training.run import restore, run
 from frostline.training.ways.low_rank import DOWN, UP, factors_of, matrix_of, planned_factors
 from frostline.training.ways.names import way_named

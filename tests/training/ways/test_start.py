@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from frostline.model.places import layer_number
+from frostline.model.terms import layer_number
 from frostline.training.run import run
 from frostline.training.session import start_values
 from frostline.training.ways.start import planned, reinitialized

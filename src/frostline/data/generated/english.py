@@ -1,6 +1,6 @@
 """English grammar that the generated tasks share."""
 
-from frostline.data.parsing import comma_separated
+from frostline.data.wording import comma_separated
 
 Words = tuple[str, ...]
 

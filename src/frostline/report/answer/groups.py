@@ -90,8 +90,7 @@ def _groups_in(folder: Path) -> Iterator[RunGroup]:
 
 def sweep_groups(folder: Path) -> Iterator[RunGroup]:
     """The runs of a sweep with their predictions. A further evaluation set (MNLI mismatched) is a separate task."""
-    from frostline.sweep.results.alternatives import read_alternatives
-    from frostline.sweep.results.folder import Folder
+    from frostline.sweep.results.folder import Folder, read_alternatives
     from frostline.sweep.results.search_record import read_search
 
     sweep, record = Folder(folder), read_search(folder)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from frostline.data.wording import listed, quoted
-from frostline.model.output_keys import TEMPERATURE, THRESHOLD, THRESHOLDS
+from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLDS
 from frostline.report import formatting
 from frostline.report.names import metric
 from frostline.statistics.threshold_rule import RECALL

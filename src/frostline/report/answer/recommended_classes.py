@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.data.specification import MULTI_LABEL, TOKENS
+from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.statistics.answer import Answer, Calibration, SizeAnswer, Threshold
 from frostline.statistics.by_class import scores_by_class
 from frostline.statistics.calibration import (
@@ -22,13 +22,13 @@ from frostline.statistics.outputs import OUTPUTS, softmax
 from frostline.statistics.predictions import Labelled, LogitsOf
 from frostline.statistics.threshold import choose_threshold, choose_thresholds, not_chosen, scores_of
 from frostline.statistics.threshold_rule import ThresholdRule
-from frostline.sweep.specification import SweepSpec
+from frostline.sweep.settings import Settings
 
 COUNTED = {MULTI_LABEL: "pairs", TOKENS: "words"}  # what the calibration counts as examples, by task type
 SEED = 0  # of the random folds of the cross-fitting
 
 
-def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: SweepSpec) -> None:
+def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Settings) -> None:
     """Add ``classes``, ``calibration`` and ``threshold`` to an answer, unless it is of a regression or recommends nothing.
 
     The classes are scored over all runs of the recommended k. Calibration and threshold are those of its best run. That run is

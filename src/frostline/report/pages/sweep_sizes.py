@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from frostline.model.places import EMBEDDINGS, layer_number
+from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report import formatting
 from frostline.report.answer.scores_on_test import sentences_on_test
 from frostline.report.names import baseline

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from frostline.data.wording import ranges
-from frostline.model.places import EMBEDDINGS, layer_number
+from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report import formatting
 from frostline.report.tables.by_depth import TUNED
 from frostline.report.tables.table import Column, ReportTable, Row, Values

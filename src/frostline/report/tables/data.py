@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from frostline.data.specification import MULTI_LABEL, TOKENS
+from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.wording import capitalized
 from frostline.report import formatting
 from frostline.report.tables.table import Column, ReportTable, Row, Values

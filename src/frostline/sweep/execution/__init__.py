@@ -1,8 +1,9 @@
 """Execution of a sweep: the exactness check, the hidden states, then the runs.
 
-Start with ``execute``, which also decides when the state of a run is kept, how many hidden states a GPU holds, and what is tried
-again in smaller parts if memory runs out. ``cuts`` has the exactness check. ``stacks`` groups runs that are trained as one model.
-``sharing`` deals them out to several processes, in the order of ``queue``. ``workers`` trains several runs at the same time, and
-``gpus`` starts a process for each GPU. ``best_weights`` stores the parameters of the best run of each k, and ``stopping`` lets a
-run end after a step.
+- ``execute``: start here. It also decides when a checkpoint is kept, how many hidden states a GPU holds, and what is tried again
+  in smaller parts if memory runs out.
+- ``cuts``: the exactness check. ``stacks``: runs that are trained as one model.
+- ``queue``: deal the runs out to several processes. ``workers``: processes on the cores and GPUs of this machine. ``ray_tasks``:
+  tasks of Ray.
+- ``stopping``: let a run end after a step.
 """

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from frostline import FrostlineError
-from frostline.fast.malloc import release_freed_memory
-from frostline.frozen.check.cut_comparison import Check
-from frostline.frozen.check.exactness import check
-from frostline.model.reading import OWN_HEAD, HeadKind
+from frostline.fast.switch import release_freed_memory
+from frostline.frozen.exactness import Check, check
+from frostline.model.terms import OWN_HEAD, HeadKind
 from frostline.statistics.tune import FULL, NAMED
 from frostline.sweep.plan import one_of_each
 from frostline.sweep.prepare import Prepared

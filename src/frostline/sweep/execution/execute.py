@@ -26,25 +26,22 @@ from safetensors import SafetensorError
 
 from frostline import FrostlineError
 from frostline.data.wording import first_line
-from frostline.fast.malloc import memory_reused
-from frostline.frozen.batches import Rows
-from frostline.frozen.cache.loading import load_or_compute
-from frostline.model.memory import memory_limit, memory_ran_out, release_unused
+from frostline.fast.switch import memory_reused
+from frostline.frozen.forward_pass import Rows
+from frostline.frozen.hidden_states import load_or_compute
+from frostline.model.device import memory_limit, memory_ran_out, release_unused
 from frostline.sweep.cache_space import recipe_of
-from frostline.sweep.execution.best_weights import UNUSABLE, BestWeights, not_stored
 from frostline.sweep.execution.cuts import check_cuts
-from frostline.sweep.execution.queue import Queue, Stack
-from frostline.sweep.execution.sharing import POLL, shared_out
+from frostline.sweep.execution.queue import POLL, Queue, Stack, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
 from frostline.sweep.execution.workers import run_concurrently, workers_for
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.results.agreement import other_result
-from frostline.sweep.results.checkpoint_files import CheckpointFiles
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
-from frostline.sweep.results.store import DamagedError
+from frostline.sweep.results.store import DamagedError, other_result
+from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
 from frostline.sweep.work.workload import Workload
 from frostline.training.checkpoint import State
 from frostline.training.context import RunContext, starting_cut

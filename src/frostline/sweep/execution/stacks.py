@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence, Set
 from math import ceil, isfinite
 
-from frostline.frozen.check.stacking import stack_refusal
-from frostline.model.memory import memory_limit
+from frostline.frozen.stack_check import stack_refusal
+from frostline.model.device import memory_limit
 from frostline.statistics.tune import sort_key
 from frostline.sweep.work.workload import COPIES
 from frostline.training.context import RunContext, StackSize

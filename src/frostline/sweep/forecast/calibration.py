@@ -16,13 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from frostline.fast.malloc import memory_reused
-from frostline.frozen.batches import ForwardBatch, Rows
-from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.forward_pass import Computed, ForwardPass
-from frostline.frozen.selection import StateSelection
-from frostline.model.device import Machine
-from frostline.model.memory import peak_memory
+from frostline.fast.switch import memory_reused
+from frostline.frozen.forward_pass import Computed, ForwardBatch, ForwardPass, Rows, StateSelection
+from frostline.frozen.hidden_states import HiddenStates
+from frostline.model.device import Machine, peak_memory
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
 from frostline.statistics.tune import FULL, Tune

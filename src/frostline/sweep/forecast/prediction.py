@@ -11,8 +11,8 @@ from time import perf_counter
 
 import numpy as np
 
-from frostline.frozen.batches import Rows
-from frostline.frozen.cache.loading import cache_folder, missing_rows
+from frostline.frozen.forward_pass import Rows
+from frostline.frozen.hidden_states import cache_folder, missing_rows
 from frostline.model.trainable import Trainable
 from frostline.statistics.tune import FULL, NAMED
 from frostline.sweep.cache_space import nearest_existing, recipe_of

@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from frostline.frozen.batches import Rows
-from frostline.model.memory import memory_ran_out, peak_memory
+from frostline.frozen.forward_pass import Rows
+from frostline.model.device import memory_ran_out, peak_memory
 from frostline.statistics.tune import Tune
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.work.operations import BatchTotals, batch_totals

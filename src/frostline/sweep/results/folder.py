@@ -1,21 +1,147 @@
-"""The folder of a sweep, read without loading its model or its data."""
+"""The scored examples, stored next to the results. Answer and report are rebuilt from them, without the data files."""
 
+import io
+import json
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.data.files import ARRAY_BYTES, read_inside, replace_file, require_inside, seal_arrays, unseal_arrays
+from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.plan import expand, read_identity, read_origin, read_settings
-from frostline.sweep.results.rows import read_folds, read_rows
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tables import run_rows, score_rows
 from frostline.sweep.toml import TRUST
+
+Folds = NDArray[np.int64]
+FORM = {"fold": pa.int64(), "row": pa.int64(), "text": pa.string(), "pair": pa.string()}
+CHECKSUM = b"checksum"  # the key of a checksum in the metadata of a file
+
+
+def write_rows(out: Path, split: str, examples: Examples, folds: Folds | None = None) -> None:
+    """Write ``<split>.parquet``: row number in the data file, text, pair, target (class index, number, a list with the index of
+    each word's tag, or a list with whether the text has each label), and fold if there are ``folds``."""
+    table = pa.table(
+        {
+            **({} if folds is None else {"fold": folds}),
+            "row": examples.rows,
+            "text": pa.array(examples.texts, pa.string()),
+            "pair": pa.array(examples.pairs if examples.pairs is not None else [None] * len(examples), pa.string()),
+            "target": list(examples.targets) if examples.targets.ndim > 1 else examples.targets,
+        }
+    )
+    buffer = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({CHECKSUM: _checksum(table)}), buffer)
+    replace_file(out / f"{split}.parquet", buffer.getvalue(), inside=out)
+
+
+def read_rows(out: Path, split: str) -> Examples | None:
+    """The examples that :func:`write_rows` wrote; None if there is no such split."""
+    table = _read(out, split)
+    if table is None:
+        return None
+    pairs, lists = table["pair"].to_pylist(), pa.types.is_list(table["target"].type)
+    return Examples(
+        texts=tuple(table["text"].to_pylist()),
+        pairs=None if None in pairs else tuple(pairs),
+        rows=table["row"].to_numpy().astype(np.int64),
+        name=split,
+        targets=np.array(table["target"].to_pylist()) if lists else table["target"].to_numpy(),
+    )
+
+
+def read_folds(out: Path) -> Folds | None:
+    """The fold of each validation row; None without folds."""
+    table = _read(out, "validation")
+    return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
+
+
+def _read(out: Path, split: str) -> pa.Table | None:
+    """The table of a split; None if it does not exist.
+
+    Raises:
+        FrostlineError: The file is damaged, or is no ordinary file in the folder.
+    """
+    path = out / f"{split}.parquet"
+    try:
+        table = pq.read_table(io.BytesIO(read_inside(path, out, ARRAY_BYTES)))
+        if (table.schema.metadata or {}).get(CHECKSUM) != _checksum(table) or not _has_form(table):
+            raise ValueError("its content has another checksum or form")
+    except FileNotFoundError:
+        return None
+    except FrostlineError:  # a link
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise FrostlineError(f"{path} is damaged: run the sweep's command again to write it.") from error
+    return table
+
+
+def _has_form(table: pa.Table) -> bool:
+    """Whether a table has the columns that :func:`write_rows` writes, each of its type and with all values."""
+    kinds = {name: table.schema.field(name).type for name in table.column_names}
+    target = kinds.pop("target", pa.null())
+    if pa.types.is_list(target):
+        target = target.value_type if len(pc.unique(pc.list_value_length(table["target"]))) <= 1 else pa.null()
+    return (
+        {"fold": FORM["fold"], **kinds} == FORM
+        and (pa.types.is_integer(target) or pa.types.is_floating(target) or pa.types.is_boolean(target))
+        and not any(table[name].null_count for name in table.column_names if name != "pair")
+    )
+
+
+def _checksum(table: pa.Table) -> bytes:
+    """A checksum of all cells."""
+    return xxhash.xxh3_128_hexdigest(json.dumps(table.to_pydict(), default=repr).encode()).encode()
+
+
+ALTERNATIVES_FILE = "alternatives.safetensors"
+TEST = "test "  # begins the names of predictions for the test rows
+
+Logits = NDArray[np.float32]
+
+
+def write_alternatives(out: Path, validation: Mapping[str, Logits], test: Mapping[str, Logits]) -> None:
+    """Write the predictions by name, each for all rows of a split, ``[rows, C]``; NaN where a row was not scored."""
+    values = {**validation, **{f"{TEST}{name}": one for name, one in test.items()}}
+    replace_file(
+        out / ALTERNATIVES_FILE, seal_arrays({name: one.astype(np.float32) for name, one in values.items()}), inside=out
+    )
+
+
+def read_alternatives(out: Path, prefix: str = "") -> dict[str, Logits]:
+    """The predictions by name, in the order of ``ALTERNATIVES``; empty if no search has fitted such models.
+
+    Args:
+        out: The folder of the search.
+        prefix: ``TEST`` for those of the test rows; by default those of the validation rows.
+
+    Raises:
+        FrostlineError: The file is damaged.
+    """
+    path = out / ALTERNATIVES_FILE
+    require_inside(path, out)
+    if not path.exists():
+        return {}
+    try:
+        found = unseal_arrays(read_inside(path, out, ARRAY_BYTES))  # not in the order in which they were written
+    except (OSError, ValueError, SafetensorError) as error:
+        raise FrostlineError(
+            f"{path} is damaged ({error}): run the command of the search again to write it."
+        ) from error
+    return {name: found[prefix + name] for name in ALTERNATIVES if prefix + name in found}
 
 
 class Folder:

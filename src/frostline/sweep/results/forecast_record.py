@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from frostline.data.files import read_inside, require_inside
-from frostline.data.sealed import unseal, write_sealed
+from frostline.data.files import read_inside, require_inside, unseal, write_sealed
 from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"

@@ -38,8 +38,7 @@ from typing import Self
 from filelock import Timeout
 
 from frostline import FrostlineError
-from frostline.data.files import create_file, is_left_over, json_bytes, make_folder, read_inside, remove
-from frostline.data.locks import file_lock
+from frostline.data.files import create_file, file_lock, is_left_over, json_bytes, make_folder, read_inside, remove
 
 SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
 BEAT = 5.0  # seconds between two beats

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter
 
-from frostline.data.files import read_inside, require_inside
-from frostline.data.sealed import unseal, write_sealed
+from frostline.data.files import read_inside, require_inside, unseal, write_sealed
 
 FILE = "search.json"
 

@@ -1,54 +1,130 @@
-"""The results of a sweep: one immutable folder for each run. Everything else is rebuilt from them.
+"""The files of a result: their names, and how each is verified when it is read."""
 
-    sweep.toml                               the settings, with defaults
-    runs/<digest>/result.json                the result of a run
-    runs/<digest>/predictions.safetensors    its logits
-    runs/<digest>/test.json                  its test score, with logits in test.safetensors; not read before k is chosen
-    runs/<digest>.failed.json                why a run ended in an error
-    damaged/, retried/                       what no longer counts, because it was damaged or its run is trained again
-
-The folder of a result is written under a temporary name, flushed to disk, and published with a rename, which never replaces
-another result. A published result is therefore complete. To resume a sweep, to add runs to it or to merge two folders, it is
-enough to train the runs whose folder does not exist.
-
-``result.json`` has a checksum of itself and of the other files. A file that is not what was written is recognized when it is
-read. Its result is then set aside in ``damaged/``.
-"""
-
+import json
 import os
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
 from frostline import FrostlineError
-from frostline.data.files import create_folder, json_bytes, read_inside, replace_file, require_inside
-from frostline.data.sealed import checksum, seal, seal_toml, unseal, unseal_toml
-from frostline.sweep.results.result_files import (
-    PREDICTIONS,
-    RECORD,
-    TEST_PREDICTIONS,
-    TEST_RECORD,
-    read_all,
-    read_predictions,
-    read_record,
-    read_test,
-    require_intact,
+from frostline.data.files import (
+    ARRAY_BYTES,
+    checksum,
+    create_folder,
+    json_bytes,
+    make_folder,
+    move,
+    read_inside,
+    replace_file,
+    require_inside,
+    seal,
+    seal_toml,
+    unseal,
+    unseal_toml,
 )
 from frostline.sweep.results.search_record import FILE as SEARCH
-from frostline.sweep.results.set_aside import DAMAGED, RETRIED, set_aside
 from frostline.sweep.toml import to_toml
 
-if TYPE_CHECKING:  # Result imports torch, which reading a folder does not need
+if TYPE_CHECKING:
     from frostline.training.result import Result
     from frostline.training.specification import RunSpec
+
+RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
+TEST_RECORD, TEST_PREDICTIONS = "test.json", "test.safetensors"
+
+
+def require_intact(digest: str, files: Mapping[str, bytes]) -> None:
+    """Require that these are the files of a result of this run, and that no byte of them is changed.
+
+    Raises:
+        ValueError: They are not.
+    """
+    facts = _record(files.get(RECORD, b""), digest)
+    if files.keys() != {RECORD, *facts["files"]}:
+        raise ValueError(f"{RECORD} names other files than there are")
+    for name in facts["files"]:
+        _require_checksum(facts, name, files[name])
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The record in the folder of a result, verified."""
+    return _record(read_inside(path / RECORD, path), path.name)
+
+
+def read_all(path: Path) -> dict[str, bytes]:
+    """Every file in the folder of a result, verified."""
+    others = {name: _read_file(path, name) for name in read_record(path)["files"]}
+    return {**others, RECORD: read_inside(path / RECORD, path)}
+
+
+def read_predictions(path: Path) -> dict[str, NDArray[np.float32]]:
+    """The logits of a result, by split."""
+    return load(_read_file(path, PREDICTIONS))
+
+
+def read_test(path: Path) -> tuple[dict[str, Any], NDArray[np.float32]] | None:
+    """The score and the logits on the test set; None if there is no test set."""
+    if TEST_RECORD not in read_record(path)["files"]:
+        return None
+    record: dict[str, Any] = json.loads(_read_file(path, TEST_RECORD))
+    return record, load(_read_file(path, TEST_PREDICTIONS))["test"]
+
+
+def _record(content: bytes, digest: str) -> dict[str, Any]:
+    """The record of a result, verified."""
+    facts = unseal(content)
+    if facts["digest"] != digest:
+        raise ValueError(f"{RECORD} belongs to another run")
+    if not set(facts["files"]) <= {PREDICTIONS, TEST_RECORD, TEST_PREDICTIONS}:
+        raise ValueError(f"{RECORD} names files that no result has")
+    return facts
+
+
+def _require_checksum(facts: Mapping[str, Any], name: str, content: bytes) -> None:
+    if checksum(content) != facts["files"][name]:
+        raise ValueError(f"the checksum of {name} is wrong")
+
+
+def _read_file(path: Path, name: str) -> bytes:
+    """The content of another file in the folder of a result, verified."""
+    facts, content = read_record(path), read_inside(path / name, path, ARRAY_BYTES)
+    _require_checksum(facts, name, content)
+    return content
+
+
+DAMAGED = "damaged"  # files whose content is not what was written
+RETRIED = "retried"  # results and failures of runs that are trained again
+
+
+def set_aside(path: Path, folder: Path) -> Path:
+    """Move a file or a folder of a sweep into ``folder``, beside it, and return its new path. An older one there is kept.
+
+    Raises:
+        FrostlineError: It cannot be moved.
+        FileNotFoundError: It does not exist, for example because another process has set it aside.
+    """
+    if not path.exists():
+        raise FileNotFoundError(path)
+    out = folder.parent
+    make_folder(folder, inside=out)
+    names = (folder / f"{path.name}{f'.{n}' if n else ''}" for n in count())
+    try:
+        target = next(name for name in names if move(path, name, inside=out, replace=False))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FrostlineError(f"{path} cannot be moved to {folder} ({error.strerror}): move it yourself.") from error
+    return target
+
 
 T = TypeVar("T")
 FAILED = ".failed.json"
@@ -309,3 +385,42 @@ def _read_failure(path: Path) -> dict[str, Any]:
     if not isinstance(facts.get("reason", ""), str):
         raise ValueError("its reason is no text")
     return facts
+
+
+TOLERANCE = 1e-5  # relative to the largest value: that of stacked runs and of the exactness check
+
+
+def other_result(run: "RunSpec", store: Store, logits: Mapping[str, NDArray[Any]]) -> str:
+    """A sentence if these logits of a run differ from those that another process published first; else empty.
+
+    If the other result is damaged or gone, the sentence says so, and the place is free.
+    """
+    try:
+        gap = disagreement(store.predictions(run.digest), logits)
+    except (DamagedError, GoneError) as error:
+        return str(error)
+    if not gap:
+        return ""
+    return (
+        f"Another process has also trained {run.trainable}, seed {run.seed}, with other predictions ({gap}): its result in "
+        f"{store.runs / run.digest} stands."
+    )
+
+
+def disagreement(one: Mapping[str, NDArray[Any]], other: Mapping[str, NDArray[Any]]) -> str:
+    """How the predictions of two results of one run differ; empty if they agree within the tolerance."""
+    if {name: array.shape for name, array in one.items()} != {name: array.shape for name, array in other.items()}:
+        return "they are not for the same examples"
+    gap = max((_gap(one[name], other[name]) for name in one), default=0.0)
+    return f"by {gap:.1g} of the largest value, where {TOLERANCE:g} is allowed" if gap > TOLERANCE else ""
+
+
+def _gap(one: NDArray[Any], other: NDArray[Any]) -> float:
+    """The largest difference, relative to the largest value; infinite if only one of two values is a number."""
+    if not one.size or np.array_equal(one, other, equal_nan=True):
+        return 0.0
+    known = np.isfinite(one)
+    if not np.array_equal(known, np.isfinite(other)) or not np.array_equal(one[~known], other[~known], equal_nan=True):
+        return float("inf")
+    first, second = one[known].astype(float), other[known].astype(float)
+    return float(abs(first - second).max() / max(abs(first).max(), abs(second).max(), 1e-30))

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frostline.data.files import replace_file
-from frostline.data.parsing import NUMBER
-from frostline.model.places import EMBEDDINGS, layer_number
+from frostline.data.wording import NUMBER
+from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.tune import FULL
 from frostline.sweep.results.record_form import scores_on_test, well_formed

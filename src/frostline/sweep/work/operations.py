@@ -19,10 +19,10 @@ import numpy as np
 from torch import nn
 
 from frostline.fast.last_layer import HeadTokenPart
-from frostline.fast.sparse_gradients import large_tables
-from frostline.frozen.batches import ForwardBatch, Lengths
+from frostline.fast.optimizer import large_tables
+from frostline.frozen.forward_pass import ForwardBatch, Lengths
 from frostline.model.anatomy import Anatomy
-from frostline.model.places import HEAD, POOLER, layer_place
+from frostline.model.terms import HEAD, POOLER, layer_place
 
 
 @dataclass(frozen=True)

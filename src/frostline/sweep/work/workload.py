@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frostline.frozen.batches import ForwardBatch, Lengths, Rows
-from frostline.frozen.selection import StateSelection
+from frostline.frozen.forward_pass import ForwardBatch, Lengths, Rows, StateSelection
 from frostline.model.device import Machine
 from frostline.model.trainable import Trainable
 from frostline.statistics.tune import FULL

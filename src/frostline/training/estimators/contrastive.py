@@ -20,8 +20,8 @@ from transformers.utils import logging
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.frozen.batches import Rows
-from frostline.model.places import HEAD
+from frostline.frozen.forward_pass import Rows
+from frostline.model.terms import HEAD
 from frostline.training.context import RunContext
 from frostline.training.estimators.estimators import NEVER, Logits, most_of_one_class, require_one_target
 from frostline.training.estimators.saved_encoder import LinearHead, require_package, save_encoder

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.frozen.batches import Rows
-from frostline.frozen.selection import POOLED
+from frostline.frozen.forward_pass import POOLED, Rows
 from frostline.statistics.predictions import Labelled
 from frostline.training.context import RunContext
 from frostline.training.probes.examples import ProbeExamples, Vectors, cached_vectors, computed_vectors, words_of_rows

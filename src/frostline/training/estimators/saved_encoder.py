@@ -17,7 +17,7 @@ from scipy.special import softmax
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import replace_file
-from frostline.model.checkpoint import read_config
+from frostline.model.loading import read_config
 from frostline.model.model_files import readable, require_intact
 from frostline.model.tokens import encode
 from frostline.training.probes.saved_files import read_saved, write_saved

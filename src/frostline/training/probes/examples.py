@@ -14,11 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.data.examples import Targets
-from frostline.frozen.batches import ForwardBatch, Rows
-from frostline.frozen.cache.hidden_states import HiddenStates
-from frostline.frozen.cache.loading import SHARD_ROWS, temporary_states
-from frostline.frozen.forward_pass import ForwardPass
-from frostline.frozen.selection import POOLED
+from frostline.frozen.forward_pass import POOLED, ForwardBatch, ForwardPass, Rows
+from frostline.frozen.hidden_states import SHARD_ROWS, HiddenStates, temporary_states
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import LabelledTokens, Tokens, flat_positions
 from frostline.statistics.predictions import Labelled

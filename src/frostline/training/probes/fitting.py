@@ -13,12 +13,11 @@ from threadpoolctl import threadpool_limits
 from frostline.data.examples import Examples, Targets
 from frostline.data.load import Data
 from frostline.data.splits import NO_TEST_SET
-from frostline.frozen.batches import Rows
-from frostline.frozen.cache.hidden_states import HiddenStates
+from frostline.frozen.forward_pass import Rows
+from frostline.frozen.hidden_states import HiddenStates
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
-from frostline.model.tokens import Tokens
-from frostline.model.vocabulary import ZEROED_TYPES
+from frostline.model.tokens import ZEROED_TYPES, Tokens
 from frostline.statistics.metrics import defined
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.training.probes.examples import ProbeExamples, Vectors, cached_vectors, words_by_row, words_of_rows

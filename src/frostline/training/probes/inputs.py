@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from frostline.frozen.check.packed_pass import packed_pass_is_exact
-from frostline.frozen.forward_pass import ForwardPass
-from frostline.frozen.selection import POOLED, StateSelection
+from frostline.frozen.exactness import packed_pass_is_exact
+from frostline.frozen.forward_pass import POOLED, ForwardPass, StateSelection
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
 from frostline.training.probes.linear import Features

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from frostline.data.examples import Targets
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from frostline.statistics.calibration import best_temperature, log_loss
 from frostline.statistics.outputs import OUTPUTS
 

@@ -11,14 +11,12 @@ from pydantic import BaseModel, Field, ValidationError
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
-from frostline.data.specification import TOKENS, TaskType
-from frostline.fast.malloc import memory_reused
-from frostline.model.checkpoint import Streams, never_streams
+from frostline.data.kinds import TOKENS, TaskType
+from frostline.fast.switch import memory_reused
 from frostline.model.device import Machine, this_machine
-from frostline.model.loading import load_pretrained
+from frostline.model.loading import Streams, load_pretrained, never_streams
 from frostline.model.pretrained import Pretrained
-from frostline.model.tokens import Tokens, encode
-from frostline.model.vocabulary import suited
+from frostline.model.tokens import Tokens, encode, suited
 from frostline.training.probes.examples import computed_vectors
 from frostline.training.probes.inputs import ProbeInput, features_after, probe_forward_pass
 from frostline.training.probes.linear import Probe

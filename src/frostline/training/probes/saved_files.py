@@ -10,8 +10,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from frostline import FrostlineError
-from frostline.data.files import replace_file
-from frostline.data.sealed import FILES, read_record, require_recorded, write_record
+from frostline.data.files import FILES, read_record, replace_file, require_recorded, write_record
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from frostline.data.examples import Examples, Texts
-from frostline.data.specification import CLASSIFICATION, MULTI_LABEL, REGRESSION
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from frostline.statistics.metrics import defined
 from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled

@@ -8,9 +8,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from frostline import FrostlineError
-from frostline.model.module_paths import module_of
-from frostline.model.places import layer_number
+from frostline.model.anatomy import module_of
 from frostline.model.pretrained import Pretrained
+from frostline.model.terms import layer_number
 from frostline.training.specification import RunSpec
 from frostline.training.ways.start import rank_of, transposed_in
 

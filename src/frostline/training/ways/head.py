@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy
-from frostline.model.places import HEAD
+from frostline.model.terms import HEAD
 from frostline.training.context import RunContext
 from frostline.training.forward import forward_function
 from frostline.training.probes.linear import ridge

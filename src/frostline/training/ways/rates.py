@@ -6,7 +6,7 @@ Layer-wise decay of learning rates is discriminative fine-tuning of ULMFiT (Howa
 from typing import Any
 
 from frostline.model.anatomy import Anatomy
-from frostline.model.places import EMBEDDINGS, layer_number
+from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.training.ways.way import Way
 
 

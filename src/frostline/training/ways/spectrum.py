@@ -13,9 +13,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from frostline.model.anatomy import Anatomy
-from frostline.model.module_paths import module_of
-from frostline.model.places import layer_number
+from frostline.model.anatomy import Anatomy, module_of
+from frostline.model.terms import layer_number
 from frostline.training.ways.way import Way
 
 NORMAL_RANGE = 1.349  # the interquartile range of a normal distribution, in standard deviations

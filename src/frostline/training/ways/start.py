@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from frostline.model.anatomy import Anatomy
-from frostline.model.places import FINAL_NORM, POOLER, layer_number, layer_place
 from frostline.model.pretrained import Pretrained
+from frostline.model.terms import FINAL_NORM, POOLER, layer_number, layer_place
 from frostline.training.specification import RunSpec
 from frostline.training.ways.low_rank import LowRank, factors_of, planned_factors
 from frostline.training.ways.restraint import Mixout, Parameters, Restraint, TowardsPretrained

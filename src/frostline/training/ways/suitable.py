@@ -1,10 +1,10 @@
 """Which ways suit a model and a task."""
 
 from frostline import FrostlineError
-from frostline.data.specification import TOKENS
+from frostline.data.kinds import TOKENS
 from frostline.model.anatomy import Anatomy
 from frostline.model.pretrained import Pretrained
-from frostline.model.reading import OWN
+from frostline.model.terms import OWN
 from frostline.training.context import head_of
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan

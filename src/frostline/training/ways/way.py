@@ -1,12 +1,12 @@
 """A way to tune, as data. Its defaults are those of tuning the last k layers."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from frostline.model.reading import OWN_HEAD, HeadKind
+from frostline.model.terms import OWN_HEAD, HeadKind
 from frostline.statistics.tune import FULL, NAMED, Tune
-from frostline.training.fields import Positive, Strict
+from frostline.training.settings import Positive, Strict
 
 if TYPE_CHECKING:
     from frostline.model.trainable import Trainable
@@ -16,13 +16,11 @@ OF_FROZEN_MODEL = ("probe", "words")  # estimators that train no parameter of th
 BY_LAYER = ("tune", "layers", "only", "low_rank", "reinitialized", "transferred")  # fields about whole layers
 
 
-class Way(BaseModel):
+class Way(Strict):
     """A way to tune. Every field changes one thing of tuning the last k layers; most of them can be combined.
 
     A TOML file defines a way of its own as a table ``[way.NAME]`` with these fields.
     """
-
-    model_config = Strict
 
     estimator: Literal["fine-tuning", "probe", "words", "setfit"] = Field(
         default=FINE_TUNING,
@@ -207,14 +205,6 @@ class Way(BaseModel):
     def learning_rate(self, of_grid: float) -> float:
         """The learning rate of a run, for a learning rate of the grid."""
         return self.rate_factor * of_grid
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_boolean_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false where a number is expected, because Python treats True as 1."""
-        if isinstance(value, bool) and info.field_name != "bias_correction":
-            raise ValueError("give a number or a word, not true or false")
-        return value
 
     @model_validator(mode="after")
     def _compose(self) -> Self:

@@ -1,0 +1,343 @@
+"""The commands that train: `frostline find`, `sweep`, `plan`, `compare` and `demo`, and who trains the runs.
+
+This process trains them, or the tasks of a SLURM job array, or tasks of Ray.
+"""
+
+import inspect
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from frostline import FrostlineError
+from frostline.cli.answer_output import print_answer
+from frostline.cli.flags import as_words, retry_kinds, retry_option, with_settings
+from frostline.cli.plan_output import print_forecast, print_groups, print_plan, print_search_plan
+from frostline.cli.program import PanelCommand, app, runs_saved
+from frostline.data.wording import UNITS
+from frostline.search.defaults import DEFAULTS, FULL_RUNS, SECONDS
+from frostline.sweep.settings import CHOSEN_BY_SEARCH
+from frostline.sweep.slurm import FILE, TASKS, script
+from frostline.sweep.toml import TRUST
+from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
+
+if TYPE_CHECKING:  # they import torch, which --help does not need
+    from frostline.api.sweep import Sweep
+    from frostline.sweep.execution.ray_tasks import Ray
+
+CLUSTER, SEARCH = "Cluster", "Search"
+PLANNED_FOLDER = "frostline-sweep"  # the default --out of a plan, which writes nothing
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print the plan and all parameter groups; train and write nothing.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executor:
+    """Who trains the runs, as the flags of a command say. Each attribute is a flag.
+
+    Raises:
+        FrostlineError: A flag is for another executor.
+    """
+
+    name: Annotated[
+        Literal["local", "slurm", "ray"],
+        typer.Option(
+            "--executor",
+            metavar="NAME",
+            help="Who trains the runs: local (this process), slurm (the tasks of a job array, which end a search; after a sweep, "
+            "run the command without this flag), or ray (tasks of Ray).",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = "local"
+    tasks: Annotated[int, typer.Option(min=1, help="SLURM: tasks of the job array.", rich_help_panel=CLUSTER)] = TASKS
+    sbatch: Annotated[
+        str,
+        typer.Option(
+            metavar="OPTIONS",
+            help='SLURM: options of sbatch for each task, such as "--partition=gpu --gres=gpu:1 --time=2:00:00".',
+            rich_help_panel=CLUSTER,
+        ),
+    ] = ""
+    print_only: Annotated[
+        bool,
+        typer.Option(
+            "--print", help="SLURM: only print the script for sbatch; write nothing.", rich_help_panel=CLUSTER
+        ),
+    ] = False
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Ray: the address of a cluster, such as auto. [default: RAY_ADDRESS, or a cluster on this machine for this "
+            "command]",
+            show_default=False,
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None
+    cpus: Annotated[int, typer.Option(min=1, help="Ray: CPU cores of each task.", rich_help_panel=CLUSTER)] = 1
+    gpus: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Ray: GPUs of each task, or a share such as 0.5. [default: 1 if the cluster has GPUs]",
+            show_default=False,
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        misplaced = "{} are for --executor {}: add it, or leave them out."
+        if self.name != "slurm" and (self.print_only or self.sbatch or self.tasks != TASKS):
+            raise FrostlineError(misplaced.format("--tasks, --sbatch and --print", "slurm"))
+        if self.name != "ray" and (self.address is not None or self.cpus != 1 or self.gpus is not None):
+            raise FrostlineError(misplaced.format("--address, --cpus and --gpus", "ray"))
+
+    @runs_saved()
+    def run(self, sweep: "Sweep", retry: Collection[str] = ("failed",)) -> None:
+        """Train the runs of a sweep and print its answer, or submit them and print what to do next."""
+        if self.name != "slurm":
+            print_answer(sweep.run(retry=retry, ray=self.ray), sweep.out)
+        elif self.print_only:
+            trust = sweep.spec.trust_remote_code
+            print(script(sweep.out, tasks=self.tasks, options=self.sbatch, trust_remote_code=trust), end="")
+        else:
+            job = sweep.submit(tasks=self.tasks, options=self.sbatch, retry=retry)
+            print(
+                f"Job {job} trains the runs: {self.tasks} tasks of {sweep.out / FILE}. `frostline status {sweep.out} --watch` "
+                "shows them.\nWhen they have ended, the same command without --executor writes the answer, the report and the "
+                "model."
+            )
+
+    @runs_saved()
+    def search(self, processes: int | None, **settings: Any) -> None:
+        """Search with these settings and print the answer, or submit the search and print what to do next."""
+        from frostline.api import find
+
+        out = Path(settings["out"]).expanduser()
+        if self.name != "slurm":
+            print_answer(find.find(processes=processes, ray=self.ray, **settings), out)
+            return
+        exhaustive = settings["exhaustive"] or None  # it has no flag for the opposite
+        words = ["find", *as_words({**settings, "exhaustive": exhaustive, "processes": processes or self.tasks})]
+        trust = settings.get(TRUST) is True
+        text = script(out, tasks=self.tasks, options=self.sbatch, search=words, trust_remote_code=trust)
+        if self.print_only:
+            print(text, end="")
+            return
+        job = find.submit(text, **settings)
+        print(
+            f"Job {job} searches with {self.tasks} tasks of {out / FILE}. `frostline status {out} --watch` shows its runs.\n"
+            f"When they have ended, the answer is in {out / f'slurm-{job}_1.log'} and in {out / 'report.html'}."
+        )
+
+    @property
+    def ray(self) -> "Ray | None":
+        """The cluster of Ray, and what each task asks for; None for another executor."""
+        if self.name != "ray":
+            return None
+        from frostline.sweep.execution.ray_tasks import Ray
+
+        return Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
+
+
+def with_executor(command: Callable[..., None]) -> Any:
+    """Give a command the flags of an executor, after its own flags. The command is called with the executor as ``who``."""
+    own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "who"]
+    flags = inspect.signature(Executor).parameters
+
+    def run(settings: dict[str, Any], **given: Any) -> None:
+        who = Executor(**{name: given.pop(name) for name in flags})
+        command(settings, who=who, **given)
+
+    run.__signature__ = inspect.Signature([*own, *flags.values()])  # type: ignore[attr-defined]
+    run.__doc__, run.__name__ = command.__doc__, command.__name__
+    return run
+
+
+class FindCommand(PanelCommand):
+    """The command, with a budget of one or two words: ``5min`` or ``5 minutes``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Join the two words of a budget, and parse the arguments."""
+        place = args.index("--budget") if "--budget" in args else len(args)
+        if args[place + 2 : place + 3] and args[place + 2] in UNITS:
+            args[place + 1 : place + 3] = ["".join(args[place + 1 : place + 3])]
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=FindCommand, short_help="Search for what to tune, with few runs.")
+@with_settings(file=False, leave_out=CHOSEN_BY_SEARCH, others={"out": "frostline-find", **DEFAULTS})
+@with_executor
+def find(
+    settings: dict[str, Any],
+    *,
+    who: Executor,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Training time, such as 90s, 10min or 2h; a number alone is seconds. k = 0 and one run of a small k are always "
+            f"trained. [default: the larger of {FULL_RUNS} full fine-tunings and {SECONDS:g} s]",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
+    max_k: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="Largest k to train; it then replaces full as the reference.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
+    exhaustive: Annotated[
+        bool, typer.Option("--exhaustive", help="Train the whole grid, to verify the search.", rich_help_panel=SEARCH)
+    ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes that train the runs: this one, and each `frostline work FOLDER --wait`. A step has runs for all of "
+            "them. [default: one for each GPU, or 1; the tasks of SLURM, or those that fit into a cluster of Ray]",
+            show_default=False,
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Show the budget, the first steps, and the time, memory and disk space that they need; train and write nothing.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = False,
+) -> None:
+    """Search for what to tune, with few runs.
+
+    Needs --model and one of --train, --data and --glue. Ctrl-C interrupts the search and writes the best answer so far; the
+    same command continues it. The report shows every step of the search and its reason. --plan shows beforehand what it costs.
+    --seeds is the largest number of seeds of any k.
+
+    Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
+    """
+    if plan:
+        from frostline.api import find
+
+        print_search_plan(find.plan(budget=budget, max_k=max_k, exhaustive=exhaustive, processes=processes, **settings))
+        return
+    who.search(processes, budget=budget, max_k=max_k, exhaustive=exhaustive, **settings)
+
+
+class SweepCommand(PanelCommand):
+    """The command. It names `frostline plan` if somebody adds ``--plan``, which `frostline find` has."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse ``--plan``, and parse the arguments."""
+        if "--plan" in args:
+            raise FrostlineError("`frostline sweep` has no --plan: run `frostline plan` with the same arguments.")
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=SweepCommand, short_help="Train a grid of runs and recommend a k.")
+@with_settings()
+@with_executor
+def sweep(
+    settings: dict[str, Any],
+    *,
+    who: Executor,
+    dry_run: DryRun = False,
+    retry: Annotated[str, retry_option("failed")] = "failed",
+) -> None:
+    """Train a grid of runs (k x train size x seed x learning rate) and recommend a k: score against cost.
+
+    Needs --model, --tune, --out and one of --train, --data and --glue, as flags or in a TOML file. Run the same command
+    again to continue where it stopped. More seeds, values of k or train sizes add to the grid.
+
+    Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,all --out reviews
+    """
+    from frostline.api.sweep import Sweep
+
+    if dry_run:
+        _print_dry_run(Sweep(**{"out": PLANNED_FOLDER, **settings}))
+    else:
+        who.run(Sweep(**settings), retry_kinds(retry))
+
+
+@app.command(cls=PanelCommand, short_help="Show what a sweep would run, with its time, memory and disk space.")
+@with_settings(others={"out": PLANNED_FOLDER})
+def plan(
+    settings: dict[str, Any],
+    study: Annotated[
+        str | None, typer.Option(help="Count the parameters that each k of this published study trains.")
+    ] = None,
+) -> None:
+    """Show what a sweep would run, and how much time, memory and disk space it needs. Nothing is written.
+
+    The forecast times a few steps of your model on your examples, which takes about ten seconds. --study NAME counts
+    parameters instead, from the configurations of the study's models, without weights or network.
+    """
+    if study is not None:
+        from frostline.cli.analyze import print_parameter_counts
+
+        print_parameter_counts(study, settings)
+        return
+    from frostline.api.sweep import Sweep
+
+    made = Sweep(**settings).plan()
+    print_plan(made)
+    print_forecast(made.forecast)
+
+
+@app.command(cls=PanelCommand, short_help="Compare other ways to tune with the last k layers.")
+@with_settings(leave_out=("tune",), others={"out": "frostline-compare", **DEFAULT_RATES})
+@with_executor
+def compare(
+    settings: dict[str, Any],
+    *,
+    who: Executor,
+    ways: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help=f"Ways to tune: last-2, full, {', '.join(EXAMPLES)}, or names of [way.NAME] in the TOML file.",
+            rich_help_panel="Grid",
+        ),
+    ] = DEFAULT_WAYS,
+    dry_run: DryRun = False,
+) -> None:
+    """Compare other ways to tune with the last k layers, and recommend one: score against cost.
+
+    Needs --model and one of --train, --data and --glue. Every way is trained with three learning rates by default. Those of
+    ways that train only a head are --head-learning-rate. Run the same command again to continue where it stopped. More ways,
+    seeds or train sizes add to the folder.
+
+    Example: frostline compare --model ORG/NAME --train reviews.csv --ways last-2,lora-2,lp-ft,full --out ways
+    """
+    from frostline.api.sweep import sweep_of
+
+    sweep = sweep_of(ways, **settings)
+    if dry_run:
+        _print_dry_run(sweep)
+    else:
+        who.run(sweep)
+
+
+@app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to four minutes.")
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for results, answer, report and model.")] = Path("frostline-demo"),
+    task: Annotated[str, typer.Option(help="Generated task: polarity or agreement.")] = "polarity",
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs per k.")] = 3,
+) -> None:
+    """Run the built-in example offline, in one to four minutes. The task agreement takes longer."""
+    from frostline.api.sweep import demo_sweep
+
+    Executor().run(demo_sweep(out, task=task, seeds=seeds))
+
+
+def _print_dry_run(sweep: "Sweep") -> None:
+    """Print the plan and all parameter groups of a sweep."""
+    plan = sweep.plan(timed=False)
+    print_plan(plan)
+    print_groups(plan.groups)

@@ -1,0 +1,239 @@
+"""Commands about models and their cached hidden states: `frostline check`, `probe`, `bundle`, `cache`."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frostline import FrostlineError
+from frostline.cli.flags import with_settings
+from frostline.cli.printing import print_table, size_of
+from frostline.cli.program import PanelCommand, app
+from frostline.data.kinds import CLASSIFICATION, REGRESSION, TaskType
+from frostline.data.wording import comma_separated
+from frostline.sweep.settings import OF_MODEL_AND_DATA
+
+if TYPE_CHECKING:
+    from frostline.api.bundle import Bundled
+
+
+@app.command(cls=PanelCommand, short_help="Check that cutting a model changes neither logits nor gradients.")
+def check(
+    model: Annotated[str, typer.Argument(help="Hub name, or folder written by save_pretrained.")],
+    revision: Annotated[str | None, typer.Option(help="Commit, tag or branch of a hub model.")] = None,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option("--trust-remote-code", help="Run code that comes with the model; a hub model needs --revision."),
+    ] = False,
+    task_type: Annotated[TaskType, typer.Option(help="Type of the head that is checked.")] = CLASSIFICATION,
+) -> None:
+    """Compare the cut model with the whole model on logits and gradients.
+
+    The check covers every k, with cached hidden states and with packed batches. The whole model is compared with the one that
+    transformers loads, on hidden states.
+    """
+    from frostline.frozen.exactness import TOLERANCE, difference_from_transformers
+    from frostline.frozen.exactness import check as check_model
+    from frostline.model.loading import load_pretrained
+
+    labels = () if task_type == REGRESSION else ("0", "1")
+    pretrained = load_pretrained(
+        model, labels=labels, task_type=task_type, revision=revision, trust_remote_code=trust_remote_code
+    )
+    checks = check_model(pretrained.model)
+    refused = [row for row in checks if row.refused]
+    columns = (
+        "tuned_layers",
+        "batches",
+        "max_logit_difference",
+        "max_gradient_difference",
+        *["refused"] * bool(refused),
+    )
+    print_table(map(vars, checks), columns)
+    if refused:
+        raise FrostlineError(
+            f"{model} cannot be used at {len(refused)} of {len(checks)} values of k: {refused[0].refused}"
+        )
+    if not (difference := difference_from_transformers(pretrained)) < TOLERANCE:
+        raise FrostlineError(
+            f"The hidden states of {model} are not those of transformers' AutoModel (they differ by {difference:.1e}): report "
+            "this with the model's name, and use another model."
+        )
+    print(
+        f"Equal: every difference is below {TOLERANCE:g} of the largest value (float32). The packed batches have "
+        "no padding."
+    )
+
+
+@app.command(cls=PanelCommand, short_help="Train linear probes on frozen features after every layer.")
+@with_settings(file=False, only=OF_MODEL_AND_DATA, leave_out=("label_column",))
+def probe(
+    settings: dict[str, Any],
+    *,
+    label_column: Annotated[
+        str | None,
+        typer.Option(help="Columns with classes or numbers. [default: found by name]", rich_help_panel="Data"),
+    ] = None,
+    kind: Annotated[str, typer.Option(help="Kind of probe: ridge or logistic.", rich_help_panel="Probe")] = "ridge",
+    out: Annotated[
+        Path, typer.Option(help="Folder for report, table, figure and best probe.", rich_help_panel="Output")
+    ] = Path("frostline-probe"),
+) -> None:
+    """Train a linear classifier on frozen features after every layer.
+
+    Features are the first token, the mean of all tokens, and the last token; for tags, the first token of each word. One
+    forward pass over the examples serves all probes and label columns. The best probe is saved for `frostline predict`.
+
+    Example: frostline probe --model ORG/NAME --train reviews.csv
+    """
+    from frostline.api.probe import probe as probe_model
+    from frostline.api.probe import probe_folders
+    from frostline.sweep.progress import suitable_progress
+
+    progress = suitable_progress()
+    try:
+        found = probe_model(label_columns=label_column, kind=kind, out=out, progress=progress, **settings)
+    finally:
+        progress.close()
+    for one in found:
+        for note in one.facts["notes"]:
+            print(note)
+        print_probes(one.facts)
+        print(f"\n{one.sentence}\n")
+    print(out / "report.html")
+    for folder in probe_folders(out, found):
+        print(folder)
+
+
+def print_probes(facts: Mapping[str, Any]) -> None:
+    """Print validation scores: a row for each layer, a column for each feature vector."""
+    from frostline.report import formatting, names
+
+    rows: dict[str, dict[str, Any]] = {}
+    vectors = dict.fromkeys(one["vector"] for one in facts["probes"])
+    for one in facts["probes"]:
+        name = formatting.layers(one["layers"])
+        best = facts["best"]["layers"] == one["layers"] and facts["best"]["vector"] == one["vector"]
+        score = "-" if one["validation"] is None else f"{one['validation']:.3f}"
+        rows.setdefault(name, {"after layer": name, **dict.fromkeys(vectors, "")})[one["vector"]] = score + " *" * best
+    metric, count = names.metric(facts["metric"]), facts["validation_rows"]
+    print(f"\n{facts['columns']['label']}: {metric} on {count:,} validation examples")
+    print_table(rows.values(), ("after layer", *vectors))
+    print("* best probe, selected by its leave-one-out or held-out score on the training examples")
+
+
+@app.command(cls=PanelCommand, short_help="Keep several models that share their frozen layers as one.")
+def bundle(
+    models: Annotated[list[Path], typer.Argument(help="Folders of fine-tuned models: OUT or OUT/model of sweeps.")],
+    *,
+    out: Annotated[Path, typer.Option(help="Folder of the bundle.")],
+    names: Annotated[
+        str | None, typer.Option(help="Names of the tasks, in order. [default: names of the folders]")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing bundle.")] = False,
+) -> None:
+    """Keep several fine-tuned models that share their frozen layers in one folder.
+
+    The models must be fine-tuned from one pretrained model. Layers are shared if their weights are bitwise identical.
+    `frostline predict` then labels texts for all tasks, and the shared layers run once. The predictions are bitwise
+    identical to those of each model alone.
+
+    Example: frostline bundle sentiment/model topic/model --out both
+    """
+    from frostline.api.bundle import bundle as write_bundle
+
+    bundled = write_bundle(
+        models, out=out, names=None if names is None else comma_separated(names), overwrite=overwrite
+    )
+    print_bundled(bundled)
+    print(out)
+
+
+def print_bundled(bundled: "Bundled") -> None:
+    """Print what each task shares, and what the bundle costs compared with the separate models."""
+    rows = [{"task": name, "shared layers": f"{n} of {bundled.layers}"} for name, n in bundled.shared_layers.items()]
+    print_table(rows, ("task", "shared layers"))
+    print(
+        "The embeddings are shared, too. On random texts, all logits are bitwise identical to those of each model alone.\n"
+    )
+    one, many = bundled.cost, bundled.separate
+    costs = {
+        "disk": (size_of(many.disk_bytes), size_of(one.disk_bytes), one.disk_bytes / many.disk_bytes),
+        "memory of the weights": (
+            size_of(many.memory_bytes),
+            size_of(one.memory_bytes),
+            one.memory_bytes / many.memory_bytes,
+        ),
+        "layers that run": (str(many.layers), str(one.layers), one.layers / many.layers),
+        "time for 16 short texts": (f"{many.seconds:.3f} s", f"{one.seconds:.3f} s", one.seconds / many.seconds),
+    }
+    header = ("", "separate models", "bundle", "share")
+    print_table(
+        [dict(zip(header, (name, a, b, f"{share:.0%}"), strict=True)) for name, (a, b, share) in costs.items()], header
+    )
+
+
+cache_app = typer.Typer(no_args_is_help=True, help="List, verify or remove the hidden states cached on this machine.")
+app.add_typer(cache_app, name="cache")
+
+
+@cache_app.command("ls")
+def cache_ls() -> None:
+    """List the cached hidden states and their sizes."""
+    from datetime import datetime
+
+    from frostline.frozen.hidden_states import cache_folder, list_entries
+
+    entries = list(list_entries())
+    rows = [
+        {
+            "key": entry.key[:12],
+            "model": entry.model,
+            "precision": entry.recipe.get("precision", ""),
+            "examples": entry.rows,
+            "after layers": " ".join(map(str, entry.cuts)),
+            "size": size_of(entry.bytes),
+            "written": datetime.fromtimestamp(entry.modified).strftime("%Y-%m-%d %H:%M"),
+        }
+        for entry in entries
+    ]
+    print(f"{cache_folder()}: {size_of(sum(entry.bytes for entry in entries))}")
+    if rows:
+        print_table(rows, tuple(rows[0]))
+
+
+@cache_app.command("rm", short_help="Remove cached hidden states; they are computed again when needed.")
+def cache_rm(
+    keys: Annotated[list[str] | None, typer.Argument(help="Keys, or the first characters of keys.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Remove all entries.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Remove cached hidden states. They are computed again when they are needed."""
+    from frostline.frozen.hidden_states import list_entries, remove_entries
+
+    if bool(keys) == everything:
+        raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
+    if everything and not yes:
+        size = size_of(sum(entry.bytes for entry in list_entries()))
+        if not sys.stdin.isatty():
+            raise FrostlineError(f"Removing {size} needs confirmation, but there is no terminal to ask: add --yes.")
+        typer.confirm(f"Remove {size} of hidden states?", abort=True)
+    removed = remove_entries(None if everything else keys)
+    print(f"Entries removed: {len(removed)}, {size_of(sum(entry.bytes for entry in removed))}.")
+
+
+@cache_app.command("verify", short_help="Read cached hidden states and compare their checksums.")
+def cache_verify() -> None:
+    """Read all cached hidden states and compare their checksums."""
+    from frostline.frozen.hidden_states import verify_entries
+
+    bad = 0
+    for entry, problem in verify_entries():
+        print(f"{entry.key[:12]}  {entry.model}  {problem or 'intact'}")
+        bad += bool(problem)
+    if bad:
+        raise FrostlineError(
+            f"Damaged entries: {bad}. Remove them with `frostline cache rm KEY`; they are computed again when needed."
+        )

@@ -1,0 +1,557 @@
+"""The exactness check: the cut model computes the same logits and gradients as the uncut model, for every k.
+
+The reference is the uncut model with padded batches. That it is the one which transformers loads is checked by
+:func:`difference_from_transformers`. The cut model must match it in three comparisons:
+
+1. with hidden states of the same batch;
+2. with hidden states that a forward pass computed, wrote to disk and read back, as a sweep does;
+3. with NaN in the weights below the cut and a wrong input to the first layer. The model can then use only the hidden
+   states.
+
+The comparisons run first with packed batches, and with padded ones if packed batches differ. For each of the two, the last
+layer first runs for the head's token only, and then for all tokens if that differs. Which token the head reads, and which
+modules of the last layer can run for it alone, follows from the gradients of the logits.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel
+
+from frostline import FrostlineError
+from frostline.data.wording import first_line
+from frostline.fast.last_layer import HeadTokenPart, head_position
+from frostline.fast.switch import enabled
+from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut
+from frostline.frozen.forward_pass import (
+    ForwardBatch,
+    ForwardPass,
+    StateSelection,
+    embeddings_are_lookups,
+    selection_for,
+    tokens_per_batch,
+)
+from frostline.frozen.hidden_states import HiddenStates, Recipe, load_or_compute
+from frostline.model.anatomy import Anatomy, Batch, find_layers, position_limit, probe_batch
+from frostline.model.device import random_state_restored
+from frostline.model.heads import padding_id, real_logits
+from frostline.model.model_files import quiet_loading, runs_own_code
+from frostline.model.packed_layout import LENGTH_MULTIPLE
+from frostline.model.packing import is_packable, packable
+from frostline.model.pretrained import Pretrained
+from frostline.model.terms import EMBEDDINGS
+from frostline.model.tokens import TYPES, Tokens, encode, padding_fill, suited, vocabulary_tables
+from frostline.model.trainable import Trainable
+from frostline.statistics.tune import FULL, NAMED, Tune
+
+
+@contextmanager
+def restored(model: PreTrainedModel) -> Iterator[None]:
+    """Set the model to eval mode. On exit, restore training modes, ``requires_grad`` and torch's random state."""
+    modes = {module: module.training for module in model.modules()}
+    requires_grad = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    model.eval()
+    try:
+        with random_state_restored(model.device):
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for parameter, required in requires_grad.items():
+            parameter.requires_grad_(required)
+
+
+TOLERANCE = 1e-5  # relative, fp32
+
+# The layers of a model run on packed, skipped and stacked inputs. If one of them raises an error, the model is refused.
+LAYER_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError)
+
+
+class Difference(NamedTuple):
+    """The largest absolute differences, each divided by the largest absolute value."""
+
+    logits: float
+    gradients: float
+
+    @property
+    def is_small(self) -> bool:
+        """Whether both differences are below the tolerance. NaN counts as large."""
+        return all(difference < TOLERANCE for difference in self)
+
+    def __str__(self) -> str:
+        return (
+            f"logits differ by {self.logits:.1e} and gradients by {self.gradients:.1e}, relative to the largest value"
+        )
+
+
+NOT_COMPARED = Difference(float("inf"), float("inf"))
+
+
+def largest(differences: Iterable[Difference]) -> Difference:
+    """The largest difference of the logits and the largest difference of the gradients. NaN counts as the largest value."""
+    logits, gradients = zip(*differences, strict=True)
+    return Difference(max(logits, key=_nan_as_infinity), max(gradients, key=_nan_as_infinity))
+
+
+def relative_difference(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference of two tensors, divided by the largest absolute value of ``expected``."""
+    return float((actual - expected).abs().max() / expected.abs().max())
+
+
+def gradient_difference(pairs: Sequence[tuple[Tensor, Tensor]]) -> float:
+    """The relative difference over all gradients together; absolute if all expected gradients are zero.
+
+    Args:
+        pairs: The actual and the expected gradient of each parameter.
+    """
+    scale = max(float(expected.abs().max()) for _, expected in pairs)
+    worst = max((float((actual - expected).abs().max()) for actual, expected in pairs), key=_nan_as_infinity)
+    return worst / scale if scale else worst
+
+
+def weighted_sum(logits: Tensor) -> Tensor:
+    """A sum with fixed weights, different for every logit, so that swapped logits change the gradients."""
+    weights = torch.linspace(0.5, 1.5, logits.numel(), device=logits.device).view_as(logits)
+    return (logits * weights).sum()
+
+
+def _nan_as_infinity(value: float) -> float:
+    return value if value == value else float("inf")
+
+
+LENGTHS = (40, 31, 7, 22)  # tokens of each example; check_lengths makes the first longer than a sliding window
+MAX_LENGTH = 600  # tokens of one example
+DEFAULT_POSITIONS = 512  # assumed if the configuration names no limit
+
+
+def check_lengths(model: PreTrainedModel) -> Sequence[int]:
+    """Lengths of the examples in tokens, all different.
+
+    The first example is longer than every sliding window, unless the model accepts no input that long.
+    """
+    config = model.config.get_text_config()
+    windows = [getattr(config, name, None) for name in ("sliding_window", "local_attention", "window_size")]
+    window = max((w for w in windows if isinstance(w, int)), default=0)
+    longest = min(max(LENGTHS[0], window + 8), position_limit(model) or DEFAULT_POSITIONS, MAX_LENGTH)
+    return (longest, *(n for n in LENGTHS[1:] if n < longest))
+
+
+def last_example_alone(batch: Batch) -> dict[str, Tensor]:
+    """A batch with only the last example, without padding."""
+    length = int(batch["attention_mask"][-1].sum())
+    return {name: x[-1:, :length] if x.dim() >= 2 else x[-1:] for name, x in batch.items()}
+
+
+def table_of(batch: Batch, model: PreTrainedModel) -> Tokens:
+    """The examples of a batch as a token table, without padding."""
+    mask = batch["attention_mask"].bool().cpu()
+    inputs = {
+        name: x.cpu()[mask].numpy().astype(np.int32)
+        for name, x in batch.items()
+        if x.shape[:2] == mask.shape and name != "attention_mask"
+    }
+    offsets = np.concatenate([[0], np.cumsum(mask.sum(1).numpy())])
+    padding = {"input_ids": padding_fill(model)}
+    return Tokens(inputs, offsets, padding, np.zeros(len(mask), np.int32))
+
+
+def find_head_reads(model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> str:
+    """Which tokens' hidden states after the last layer the logits depend on: ``first``, ``last`` or ``all``."""
+    lengths = batch["attention_mask"].sum(1)
+    model.eval()
+    hidden = hidden_states_by_cut(model, anatomy, batch)[anatomy.count].requires_grad_()
+    with cut_at(model, anatomy, anatomy.count) as upper, torch.enable_grad():
+        (gradient,) = torch.autograd.grad(weighted_sum(upper(batch, hidden)), hidden)
+    read = set(gradient[0].abs().sum(1).nonzero()[:, 0].tolist())
+    ends = lengths.cumsum(0)
+    for name, positions in (("first", ends - lengths), ("last", ends - 1)):
+        if read <= set(positions.tolist()):
+            return name
+    return "all"
+
+
+def find_head_token_part(
+    model: PreTrainedModel, anatomy: Anatomy, batch: Batch, head_reads: str
+) -> HeadTokenPart | None:
+    """The modules of the last layer that can run for the head's token only; None if there are none.
+
+    A module can, if the gradient of the logits is zero at all other tokens, for each of its inputs and for its output.
+    """
+    if head_reads == "all" or not enabled("last_layer"):
+        return None
+    pad = padding_id(model)
+    mask = batch["attention_mask"].bool()
+    read = torch.zeros_like(mask)
+    read[torch.arange(len(mask), device=mask.device), head_position(head_reads, batch["input_ids"], mask, pad)] = True
+    layer = anatomy.layers(model)[-1]
+    model.eval()
+    hidden = hidden_states_by_cut(model, anatomy, batch)[anatomy.count - 1].requires_grad_()
+    with (
+        cut_at(model, anatomy, anatomy.count - 1) as upper,
+        _recorded(layer, mask.shape) as record,
+        torch.enable_grad(),
+    ):
+        try:
+            logits = upper(batch, hidden)
+        except LAYER_ERRORS:
+            return None  # the last layer fails without the layers below; the check of k = 1 reports the reason
+    tensors = [x for of_module in record.values() for x in of_module]
+    if not tensors:
+        return None
+    found = iter(torch.autograd.grad(weighted_sum(logits), tensors, allow_unused=True))
+    gradients = {path: [next(found) for _ in of_module] for path, of_module in record.items()}
+    narrow = [path for path, of_module in gradients.items() if all(g is None or not g[~read].any() for g in of_module)]
+    outermost = tuple(path for path in narrow if not any(path.startswith(f"{other}.") for other in narrow))
+    return HeadTokenPart(head_reads, outermost, pad) if outermost else None
+
+
+@contextmanager
+def _recorded(layer: nn.Module, grid: torch.Size) -> Iterator[dict[str, list[Tensor]]]:
+    """Record inputs and output of each module in ``layer`` that runs once and maps vectors per token to vectors per token."""
+    record: dict[str, list[Tensor]] = {}
+    unsuitable: set[str] = set()
+
+    def per_token(x: Any) -> bool:
+        return isinstance(x, Tensor) and x.is_floating_point() and x.dim() > 2 and x.shape[:2] == grid
+
+    def hooks_for(path: str) -> tuple[Any, Any]:
+        def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if path in record or not all(per_token(x) for x in (*args, *kwargs.values())):
+                unsuitable.add(path)
+                return None
+            # copies, because other modules may read the same tensor and would add to its gradient
+            copies = {id(x): x.clone() for x in (*args, *kwargs.values())}
+            record[path] = [x for x in copies.values() if x.requires_grad]
+            return tuple(copies[id(x)] for x in args), {name: copies[id(x)] for name, x in kwargs.items()}
+
+        def after(module: nn.Module, args: Any, kwargs: Any, out: Any) -> Any:
+            if path in unsuitable or not per_token(out) or not out.requires_grad:
+                unsuitable.add(path)
+                return None
+            record[path].append(out := out.clone())
+            return out
+
+        return before, after
+
+    with ExitStack() as hooks:
+        for path, module in layer.named_modules():
+            if path:
+                before, after = hooks_for(path)
+                hooks.callback(module.register_forward_pre_hook(before, with_kwargs=True).remove)
+                hooks.callback(module.register_forward_hook(after, with_kwargs=True).remove)
+        yield record
+    for path in unsuitable:
+        record.pop(path, None)
+
+
+def weights_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> dict[str, nn.Parameter]:
+    """The parameters of the layers below the cut and the embedding tables of the vocabulary, by name."""
+    tables = {f"{path}.weight" for path in vocabulary_tables(model)}
+    lower = tuple(f"{anatomy.path}.{number}." for number in range(cut))
+    return {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if name.startswith(lower) or (name in tables and anatomy.places[name] == EMBEDDINGS)
+    }
+
+
+@contextmanager
+def replaced_by_nan(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """While the context is open, every element of these parameters is NaN. Nothing is copied."""
+    before = {parameter: parameter.data for parameter in parameters}
+    for parameter, data in before.items():
+        parameter.data = torch.full((), torch.nan, dtype=data.dtype, device=data.device).expand(data.shape)
+    try:
+        yield
+    finally:
+        for parameter, data in before.items():
+            parameter.data = data
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of the check for one k: the differences from the uncut model, or why the model cannot be cut.
+
+    Attributes:
+        tuned_layers: k. None if the model cannot be cut for any k.
+        batches: ``packed`` if packed batches pass the check, else ``padded``; None if the model is refused.
+        max_logit_difference: The largest difference of the logits, relative to the largest logit.
+        max_gradient_difference: The largest difference of the gradients, relative to the largest gradient.
+        refused: Why the model cannot be cut for this k; None if it can.
+        head_token: The part of the last layer that can run for the head's token only.
+    """
+
+    tuned_layers: Tune | None
+    batches: str | None
+    max_logit_difference: float | None
+    max_gradient_difference: float | None
+    refused: str | None = None
+    head_token: HeadTokenPart | None = None
+
+
+class CutComparison:
+    """Compares the cut model with the uncut model on one batch."""
+
+    def __init__(self, model: PreTrainedModel, anatomy: Anatomy, batch: Batch) -> None:
+        self.model, self.anatomy, self.batch = model, anatomy, batch
+        self.head_reads = find_head_reads(model, anatomy, batch)
+        self.head_token = find_head_token_part(model, anatomy, batch, self.head_reads)
+        self.hidden = hidden_states_by_cut(model, anatomy, batch)
+        self.cut: int | None = None
+        self.trained: dict[str, nn.Parameter] = {}
+
+    def check(self, k: Tune, names: frozenset[str]) -> Check:
+        """Check the cut for k. ``names`` are the trained parameters; none of them may be below the last k layers."""
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad_(name in names)
+        self.trained = {name: p for name, p in self.model.named_parameters() if name in names}
+        mask = self.batch["attention_mask"]
+        self.reference = self.results(lambda: real_logits(self.model(**self.batch).logits, mask))
+        # With k = L nothing is cut: the output of the embeddings is not cached, because it is cheap to compute.
+        self.cut = self.anatomy.count - k if isinstance(k, int) and k < self.anatomy.count else None
+        for batches, head_token in product(("packed", "padded"), dict.fromkeys((self.head_token, None))):
+            failure = None
+            try:
+                difference = self.compare(batches, head_token)
+            except LAYER_ERRORS as error:
+                failure = first_line(error)
+            else:
+                if difference.is_small:
+                    return Check(k, batches, *difference, head_token=head_token)
+        if failure:
+            reason = f"Layers above the cut need more from the layers below than hidden states and fail ({failure})."
+            return Check(k, None, None, None, reason)
+        return Check(k, None, *difference, refused=self.reason(difference))
+
+    def compare(self, batches: str, head_token: HeadTokenPart | None) -> Difference:
+        """The largest difference in the three comparisons; infinite if the layers cannot run packed batches."""
+        packed = batches == "packed"
+        if packed and not is_packable(self.model):
+            return NOT_COMPARED
+        with ExitStack() as opened:
+            cached = (
+                None if self.cut is None else opened.enter_context(self.cached(self.cut, head_token, packed=packed))
+            )
+            packing = opened.enter_context(packable(self.model)) if packed else None
+            upper = opened.enter_context(
+                cut_at(self.model, self.anatomy, self.cut, packing=packing, head_token=head_token)
+            )
+            hidden = None if self.cut is None else self.hidden[self.cut]
+            differences = [self.difference(lambda: upper(self.batch, hidden))]
+            if self.cut is not None and cached is not None:
+                differences.append(self.difference(lambda: self.from_cache(upper, *cached)))
+                with _wrong_below(self.model, self.anatomy, self.cut):
+                    differences.append(self.difference(lambda: upper(self.batch, hidden)))
+            if packing and not packing.calls and self.cut != self.anatomy.count:
+                return NOT_COMPARED
+        return largest(differences)
+
+    def results(self, forward: Callable[[], Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Logits and the gradients of the trained parameters."""
+        torch.manual_seed(0)  # some model types draw random numbers even in eval mode
+        logits = forward()
+        found = torch.autograd.grad(weighted_sum(logits), list(self.trained.values()), allow_unused=True)
+        gradients = [torch.zeros(()) if gradient is None else gradient for gradient in found]
+        return logits.detach(), dict(zip(self.trained, gradients, strict=True))
+
+    def difference(self, forward: Callable[[], Tensor]) -> Difference:
+        """The differences of logits and gradients from the reference."""
+        logits, gradients = self.results(forward)
+        expected_logits, expected = self.reference
+        pairs = [(gradients[name], gradient) for name, gradient in expected.items()]
+        return Difference(relative_difference(logits, expected_logits), gradient_difference(pairs))
+
+    @contextmanager
+    def cached(
+        self, cut: int, head_token: HeadTokenPart | None, *, packed: bool
+    ) -> Iterator[tuple[HiddenStates, Tokens]]:
+        """The hidden states of the batch as a sweep caches them: computed by a forward pass, written to disk, read back."""
+        tokens = table_of(self.batch, self.model)
+        selection = selection_for((cut,), self.anatomy, self.head_reads)
+        recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.head_reads)
+        packed = packed and embeddings_are_lookups(self.model, self.anatomy)
+        enough = 2 * int((tokens.lengths + LENGTH_MULTIPLE).sum())  # a larger batch would only hold more copies
+        forward_pass = ForwardPass(
+            self.model,
+            self.anatomy,
+            selection,
+            self.head_reads,
+            packed,
+            head_token=head_token,
+            max_tokens=min(enough, tokens_per_batch(self.model.device, self.anatomy)),
+        )
+        with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
+            yield load_or_compute(forward_pass, tokens, np.arange(len(tokens)), recipe, folder=Path(folder)), tokens
+
+    def from_cache(self, upper: UpperModel, states: HiddenStates, tokens: Tokens) -> Tensor:
+        """Logits from cached hidden states, read as in a run."""
+        assert self.cut is not None
+        rows, device = np.arange(len(tokens)), self.batch["input_ids"].device
+        if states.selection.head:
+            one_token = tokens.one_token(rows, last=self.head_reads == "last")
+            return upper({name: x.to(device) for name, x in one_token.items()}, states.head(rows).to(device))
+        return upper(self.batch, states.tokens(self.cut, rows).to(device))
+
+    def reason(self, difference: Difference) -> str:
+        """Why the cut model differs from the uncut one: because of padding, or for an unknown reason."""
+        with torch.no_grad():
+            last = last_example_alone(self.batch)
+            alone = real_logits(self.model(**last).logits, last["attention_mask"])
+        by_padding = relative_difference(alone, self.reference[0][-len(alone) :])
+        if not by_padding < TOLERANCE:
+            return f"Its output for an example depends on the padding in the batch (by {by_padding:.1e}); {difference}."
+        return f"Something other than the hidden states passes from below the cut to the logits; {difference}."
+
+
+@contextmanager
+def _wrong_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
+    """While the context is open, all weights below the cut are NaN and the first layer gets a wrong input."""
+    call = anatomy.calls[0]
+
+    def change_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+        given[call.hidden] = 7.0 - given[call.hidden]
+        return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
+
+    hook = anatomy.layers(model)[0].register_forward_pre_hook(change_input, with_kwargs=True)
+    try:
+        with replaced_by_nan(weights_below(model, anatomy, cut).values()):
+            yield
+    finally:
+        hook.remove()
+
+
+def packed_pass_is_exact(model: PreTrainedModel, anatomy: Anatomy) -> bool:
+    """Whether the forward pass may use packed batches.
+
+    The embeddings must not contain a matrix product. In float32, the hidden states after every layer must be those of
+    a padded batch.
+    """
+    if not (is_packable(model) and embeddings_are_lookups(model, anatomy)):
+        return False
+    batch = probe_batch(model, check_lengths(model))
+    tokens = table_of(batch, model)
+    selection = StateSelection(tuple(range(anatomy.count + 1)), head=False)
+    forward_pass = ForwardPass(model, anatomy, selection, "all", packed=True)
+    one_batch = ForwardBatch(
+        rows=np.arange(len(tokens)),
+        lengths=tokens.lengths,
+        padded_lengths=tokens.lengths,
+        capacity=2 * int(tokens.lengths.sum()),
+        examples=2 * len(tokens),
+    )
+    with restored(model), torch.no_grad():
+        try:
+            padded = hidden_states_by_cut(model, anatomy, batch)
+            (packed,) = forward_pass.hidden_states(tokens, [one_batch])
+        except LAYER_ERRORS:
+            return False
+    return all(relative_difference(packed[f"tokens-{n}"], expected[0]) < TOLERANCE for n, expected in padded.items())
+
+
+TEXTS = ("The first of these texts is the longest one, in 2024!", "A second text", "third")
+
+
+def check(
+    model: nn.Module,
+    *,
+    tuned_layers: Sequence[Tune] | None = None,
+    tune_modules: Sequence[str] | None = None,
+    max_uncut_layers: int | None = None,
+    lengths: Sequence[int] | None = None,
+    batch: Batch | None = None,
+) -> list[Check]:
+    """Compare the cut model with the uncut model, with cached hidden states and with packed batches.
+
+    Args:
+        model: Any sequence or token classification model of transformers, in float32. It is not changed.
+        tuned_layers: The values of k to check; by default 0 .. L and ``all`` (full fine-tuning).
+        tune_modules: Module paths of named parts to check, too. The ``tuned_layers`` of their result is the number of layers
+            that must run for them.
+        max_uncut_layers: For ``all``, compare only the gradients of this many last layers. None compares the gradients of all
+            parameters, which needs twice the memory of the model.
+        lengths: Tokens of each example in the batch that the check makes.
+        batch: A right-padded batch to use instead, for a model type that needs more inputs than tokens.
+
+    Returns:
+        One result for each k. A model type that cannot be cut at all has a single result without k.
+
+    Raises:
+        FrostlineError: The model is not a model of transformers.
+    """
+    if not isinstance(model, PreTrainedModel):
+        raise FrostlineError(f"{type(model).__name__} is not a model of transformers: check a PreTrainedModel.")
+    batch = probe_batch(model, lengths or check_lengths(model)) if batch is None else batch
+    with restored(model):
+        try:
+            anatomy = find_layers(model, batch)
+            _require_repeatable(model, batch)
+            comparison = CutComparison(model, anatomy, batch)
+            checks = []
+            for k in [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers:
+                trained = max_uncut_layers if k == FULL and max_uncut_layers is not None else k
+                checks.append(comparison.check(k, Trainable(trained).parameters(anatomy)))
+            if tune_modules:
+                names = Trainable(NAMED, tuple(tune_modules)).parameters(anatomy)
+                depth = anatomy.depth(names)
+                checks.append(comparison.check(FULL if depth is None else depth, names))
+            return checks
+        except FrostlineError as error:
+            return [Check(None, None, None, None, str(error))]
+
+
+def difference_from_transformers(pretrained: Pretrained) -> float:
+    """The largest relative difference of the hidden states of a few texts from those of transformers.
+
+    There the folder is loaded with ``from_pretrained`` alone, and each text is read by itself.
+    """
+    folder, longest = pretrained.folder, pretrained.max_length
+    trusted = {"trust_remote_code": runs_own_code(pretrained.model) or runs_own_code(pretrained.tokenizer)}
+    plain = AutoTokenizer.from_pretrained(folder, **trusted)
+    with quiet_loading():
+        reference = AutoModel.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, **trusted).eval()
+    tokens = encode(pretrained.tokenizer, TEXTS, None, longest)
+    tokens = suited(tokens, pretrained.model, pretrained.tokenizer)
+    differences = []
+    with restored(pretrained.model):
+        for n, text in enumerate(TEXTS):
+            given = plain(text, truncation=True, max_length=longest, return_tensors="pt")
+            if tokens.zeroed_types:  # transformers alone cannot read them
+                del given[TYPES]
+            ours = _hidden_states(pretrained.model.base_model, tokens.batch(np.array([n])))
+            expected = _hidden_states(reference, given)
+            differences += [relative_difference(*both) for both in zip(ours, expected, strict=True)]
+    return float(torch.tensor(differences).max())  # NaN if one is
+
+
+def _hidden_states(base: nn.Module, inputs: Batch) -> tuple[Tensor, ...]:
+    """The hidden states before and after every layer, and the output."""
+    torch.manual_seed(0)  # some model types draw random numbers even in eval mode
+    with torch.no_grad():
+        out = base(**inputs, output_hidden_states=True)
+    return *(getattr(out, "hidden_states", None) or ()), out[0]
+
+
+def _require_repeatable(model: PreTrainedModel, batch: Batch) -> None:
+    """Refuse a model whose output depends on more than its input.
+
+    Raises:
+        FrostlineError: The same batch gives other logits after a shorter batch.
+    """
+    with torch.no_grad():
+        before = model(**batch).logits
+        model(**last_example_alone(batch))
+        difference = relative_difference(model(**batch).logits, before)
+    if not difference < TOLERANCE:
+        raise FrostlineError(
+            f"A model of type {model.config.model_type!r} cannot be cut: the same batch gives different logits "
+            f"(by {difference:.1e}) when it is repeated after a shorter one. Choose another model."
+        )

@@ -1,0 +1,500 @@
+"""Connect to a cluster of Ray, or start one on this machine and end it again."""
+
+import math
+import os
+import platform
+import signal
+import tempfile
+import uuid
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import current_thread, main_thread
+from time import sleep
+from typing import Any
+
+import torch
+from safetensors.numpy import load
+
+from frostline import FrostlineError
+from frostline.data.load import Data
+from frostline.data.wording import first_line
+from frostline.sweep.execution.cuts import check_cuts
+from frostline.sweep.execution.execute import execute, show_ended
+from frostline.sweep.execution.queue import POLL, Queue, shared_out
+from frostline.sweep.execution.stopping import STOP
+from frostline.sweep.plan import read_settings
+from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.leases import Leases
+from frostline.sweep.results.store import PREDICTIONS, Store, other_result
+from frostline.sweep.results.tensor_files import BestWeights, Rank, not_stored
+from frostline.sweep.toml import TRUST
+from frostline.sweep.work.workload import Workload
+from frostline.training.probes.inputs import has_features
+from frostline.training.specification import RunSpec
+
+ENDS_WITHIN = 5.0  # seconds that the tasks of a stopped command get to end
+RETRIES = 3  # how often Ray starts a task again whose process or node is lost
+QUIET = {  # for a cluster on this machine
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent to anybody
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray warns without it; a task without GPUs chooses the CPU itself
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ray:
+    """Trains runs as tasks of Ray, on a cluster or on this machine.
+
+    Attributes:
+        address: The address of a cluster, such as ``auto``. Without one, that in the variable ``RAY_ADDRESS`` counts. Without
+            both, a cluster is started on this machine, and ended after the last run.
+        cpus: CPU cores of each task. It trains one run or one stack at a time, on this many threads.
+        gpus: GPUs of each task, also shares such as 0.5. By default one if the cluster has any, unless the device is the CPU.
+
+    Raises:
+        FrostlineError: A number is impossible.
+    """
+
+    address: str | None = None
+    cpus: int = 1
+    gpus: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.cpus < 1:
+            raise FrostlineError(f"--cpus cannot be {self.cpus}: give 1 or more.")
+        if self.gpus is not None and not (0 <= self.gpus < 1 or (self.gpus >= 1 and float(self.gpus).is_integer())):
+            raise FrostlineError(f"--gpus cannot be {self.gpus:g}: give a share below 1, or a whole number.")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster that this process is connected to.
+
+    Attributes:
+        module: The package ray.
+        is_own: Whether this process has started it. It then ends with its tasks and their files.
+    """
+
+    module: Any
+    is_own: bool = False
+
+    def nodes(self) -> list[Mapping[str, float]]:
+        """The resources of each node that lives."""
+        return [node["Resources"] for node in self.module.nodes() if node["Alive"]]
+
+    @property
+    def has_gpus(self) -> bool:
+        return any(node.get("GPU", 0) > 0 for node in self.nodes())
+
+    def capacity(self, needs: Mapping[str, float]) -> int:
+        """How many tasks with these needs can run at the same time."""
+        return sum(
+            min(math.floor(node.get(name, 0) / number) for name, number in needs.items() if number)
+            for node in self.nodes()
+        )
+
+
+def package() -> Any:
+    """The package ray.
+
+    Raises:
+        FrostlineError: It is not installed.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise FrostlineError('--executor ray needs the package ray: pip install "frostline[ray]".') from error
+    return ray
+
+
+@contextmanager
+def connected(ray: Ray) -> Iterator[Cluster]:
+    """Connect to the cluster at the address, or start one on this machine and end it with the context.
+
+    A program that is connected to Ray keeps its connection.
+
+    Raises:
+        FrostlineError: Ray is not installed, or there is no cluster at the address.
+    """
+    before, module = signal.getsignal(signal.SIGTERM), package()
+    if module.is_initialized():
+        yield Cluster(module)
+        return
+    address = ray.address or os.environ.get("RAY_ADDRESS") or "local"
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": folder} if address == "local" else {}
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
+        try:
+            with _temporary_files_in(folder if own else None):
+                module.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+        except (OSError, ValueError, RuntimeError) as error:  # also ConnectionError
+            said = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise FrostlineError(
+                f"Ray cannot start a cluster on this machine ({said}): correct that, or give --address."
+                if own
+                else f"There is no cluster of Ray at {address} ({said}): correct --address, or leave it out for this machine."
+            ) from error
+        finally:
+            if current_thread() is main_thread():
+                signal.signal(signal.SIGTERM, before)  # Ray replaces it
+        try:
+            yield Cluster(module, is_own=bool(own))
+        finally:
+            module.shutdown()
+
+
+@contextmanager
+def _temporary_files_in(folder: str | None) -> Iterator[None]:
+    """Processes that start here put their temporary files into this folder, if there is one."""
+    before = os.environ.get("TMPDIR")
+    if folder:
+        os.environ["TMPDIR"] = folder
+    try:
+        yield
+    finally:
+        os.environ.pop("TMPDIR", None)
+        if before is not None:
+            os.environ["TMPDIR"] = before
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a node needs to train runs of a sweep, besides the model. Two are equal if they have one key."""
+
+    key: str
+    written: dict[str, object] = field(compare=False)  # the contents of sweep.toml
+    data: Data = field(compare=False)
+    threads: int = field(compare=False)
+    with_gpu: bool = field(compare=False)
+    trust_remote_code: bool = field(compare=False)  # as the user of the driver says
+    probes: bool = field(compare=False)  # whether a search reads the states after every layer, as in `prepare`
+
+
+@dataclass
+class Trained:
+    """What a task returns.
+
+    Attributes:
+        results: The files of each result by name, by the digest of its run.
+        failures: Why a run ended in an error, by its digest.
+        weights: The score and the trained parameters of each run that is the best one of its k so far, by its digest.
+        notes: Sentences that the user should read.
+    """
+
+    results: dict[str, dict[str, bytes]]
+    failures: dict[str, dict[str, object]]
+    weights: dict[str, tuple[float, bytes]]
+    notes: list[str]
+
+
+class Notes(Progress):
+    """Collects what the user should read, without the lines of the results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sentences: list[str] = []
+
+    def note(self, sentence: str) -> None:
+        self.sentences.append(sentence)
+
+    def result(self, facts: object, trainable: str) -> None:
+        """The driver shows it when it publishes it."""
+
+
+def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, beat: Path) -> Trained:
+    """Train these runs of a sweep.
+
+    Args:
+        work: The sweep.
+        digests: The runs.
+        best: The ranks of the best runs so far, by k. Trained parameters are returned of better ones only; None returns none.
+        beat: The beat of the driver. If this node sees it, the folder of the sweep is shared, and keeps the checkpoints.
+
+    Raises:
+        FrostlineError: The node cannot train them; the message names the node.
+    """
+    torch.set_num_threads(work.threads)
+    try:
+        shared = beat.parent.parent if beat.exists() else None
+        return _train(replace(_prepared(work), checkpoints_in=shared), digests, best)
+    except FrostlineError as error:
+        raise FrostlineError(f"On the node {platform.node()}: {error}") from error
+
+
+def _train(prepared: Prepared, digests: Sequence[str], best: Mapping[str, Rank] | None) -> Trained:
+    known, notes = {run.digest: run for run in prepared.plan.runs}, Notes()
+    if unknown := set(digests) - known.keys():
+        raise FrostlineError(
+            f"{len(unknown)} of the runs are others here, as with another version of frostline: install the same on all nodes."
+        )
+    with TemporaryDirectory(prefix="frostline-") as folder:
+        store, weights = Store(Path(folder)), BestWeights.in_folder(Path(folder))
+        runs = [known[digest] for digest in digests]
+        execute(replace(prepared, store=store), runs, notes, weights=weights if best is not None else None)
+        results = {digest: store.files(digest) for digest in store.done()}
+        return Trained(results, store.failures(), weights.better_than(best or {}), notes.sentences)
+
+
+@lru_cache(maxsize=1)
+def _prepared(work: Work) -> Prepared:
+    """The sweep with its model. A process of Ray does several tasks, one after the other."""
+    with TemporaryDirectory(prefix="frostline-") as folder:
+        out = Path(folder)
+        Store(out).write_spec(work.written)
+        own = {"out": folder, "workers": 1, TRUST: work.trust_remote_code}
+        own |= {} if work.with_gpu else {"device": "cpu"}
+        spec = read_settings(work.written, out).model_copy(update=own)
+        prepared = prepare(spec, {}, Progress(), data=work.data, probes=work.probes)
+        check_cuts(prepared)  # once, and not for every task
+        return prepared
+
+
+TASK_SECONDS = 60.0  # of training in one task, unless one run takes longer: what the loss of a node may cost
+SHARE = 4  # tasks for each one that can run at the same time, at least, so that all end at about the same time
+
+
+def predicted_costs(prepared: Prepared, runs: Sequence[RunSpec]) -> tuple[dict[str, float], float]:
+    """The cost of each run, by digest, and the highest cost of a task with several runs.
+
+    Costs are seconds of one run alone if there is a forecast, else operations.
+    """
+    forecast = prepared.plan.forecast
+    cells = {(cell.trainable, cell.train_size): cell for cell in forecast.cells} if forecast else {}
+    if forecast and all((run.trainable, run.train_size) in cells for run in runs):
+        seconds = {run.digest: forecast.workers * cells[run.trainable, run.train_size].seconds for run in runs}
+        return seconds, TASK_SECONDS
+    workload = Workload(prepared.context, prepared.plan.cached)
+    return {run.digest: workload.operations(run) for run in runs}, float("inf")
+
+
+def in_tasks(runs: Sequence[RunSpec], costs: Mapping[str, float], limit: float, capacity: int) -> list[list[RunSpec]]:
+    """Group runs that can be stacked, and therefore start from one cut. The group with the highest cost comes first.
+
+    Args:
+        runs: The runs. Those of one seed, which train on the same rows, come one after the other.
+        costs: The cost of each run, by digest.
+        limit: The highest cost of a group of several runs.
+        capacity: How many tasks can run at the same time.
+    """
+    limit = min(limit, sum(costs[run.digest] for run in runs) / (SHARE * max(1, capacity)))
+    groups: list[list[RunSpec]] = []
+    open_ones: dict[str, list[RunSpec]] = {}
+    for run in runs:
+        group = open_ones.get(run.stack_key)
+        if group is None or sum(costs[one.digest] for one in (*group, run)) > limit:
+            open_ones[run.stack_key] = group = []
+            groups.append(group)
+        group.append(run)
+    return sorted(groups, key=lambda group: sum(costs[run.digest] for run in group), reverse=True)
+
+
+def memory_of(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
+    """The memory that these runs need one after the other, in bytes, as forecast; 0 if it is unknown."""
+    forecast = prepared.plan.forecast
+    kinds = {(run.trainable, run.train_size) for run in runs}
+    found = (
+        [cell.memory_bytes for cell in forecast.cells if (cell.trainable, cell.train_size) in kinds] if forecast else []
+    )
+    return int(max(found, default=0.0))
+
+
+def train_on_ray(
+    prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, ray: Ray, *, weights: BestWeights | None = None
+) -> None:
+    """Train those of ``runs`` that have no result as tasks of Ray, and publish their results. Other processes may join.
+
+    Args:
+        prepared: The sweep, which is registered in its folder.
+        runs: The requested runs.
+        progress: Shows progress.
+        ray: The cluster, and what each task asks of a node.
+        weights: Stores the trained parameters of the best run of each k; None stores none.
+
+    Raises:
+        FrostlineError: There is no such cluster, or a node cannot read the model.
+    """
+    ended = prepared.store.ended()
+    if any(run.digest not in ended for run in runs):
+        with driver_on(prepared, progress, ray) as driver:
+            driver.train(runs, weights)
+
+
+@contextmanager
+def driver_on(prepared: Prepared, progress: Progress, ray: Ray) -> "Iterator[Driver]":
+    """Connect to Ray. While the context is open, runs of the sweep can be trained.
+
+    Raises:
+        FrostlineError: There is no such cluster.
+    """
+    progress.begin("connecting to Ray")
+    with connected(ray) as cluster:
+        yield Driver(prepared, progress, cluster, ray)
+
+
+@dataclass
+class Driver:
+    """Trains runs that a sweep has requested. All its tasks get the same settings and examples, so a node loads them once."""
+
+    prepared: Prepared
+    progress: Progress
+    cluster: Cluster
+    ray: Ray
+    weights: BestWeights | None = None
+    beat: Path | None = None  # by which a node knows the folder of the sweep
+    under_way: dict[Any, list[RunSpec]] = field(default_factory=dict)  # by the reference to what the task returns
+
+    def __post_init__(self) -> None:
+        device = self.prepared.spec.device
+        automatic = 1.0 if device != "cpu" and self.cluster.has_gpus else 0.0
+        self.gpus = automatic if self.ray.gpus is None else self.ray.gpus
+        anatomy, tokens = self.prepared.pretrained.anatomy, self.prepared.context.tokens
+        work = Work(
+            uuid.uuid4().hex,
+            _written(self.prepared),
+            self.prepared.data,
+            threads=self.ray.cpus,
+            with_gpu=self.gpus > 0,
+            trust_remote_code=self.prepared.spec.trust_remote_code,
+            probes=has_features(self.prepared.plan.wanted, anatomy.count, of_words=tokens.of_words),
+        )
+        self.work = self.cluster.module.put(work)
+        self.train_task = self.cluster.module.remote(max_retries=RETRIES)(train)
+
+    def train(self, runs: Sequence[RunSpec], weights: BestWeights | None) -> None:
+        """Train those of ``runs`` that have no result, and publish their results.
+
+        Raises:
+            FrostlineError: A node cannot read the model.
+        """
+        store, self.weights = self.prepared.store, weights
+        ended = store.ended()
+        missing = [run for run in runs if run.digest not in ended]
+        if not missing:
+            return
+        costs, limit = predicted_costs(self.prepared, missing)
+        capacity = self.capacity(missing)
+        groups = in_tasks(missing, costs, limit, capacity)
+        self.progress.start(len(missing), sum(costs.values()))
+
+        def show(run: RunSpec) -> None:
+            show_ended(run, self.prepared, costs[run.digest], self.progress)
+
+        leases = Leases(store.out, at_a_time=max(1, capacity))
+        self.beat = leases.beat
+        shared = shared_out(Queue.as_given(groups), store, leases, wait=True, on_other=show)
+        with closing(shared) as tasks, closing(self.ended(tasks)) as ended_here:
+            for run in ended_here:
+                leases.release([run.digest])
+                show(run)
+
+    def needs(self, runs: Sequence[RunSpec]) -> dict[str, float]:
+        """What a task with these runs asks of a node. On a GPU, a forecast tells nothing of the memory of the node."""
+        on_gpu = self.gpus > 0 or self.prepared.context.machine.device.type != "cpu"
+        return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": 0 if on_gpu else memory_of(self.prepared, runs)}
+
+    def capacity(self, runs: Sequence[RunSpec]) -> int:
+        """How many tasks can run at the same time, whatever they train."""
+        found = self.cluster.capacity(needs := self.needs(runs))
+        if not found:
+            asked = ", ".join(_amount(name, number) for name, number in needs.items() if number)
+            self.progress.note(f"No node of the cluster has {asked}: waiting until there is one.")
+        return found
+
+    def ended(self, groups: Iterator[list[RunSpec] | None]) -> Generator[RunSpec, None, None]:
+        """Train all groups, and yield each run after its result is published. No task is left when this ends."""
+        more = True
+        try:
+            while more or self.under_way:
+                more = more and self._start(groups)
+                if not self.under_way:
+                    self.progress.begin("waiting for other processes")
+                    sleep(POLL if more else 0)
+                    continue
+                self.progress.begin(f"{len(self.under_way)} tasks of Ray on {len(self.cluster.nodes())} nodes")
+                ready, _ = self.cluster.module.wait(list(self.under_way), timeout=POLL)
+                for task in ready:
+                    yield from self._publish(task, self.under_way.pop(task))
+        finally:
+            self._cancel()
+
+    def _start(self, groups: Iterator[list[RunSpec] | None]) -> bool:
+        """Start tasks until as many wait as run, so that no node is idle. Returns False after the last group."""
+        runs = [run for group in self.under_way.values() for run in group]
+        most = 2 * max(1, self.cluster.capacity(self.needs(runs)))
+        while len(self.under_way) < most:
+            try:
+                group = next(groups)
+            except StopIteration:
+                return False
+            if group is None:
+                break
+            needs, best = self.needs(group), None if self.weights is None else self.weights.ranks()
+            task = self.train_task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], memory=needs["memory"])
+            self.under_way[task.remote(self.work, [run.digest for run in group], best, self.beat)] = group
+        return True
+
+    def _publish(self, task: Any, group: Sequence[RunSpec]) -> Iterator[RunSpec]:
+        """Publish what a task returned, or record that it was lost. After a signal, an error of Ray means no loss."""
+        store, exceptions = self.prepared.store, self.cluster.module.exceptions
+        try:
+            trained: Trained = self.cluster.module.get(task)
+        except exceptions.RayTaskError as error:
+            if isinstance(error.cause, FrostlineError):
+                raise FrostlineError(str(error.cause)) from error
+            raise
+        except exceptions.RayError as error:  # its process or its node was lost again and again
+            if STOP.leaving_at_once:
+                raise STOP.leaving_at_once from error
+            reason = f"Ray lost the process of this run {RETRIES + 1} times ({first_line(error)})"
+            trained = Trained({}, {run.digest: _lost(run, reason) for run in group}, {}, [])
+        for run in group:
+            if run.digest in trained.failures:
+                store.fail(run.digest, trained.failures[run.digest])
+            elif not store.add(run.digest, files := trained.results[run.digest]):
+                trained.notes.append(other_result(run, store, load(files[PREDICTIONS])))
+                store.add(run.digest, files)  # if the other one was damaged
+            if self.weights is not None and run.digest in trained.weights:
+                try:
+                    self.weights.add(run, *trained.weights[run.digest])
+                except OSError as error:
+                    trained.notes.append(not_stored(run, error))
+            yield run
+        for note in filter(None, trained.notes):
+            self.progress.note(note)
+
+    def _cancel(self) -> None:
+        """End the tasks that are under way, and give them time to remove their folders.
+
+        The tasks of a cluster that was started here end with it. If a task that has just ended is cancelled, Ray 2.60 sometimes
+        ends this process with exit code 1.
+        """
+        tasks = [] if self.cluster.is_own else list(self.under_way)
+        for task in tasks:
+            self.cluster.module.cancel(task)
+        left = self.cluster.module.wait(tasks, num_returns=len(tasks), timeout=ENDS_WITHIN)[1] if tasks else []
+        for task in left:
+            self.cluster.module.cancel(task, force=True)
+
+
+def _written(prepared: Prepared) -> dict[str, object]:
+    """The contents of sweep.toml for a node: every run that was requested. A model in a folder has its whole path."""
+    spec = prepared.requested
+    model = Path(spec.model).expanduser()
+    written = spec.model_copy(update={"model": str(model.absolute()) if model.exists() else spec.model})
+    return {**written.model_dump(mode="json"), "identity": asdict(prepared.identity)}
+
+
+def _lost(run: RunSpec, reason: str) -> dict[str, Any]:
+    """The record of a run whose task was lost."""
+    spec = run.model_dump(mode="json")
+    return {"digest": run.digest, "spec": spec, "status": "failed", "reason": reason, "traceback": reason}
+
+
+def _amount(name: str, number: float) -> str:
+    """A need in words."""
+    return f"{number / 1e9:.1f} GB of memory" if name == "memory" else f"{number:g} {name}"

@@ -1,0 +1,207 @@
+"""The settings of training, which all runs of a sweep share, and the types of settings.
+
+The names are those of transformers' ``TrainingArguments``. Types also accept comma-separated text from a command line or a TOML
+file. Every setting belongs to a group; ``of_help`` names another one for ``--help``.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic.types import JsonValue
+
+from frostline.data.wording import comma_separated
+from frostline.statistics.threshold_rule import check_threshold
+from frostline.statistics.tune import Tune, tune_of
+
+HEAD_LEARNING_RATE = 1e-3  # the default
+MOST_SEEDS = 100_000
+
+
+class Strict(BaseModel):
+    """An immutable model that refuses unknown keys, infinite numbers, and true or false for a number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false where a number is expected, because Python treats True as 1."""
+        assert info.field_name is not None
+        expected = cls.model_fields[info.field_name].annotation
+        given = value if isinstance(value, list | tuple) else [value]
+        if expected not in (bool, bool | None) and any(isinstance(one, bool) for one in given):
+            raise ValueError("give a number or a word, not true or false")
+        return value
+
+
+def of_help(default: str = "", *, panel: str = "") -> dict[str, JsonValue]:
+    """What ``--help`` shows of a setting: the text of its ``default`` if that is None, and its ``panel`` if not its group's."""
+    return {"default": default, "panel": panel}
+
+
+def _as_list(value: Any) -> Any:
+    """A single value or comma-separated text as a list."""
+    if isinstance(value, str):
+        return [_number(part) for part in comma_separated(value) if part]
+    return list(value) if isinstance(value, list | tuple | range | set) else [value]
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _as_tunes(value: Any) -> Any:
+    """Values of k and names of ways. ``last-2`` and ``full`` become 2 and ``all``."""
+    return [tune_of(one) if isinstance(one, str) else one for one in _as_list(value)]
+
+
+def _as_strings(value: Any) -> Any:
+    """Comma-separated text as a list of strings. A label that looks like a number stays a string."""
+    values = comma_separated(value) if isinstance(value, str) else _as_list(value)
+    return [str(x) if isinstance(x, int | float) else x for x in values]
+
+
+def _as_seeds(value: Any) -> Any:
+    """The seeds 0 to 4 for ``5``. A list stays unchanged."""
+    values = _as_list(value)
+    if isinstance(value, int) or (isinstance(value, str) and "," not in value):
+        if not values or not isinstance(values[0], int) or values[0] < 1:
+            raise ValueError("give a number of seeds, 1 or more, or a list of them")
+        if values[0] > MOST_SEEDS:
+            raise ValueError(f"give {MOST_SEEDS:,} seeds or fewer")
+        return list(range(values[0]))
+    return values
+
+
+def _not_empty_and_distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values:
+        raise ValueError("give at least one value")
+    if len(set(values)) < len(values):
+        raise ValueError("a value appears twice; give each once")
+    return values
+
+
+def _at_least_two_or_none(folds: int | str) -> int | str:
+    if folds == 1:
+        raise ValueError("give 2 or more, 0 for none, or auto")
+    return folds
+
+
+Positive = Annotated[float, Field(gt=0)]
+Tunes = Annotated[tuple[Tune, ...], BeforeValidator(_as_tunes), AfterValidator(_not_empty_and_distinct)]
+Seeds = Annotated[
+    tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],
+    BeforeValidator(_as_seeds),
+    AfterValidator(_not_empty_and_distinct),
+]
+Sizes = Annotated[
+    tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)
+]
+Strings = Annotated[tuple[str, ...], BeforeValidator(_as_strings)]
+Folds = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], AfterValidator(_at_least_two_or_none)]
+LearningRates = Annotated[tuple[Positive, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)]
+HeadLearningRate = Annotated[
+    Positive | None,  # None: the same as for the layers. Files use "same", because TOML has no null
+    BeforeValidator(lambda value: None if value == "same" else value),
+    PlainSerializer(lambda value: "same" if value is None else value, when_used="json"),
+]
+HeadLearningRates = Annotated[
+    tuple[HeadLearningRate, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)
+]
+Threshold = Annotated[float | str, BeforeValidator(check_threshold)]
+
+
+class TrainingSettings(Strict):
+    """The settings that all runs of a sweep share.
+
+    To add an optimizer setting, add a field here and use it in :mod:`frostline.training.optimizer`.
+    """
+
+    num_train_epochs: Positive = Field(3, description="training epochs")
+    per_device_train_batch_size: int = Field(16, ge=1, description="training batch size")
+    per_device_eval_batch_size: int = Field(64, ge=1, description="evaluation batch size")
+    gradient_accumulation_steps: int = Field(
+        1, ge=1, description="batches whose gradients are added up for one optimizer step"
+    )
+    gradient_checkpointing: bool = Field(
+        False, description="less memory for activations: layers run again in the backward pass"
+    )
+    weight_decay: float = Field(0.01, ge=0, description="AdamW weight decay, on weight matrices only")
+    adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW beta1")
+    adam_beta2: float = Field(0.999, ge=0, lt=1, description="AdamW beta2")
+    adam_epsilon: Positive = Field(1e-8, description="AdamW epsilon")
+    lr_scheduler_type: Literal[
+        "linear",
+        "cosine",
+        "cosine_with_restarts",
+        "polynomial",
+        "constant",
+        "constant_with_warmup",
+        "inverse_sqrt",
+    ] = Field("linear", description="learning rate schedule, such as linear, cosine or constant")
+    warmup_steps: float = Field(0.1, ge=0, description="warm-up steps; below 1: share of all steps")
+    max_grad_norm: float = Field(1.0, ge=0, description="gradient clipping norm; 0 disables clipping")
+    evaluations_per_epoch: int = Field(1, ge=0, description="evaluations per epoch; 0: after the last step only")
+    load_best_model_at_end: bool = Field(True, description="score a run at its best evaluation, not its last")
+    train_score_rows: int = Field(
+        200,
+        ge=1,
+        description="training examples scored at the end of a run, at most",
+        json_schema_extra=of_help(panel="output"),
+    )
+    metric: str | None = Field(
+        None,
+        description="selects epoch, learning rate and k: a metric, such as accuracy or f1_macro; a wrong name lists all",
+        json_schema_extra=of_help("the task's usual metric", panel="output"),
+    )
+    class_weights: Literal["none", "balanced"] | dict[str, float] = Field(
+        "none", description="class weights: none, balanced or label=weight pairs"
+    )
+    label_all_tokens: bool = Field(
+        False, description="tags of words: train on all tokens of a word, not the first one only"
+    )
+    tune_pooler: bool = Field(True, description="train the pooler with the head")
+    frozen_dropout: bool = Field(False, description="dropout in frozen layers, as in Trainer; no caching")
+    max_length: int | None = Field(
+        None,
+        ge=1,
+        description="maximum tokens per example",
+        json_schema_extra=of_help("model's limit, at most 512", panel="data"),
+    )
+    subset: Literal["per-seed", "fixed"] = Field(
+        "per-seed",
+        description="training subset: one per-seed, or one fixed",
+        json_schema_extra=of_help(panel="data"),
+    )
+    data_seed: int = Field(
+        0, ge=0, description="seed of splits, folds and a fixed subset", json_schema_extra=of_help(panel="data")
+    )
+    folds: Folds = Field(
+        0,
+        description="cross-validation folds, 0 for none, or auto (5 for under 2,000 rows without validation data)",
+        json_schema_extra=of_help(panel="data"),
+    )
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto",
+        description="precision: float32, bfloat16, float16 (with loss scaling) or auto (bfloat16 if the device supports it)",
+        json_schema_extra=of_help(panel="resources"),
+    )
+
+    @property
+    def batch_size(self) -> int:
+        """The number of examples of one optimizer step."""
+        return self.per_device_train_batch_size * self.gradient_accumulation_steps
