@@ -1,5 +1,6 @@
 """The answer on the terminal."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.cli.answer_output import LINES, answer_lines, by_interest, choices_table, print_answer, why_points_differ
+from frostline.statistics.answer import Answer
 from synthetic_answer import LAYERS, answer_of, clear, make_runs
 
 DEPTH = 12
 
 
-def deep_answer(**changes: Any) -> dict[str, Any]:
+def deep_answer(**changes: Any) -> Answer:
     """An answer with 14 choices for a model of 12 layers, in which half of the layers are enough."""
     runs, logits = make_runs(
         lambda k, seed, *_: 0.95 - 0.3 / (1 + (9 if k == "all" else k)) - 0.01 * (k == 11) + 0.002 * seed,
@@ -21,16 +23,13 @@ def deep_answer(**changes: Any) -> dict[str, Any]:
         seeds=3,
     )
     whole = {"tuned_layers": DEPTH, "train_seconds": 1.0 + DEPTH}
-    runs = [run | (whole if run["tune_embeddings"] else {}) for run in runs]
-    return as_in_a_sweep(answer_of((runs, logits)) | {"layers": DEPTH} | changes)
+    runs = [replace(run, **whole) if run.tune_embeddings else run for run in runs]
+    return as_in_a_sweep(replace(answer_of((runs, logits)), layers=DEPTH, **changes))
 
 
-def as_in_a_sweep(answer: dict[str, Any]) -> dict[str, Any]:
+def as_in_a_sweep(answer: Answer) -> Answer:
     """The answer with the keys that a sweep's folder adds."""
-    found = answer["sizes"][0]["decision"]
-    decision = found and {**found, "next_command": None, "next_seconds": None}
-    added = dict.fromkeys(("search", "columns", "classes", "calibration", "threshold"))
-    return {"tested": False, "opened_by": "transformers", **added, **answer, "decision": decision}
+    return replace(answer, opened_by="transformers", decision=answer.sizes[0].decision)
 
 
 def test_it_fits_on_a_screen() -> None:

@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def test_the_validation_curve_shows_every_run(answer: dict[str, Any]) -> None:
 
 def test_learning_curves_join_means_and_show_every_run(answer: dict[str, Any]) -> None:
     curve = answer["sizes"][0]
-    (axes,) = learning_curves([curve, {**curve, "train_size": 100}], metric="accuracy", chance=0.5).axes
+    (axes,) = learning_curves([curve, replace(curve, train_size=100)], metric="accuracy", chance=0.5).axes
     lines = [line for line in axes.lines if line.get_linewidth() == 1.8]
     assert [len(line.get_xdata()) for line in lines] == [2, 2, 2] and axes.get_xscale() == "log"
     marks = [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1]

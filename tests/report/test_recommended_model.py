@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, GPT2Config, GPT2ForSequenceClassification
 
 from frostline.api.sweep import sweep_of
-from frostline.report.answer.recommendation import with_best_run
+from frostline.report.answer.recommendation import best_run
 from frostline.report.recommended_model import save_recommended
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
@@ -47,8 +47,8 @@ def saved_model_of(way: str, model: Path, table: Path, out: Path, **more: Any) -
     answer = sweep.run(save_model=False)
     folder = Folder(out)
     run = next(run for run in folder.runs if run.trainable == way)
-    first = answer["sizes"][0]
-    first["recommended"] = {**with_best_run(first["cells"], way), "test": None}
+    first = answer.sizes[0]
+    first.recommended = best_run(first.cell(way))
     saved = save_recommended(sweep._prepare(Progress()), answer, Progress())
     assert saved is not None and json.loads((saved / "frostline.json").read_bytes())["run"] == run.digest
     return saved, folder, folder.store.predictions(run.digest)["validation_best"]

@@ -1,6 +1,7 @@
 """Properties of a comparison that hold for any runs: order, ties, gaps, failures, shifts."""
 
 import math
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from curve_runs import answer, by_name, one
+from frostline.statistics.answer import Difference
 from frostline.statistics.inference import holm, seeds_needed
 from frostline.statistics.outcomes import FAILURES, failures, succeeded, with_outcomes
 
@@ -48,8 +50,8 @@ def test_the_order_of_runs_does_not_matter(table: dict[tuple[str, int], float], 
     ours, theirs = answer(runs), answer(mixed)
     for got in (ours, theirs):
         for cell in got["cells"]:
-            cell["points"] = sorted(cell["points"], key=lambda point: point["seed"])
-    assert close(ours, theirs)
+            cell.points = sorted(cell.points, key=lambda point: point.seed)
+    assert close(asdict(ours), asdict(theirs))
 
 
 @settings(max_examples=100)
@@ -78,18 +80,15 @@ def test_any_table_gives_a_coherent_answer(
 def test_one_seed_has_no_interval() -> None:
     got = answer([one(k, 0, score) for k, score in zip(KS, (0.5, 0.7, 0.8, 0.9), strict=True)])
     assert all(cell["validation"]["low"] is None for cell in got["cells"])
-    assert by_name(got)["1"]["difference"] == {
-        "means": [pytest.approx(0.7), pytest.approx(0.9)],
-        "estimate": pytest.approx(-0.2),
-        **dict.fromkeys(("low", "high", "p", "error", "degrees_of_freedom")),
-    }
+    difference = by_name(got)["1"].difference
+    assert difference == Difference(means=pytest.approx((0.7, 0.9)), estimate=pytest.approx(-0.2))
     assert got["seeds_to_decide"] is None and not got["learned"]
 
 
 def test_no_spread_is_certain() -> None:
     got = answer([one(k, seed, 0.8 if k != "0" else 0.5) for k in KS for seed in range(3)])
     point = next(p for p in got["operating_points"] if p["corrected"] and p["target"] == 0.95)
-    assert point == point | {"estimate": "1", "confident": "1", "not_ruled_out": "1", "verdict": "decided"}
+    assert point == replace(point, estimate="1", confident="1", not_ruled_out="1", verdict="decided")
     assert by_name(got)["1"]["difference"]["p"] == 1 and by_name(got)["0"]["difference"]["p"] < 1e-20
 
 
@@ -107,7 +106,7 @@ def test_failed_runs_only_and_a_cell_without_finished_runs() -> None:
 
 def test_a_repeated_seed_counts_once_if_seeds_are_paired() -> None:
     runs = [one(k, seed, 0.8 + 0.01 * seed + 0.003 * (k == "all") * seed**2) for k in ("1", "all") for seed in range(4)]
-    twice = by_name(answer([*runs, {**runs[0], "run": "again"}]))["1"]
+    twice = by_name(answer([*runs, replace(runs[0], run="again")]))["1"]
     assert twice["difference"] == by_name(answer(runs))["1"]["difference"] and twice["runs"] == 5
 
 
@@ -171,7 +170,7 @@ def test_learning_rates_are_compared_on_common_seeds() -> None:
     ]
     assert by_name(answer([*runs, one("all", 0, 0.9)]))["1"]["learning_rate"] == 1e-4
     alone = [run for run in runs if run["seed"] != 0]  # no common seed: the means of all runs decide
-    alone[-1] |= {"status": "done", "outcome": "ok"}
+    alone[-1] = replace(alone[-1], status="done", outcome="ok")
     assert by_name(answer([*alone, one("all", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
     few = [one("1", seed, 0.6 + 0.2 * (seed == 4), learning_rate=1e-4) for seed in range(5)]
     few += [one("1", seed, 0.7, learning_rate=2e-4) for seed in range(4, 9)]  # one common seed of five is too few

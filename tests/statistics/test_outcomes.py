@@ -89,6 +89,6 @@ def test_runs_not_above_the_baseline_are_counted_even_if_they_failed() -> None:
 
 
 def test_a_mean_is_over_the_runs_that_succeeded_if_they_are_at_least_half() -> None:
-    good, bad = ({"validation_best": score, "outcome": outcome} for score, outcome in ((0.8, "ok"), (0.5, "collapsed")))
+    good, bad = (one(0, 0, score, outcome=outcome) for score, outcome in ((0.8, "ok"), (0.5, "collapsed")))
     assert succeeded([good, bad]) == [good]
     assert succeeded([good, bad, bad]) == [good, bad, bad]

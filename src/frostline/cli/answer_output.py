@@ -162,7 +162,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 LINES, MIN_ROWS = 25, 4
 
 
-def print_answer(answer: dict[str, Any], out: Path) -> None:
+def print_answer(answer: Mapping[str, Any], out: Path) -> None:
     """Print the answer, the choices, and what to do next. Exits with code 1 if a run ended in an error."""
     for line in answer_lines(answer, out):
         styled = {CHOSEN: {"bold": True}, DOMINATED: {"dim": True}}.get(line.kind, {})

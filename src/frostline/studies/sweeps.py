@@ -22,6 +22,7 @@ from frostline.model.terms import OWN_HEAD
 from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.answer import Answer
 from frostline.statistics.learning_rates import best_learning_rate
 from frostline.statistics.tune import FULL, NAMED, Tune
 from frostline.studies.protocol import FOLDER, Protocol, tune_values
@@ -150,7 +151,7 @@ class StudySweep:
     analysis: AnalysisSettings
     line_search: tuple[float, ...] = ()
 
-    def run(self, progress: Progress | None = None) -> dict[str, Any]:
+    def run(self, progress: Progress | None = None) -> Answer:
         """Run the learning rate search, then the sweep, and return the answer. Finished runs are skipped. No model is saved."""
         chosen: dict[str, Any] = {}
         if self.line_search:
@@ -216,9 +217,7 @@ def study_sweeps(
     return sweeps
 
 
-def run_sweeps(
-    sweeps: Sequence[StudySweep], progress: Progress | None = None
-) -> Iterator[tuple[StudySweep, dict[str, Any]]]:
+def run_sweeps(sweeps: Sequence[StudySweep], progress: Progress | None = None) -> Iterator[tuple[StudySweep, Answer]]:
     """Run all sweeps of a study, and yield each one with its answer as soon as it is finished."""
     for sweep in sweeps:
         yield sweep, sweep.run(progress)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from frostline.report.names import HEAD_ONLY, trainable
-from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import failures
+from frostline.statistics.run_result import RunResult
 from frostline.statistics.tune import FULL, NAMED, k_of
 
 GroupAnalysis = Mapping[str, Any]  # one of ``groups`` in analysis.json: a model on a task, with its answers
@@ -59,11 +59,11 @@ def half_frozen(groups: Sequence[GroupAnalysis]) -> dict[str, int]:
     }
 
 
-def failures_by_depth(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def failures_by_depth(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
     """The failures of finished runs, by how much of the model was trained."""
     head, named = trainable(HEAD_ONLY), trainable(NAMED)
-    kinds: dict[str, list[Run]] = {head: [], "some layers": [], "full": [], named: []}
+    kinds: dict[str, list[RunResult]] = {head: [], "some layers": [], "full": [], named: []}
     kind_of = {HEAD_ONLY: head, FULL: "full", NAMED: named}
     for run in runs:
-        kinds[kind_of.get(run["trainable"], "some layers")].append(run)
+        kinds[kind_of.get(run.recipe, "some layers")].append(run)
     return [{"what": kind, **failures(of_kind)} for kind, of_kind in kinds.items() if of_kind]

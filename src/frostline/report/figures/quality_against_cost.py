@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from frostline.report import formatting, names
 from frostline.report.figures.drawing import QUIET, STYLE, VALIDATION, draw_frame, figure_of
 from frostline.statistics.alternatives import ALTERNATIVES, WORDS
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import SizeAnswer
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.tune import FULL, LAST, is_way
 
@@ -51,7 +51,7 @@ class Mark:
     kind: str
 
 
-def quality_against_cost(curve: Curve, *, metric: str) -> Figure | None:
+def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
     """The score of every choice of one train size over its cost; None if nothing is recommended, or if no k has a score.
 
     A dot is an expected score, a bar is the 95 % interval of the difference from full fine-tuning's expected score, added to it.
@@ -91,7 +91,7 @@ def quality_against_cost(curve: Curve, *, metric: str) -> Figure | None:
     return figure
 
 
-def marks(curve: Curve, lowest: float = -math.inf) -> list[Mark]:
+def marks(curve: SizeAnswer, lowest: float = -math.inf) -> list[Mark]:
     """Every choice in ascending order of its cost. Choices of equal cost stand side by side. No score is below ``lowest``."""
     decision, choices = curve["decision"], sorted(curve["choices"], key=lambda choice: choice["cost_of_full"])
     full = next(choice["expected"] for choice in choices if choice["choice"] == decision["reference"])

@@ -19,6 +19,7 @@ from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.data.files import ARRAY_BYTES, read_inside, replace_file, require_inside, seal_arrays, unseal_arrays
 from frostline.statistics.alternatives import ALTERNATIVES
+from frostline.statistics.run_result import RunResult
 from frostline.sweep.plan import expand, read_identity, read_origin, read_settings
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
@@ -202,7 +203,7 @@ class Folder:
         states = self.states()
         return {state: states.count(state) for state in ("done", "failed", "pending")}
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[RunResult]:
         """The table of runs, with test scores if the sweep is complete."""
         return run_rows(
             self.runs,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from frostline.data.files import replace_file
 from frostline.data.wording import NUMBER
 from frostline.model.terms import EMBEDDINGS, layer_number
+from frostline.statistics.run_result import RunResult
 from frostline.statistics.tune import FULL
 from frostline.sweep.results.record_form import scores_on_test, well_formed
 from frostline.sweep.results.store import Store
@@ -49,7 +50,7 @@ FLOATS = (
     *("tuned_share", "learning_rate", "validation_best", "validation_last", "train_last", "test", "best_epoch"),
     *("train_seconds", "cache_seconds"),
 )
-COST = ("train_seconds", "cache_seconds", "peak_memory_bytes")  # not reproducible
+COST = ("train_seconds", "peak_memory_bytes")  # not reproducible
 SCORE_COLUMNS = ("run", "split", "epoch", "metric", "value")
 FORMULA = ("=", "+", "-", "−", "@")  # a spreadsheet runs text that starts with one of these as a formula
 
@@ -62,7 +63,7 @@ def run_rows(
     task: str,
     layers: int,
     with_test: bool,
-) -> list[dict[str, Any]]:
+) -> list[RunResult]:
     """One row for each run, done or not, in the order of ``specs``. ``layers`` is the number of layers, L."""
     results, failures = well_formed(store), store.failures()
     share = _forward_pass_share([results[spec.digest] for spec in specs if spec.digest in results])
@@ -72,30 +73,29 @@ def run_rows(
         failure = failures.get(spec.digest, {})
         status = "done" if facts else "failed" if failure else "pending"
         on_test = scores_on_test(store, spec.digest) if with_test and facts else {}
+        costs = {name: facts.get("cost", {}).get(name) for name in COST}
+        scores = ("outcome", "metric", "validation_best", "validation_last", "train_last", "best_epoch")
         rows.append(
-            {
-                "model": model,
-                "task": task,
-                "train_size": spec.train_size,
-                "trainable": spec.trainable,
+            RunResult(
+                model=model,
+                task=task,
+                train_size=spec.train_size,
+                recipe=spec.trainable,
                 **_depth_columns(spec, facts.get("audit"), layers),
-                "seed": spec.seed,
-                "learning_rate": spec.learning_rate,
-                "status": status,
-                "reason": facts.get("reason", failure.get("reason", "")),
-                "test": on_test.get(facts["metric"]) if facts else None,
-                "trainable_parameters": facts.get("audit", {}).get("trainable_parameters"),
-                "concurrent_runs": facts.get("provenance", {}).get("workers"),
-                "run": spec.digest,
-                **{name: facts.get("cost", {}).get(name) for name in COST},
-                "cache_seconds": (share if _starts_from_cache(facts) else 0.0) if facts else None,
-                **{
-                    name: facts.get(name)
-                    for name in ("outcome", "metric", "validation_best", "validation_last", "train_last", "best_epoch")
-                },
-            }
+                seed=spec.seed,
+                learning_rate=spec.learning_rate,
+                status=status,
+                reason=facts.get("reason", failure.get("reason", "")),
+                test=on_test.get(facts["metric"]) if facts else None,
+                trainable_parameters=facts.get("audit", {}).get("trainable_parameters"),
+                concurrent_runs=facts.get("provenance", {}).get("workers"),
+                run=spec.digest,
+                cache_seconds=(share if _starts_from_cache(facts) else 0.0) if facts else None,
+                **costs,
+                **{name: facts.get(name) for name in scores},
+            )
         )
-    return [{name: row[name] for name in COLUMNS} for row in rows]
+    return rows
 
 
 def _forward_pass_share(finished: Iterable[Mapping[str, Any]]) -> float:
@@ -152,7 +152,7 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
     """Rows of the results table as a pandas frame. The type of a column does not depend on its values."""
     import pandas as pd  # takes half a second, and `frostline status` does not need it
 
-    table = pd.DataFrame(list(rows), columns=list(COLUMNS), dtype=object)
+    table = pd.DataFrame([{name: row[name] for name in COLUMNS} for row in rows], columns=list(COLUMNS), dtype=object)
     kinds = {**dict.fromkeys(COLUMNS, "string"), **dict.fromkeys(INTEGERS, "Int64"), **dict.fromkeys(FLOATS, "Float64")}
     return table.astype({**kinds, "tune_embeddings": "boolean"})
 
