@@ -19,10 +19,10 @@ def test_card(classified: Path) -> None:
     loaded = ModelCard.load(classified / "model" / "README.md")
     assert loaded.data.license == "apache-2.0" and loaded.data.base_model is None
     assert loaded.data.pipeline_tag == "text-classification" and loaded.data.metrics == ["accuracy"]
-    recommended = answer_of(classified)["sizes"][0]["recommended"]
+    recommended = answer_of(classified).sizes[0].recommended
     (result,) = loaded.data.eval_results
     assert result.dataset_name == "films | <b>" and result.dataset_split == "validation"
-    assert result.metric_value == recommended["validation_best"]
+    assert result.metric_value == recommended.validation_best
     text = loaded.text
     assert "the best on validation" in text and f"seed {recommended['seed']}" in text and "bitwise identical" in text
     assert "films \\| &lt;b&gt;" in text and "<b>" not in text

@@ -66,17 +66,17 @@ def test_the_folder_holds_the_model_and_nothing_of_this_machine(licensed_bert: P
 
 def test_frostline_json(classified: Path) -> None:
     facts, answer = json.loads((classified / "model" / "frostline.json").read_text()), answer_of(classified)
-    recommended = answer["sizes"][0]["recommended"]
-    assert facts["run"] == recommended["run"] and facts["sentence"] == answer["sentence"]
+    recommended = answer.sizes[0].recommended
+    assert facts["run"] == recommended.run and facts["sentence"] == answer.sentence
     assert facts["labels"] == sorted(LABELS) and facts["max_length"] == MAX_LENGTH and facts["metric"] == "accuracy"
-    assert facts["spec"]["seed"] == recommended["seed"] and facts["logit_gap"] == 0
+    assert facts["spec"]["seed"] == recommended.seed and facts["logit_gap"] == 0
 
 
 def _save_arguments(licensed_bert: Path, out: Path) -> tuple[Any, ...]:
     folder, answer = Folder(out), answer_of(out)
     identity = folder.identity
     pretrained = load_pretrained(str(licensed_bert), labels=identity.labels, task_type=identity.task_type)
-    spec = next(run for run in folder.runs if run.digest == answer["sizes"][0]["recommended"]["run"])
+    spec = next(run for run in folder.runs if run.digest == answer.sizes[0].recommended.run)
     return pretrained, identity, answer, spec
 
 
@@ -139,7 +139,7 @@ def test_temperature_and_threshold_are_saved_and_applied(licensed_bert: Path, tm
     saved_sweep(licensed_bert, out, lambda n: "ab"[n % 2], **settings, calibrate=True, threshold=0.7)
     assert sorted(path.name for path in (out / "runs").iterdir()) == runs, "no run is trained for it"
     answer, config, found = answer_of(out), read_config(model), predict(model, texts)
-    temperature = answer["calibration"]["temperature"]
+    temperature = answer.calibration.temperature
     keys = {"calibration_temperature": temperature, "decision_threshold": 0.7, "decision_threshold_label": "b"}
     assert keys.items() <= config.items() and found.temperature == temperature != 1
     logits = np.log(plain.values)

@@ -1,8 +1,8 @@
 """A recommended model whose head reads the mean of all tokens: the saved folder, its card, and how it is loaded."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,16 +45,17 @@ def test_the_logits_are_those_of_the_run_with_and_without_frostline(
 
 def test_answer_card_and_page_say_what_the_head_reads(pooled: Path) -> None:
     card = " ".join((pooled / "model" / "README.md").read_text().split())
-    assert answer_of(pooled)["opened_by"] == "sentence-transformers" and "library_name: sentence-transformers" in card
+    assert answer_of(pooled).opened_by == "sentence-transformers" and "library_name: sentence-transformers" in card
     assert "The head reads the mean of all tokens." in card and "SentenceTransformer(" in card
     assert "SentenceTransformer(" in write_report(pooled).read_text(encoding="utf-8")
 
 
 def test_pairs_are_loaded_as_pairs(pooled: Path) -> None:
-    answer: dict[str, Any] = answer_of(pooled)
-    answer["columns"] = {**answer["columns"], "text_pair": "other"}
+    answer = answer_of(pooled)
+    answer.columns = {**(answer.columns or {}), "text_pair": "other"}
     assert 'encode([("A text.", "Its pair.")])' in str(loading(answer, pooled / "model"))
-    answer["calibration"]["saved"] = True
+    assert answer.calibration is not None
+    answer.calibration = replace(answer.calibration, saved=True)
     assert str(loading(answer, pooled / "model")).startswith("import frostline")
 
 

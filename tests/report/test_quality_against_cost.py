@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,16 +19,18 @@ from synthetic_sweep import make_folder
 MEASURED_HIGHER = 0.005  # how far measured means lie above the expected scores
 
 
-def known(choice: str, score: float, cost: float, half: float = 1.0, dominated_by: str | None = None) -> dict[str, Any]:
+def known(choice: str, score: float, cost: float, half: float = 1.0, dominated_by: str | None = None) -> Any:
     """A choice of an answer; full fine-tuning is expected to score 0.9. ``half`` of its interval is in points."""
     below = 100 * (0.9 - score)
     facts = {"low": below - half, "high": below + half, "cost_of_full": cost, "dominated_by": dominated_by}
-    return {"choice": choice, "comparable": score + MEASURED_HIGHER, "part_of_rows": False, "expected": score, **facts}
+    measured = {"comparable": score + MEASURED_HIGHER, "part_of_rows": False, "expected": score}
+    return SimpleNamespace(choice=choice, **facts, **measured)
 
 
-def curve_of(*choices: dict[str, Any], choice: str = "last 1") -> dict[str, Any]:
+def curve_of(*choices: Any, choice: str = "last 1", **decision: Any) -> Any:
     full = known(FULL, 0.9, 1.0, half=0.0)
-    return {"choices": [*choices, full], "decision": {"choice": choice, "reference": FULL, "above_baseline": True}}
+    decided = SimpleNamespace(**{"choice": choice, "reference": FULL, "above_baseline": True, **decision})
+    return SimpleNamespace(choices=[*choices, full], decision=decided)
 
 
 CURVE = curve_of(
@@ -61,8 +64,8 @@ def test_costs_are_shares_of_the_reference() -> None:
         ("last 4", 0.5, "all layers"),
     ):
         curve = curve_of(known("last 1", 0.89, 0.25))
-        curve["choices"][-1] |= {"choice": reference, "cost_of_full": cost}
-        curve["decision"]["reference"] = reference
+        curve.choices[-1].choice, curve.choices[-1].cost_of_full = reference, cost
+        curve.decision.reference = reference
         figure = quality_against_cost(curve, metric="accuracy")
         assert figure is not None and f"at its share of {whole}:" in figure.get_label()
         assert figure.axes[0].get_xlabel() == f"tuned last layers, and their share of {whole} (the cost)"
@@ -93,9 +96,7 @@ def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:
     (axes,) = figure.axes
     texts = [text.get_text() for text in axes.texts]
     assert "0.500, below" in texts and "recommended" in texts
-    doubtful = quality_against_cost(
-        {**CURVE, "decision": {**CURVE["decision"], "above_baseline": False}}, metric="accuracy"
-    )
+    doubtful = quality_against_cost(curve_of(*CURVE.choices[:-1], above_baseline=False), metric="accuracy")
     assert doubtful is not None and "best so far" in doubtful.get_label() and "recommended" not in doubtful.get_label()
     assert "best so far" in [text.get_text() for text in doubtful.axes[0].texts]
     near = curve_of(known("last 0", 0.85, 0.0), known("last 1", 0.89, 0.25))
@@ -107,7 +108,7 @@ def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
     assert figure is not None
     (axes,) = figure.axes
     points = [line for line in axes.lines if line.get_marker() in ("o", "v")]
-    assert len(points) == len(CURVE["choices"])
+    assert len(points) == len(CURVE.choices)
     assert max(points, key=lambda line: line.get_markersize()).get_ydata() == [0.89]
     means = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "_"]
     assert means == pytest.approx([0.865, 0.855, 0.895, 0.905])  # one is below the figure
@@ -131,17 +132,17 @@ def test_many_layers_have_upright_labels_and_the_recommended_one_is_labelled() -
 
 def test_real_answers(tmp_path: Path) -> None:
     answer = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "all"), seeds=3))
-    curve = answer["sizes"][0]
+    curve = answer.sizes[0]
     drawn = {mark.name: mark for mark in marks(curve)}
-    assert [name for name, mark in drawn.items() if mark.kind == "chosen"] == [curve["decision"]["choice"]]
-    for one in curve["choices"]:
-        if one["choice"] != "all":
+    assert [name for name, mark in drawn.items() if mark.kind == "chosen"] == [curve.decision.choice]
+    for one in curve.choices:
+        if one.choice != "all":
             full = drawn["all"].score
-            mark = drawn[one["choice"]]
-            assert (mark.low, mark.high) == (full - one["high"] / 100, full - one["low"] / 100)
+            mark = drawn[one.choice]
+            assert (mark.low, mark.high) == (full - one.high / 100, full - one.low / 100)
             assert mark.low < mark.score < mark.high
 
 
 def test_without_a_decision_there_is_no_figure() -> None:
-    undecided = answer_of_runs(make_runs(lambda *_: 0.9, outcome=lambda *_: "diverged"))["sizes"][0]
+    undecided = answer_of_runs(make_runs(lambda *_: 0.9, outcome=lambda *_: "diverged")).sizes[0]
     assert quality_against_cost(undecided, metric="accuracy") is None

@@ -33,17 +33,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page]:
 def test_it_shows_the_answer_and_every_score(troubled: tuple[Path, Page]) -> None:
     out, page = troubled
     answer = answer_of(out)
-    what, _, rest = answer["sentence"].partition(": ")
+    what, _, rest = answer.sentence.partition(": ")
     for sentence in (
         what,
         rest[1:],
         *rest.split(". ")[1:],
     ):  # the rest of the first sentence begins with a capital letter
         assert formatting.unbroken(sentence.rstrip(".")) in page.text
-    for cell in answer["sizes"][0]["cells"]:
+    for cell in answer.sizes[0].cells:
         for name in ("mean", "median", "std", "min", "max"):
-            assert formatting.score(cell["validation"][name]) in page.text
-        assert formatting.percent(cell["share_corrected"]["estimate"]).removesuffix(".0\xa0%") in page.text
+            assert formatting.score(getattr(cell.validation, name)) in page.text
+        assert formatting.percent(cell.share_corrected.estimate).removesuffix(".0\xa0%") in page.text
 
 
 def test_it_shows_failures_and_a_note_on_generated_texts(troubled: tuple[Path, Page]) -> None:
@@ -79,7 +79,7 @@ def test_it_opens_with_the_answer_and_the_rest_is_folded(troubled: tuple[Path, P
 
 def test_the_next_command_is_shown_once(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "out", tune=(0, 4, "all"), seeds=1)
-    command = answer_of(out)["decision"]["next_command"]
+    command = answer_of(out).decision.next_command
     words = page_of(out).words
     assert command is not None and words.count(command) == 1 and f"To be surer {command}" in words
 
@@ -135,7 +135,7 @@ def test_named_parts_alone(tmp_path: Path) -> None:
     assert "of 300 validation examples (tuning the named parts, seed" in page.words
     assert ("aria-label", "4 of 6 layers are frozen, 2 and the head are tuned") in page.attributes
     assert "Tuning the named parts reaches accuracy" in page.words and "full fine-tuning" not in page.words
-    assert answer["sizes"][0]["recommended"]["tuned_layers"] == 3
+    assert answer.sizes[0].recommended.tuned_layers == 3
 
 
 def test_one_seed_and_one_k(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_page_and_the_answer_count_the_same_failures(tmp_path: Path) -> None
     """With 16 examples, a run at the level of the baseline has not failed. Without its predictions it would have."""
     out = make_folder(tmp_path / "out", rows=16)
     words = page_of(out).words
-    assert not any(cell["failures"]["failed"] for cell in answer_of(out)["sizes"][0]["cells"])
+    assert not any(cell.failures.failed for cell in answer_of(out).sizes[0].cells)
     assert (
         "finished runs failed (" not in words
         and "A score within 0.50 of the other runs never counts as a failure" in words

@@ -1,9 +1,8 @@
 """Numbers as pages, tables, sentences and the model card print them. An unknown value is printed as a dash."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 from frostline.data.wording import duration
 
@@ -133,11 +132,6 @@ def layers(numbers: Sequence[int]) -> str:
 def target(share: float) -> str:
     """A target share in percent, without trailing zeros."""
     return f"{100 * share:g}{UNBROKEN}%"
-
-
-def threshold(point: Mapping[str, Any]) -> str:
-    """The threshold of an operating point: a share of full fine-tuning, or a difference from it."""
-    return f"−{point['margin']:g}" if point["margin"] is not None else target(point["target"])
 
 
 def unbroken(sentence: str) -> str:

@@ -6,11 +6,9 @@ from typing import Any
 from frostline.report import formatting, names
 from frostline.report.answer.across_groups import GroupAnalysis
 from frostline.report.answer.analysis import Analysis
-from frostline.report.answer.recommendation import cell_of
-from frostline.report.tables.curve_tables import THREE_WAYS, TUNED, failure_columns, sufficient_columns
+from frostline.report.tables.curve_tables import THREE_WAYS, failure_columns, sufficient_columns
 from frostline.report.tables.table import Column, ReportTable, Row, Value
 from frostline.statistics.alternatives import ALTERNATIVES
-from frostline.statistics.curve import main_point
 from frostline.statistics.tune import FULL, is_way, k_of, name_of
 
 MODEL, TASK = Column("model", "model", number=False), Column("task", "task", number=False)
@@ -51,7 +49,7 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
             *(Column(f"{model} {key}", of=fact(key)) for key in ("layers", "below_full", "probability")),
         ]
 
-    of_gain = {group["sizes"][0]["deciding_point"]["corrected"] for group in analysis["groups"]}
+    of_gain = {group["sizes"][0].deciding_point.corrected for group in analysis["groups"]}
     target = f"{formatting.target(settings['target'])} of full fine-tuning’s {_whole(of_gain)}"
     caption = (
         "How many of the last layers to tune. Beside it: the expected points below or above full fine-tuning, and how sure it "
@@ -82,21 +80,21 @@ def recommendation(group: GroupAnalysis, *, by_mean: bool) -> dict[str, Any]:
     """
     size = group["sizes"][0]
     found = {"choice": NO_ANSWER, "layers": group["layers"], "below_full": None, "probability": None}
-    recommended, decision = size["recommended"], size["decision"]
+    recommended, decision = size.recommended, size.decision
     if recommended is None and decision is None:
         return found
     if "Undecided: " in group["sentence"]:
         return {**found, "choice": UNDECIDED}
-    name = decision["choice"] if recommended is None else recommended["trainable"]
+    name = decision.choice if recommended is None else recommended.recipe
     found["choice"] = name
-    choice = next((choice for choice in size["choices"] if choice["choice"] == name), None)
-    if name == size["reference"] or choice is None:
+    choice = next((choice for choice in size.choices if choice.choice == name), None)
+    if name == size.reference or choice is None:
         return found
     if by_mean:
-        cell = cell_of(size, name)
+        cell = size.cell(name)
         assert cell is not None
-        return {**found, "below_full": -100 * cell["difference"]["estimate"]}
-    return {**found, "below_full": choice["below_full"], "probability": choice["probability"]}
+        return {**found, "below_full": -100 * cell.difference.estimate}
+    return {**found, "below_full": choice.below_full, "probability": choice.probability}
 
 
 def _tuned_layers(found: Mapping[str, Any]) -> int | None:
@@ -122,14 +120,14 @@ def answers_table(analysis: Analysis) -> ReportTable:
     """The smallest k that reaches the target, for every model and task."""
 
     def size(key: str) -> Read:
-        return lambda group: group["sizes"][0][key]
+        return lambda group: getattr(group["sizes"][0], key)
 
     def full(key: str) -> Read:
         """Reads a part of the scores of full fine-tuning, or of the reference if that was not run."""
 
         def read(group: GroupAnalysis) -> Value:
-            cell = cell_of(group["sizes"][0], size("reference")(group))
-            value: Value = cell["validation"][key] if cell else None
+            cell = group["sizes"][0].cell(size("reference")(group))
+            value: Value = getattr(cell.validation, key) if cell else None
             return value
 
         return read
@@ -147,11 +145,11 @@ def answers_table(analysis: Analysis) -> ReportTable:
         Column("full", "full", formatting.score, of=full("mean"), small=beside),
         *(Column("full_low", of=full("low")), Column("full_high", of=full("high"))),
         Column("reference", of=size("reference")),
-        *sufficient_columns(of=lambda group: main_point(group["sizes"][0])),
-        Column("verdict", of=lambda group: main_point(group["sizes"][0])["verdict"]),
+        *sufficient_columns(of=lambda group: group["sizes"][0].deciding_point),
+        Column("verdict", of=lambda group: group["sizes"][0].deciding_point.verdict),
         Column("seeds_to_decide", "seeds\nneeded", formatting.count, of=size("seeds_to_decide")),
     )
-    whole = _whole({group["sizes"][0]["deciding_point"]["corrected"] for group in groups})
+    whole = _whole({group["sizes"][0].deciding_point.corrected for group in groups})
     caption = (
         f"The smallest number of tuned layers that reaches {formatting.target(settings['target'])} of full "
         f"fine-tuning’s {whole}. {THREE_WAYS} Seeds needed: roughly how many seeds in total would probably decide."
@@ -253,7 +251,7 @@ def train_sizes_table(group: GroupAnalysis) -> ReportTable:
 
     slope = "change of the\ndifference per\ntenfold examples"
     columns = (
-        TUNED,
+        Column("tuned", "tuned", names.trainable, of=lambda row: str(row["trainable"]), number=False, rank="place"),
         Column("full_better_from", "full is better\nfrom … examples", formatting.count),
         Column("slope_slope", slope, formatting.difference, of=of(slopes, "slope"), small=between),
         *(Column(f"slope_{key}", of=of(slopes, key)) for key in ("low", "high", "p")),
