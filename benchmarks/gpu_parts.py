@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from frostline.model.device import CPU, Machine, memory_limit, memory_ran_out, peak_memory
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.result import Result
 from frostline.training.run import run, run_stacked
 from frostline.training.specification import RunSpec
@@ -59,13 +59,13 @@ class OnDevice:
 
     def context(
         self, where: Machine, kind: str = "short", examples: int = TRAIN, *, dropout: bool = False
-    ) -> RunContext:
+    ) -> Experiment:
         model = self.bert()
         if not dropout:
             switch_dropout_off(model)
         return context_of(model, lengths_like(kind, examples + VALIDATION), where, validation=VALIDATION)
 
-    def tags_context(self, where: Machine) -> RunContext:
+    def tags_context(self, where: Machine) -> Experiment:
         model = self.bert(AutoModelForTokenClassification)
         switch_dropout_off(model)
         return with_tags(context_of(model, lengths_like("short", TRAIN + VALIDATION), where, validation=VALIDATION))
@@ -85,16 +85,16 @@ class OnDevice:
                 rows.append((f"k = {tune}, hidden states in GPU memory", _verdict(gap, EXACT)))
         return rows
 
-    def _spec(self, tune: int | str, context: RunContext, **more: Any) -> RunSpec:
+    def _spec(self, tune: int | str, context: Experiment, **more: Any) -> RunSpec:
         values = {"metric": context.problem.metric, "precision": context.machine.precision}
         return spec_of(tune, len(context.splits["train"]), **values | more)
 
-    def _run(self, tune: int | str, context: RunContext, *, copies: bool = False) -> Result:
+    def _run(self, tune: int | str, context: Experiment, *, copies: bool = False) -> Result:
         """A run. With ``copies``, its hidden states are copied to the device as a whole, else batch by batch."""
-        context.copies.keep_within(1 << 40 if copies else 0)
+        context.worker.copies.keep_within(1 << 40 if copies else 0)
         return run(self._spec(tune, context, num_train_epochs=1), self._with_states(tune, context))
 
-    def _with_states(self, tune: int | str, context: RunContext) -> RunContext:
+    def _with_states(self, tune: int | str, context: Experiment) -> Experiment:
         return context if tune == "all" else with_states(context, (self.layers - int(tune),))
 
     def stacked(self) -> Rows:
@@ -211,7 +211,7 @@ class OnDevice:
         return [("frostline and Trainer", sentence) for sentence in sentences]
 
 
-def warm_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 4) -> tuple[float, int]:
+def warm_step(specs: Sequence[RunSpec], context: Experiment, *, steps: int = 4) -> tuple[float, int]:
     """Seconds and memory of a training step. A GPU loads each kernel when it is first used, so the first steps do not count."""
     profile_step(specs, context, steps=steps)
     return profile_step(specs, context, steps=steps)

@@ -33,7 +33,7 @@ from frostline.api.sweep import packaged_model
 from frostline.frozen import forward_pass as batches
 from frostline.model.device import Machine
 from frostline.training import loop
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.run import run_stacked
 from training.stand_in import META, StandIn, is_view  # type: ignore[import-not-found]
 
@@ -127,7 +127,7 @@ def watching(cpu: bool) -> Iterator[Any]:
         yield opened.enter_context(watched)
 
 
-def count_frostline(context: RunContext, tune: int | str, runs: int, *, cpu: bool) -> tuple[float, float]:
+def count_frostline(context: Experiment, tune: int | str, runs: int, *, cpu: bool) -> tuple[float, float]:
     """Operators and reads per training step of a stack."""
     backward, steps = getattr(loop, "backward"), 0  # noqa: B009  (loop imports it)
     # one learning rate, as the plain loop has
@@ -149,7 +149,7 @@ def count_frostline(context: RunContext, tune: int | str, runs: int, *, cpu: boo
     return watched.operations["step"] / (STEPS - 1), watched.reads["step"] / (STEPS - 1)
 
 
-def count_transformers(context: RunContext, tune: int | str, *, cpu: bool) -> tuple[float, float]:
+def count_transformers(context: Experiment, tune: int | str, *, cpu: bool) -> tuple[float, float]:
     """Operators and reads of one step of a plain loop: padded batch, loss, clipping, fused AdamW, schedule."""
     model = AutoModelForSequenceClassification.from_pretrained(packaged_model(), num_labels=2)
     trained = spec_of(tune, 1).to_train.parameters(context.pretrained.anatomy)

@@ -18,9 +18,9 @@ from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import is_packable
 from frostline.model.pretrained import Pretrained
-from frostline.model.terms import HEAD, POOLER
+from frostline.model.terms import HEAD, OWN_HEAD, POOLER
 from frostline.model.tokens import Tokens
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem, TagProblem
 from frostline.training.specification import RunSpec
 
@@ -38,7 +38,7 @@ def lengths_like(kind: str, examples: int) -> NDArray[np.int64]:
     return np.clip(drawn, least, most).astype(np.int64)
 
 
-def context_of(model: PreTrainedModel, lengths: NDArray[np.int64], machine: Machine, *, validation: int) -> RunContext:
+def context_of(model: PreTrainedModel, lengths: NDArray[np.int64], machine: Machine, *, validation: int) -> Experiment:
     """A context without hidden states. The last ``validation`` examples are those to score."""
     model.eval()
     anatomy, offsets = find_layers(model), np.concatenate([[0], np.cumsum(lengths)])
@@ -53,10 +53,11 @@ def context_of(model: PreTrainedModel, lengths: NDArray[np.int64], machine: Mach
     count = len(lengths) - validation
     splits = {"train": np.arange(count), "validation": np.arange(count, len(lengths))}
     model.to(machine.device)
-    return RunContext(pretrained, machine, problem, tokens, splits, reads, is_packable(model), head_token=head_token)
+    worker = Worker(packed=is_packable(model), head_tokens={OWN_HEAD: head_token})
+    return Experiment(pretrained, machine, problem, tokens, splits, reads, worker=worker)
 
 
-def with_states(context: RunContext, cuts: tuple[int, ...]) -> RunContext:
+def with_states(context: Experiment, cuts: tuple[int, ...]) -> Experiment:
     """The context with the hidden states of all examples after these numbers of layers."""
     context.pretrained.restore()
     selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
@@ -69,10 +70,10 @@ def with_states(context: RunContext, cuts: tuple[int, ...]) -> RunContext:
         for shard in states._shards:  # memory-mapped files outlive their folder once they are open
             for name in [*(f"tokens-{cut}" for cut in selection.cuts), *["head"] * selection.head]:
                 shard.array(name)
-        return replace(context, states=states)
+        return context.with_worker(states=states)
 
 
-def with_tags(context: RunContext) -> RunContext:
+def with_tags(context: Experiment) -> Experiment:
     """The context of a token classifier in which every token is a word with one of two tags."""
     tokens, examples = context.tokens, np.arange(len(context.tokens))
     word = np.arange(tokens.offsets[-1]) - np.repeat(tokens.offsets[:-1], tokens.lengths)

@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from measuring import Facts, Spread, as_json, markdown, quality, score_text, spread_text
 from scipy import stats
 
-from frostline.report.figures.files import svg
-from frostline.report.figures.style import INK, QUIET, STYLE, TRAIN, VALIDATION, figure_of
+from frostline.report.figures.drawing import INK, QUIET, STYLE, TRAIN, VALIDATION, figure_of, svg
 
 OURS, USERS, BEST = SIDES = ("frostline", "trainer", "trainer-best")
 NAMES = {OURS: "frostline", USERS: "Trainer as users run it", BEST: "Trainer at its best"}

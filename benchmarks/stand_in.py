@@ -13,7 +13,7 @@ import numpy as np
 import frostline.sweep.execution.execute as execute_module
 from frostline.training.audit import parameters_by_place
 from frostline.training.checkpoint import Checkpoints
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.learner import Evaluation, TrainingRecord
 from frostline.training.result import Measured, Result, make_result
 from frostline.training.rows import validation_rows
@@ -26,7 +26,7 @@ def stand_in(seconds: float, *, equal: bool = False) -> Callable[..., Result]:
     """A function in place of :func:`frostline.training.run.run`, which takes this long: on average, or always if ``equal``."""
 
     def run(
-        spec: RunSpec, context: RunContext, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints
+        spec: RunSpec, context: Experiment, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints
     ) -> Result:
         rng = np.random.default_rng(int(hashlib.sha256(spec.digest.encode()).hexdigest(), 16))
         pause = (seconds if equal else rng.uniform(0, 2 * seconds)) / STEPS
@@ -50,13 +50,13 @@ def install(seconds: float, *, equal: bool = False) -> None:
     setattr(execute_module, "run", stand_in(seconds, equal=equal))  # noqa: B010  mypy refuses an assignment
 
 
-def _logits(rng: np.random.Generator, context: RunContext, rows: Any) -> Any:
+def _logits(rng: np.random.Generator, context: Experiment, rows: Any) -> Any:
     """Logits that are better than chance, ``[rows, C]``."""
     right = np.eye(2)[context.problem.targets[rows]]
     return (right + rng.normal(size=right.shape)).astype(np.float32)
 
 
-def _audit(spec: RunSpec, context: RunContext) -> dict[str, Any]:
+def _audit(spec: RunSpec, context: Experiment) -> dict[str, Any]:
     pretrained = context.pretrained
     names, depth = spec.to_train.parameters(pretrained.anatomy), spec.to_train.depth(pretrained.anatomy)
     by_place = parameters_by_place(pretrained, names)

@@ -9,8 +9,7 @@ from typing import Any
 
 from typer.main import get_command
 
-from frostline.cli import app
-from frostline.cli.program import panels_of
+from frostline.cli.program import app, panels_of
 
 TARGET = Path(__file__).parent / "reference" / "command-line.md"
 FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")

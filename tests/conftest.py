@@ -153,7 +153,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def frostline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Frostline:
     """A function that runs a command in this process, in an empty working folder."""
-    from frostline.cli import main
+    from frostline.cli.program import main
 
     monkeypatch.chdir(tmp_path)
 
@@ -178,7 +178,7 @@ def flags_of_others(words: Sequence[Any], result: CommandResult) -> set[str]:
     """The flags that a refusal names and its command lacks. A message may name another command with its flags, in backticks."""
     from typer.main import get_command
 
-    from frostline.cli import app
+    from frostline.cli.program import app
 
     command: Any = get_command(app)
     for word in map(str, words):

@@ -1,5 +1,7 @@
 """Pages and figures of reports: their text, a browser that opens them, and figures that are not drawn."""
 
+import csv
+import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html.parser import HTMLParser
@@ -9,8 +11,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from frostline.report.answer.analysis import analyze
-from frostline.report.pages.analysis import write_analysis
-from frostline.report.pages.sweep import write_page
+from frostline.report.pages.analysis_page import write_analysis
+from frostline.report.rebuild import write_report
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.studies.comparison import compare, gap_summary
@@ -57,7 +59,7 @@ class Page(HTMLParser):
 
 def page_of(out: Path) -> Page:
     """Write and parse the page of a sweep's folder. Asserts that it is valid and needs no network access."""
-    page = Page(write_page(out))
+    page = Page(write_report(out))
     assert not page.open, "every element is closed"
     ids = [value for name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids)), "figures share no ids"
@@ -115,18 +117,18 @@ def with_failures(out: Path) -> None:
         errors=[(1, 1)],
         notes=["These texts are generated."],
     )
-    write_page(out)
+    write_report(out)
 
 
 def classes(out: Path) -> None:
     """A sweep with many classes and hostile names."""
     labels = [*HOSTILE, *(f"class {n}" for n in range(30))]
-    write_page(make_folder(out, labels=labels, tune=(0, 1, "all"), seeds=2, texts=HOSTILE))
+    write_report(make_folder(out, labels=labels, tune=(0, 1, "all"), seeds=2, texts=HOSTILE))
 
 
 def regression(out: Path) -> None:
     """A regression with one seed."""
-    write_page(make_folder(out, labels=(), tune=(0, 2, 3, "all"), seeds=1))
+    write_report(make_folder(out, labels=(), tune=(0, 2, 3, "all"), seeds=1))
 
 
 def study(out: Path) -> None:
@@ -168,3 +170,8 @@ MAKERS: Mapping[str, Callable[[Path], None]] = {
     "study": study,
     "many_tasks": many_tasks,
 }
+
+
+def raw(folder: Path, name: str) -> list[dict[str, str]]:
+    """The rows of a table's CSV."""
+    return list(csv.DictReader(io.StringIO((folder / "tables" / f"{name}.csv").read_text())))

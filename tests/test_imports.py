@@ -77,7 +77,7 @@ def test_analysis_and_its_page_need_no_torch() -> None:
         "statistics.curve",
         "report.answer.analysis",
         "report.answer.groups",
-        "report.pages.analysis",
+        "report.pages.analysis_page",
         "studies.comparison",
     )
     code = f"import {', '.join(f'frostline.{name}' for name in modules)}"
@@ -93,6 +93,35 @@ with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) 
     main()
 assert "--tune LIST" in out.getvalue()"""
     assert loaded_after(code) == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "find --model m --train t.csv --budget -5",
+        "find --model m --train t.csv --budget soon",
+        "find --train t.csv",
+        "find --model m --train none.csv",
+        "find --modle m",
+        "sweep --model m --train t.csv --tune 0 --seeds 0 --out o",
+        "sweep --model m --train none.csv --tune 0 --out o",
+        "plan --model m --train t.csv --tune last",
+        "compare --model m --train t.csv --ways full,loro-2",
+        "predict m none.csv",
+        "sweep none.toml",
+    ],
+)
+def test_a_mistake_is_answered_before_anything_heavy_is_loaded(tmp_path: Path, words: str) -> None:
+    (tmp_path / "t.csv").write_text("text,label\na,b\n")
+    code = f"""
+import contextlib, io, os, sys
+from frostline.cli import main
+os.chdir({str(tmp_path)!r})
+sys.argv = ["frostline", *{words.split()!r}]
+with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()) as err:
+    main()
+assert err.getvalue().splitlines()[-1].startswith(("frostline: ", "Error: ")), err.getvalue()"""
+    assert loaded_after(code) <= {"numpy"}
 
 
 def test_the_state_of_a_sweep_is_shown_without_heavy_libraries(finished_small: Path) -> None:
@@ -157,7 +186,7 @@ ELSEWHERE = {
     "sweep/results/leases.py": "the beat of this process, whose name nobody else knows",
     "sweep/results/tensor_files.py": "a temporary_path, and folders after require_inside",
     "model/classifier.py": NEW_FOLDER,
-    "report/model_folder.py": NEW_FOLDER,
+    "report/recommended_model.py": NEW_FOLDER,
     "api/bundle.py": NEW_FOLDER,
     "frozen/trunk.py": NEW_FOLDER,
     "training/ways/adapter.py": NEW_FOLDER,

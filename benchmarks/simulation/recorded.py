@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.search.race import race
-from frostline.search.scoreboard import Scoreboard
-from frostline.search.trials import Outcome, RaceSettings, Trial, interim_analyses
+from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, interim_analyses
+from frostline.search.policy import policy
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.decision import Rule
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
@@ -39,17 +38,19 @@ class RecordedRuns:
     logits: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @cached_property
-    def rows(self) -> dict[Trial, RunResult]:
+    def rows(self) -> dict[Candidate, RunResult]:
         """The row of results.csv of each run."""
         return {
-            Trial("all" if row.tune_embeddings else row.tuned_layers or 0, row.learning_rate or 0.0, int(row.seed)): row
+            Candidate(
+                "all" if row.tune_embeddings else row.tuned_layers or 0, row.learning_rate or 0.0, int(row.seed)
+            ): row
             for row in self.folder.rows()
             if row.status == "done"
         }
 
     @cached_property
     def tunes(self) -> tuple[Tune, ...]:
-        return tuple(dict.fromkeys(trial.tune for trial in self.rows))
+        return tuple(dict.fromkeys(trial.recipe for trial in self.rows))
 
     @cached_property
     def labelled(self) -> Labelled:
@@ -82,7 +83,7 @@ class RecordedRuns:
         """The learning rate of every k with most runs; before the fresh seeds are run, the one with the best mean."""
         scores: dict[Tune, dict[float, list[float]]] = {}
         for trial, row in self.rows.items():
-            scores.setdefault(trial.tune, {}).setdefault(trial.learning_rate, []).append(self.score(row))
+            scores.setdefault(trial.recipe, {}).setdefault(trial.learning_rate, []).append(self.score(row))
         return {
             tune: max(rates, key=lambda rate: (len(rates[rate]), float(np.mean(rates[rate]))))
             for tune, rates in scores.items()
@@ -98,7 +99,7 @@ class RecordedRuns:
         cell = [
             row
             for trial, row in self.rows.items()
-            if (trial.tune, trial.learning_rate) == (tune, self.best_rates[tune])
+            if (trial.recipe, trial.learning_rate) == (tune, self.best_rates[tune])
         ]
         return [
             self.score(row) for row in succeeded([self._with_outcome[row.run] for row in cell]) if row.seed in seeds
@@ -125,7 +126,7 @@ class RecordedRuns:
     def seconds(self) -> dict[Tune, float]:
         """The shortest training time of every k; the load of the machine prolongs others."""
         return {
-            tune: min(row["train_seconds"] for trial, row in self.rows.items() if trial.tune == tune)
+            tune: min(row["train_seconds"] for trial, row in self.rows.items() if trial.recipe == tune)
             for tune in self.tunes
         }
 
@@ -184,51 +185,49 @@ class Replay:
 def replayed(runs: RecordedRuns, random: np.random.Generator) -> Replay:
     """Replay a search with the seeds in a random order."""
     seeds = [int(seed) for seed in random.permutation([*runs.choosing, *runs.fresh])]
-    board = _board(runs, seeds)
-    steps = race(board)
+    seen = _nothing_seen(runs, seeds)
+    batches = policy(seen)
     try:
-        step = next(steps)
         while True:
-            for trial in step.trials:
-                workers = WORKERS if len(step.trials) > 1 and trial.tune else 1
-                board.outcomes[trial] = _outcome(runs, trial, workers)
-            step = next(steps)
+            batch = next(batches)
+            for one in batch.candidates:
+                workers = WORKERS if len(batch.candidates) > 1 and one.recipe else 1
+                seen.known[one] = _observation(runs, one, workers)
     except StopIteration as end:
-        verdict = end.value
-    outlook, held_out = board.outlook(), [seed for seed in runs.fresh if seed not in seeds[:2]]
-    trained = sum(bool(trial.tune) for trial in board.outcomes)
-    if outlook is None:
-        return Replay("last 0", not verdict.nothing_learned, seeds, held_out, trained, {})
-    choices = [choice for choice in outlook.estimate.choices if choice.name not in runs.alternatives]
-    probabilities = {choice.name: outlook.probability(choice) for choice in choices}
-    return Replay(outlook.best.name, not verdict.nothing_learned, seeds, held_out, trained, probabilities)
+        stop = end.value
+    surrogate, held_out = seen.surrogate(), [seed for seed in runs.fresh if seed not in seeds[:2]]
+    trained = sum(bool(one.recipe) for one in seen.known)
+    if surrogate is None:
+        return Replay("last 0", not stop.nothing_learned, seeds, held_out, trained, {})
+    choices = [choice for choice in surrogate.estimate.choices if choice.name not in runs.alternatives]
+    probabilities = {choice.name: surrogate.probability(choice) for choice in choices}
+    return Replay(surrogate.best.name, not stop.nothing_learned, seeds, held_out, trained, probabilities)
 
 
-def _board(runs: RecordedRuns, seeds: Sequence[int]) -> Scoreboard:
-    """An empty scoreboard with the settings that a search has by default."""
-    rates = {trial.learning_rate for trial in runs.rows if trial.tune}
-    head = {trial.learning_rate for trial in runs.rows if not trial.tune}
-    low = max((runs.evidence.alone(name)["low"] for name in runs.alternatives), default=-np.inf)
-    settings = RaceSettings(
-        ks=tuple(tune for tune in runs.tunes if isinstance(tune, int)),
-        reference="all",
+def _nothing_seen(runs: RecordedRuns, seeds: Sequence[int]) -> Observations:
+    """No observations, with the settings that a search has by default."""
+    rates = {one.learning_rate for one in runs.rows if one.recipe}
+    head = {one.learning_rate for one in runs.rows if not one.recipe}
+    space = SearchSpace(
+        recipes=(*(tune for tune in runs.tunes if isinstance(tune, int)), "all"),
         learning_rates=tuple(sorted(rates)),
-        seeds=tuple(seeds[:SEEDS]),
-        chance=runs.labelled.chance,
-        rule=Rule.of(AnalysisSettings(), runs.labelled.chance),
         head_learning_rates=tuple(sorted(head)),
+        seeds=tuple(seeds[:SEEDS]),
         operations={tune: 1e9 * runs.costs[name_of(tune)] for tune in runs.tunes},
-        budget=None,
+    )
+    return Observations(
+        space,
+        Rule.of(AnalysisSettings(), runs.labelled.chance),
+        runs.evidence,
         alternatives=tuple(runs.alternatives),
-        alternative_score=low,
+        alternative_score=max((runs.evidence.alone(name)["low"] for name in runs.alternatives), default=-np.inf),
         workers=WORKERS,
     )
-    return Scoreboard(settings, runs.evidence)
 
 
-def _outcome(runs: RecordedRuns, trial: Trial, workers: int) -> Outcome:
-    """The outcome of a recorded run, or of the one with another seed at this learning rate."""
-    same = [one for one in runs.rows if (one.tune, one.learning_rate) == (trial.tune, trial.learning_rate)]
+def _observation(runs: RecordedRuns, trial: Candidate, workers: int) -> Observation:
+    """What became of a recorded run, or of the one with another seed at this learning rate."""
+    same = [one for one in runs.rows if (one.recipe, one.learning_rate) == (trial.recipe, trial.learning_rate)]
     row = runs.rows[trial if trial in runs.rows else same[trial.seed % len(same)]]
     score = None if row["outcome"] == "diverged" else row["validation_best"]
-    return Outcome(score, runs.seconds[trial.tune], row["run"], workers, row["outcome"])
+    return Observation(score, runs.seconds[trial.recipe], row["run"], workers, row["outcome"])

@@ -1,3 +1,3 @@
-from frostline.cli import main
+from frostline.cli.program import main
 
 main()

@@ -15,7 +15,7 @@ from frostline.api.sweep import Sweep, sweep_of
 from frostline.frozen.forward_pass import StateSelection
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
-from frostline.report.next_steps import loading
+from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Counts
 from frostline.statistics.outcomes import ANSWERS

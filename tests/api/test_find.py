@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,10 @@ import pytest
 from transformers import pipeline
 
 import frostline
-import frostline.search.search as recorder_module
-import frostline.search.search as runs_module
 import frostline.search.search as search_module
 import frostline.sweep.execution.execute as execute_module
 from frostline.report.rebuild import rebuild
-from frostline.search.defaults import DEFAULTS, SECONDS
+from frostline.search import DEFAULTS, SECONDS
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
@@ -36,7 +33,7 @@ def test_search_json_and_the_report_record_every_step(search_settings: dict[str,
     answer = frostline.find(**search_settings)
     out = search_settings["out"]
     record, search = read_search(out), answer["search"]
-    assert record is not None and record.to_json() == search
+    assert record is not None and record.model_dump() == search
     trained = [
         (run["trainable"], run["learning_rate"], run["seed"]) for step in search["steps"] for run in step["runs"]
     ]
@@ -60,7 +57,7 @@ def test_search_json_and_the_report_record_every_step(search_settings: dict[str,
 def test_seconds_of_parallel_steps_are_wall_clock_seconds(
     search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs_module, "workers_for", lambda prepared, runs: 2)
+    monkeypatch.setattr(search_module, "workers_for", lambda prepared, runs: 2)
     search = frostline.find(**{**search_settings, "workers": 2, "budget": None})["search"]
     assert search["budget_seconds"] == SECONDS  # four runs take less
     assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
@@ -129,13 +126,12 @@ def test_an_interrupted_search_continues_to_the_same_answer(
 def test_a_search_that_is_stopped_before_its_first_run_starts_again(
     search_settings: dict[str, Any], monkeypatch: Any, stop: type[BaseException], writes: str
 ) -> None:
-    module = search_module if writes == "register" else recorder_module
 
     def stopped(*args: Any, **more: Any) -> None:
         raise stop
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, writes, stopped)
+        patched.setattr(search_module, writes, stopped)
         with pytest.raises(stop):
             frostline.find(**search_settings)
     assert not Path(search_settings["out"], "sweep.toml").exists()
@@ -156,7 +152,7 @@ def test_finished_runs_of_an_interrupted_step_are_in_the_report(
         frostline.find(**search_settings, exhaustive=exhaustive)
     search = read_search(search_settings["out"])
     done = [row for row in runs_in(search_settings["out"]).values() if row["status"] == "done"]
-    assert search is not None and len(search.steps[0]["runs"]) == len(done) == 1 and search.spent_seconds > 0
+    assert search is not None and len(search.steps[0].runs) == len(done) == 1 and search.spent_seconds > 0
     assert not {row["trainable"] for row in done} & set(search.skipped)
 
 
@@ -185,7 +181,7 @@ def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> No
 
 
 def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
     answer = frostline.find(**search_settings, max_k=1, folds=0)
     folder, recommended = Folder(search_settings["out"]), answer["sizes"][0]["recommended"]
@@ -242,7 +238,7 @@ def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:
 
 
 def test_max_k_can_be_the_recommended_k(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
     answer = frostline.find(**search_settings, max_k=1, sure=0.99, target=1.0)
     assert answer["decision"]["choice"] == "last 1" and "last 1" in answer["search"]["selected_learning_rates"]
@@ -294,10 +290,10 @@ def test_a_sweep_can_train_runs_that_were_abandoned(search_settings: dict[str, A
     (run, *_) = [run for run in Folder(out).requested if run.trainable == "all"]
     search = read_search(out)
     assert search is not None and not Folder(out).is_complete
-    write_search(out, replace(search, abandoned=[run.digest]))
+    write_search(out, search.model_copy(update={"abandoned": [run.digest]}))
     assert run.digest not in {one.digest for one in Folder(out).runs}
     request_again(out, {run.digest})
     assert run.digest in {one.digest for one in Folder(out).runs}
-    write_search(out, replace(search, abandoned=[run.digest]))
+    write_search(out, search.model_copy(update={"abandoned": [run.digest]}))
     Folder(out).store.fail(run.digest, {"digest": run.digest, "reason": "out of memory"})
     assert run.digest in {one.digest for one in Folder(out).runs}  # failed runs are not hidden

@@ -21,7 +21,7 @@ from frostline.api.prediction import predict as frostline_predict
 from frostline.api.sweep import compare
 from frostline.data.kinds import TOKENS
 from frostline.data.reader import read_table
-from frostline.report.next_steps import loading
+from frostline.report.explanations import loading
 from frostline.statistics.metrics import predict
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder

@@ -21,7 +21,7 @@ import frostline.sweep.execution.execute as execute_module
 import frostline.sweep.execution.stopping as stopping_module
 import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError, Sweep, work
-from frostline.cli import main
+from frostline.cli.program import main
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder

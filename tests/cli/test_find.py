@@ -12,7 +12,7 @@ from tiny import Frostline
 def test_a_budget_may_have_two_words(
     budget: tuple[str, ...], frostline: Frostline, tiny_bert: Path, tiny_table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frostline.search.plan.make_forecast", forecast)
+    monkeypatch.setattr("frostline.search.search_plan.make_forecast", forecast)
     got = frostline("find", "--model", tiny_bert, "--budget", *budget, "--train", tiny_table, "--out", "f", "--plan")
     assert got.code == 0 and "Budget: 5 min of training, as given." in " ".join(got.out.split())
 

@@ -5,8 +5,7 @@ from importlib.metadata import version
 import pytest
 from typer.main import get_command
 
-from frostline.cli import app
-from frostline.cli.program import COMMANDS
+from frostline.cli.program import COMMANDS, app
 from frostline.sweep.settings import Settings
 from frostline.training.ways.names import EXAMPLES
 from tiny import Frostline

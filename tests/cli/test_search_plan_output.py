@@ -8,7 +8,7 @@ import pytest
 
 from frostline.api import find
 from frostline.cli.plan_output import print_search_plan
-from frostline.search.plan import SearchPlan
+from frostline.search.search_plan import SearchPlan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from tiny import SMALL, Frostline
@@ -24,7 +24,7 @@ def made(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFac
     """A plan in which every step takes 3 s."""
     settings = {**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path_factory.mktemp("plan") / "o"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("frostline.search.plan.make_forecast", forecast)
+        patch.setattr("frostline.search.search_plan.make_forecast", forecast)
         plan = find.plan(progress=Progress(), **settings)
     return replace(plan, steps=tuple(replace(step, seconds=3.0) for step in plan.steps))
 
@@ -86,6 +86,6 @@ def test_a_reference_that_is_too_large_for_the_memory(made: SearchPlan, capsys: 
 def test_the_flag_plans_and_writes_nothing(
     frostline: Frostline, tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frostline.search.plan.make_forecast", forecast)
+    monkeypatch.setattr("frostline.search.search_plan.make_forecast", forecast)
     got = frostline("find", "--model", tiny_bert, "--train", tiny_table, "--out", "f", "--plan")
     assert got.code == 0 and "first steps" in got.out and not (tmp_path / "f").exists()

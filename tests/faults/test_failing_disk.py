@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +11,11 @@ import pytest
 from frostline import FrostlineError
 from frostline.sweep.results.folder import read_alternatives, write_alternatives
 from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.search_record import SearchRecord, read_search, write_search
+from frostline.sweep.results.search_record import read_search, write_search
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
 from hostile import HOW, fail_at
+from search_runs import record_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
 Operation = Callable[[Store], object]
@@ -27,18 +27,13 @@ def result(digest: str, outcome: str = "ok") -> Result:
     return Result(facts, {"validation_best": logits, "validation_last": logits}, {"digest": digest}, logits)
 
 
-def search(why: str) -> SearchRecord:
-    values: dict[str, Any] = dict.fromkeys(SearchRecord.__dataclass_fields__)
-    return SearchRecord(**{**values, "why": why})
-
-
 def prepare(store: Store) -> None:
     """The state before each operation: two results, one of which has diverged, a failure, and the record of a search."""
     store.publish("aa", result("aa"))
     store.publish("bb", result("bb", "diverged"))
     store.fail("cc", {"digest": "cc", "reason": "out of memory"})
     store.write_spec({"seeds": [0]})
-    write_search(store.out, search("old"))
+    write_search(store.out, record_of(why="old"))
     write_alternatives(store.out, {"old": np.ones((2, 2))}, {})
 
 
@@ -68,7 +63,7 @@ OPERATIONS: dict[str, Operation] = {
     "copy a result": copy_from_another_folder,
     "set damage aside": set_damage_aside,
     "write the settings": lambda store: store.write_spec({"seeds": [0, 1]}),
-    "write the record of a search": lambda store: write_search(store.out, search("new")),
+    "write the record of a search": lambda store: write_search(store.out, record_of(why="new")),
     "write the predictions of a probe": lambda store: write_alternatives(store.out, {"new": np.zeros((1, 2))}, {}),
 }
 

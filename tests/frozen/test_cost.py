@@ -1,6 +1,5 @@
 """The cost model: properties that hold on every machine."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +148,7 @@ def test_the_load_of_a_run_counts_its_steps_and_scored_examples(workload: tuple[
 def test_packed_batches_have_fewer_tokens_than_padded_ones(workload: tuple[Workload, RunSpec]) -> None:
     look, spec = workload
     plain, padded = look.plain_run_work(spec), look.run_work(spec)
-    packed = Workload(replace(look.context, packed=True), look.cached).run_work(spec)
+    packed = Workload(look.context.with_worker(packed=True), look.cached).run_work(spec)
     assert plain.steps == padded.steps
     assert packed.steps.tokens < padded.steps.tokens and packed.steps.count == padded.steps.count
     assert packed.scored.tokens < padded.scored.tokens and packed.scored.examples == padded.scored.examples

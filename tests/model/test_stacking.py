@@ -20,10 +20,10 @@ from frostline.model.device import Machine
 from frostline.model.packing import packable
 from frostline.model.pretrained import Pretrained
 from frostline.model.stacking import stacked
-from frostline.model.terms import HEAD, POOLER
+from frostline.model.terms import HEAD, OWN_HEAD, POOLER
 from frostline.model.tokens import Tokens
 from frostline.model.trainable import Trainable
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.result import Result
 from frostline.training.run import run, run_stacked
@@ -39,7 +39,7 @@ L = 3
 RUNS = [(0, 1e-3), (1, 3e-3), (2, 3e-4)]  # seed (which also sets the rows, their order and the head), learning rate
 
 
-def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: bool = True) -> RunContext:
+def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: bool = True) -> Experiment:
     """A small model, examples of random tokens, and their hidden states."""
     model = small_model(model_type, layers=L)
     if not dropout:
@@ -56,27 +56,24 @@ def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: 
     with packable(model) as packing:
         packed = packed and packing is not None
     head_token = find_head_token_part(model, anatomy, probe_batch(model), reads)
-    context = RunContext(
+    context = Experiment(
         pretrained,
         Machine(torch.device("cpu"), "float32"),
         problem,
         tokens,
         SPLITS,
         reads,
-        packed,
-        head_token=head_token,
+        worker=Worker(packed=packed, head_tokens={OWN_HEAD: head_token}),
     )
     return with_states(context, folder)
 
 
-def with_states(context: RunContext, folder: Path) -> RunContext:
+def with_states(context: Experiment, folder: Path) -> Experiment:
     recipe = Recipe("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
     need = selection_for([1, 2, 3], context.pretrained.anatomy, context.head_reads)
     rows = np.arange(len(context.tokens))
-    return replace(
-        context,
-        states=load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "cache"),
-    )
+    states = load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "cache")
+    return context.with_worker(states=states)
 
 
 def switch_dropout_off(model: nn.Module) -> None:
@@ -175,13 +172,13 @@ def test_stacked_runs_equal_runs_one_by_one_if_frozen_layers_run_too(tmp_path: P
     context = context_of("bert", tmp_path)
     specs = [spec_of(1, *run_values) for run_values in RUNS]
     for states in (None, after_one_layer(context)):
-        other = replace(context, states=states)
+        other = context.with_worker(states=states)
         for one, spec in zip(run_stacked(specs, other), specs, strict=True):
             assert one.facts["provenance"]["cut"] in (None, 1)
             assert furthest(one, run(spec, other)) < 2e-5
 
 
-def after_one_layer(context: RunContext) -> HiddenStates:
+def after_one_layer(context: Experiment) -> HiddenStates:
     states = copy(context.states)
     states.selection = StateSelection((1,), False)
     return states

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import ModelCard
 
 from frostline.api.sweep import Sweep
-from frostline.report.next_steps import loading
+from frostline.report.explanations import loading
 from frostline.sweep.results.folder import Folder
 from pages import answer_of
 from tiny import LABELS, OTHER, WORDS, saved_sweep

@@ -1,4 +1,4 @@
-"""The tables of one curve: scores, shares, costs, failures and operating points."""
+"""The tables of one curve: scores, shares, costs, failures, choices, ways and operating points."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,22 +7,28 @@ from typing import Any
 import pytest
 
 import synthetic_answer
-from frostline.report.figures.validation_curve import validation_curve
-from frostline.report.rebuild import rebuild
-from frostline.report.tables.by_depth import learning_rates
-from frostline.report.tables.choices import choices_table
-from frostline.report.tables.costs import costs_table
-from frostline.report.tables.failures import failure_rates_table, failures_table
-from frostline.report.tables.operating_points import conclusion, operating_points_table
-from frostline.report.tables.scores import scores_table, shares_table
+from frostline.report.figures.quality_against_cost import marks
+from frostline.report.figures.score_figures import on_axis, validation_curve
+from frostline.report.tables.curve_tables import (
+    choices_table,
+    costs_table,
+    failures_table,
+    learning_rates,
+    operating_points_table,
+    renamed,
+    scores_table,
+    shares_table,
+    ways_table,
+)
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare
-from frostline.statistics.outcomes import done, with_outcomes
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.scores import Scores
-from frostline.sweep.results.folder import Folder
-from pages import answer_of, page_of
+from pages import answer_of
 from synthetic_sweep import make_folder
+
+SCORES = {1: 0.7, 2: 0.8, "lora-2": 0.85, "llrd": 0.9, "all": 0.9}
+WAYS = {"lora-2": "tune 2, low_rank 8", "llrd": "layer_decay 0.9"}
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +41,13 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_shares_are_those_of_the_answer(answer: dict[str, Any]) -> None:
     curve = answer["sizes"][0]
     shares = shares_table(curve, "accuracy")
-    for cell, row in zip(curve["cells"], shares.rows, strict=True):
-        assert row.values["tuned"] == cell["trainable"]
+    for cell, row, values in zip(curve["cells"], shares.rows, shares.records(), strict=True):
+        assert values["tuned"] == cell["trainable"]
         if cell["trainable"] == curve["reference"]:
-            assert row.values["p"] is None and row.values["share"] == 1.0 and "full" in row.tags
+            assert values["p"] is None and values["share"] == 1.0 and "full" in row.tags
         else:
             names = {"estimate": "difference", "low": "difference_low", "high": "difference_high", "p_holm": "p_holm"}
-            assert all(row.values[name] == cell["difference"][key] for key, name in names.items())
+            assert all(values[name] == cell["difference"][key] for key, name in names.items())
     assert [row.chosen for row in shares.rows].count(True) == 1
     assert "less that of the majority-class baseline" in shares.caption
 
@@ -49,58 +55,48 @@ def test_shares_are_those_of_the_answer(answer: dict[str, Any]) -> None:
 def test_a_recommended_probe_is_said_to_be_in_the_table_of_choices(answer: dict[str, Any]) -> None:
     curve = answer["sizes"][0]
     of_probe = replace(curve, decision=replace(curve.decision, choice="probe"))
-    tables = [
-        (scores_table(one, "accuracy"), costs_table(one), operating_points_table(one, one.deciding_point))
-        for one in (curve, of_probe)
-    ]
     text = "The recommended linear probe trains no layer"
-    assert [[text in table.caption for table in some] for some in tables] == [[False] * 3, [True] * 3]
+    for one, there in ((curve, False), (of_probe, True)):
+        tables = scores_table(one, "accuracy"), costs_table(one), operating_points_table(one)
+        assert [text in table.caption for table in tables] == [there] * 3
 
 
 def test_failures_are_counted_by_kind(answer: dict[str, Any]) -> None:
-    failures = {row.values["tuned"]: row.values for row in failures_table(answer["sizes"][0]).rows}
+    failures = {row["tuned"]: row for row in failures_table(answer["sizes"][0]).records()}
     assert failures["all"]["diverged"] == failures["last 4"]["degenerate"] == 1
-    assert failures["last 4"]["mean_with_failures"] < failures["last 4"]["mean"]
+    assert failures["last 4"]["mean_with_failures"] < failures["last 4"]["mean"]  # type: ignore[operator]
 
 
 def test_operating_points_and_the_target(answer: dict[str, Any]) -> None:
     curve = answer["sizes"][0]
-    points = operating_points_table(curve, curve.deciding_point)
-    assert [row.values["of"] for row in points.rows] == ["gain"] * 3 + ["score"] * 3 + ["margin"]
-    assert [row.values["target"] for row in points.rows if row.chosen] == [0.95]
-    assert points.rows[-1].values["rule"] == "at most 0.01 below full"
+    points = operating_points_table(curve)
+    records = points.records()
+    assert [row["of"] for row in records] == ["gain"] * 3 + ["score"] * 3 + ["margin"]
+    assert [(row["target"], one.tags) for one, row in zip(points.rows, records, strict=True) if one.chosen] == [
+        (0.95, ("the target",))
+    ]
+    assert records[-1]["rule"] == "at most 0.01 below full"
     of_same_seeds = "Shares compare runs of the same seeds"
     first, *others = curve["cells"]
     more = replace(curve, cells=[replace(first, validation=replace(first.validation, n=99)), *others])
     equal = replace(curve, cells=[replace(one, validation=replace(one.validation, n=99)) for one in curve.cells])
-    assert of_same_seeds in operating_points_table(more, curve.deciding_point).caption
-    assert of_same_seeds not in operating_points_table(equal, curve.deciding_point).caption
+    assert of_same_seeds in operating_points_table(more).caption
+    assert of_same_seeds not in operating_points_table(equal).caption
 
 
 def test_captions_give_the_learning_rates(answer: dict[str, Any]) -> None:
     curve = answer["sizes"][0]
-    tables = (shares_table(curve, "f1"), scores_table(curve, "f1"), costs_table(curve), failures_table(curve))
-    for table in tables:
+    for table in (shares_table(curve, "f1"), scores_table(curve, "f1"), costs_table(curve), failures_table(curve)):
         assert table.caption.endswith("Learning rate 5e-5; 0.001 for k = 0.")
-    assert scores_table(curve, "f1", suffix="_9").title == "F1 by tuned layers, 1,000 examples"
+    other = renamed(scores_table(curve, "f1"), "_9", "9 examples")
+    assert (other.name, other.title) == ("scores_9", "F1 by tuned layers, 9 examples")
 
 
-def test_failure_rates_by_k_and_learning_rate(tmp_path: Path) -> None:
-    rates = (5e-5, 1e-3)
-    out = make_folder(
-        tmp_path / "out", tune=(0, 2, "all"), seeds=3, learning_rates=rates, diverged=[("all", 1)], test=False
-    )
-    answer = rebuild(out)
-    curve = answer["sizes"][0]
-    table = failure_rates_table(done(with_outcomes(Folder(out).rows(), answer["chance"], curve["clear_distance"])))
-    keys = [(row.values["tuned"], row.values["learning_rate"], row.values["failed"]) for row in table.rows]
-    assert keys == [("last 0", 1e-3, 0), *((k, rate, int(k == "all")) for k in ("last 2", "all") for rate in rates)]
-    last = table.rows[-1].values
-    assert last["failure_rate"] == pytest.approx(1 / 3) and last["failure_low"] < 0.01 and last["failure_high"] > 0.9
+def test_several_learning_rates(tmp_path: Path) -> None:
+    curve = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "all"), learning_rates=(5e-5, 1e-3)))["sizes"][0]
     assert "its own best learning rate" in learning_rates(curve)
     one = replace(curve, learning_rate_rule="best_of_full")
     assert learning_rates(one).endswith("best for full fine-tuning; k = 0 at its own best.")
-    assert "Failure rates by tuned layers and learning rate" in page_of(out).words
 
 
 def test_a_curve_with_scores_only() -> None:
@@ -115,59 +111,63 @@ def test_a_curve_with_scores_only() -> None:
         for seed in range(3)
     ]
     curve = compare(runs, Scores("accuracy", None), AnalysisSettings(corrected=False))
-    main = curve.deciding_point
     scores, shares = scores_table(curve, "accuracy"), shares_table(curve, "accuracy")
-    costs, points = costs_table(curve), operating_points_table(curve, main)
-    assert [row.values["share"] for row in shares.rows][-1] == 1.0
-    assert {row.values["share_corrected"] for row in shares.rows} == {None}
+    costs, points = costs_table(curve), operating_points_table(curve)
+    assert shares.records()[-1]["share"] == 1.0
+    assert {row["share_corrected"] for row in shares.records()} == {None}
     assert scores.caption.endswith("The learning rates are unknown.")
     assert all(len(table.latex()) > 100 and table.csv() for table in (scores, shares, costs, points))
-    assert [row.tags for row in points.rows if row.chosen] == [("the target",)]
     assert "Mean accuracy" in validation_curve(curve, metric="accuracy").get_label()
 
 
-def test_the_options_with_their_probabilities() -> None:
+def test_the_choices_with_their_probabilities() -> None:
     answer = synthetic_answer.answer_of(synthetic_answer.make_runs(synthetic_answer.clear))
-    (size,) = answer["sizes"]
-    table = choices_table(size, price=answer["price"], margin=0.01)
-    rows = {row.values["choice"]: row for row in table.rows}
+    table = choices_table(answer["sizes"][0], price=answer["price"])
+    rows = {row["choice"]: row for row in table.records()}
     assert list(rows) == ["last 0", "last 1", "last 2", "all"]
-    assert (
-        [name for name, row in rows.items() if row.chosen] == [answer["sizes"][0]["decision"]["choice"]] == ["last 2"]
+    assert [row.chosen for row in table.rows] == [False, False, True, False]
+    assert rows["all"]["gain_95"] == 1.0 and rows["last 0"]["gain_95"] == rows["last 0"]["cost_of_full"] == 0.0
+    assert "less 0.02 times its cost" in table.caption and "The margin is 0.01" in table.caption
+
+
+def of_ways() -> dict[str, Any]:
+    """The curve of two ways, two k and full fine-tuning."""
+    answer = synthetic_answer.answer_of(synthetic_answer.make_runs(lambda k, *_: SCORES[k], ks=tuple(SCORES)))
+    size: dict[str, Any] = answer["sizes"][0]
+    return size
+
+
+def test_each_way_has_a_row_beside_the_k_of_the_same_cost() -> None:
+    size = of_ways()
+    table = ways_table(size, WAYS)
+    assert table is not None
+    rows: dict[Any, Any] = {row["way"]: row for row in table.records()}
+    assert list(rows) == ["llrd", "lora-2"] and "add head" not in table.caption
+    assert {name: row["fields"] for name, row in rows.items()} == WAYS
+    assert rows["lora-2"]["k"] == "last 2" and rows["lora-2"]["probability"] > 0.9
+    assert 3 < rows["lora-2"]["above"] < 7 and rows["lora-2"]["low"] < rows["lora-2"]["above"] < rows["lora-2"]["high"]
+    assert [row.chosen for row in table.rows] == [size["recommended"]["trainable"] == way for way in rows]
+
+
+def test_a_way_that_costs_less_than_every_k_has_nothing_beside_it() -> None:
+    size = of_ways()
+    size["choices"] = [replace(choice, beside_k=None) for choice in size["choices"]]
+    table = ways_table(size, WAYS)
+    assert table is not None and table.caption.endswith(
+        "no k costs as little: add head, or fewer last layers, to --ways."
     )
-    assert rows["all"].values["gain_95"] == 1.0 and rows["last 0"].values["gain_95"] == 0.0
-    assert rows["last 0"].values["cost_of_full"] == 0.0
-    assert "less 0.02 times its cost" in table.caption
 
 
-def test_a_smaller_k_without_results_is_mentioned() -> None:
-    cells: list[dict[str, object]] = [
-        {"trainable": k, "difference": {"estimate": 0.0}, "validation": {"n": 3}}
-        for k in ("last 0", "last 1", "last 2", "all")
-    ]
-    curve = {"cells": cells, "reference": "all", "reference_is_full": True}
-    decided = {"verdict": "decided", "estimate": "last 2", "confident": "last 2", "not_ruled_out": "last 2"}
-    assert conclusion(decided, curve).endswith("lies above the target, and that of every smaller k below it.")
-    cells[1]["difference"] = None
-    assert conclusion(decided, curve).endswith("lies above the target; some smaller k has no results.")
+def test_a_way_whose_runs_all_failed_does_not_ask_for_another_k() -> None:
+    size = of_ways()
+    size["choices"] = [choice for choice in size["choices"] if choice["choice"] != "llrd"]
+    table = ways_table(size, WAYS)
+    assert table is not None and table.caption.endswith("A way that has no usable run is beside nothing.")
+    assert "add head" not in table.caption and [bool(row["k"]) for row in table.records()] == [False, True]
 
 
-def test_why_a_target_is_undecided() -> None:
-    cells = [{"trainable": k, "validation": {"n": 3}} for k in ("last 1", "last 2", "all")]
-    curve = {"cells": cells, "reference": "all", "reference_is_full": True}
-    point = {"verdict": "undecided", "estimate": "last 2", "confident": "last 2", "not_ruled_out": "last 1"}
-    start = "Undecided: tuning the last 2 layers reaches it with confidence, and tuning the last layer"
-    assert conclusion(point, curve) == f"{start} is not ruled out."
-    cells[0]["validation"] = {"n": 1}
-    assert conclusion(point, curve) == f"{start} has one seed, so no interval rules it out."
-    of_full = conclusion({**point, "confident": "all"}, curve)
-    assert of_full.startswith(
-        "Undecided: no smaller k reaches it with confidence, and tuning the last layer has one seed"
-    )
-
-
-@pytest.mark.parametrize(("reference", "name"), [("all", "full fine-tuning"), ("last 3", "tuning the last 3 layers")])
-def test_the_reference_is_named(reference: str, name: str) -> None:
-    nothing = {"estimate": None, "confident": None, "not_ruled_out": None, "verdict": "undefined"}
-    curve = {"reference": reference, "reference_is_full": reference == "all"}
-    assert conclusion(nothing, curve) == f"Undefined: {name} is not shown to be above the baseline."
+def test_ways_are_drawn_over_their_cost_but_not_over_layers(answer: dict[str, Any]) -> None:
+    size = of_ways()
+    assert [cell["trainable"] for cell in on_axis(size["cells"])] == ["last 1", "last 2", "all"]
+    assert {mark.name for mark in marks(size)} == {"last 1", "last 2", "lora-2", "llrd", "all"}
+    assert ways_table(answer["sizes"][0], {}) is None

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.report.figures.files import save_figures, svg
-from frostline.report.figures.learning_curves import learning_curves
-from frostline.report.figures.predictions import predictions_over_targets
-from frostline.report.figures.validation_curve import validation_curve
+from frostline.report.figures.drawing import save_figures, svg
+from frostline.report.figures.model_figures import predictions_over_targets
+from frostline.report.figures.score_figures import learning_curves, validation_curve
 from pages import answer_of, page_of
 from synthetic_sweep import make_folder
 

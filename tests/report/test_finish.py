@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from filelock import FileLock, Timeout
 
-import frostline.report.finish as finish_module
-import frostline.report.pages.sweep as page_module
+import frostline.report.pages.sweep_page as page_module
+import frostline.report.rebuild as rebuild_module
+import frostline.report.recommended_model as model_module
 from frostline import FrostlineError
-from frostline.report.finish import finish
+from frostline.report.rebuild import finish
 from frostline.sweep.progress import Progress
 from hostile import without_locks
 
@@ -31,8 +32,9 @@ def test_one_process_at_a_time_writes_answer_model_and_report(
 
         return do
 
-    monkeypatch.setattr(finish_module, "rebuild", step("answer"))
-    monkeypatch.setattr(finish_module, "save_recommended", step("model"))
+    monkeypatch.setattr(rebuild_module, "Folder", lambda out: out)
+    monkeypatch.setattr(rebuild_module, "_rebuild", step("answer"))
+    monkeypatch.setattr(model_module, "save_recommended", step("model"))
     monkeypatch.setattr(page_module, "write_page", step("report"))
     prepared: Any = SimpleNamespace(store=SimpleNamespace(out=tmp_path))
     assert finish(prepared, Progress(), save_model=save_model) == {"sentence": "It is good."}
@@ -45,7 +47,7 @@ def test_an_error_leaves_the_lock_free(tmp_path: Path, monkeypatch: pytest.Monke
     def fail(out: Path) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(finish_module, "rebuild", fail)
+    monkeypatch.setattr(rebuild_module, "Folder", fail)
     prepared: Any = SimpleNamespace(store=SimpleNamespace(out=tmp_path))
     with pytest.raises(OSError, match="the disk is full"):
         finish(prepared, Progress())
@@ -54,7 +56,7 @@ def test_an_error_leaves_the_lock_free(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_folder_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finish_module, "rebuild", pytest.fail)
+    monkeypatch.setattr(rebuild_module, "Folder", pytest.fail)
     prepared: Any = SimpleNamespace(store=SimpleNamespace(out=tmp_path))
     with (
         pytest.raises(FrostlineError, match=r"finish\.lock cannot be locked .*: choose a folder on another"),

@@ -13,14 +13,13 @@ import torch
 from scipy.special import softmax
 from transformers import AutoModelForSequenceClassification, AutoTokenizer, pipeline
 
-import frostline.report.model_folder as model_folder
+import frostline.report.recommended_model as model_folder
 from frostline import FrostlineError
 from frostline.api.prediction import predict
 from frostline.data.load import read_unlabelled
 from frostline.model.loading import load_pretrained
 from frostline.model.terms import OUTPUT_KEYS
-from frostline.report.card import Saved
-from frostline.report.model_folder import save_model
+from frostline.report.recommended_model import Saved, save_model
 from frostline.sweep.results.folder import Folder
 from pages import answer_of
 from tiny import LABELS, MAX_LENGTH, recommended_predictions, saved_sweep

@@ -11,7 +11,7 @@ from scipy.special import softmax
 from frostline import FrostlineError
 from frostline.api.bundle import bundle
 from frostline.api.prediction import predict
-from frostline.report.next_steps import loading
+from frostline.report.explanations import loading
 from frostline.report.rebuild import write_report
 from pages import answer_of
 from tiny import LABELS, recommended_predictions, saved_sweep

@@ -14,11 +14,9 @@ from frostline.report import formatting
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.report.answer.sentence import _without_training
-from frostline.report.figures.validation_curve import validation_curve
+from frostline.report.figures.score_figures import validation_curve
 from frostline.report.names import score_title
-from frostline.report.tables.choices import choices_table
-from frostline.report.tables.costs import costs_table
-from frostline.report.tables.scores import scores_table
+from frostline.report.tables.curve_tables import choices_table, costs_table, scores_table
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import OperatingPoint
 from frostline.statistics.predictions import Labelled
@@ -315,7 +313,7 @@ def test_scores_beside_each_other_are_of_the_same_rows(
     choices = {one["choice"]: one for one in size["choices"]}
     found = {name: (choices[name]["score"], choices[name]["reference_score"]) for name in beside}
     assert found == {name: pytest.approx(pair) for name, pair in beside.items()}
-    table = choices_table(size, price=0.02, margin=0.01)
+    table = choices_table(size, price=0.02)
     assert ("full on\nthe same rows" in [column.title for column in table.columns]) == any(
         one["part_of_rows"] for one in choices.values()
     )
@@ -336,7 +334,7 @@ def test_curves_compare_scores_without_the_effects_of_folds() -> None:
         assert f"{k} {formatting.score(found[k]['comparable'])}" in label
     title = "accuracy, without the effects of folds"
     assert title == score_title("accuracy", one["cells"])
-    rows = {row.values["tuned"]: row.values for row in costs_table(one).rows}
+    rows = {row["tuned"]: row for row in costs_table(one).records()}
     assert rows["last 3"]["mean"] == found["last 3"]["comparable"]
     assert "mean without\nfold effects" in [column.title for column in scores_table(one, "accuracy").columns]
     assert {cell["trainable"]: cell["comparable"] for cell in other["cells"]}["all"] < 0.9

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from frostline.report import formatting
-from frostline.report.pages.sweep import write_page
 from frostline.report.pages.templates import with_flags
+from frostline.report.rebuild import write_report
 from pages import Page, answer_of, drawn, page_of
 from synthetic_sweep import HOSTILE, REASONS, make_folder
 
@@ -53,7 +53,7 @@ def test_it_shows_failures_and_a_note_on_generated_texts(troubled: tuple[Path, P
     trouble = f"{failed}; 1 run ended in an error; 1 run not trained yet."
     assert words.index(trouble) < words.index("Load the model") < words.index("The choices compared")
     assert failed in words and all(reason in words for reason in REASONS.values())
-    assert "RuntimeError: <b>no</b> memory" in words and "pending" in words
+    assert "RuntimeError: <b>no</b> memory" in words
 
 
 def test_test_scores_appear_after_the_whole_grid(troubled: tuple[Path, Page], whole: tuple[Path, Page]) -> None:
@@ -94,7 +94,7 @@ def test_without_a_decision_the_curve_is_unfolded(tmp_path: Path) -> None:
 def test_it_has_the_same_bytes_every_time(whole: tuple[Path, Page]) -> None:
     first = (whole[0] / "report.html").read_bytes()
     with drawn():
-        assert write_page(whole[0]).read_bytes() == first
+        assert write_report(whole[0]).read_bytes() == first
 
 
 def test_text_from_users_is_escaped(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_named_parts_alone(tmp_path: Path) -> None:
         tmp_path / "out", tune=("named",), tune_modules=("layer.3", "layer.5"), seeds=3, diverged=[("named", 2)]
     )
     page, answer = page_of(out), answer_of(out)
-    assert "Nothing was compared" in page.words and "Undefined: nothing was compared." in page.words
+    assert "Nothing was compared" in page.words
     assert "of 300 validation examples (tuning the named parts, seed" in page.words
     assert ("aria-label", "4 of 6 layers are frozen, 2 and the head are tuned") in page.attributes
     assert "Tuning the named parts reaches accuracy" in page.words and "full fine-tuning" not in page.words
@@ -141,7 +141,7 @@ def test_named_parts_alone(tmp_path: Path) -> None:
 def test_one_seed_and_one_k(tmp_path: Path) -> None:
     page = page_of(make_folder(tmp_path / "out", tune=(2,), seeds=1))
     assert "Tune the last 2 of 6 layers. Accuracy" in page.words and "with one seed." in page.words
-    assert "No smaller k than tuning the last 2 layers" in page.words
+    assert "90 % of the gain of last 2" in page.words
 
 
 def test_one_seed_of_several_k(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_nothing_succeeded(tmp_path: Path) -> None:
 
 def test_nothing_was_run(tmp_path: Path) -> None:
     page = page_of(make_folder(tmp_path / "out", tune=(0,), seeds=2, missing=[(0, 0), (0, 1)]))
-    assert "No run has finished yet." in page.words and "without a result: 2" in page.words
+    assert "No run has finished yet." in page.words and page.words.count("not trained yet") > 2
 
 
 def test_several_train_sizes(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_the_page_and_the_answer_count_the_same_failures(tmp_path: Path) -> None
 def test_a_single_learning_rate_is_not_called_the_best(whole: tuple[Path, Page]) -> None:
     words = whole[1].words
     assert "0.001 for k = 0" in words and "own best learning rate" not in words
-    assert "Failure rates by tuned layers and learning rate" not in words
+    assert "Failures by tuned layers and learning rate" not in words
 
 
 def test_no_line_ends_within_a_flag() -> None:

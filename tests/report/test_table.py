@@ -54,12 +54,12 @@ def test_latex_is_escaped(text: str, latex: str) -> None:
 
 
 def test_entries_have_a_sort_key() -> None:
-    first, second = (TABLE.entries(row) for row in ROWS)
+    first, second = (entries for _, entries in TABLE.entries())
     assert [entry.rank for entry in first] == ["=1+1", repr(1 / 3)]
     assert second[1].rank == "" and second[1].text == "–" and second[1].small == ()
     values = {"yes": True, "three": 3, "endless": float("inf"), "none": float("nan"), "empty": ""}
     table = ReportTable("t", "T", "", tuple(Column(key, key) for key in values), (Row(values),))
-    assert [entry.rank for entry in table.entries(table.rows[0])] == ["1", "3", "", "", ""]
+    assert [entry.rank for entry in table.entries()[0][1]] == ["1", "3", "", "", ""]
     assert TABLE.sorts and not ReportTable("t", "T", "", COLUMNS, ROWS[:1]).sorts
 
 

@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 
 import frostline
 import frostline.api.find as find_module
-import frostline.search.search as runs_module
 import frostline.search.search as search_module
 import frostline.sweep.execution.ray_tasks as node_module
 from frostline import FrostlineError, Ray
 from frostline.report.rebuild import rebuild
-from frostline.search.scoreboard import Scoreboard
+from frostline.search.observations import Candidate, Observations
 from frostline.search.search import Search, run_together, stacked_on_gpu, sweep_of
-from frostline.search.trials import Trial
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import read_search
@@ -30,7 +28,7 @@ from ray_here import RayHere
 from tiny import assert_same_predictions
 
 TRIALS = st.builds(
-    Trial, st.sampled_from([0, 1, 2, "all"]), st.sampled_from([1e-4, 2e-4]), st.integers(min_value=0, max_value=3)
+    Candidate, st.sampled_from([0, 1, 2, "all"]), st.sampled_from([1e-4, 2e-4]), st.integers(min_value=0, max_value=3)
 )
 
 
@@ -47,10 +45,10 @@ def in_grid(spec: Settings) -> set[tuple[Any, float, int]]:
 
 
 @given(st.lists(TRIALS, min_size=1, max_size=12))
-def test_the_grid_of_some_trials_has_these_runs_and_no_others(trials: list[Trial]) -> None:
+def test_the_grid_of_some_trials_has_these_runs_and_no_others(trials: list[Candidate]) -> None:
     spec = make_settings({"model": "m", "train": "t.csv", "tune": 0, "out": "o", "head_learning_rate": (1e-4, 2e-4)})
-    heads = [replace(trial, learning_rate=rate) for trial in trials if trial.tune == 0 for rate in (1e-4, 2e-4)]
-    expected = {(one.tune, one.learning_rate, one.seed) for one in [*trials, *heads]}
+    heads = [replace(trial, learning_rate=rate) for trial in trials if trial.recipe == 0 for rate in (1e-4, 2e-4)]
+    expected = {(one.recipe, one.learning_rate, one.seed) for one in [*trials, *heads]}
     assert in_grid(sweep_of(spec, trials)) == expected
 
 
@@ -77,22 +75,25 @@ def test_a_gpu_that_trains_four_runs_in_about_the_time_of_one_gets_stacks(
         identity=SimpleNamespace(folds=given["folds"]),
         context=context,
     )
-    trials = [Trial(k, rate, seed) for k in (0, 1, "all") for rate in (1e-4, 2e-4) for seed in range(5)]
-    runs: Any = {trial: SimpleNamespace(**vars(trial)) for trial in trials}
+    trials = [Candidate(k, rate, seed) for k in (0, 1, "all") for rate in (1e-4, 2e-4) for seed in range(5)]
+    runs: Any = {
+        trial: SimpleNamespace(tune=trial.recipe, learning_rate=trial.learning_rate, seed=trial.seed)
+        for trial in trials
+    }
 
     def profile_step(stack: Any, context: Any) -> tuple[float, int]:
         assert {(run.tune, run.learning_rate) for run in stack} == {("all", 1e-4)} and len(stack) in (1, 4)
         return (times if len(stack) == 4 or times == inf else 1.0), 0
 
-    monkeypatch.setattr(runs_module, "profile_step", profile_step)
-    monkeypatch.setattr(runs_module, "stack_size", lambda some, *_: min(given["fits"], len(some)))
+    monkeypatch.setattr(search_module, "profile_step", profile_step)
+    monkeypatch.setattr(search_module, "stack_size", lambda some, *_: min(given["fits"], len(some)))
     assert stacked_on_gpu(prepared, runs) == found
 
 
 def test_how_many_runs_are_trained_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     device = SimpleNamespace(processes=1)
     prepared: Any = SimpleNamespace(requested=SimpleNamespace(tune=(0, "all")), plan=SimpleNamespace(device=device))
-    monkeypatch.setattr(runs_module, "workers_for", lambda prepared, runs: 2)
+    monkeypatch.setattr(search_module, "workers_for", lambda prepared, runs: 2)
     ray: Any = SimpleNamespace(capacity=lambda runs: 5)
     assert [run_together(prepared, {}, one, None) for one in (None, 1, 3)] == [None, None, 6]
     device.processes = 2  # two GPUs, with a process on each
@@ -105,9 +106,9 @@ def test_how_many_runs_are_trained_at_the_same_time(monkeypatch: pytest.MonkeyPa
 @pytest.fixture
 def known_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run takes a second, so that two searches cannot differ because of their times. The model seems to learn."""
-    outcome = Search.outcome
-    monkeypatch.setattr(Scoreboard, "above_baseline", lambda board, tune: True)
-    monkeypatch.setattr(Search, "outcome", lambda self, run: replace(outcome(self, run), seconds=1.0))
+    observation = Search.observation
+    monkeypatch.setattr(Observations, "above_baseline", lambda seen, recipe: True)
+    monkeypatch.setattr(Search, "observation", lambda self, run: replace(observation(self, run), seconds=1.0))
 
 
 @pytest.mark.usefixtures("known_seconds")

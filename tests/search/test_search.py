@@ -109,7 +109,7 @@ def test_a_model_of_words_can_be_recommended_and_is_saved(search_settings: dict[
     labels = ["positive", "negative"] * 150
     texts = [" ".join(random.choice(words[20:] if label == "positive" else words[:20], 6)) for label in labels]
     rows = pd.DataFrame({"text": texts, "label": labels})
-    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     settings = {**search_settings, "train": rows, "train_size": 150, "folds": 0, "learning_rate": 1e-3}
     answer = frostline.find(**settings, cache_limit=0.0)
     assert answer["decision"]["choice"] == "words" and answer["search"]["probes"] is None
@@ -119,7 +119,7 @@ def test_a_model_of_words_can_be_recommended_and_is_saved(search_settings: dict[
 
 
 def test_the_model_of_an_earlier_recommendation_is_replaced(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
     settings = {**search_settings, "max_k": 1, "sure": 0.99, "target": 1.0, "budget": "1h"}
     frostline.find(**settings)
@@ -232,6 +232,6 @@ def test_wrong_settings_are_refused(search_settings: dict[str, Any], more: dict[
 
 
 def test_no_k_is_left_out_if_it_takes_seconds(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(search_module.Scoreboard, "above_baseline", lambda board, tune: True)
+    monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     tried = frostline.find(**{**search_settings, "budget": None})
     assert tried["search"]["skipped"] == [] and {cell["trainable"] for cell in tried["sizes"][0]["cells"]} > {"last 3"}

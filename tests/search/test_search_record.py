@@ -20,14 +20,16 @@ from frostline.sweep.results.store import Store
 from search_runs import record_of
 
 
+def step(*runs: dict[str, Any]) -> dict[str, Any]:
+    return {"why": "k = 0 first.", "results_so_far": [], "seconds": 1.0, "runs": runs}
+
+
 def test_a_written_record_is_read_back(tmp_path: Path) -> None:
-    record = record_of(
-        why="It ended.", operations={"all": 2.5}, steps=[{"why": "k = 0 first.", "seconds": 1.0, "runs": []}]
-    )
+    record = record_of(why="It ended.", operations={"all": 2.5}, steps=[step()])
     write_search(tmp_path, record)
     assert read_search(tmp_path) == record
     facts = json.loads((tmp_path / FILE).read_text())
-    assert facts.pop("checksum") and facts == record.to_json() and list(facts)[:2] == ["train_size", "why"]
+    assert facts.pop("checksum") and facts == record.model_dump() and list(facts)[:2] == ["train_size", "why"]
 
 
 def test_a_missing_or_damaged_record_is_none(tmp_path: Path) -> None:
@@ -46,9 +48,9 @@ def test_a_damaged_record_is_set_aside_before_it_is_written_again(tmp_path: Path
     assert (tmp_path / "damaged" / FILE).read_text() == "{" and not (tmp_path / FILE).exists()
 
 
-@pytest.mark.parametrize("key", record_of().to_json())
+@pytest.mark.parametrize("key", record_of().model_dump())
 def test_a_record_without_one_of_its_keys_is_none(tmp_path: Path, key: str) -> None:
-    facts = record_of().to_json()
+    facts = record_of().model_dump()
     del facts[key]
     (tmp_path / FILE).write_bytes(seal(facts))
     assert read_search(tmp_path) is None
@@ -66,7 +68,8 @@ def test_requested_runs_are_no_longer_abandoned(tmp_path: Path) -> None:
 def test_a_k_with_new_learning_rates_has_no_selected_learning_rate() -> None:
     pairs = {"last 1": 1e-3, "all": 1e-4}
     rows: list[dict[str, Any]] = [{"trainable": k, "learning_rate": rate} for k, rate in pairs.items()]
-    search = record_of(selected_learning_rates=pairs, steps=[{"runs": rows}])
+    tried = [{**row, "seed": 0, "score": 0.5, "seconds": 1.0} for row in rows]
+    search = record_of(selected_learning_rates=pairs, steps=[step(*tried)])
     done = [{**row, "status": "done"} for row in rows]
     assert selected_learning_rates(search, done) == pairs
     new = {"trainable": "all", "learning_rate": 1e-5}
@@ -78,7 +81,7 @@ def row(run: str, trainable: str, *, train_size: int = 20, status: str = "done")
     return {"run": run, "trainable": trainable, "train_size": train_size, "status": status}
 
 
-def test_a_verdict_is_about_the_runs_that_the_search_knew() -> None:
+def test_its_reason_to_stop_is_about_the_runs_that_the_search_knew() -> None:
     advice = (
         "The next step takes about 20 s, but only 2 s of the budget is left. With --budget 80s, it would be: k = 1."
     )

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 from contextlib import nullcontext
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +33,11 @@ from frostline.studies.sweeps import study_sweeps
 from frostline.sweep.merge import merge
 from frostline.sweep.results.folder import CHECKSUM, Folder, _checksum
 from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.search_record import SearchRecord, read_search
+from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.result import Result
+from search_runs import record_of
 from tiny import Frostline, contents
 
 
@@ -406,14 +406,7 @@ def test_a_forged_reason_of_a_failure_is_damage(here: Path, reason: object) -> N
     ],
 )
 def test_a_forged_record_of_a_search_is_read_as_damaged(tmp_path: Path, change: dict[str, Any]) -> None:
-    facts: dict[str, Any] = dict.fromkeys(field.name for field in fields(SearchRecord))
-    kinds = {"train_size": 1, "over": False, "interim_analyses": 1, "spent_seconds": 1.0}
-    for field in fields(SearchRecord):
-        if str(field.type).startswith("collections.abc.Sequence"):
-            facts[field.name] = []
-        if str(field.type).startswith("collections.abc.Mapping"):
-            facts[field.name] = {}
-    facts |= {**kinds, "probes": None}
+    facts = record_of().model_dump()
     write_sealed(tmp_path / "search.json", facts, inside=tmp_path)
     assert read_search(tmp_path) is not None
     write_sealed(tmp_path / "search.json", {**facts, **change}, inside=tmp_path)

@@ -10,7 +10,7 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.report.finish import finish
+from frostline.report.rebuild import finish
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress

@@ -27,7 +27,7 @@ def test_kernels_are_counted_for_bfloat16_on_a_cpu_up_to_those_that_are_kept() -
 
 @pytest.mark.parametrize("packed", [True, False])
 def test_the_heaviest_batch_is_one_that_a_run_trains_on(packed: bool, tiny_bert: Path) -> None:
-    context = replace(context_of(tiny_bert), packed=packed)
+    context = context_of(tiny_bert).with_worker(packed=packed)
     workload = Workload(context, StateSelection((), head=False))
     runs = [spec_of("w", seed=seed, num_train_epochs=2.0) for seed in (0, 1, 2)]
     lengths = context.tokens.lengths

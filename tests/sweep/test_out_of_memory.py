@@ -90,13 +90,13 @@ def test_copies_of_hidden_states_are_given_up_first(settings: dict[str, Any], mo
     sizes: list[int] = []
 
     def limit(stack: Any, prepared: Any) -> None:
-        prepared.context.copies.keep_within(1 << 30)
-        sizes.append(prepared.context.copies.bytes)
+        prepared.context.worker.copies.keep_within(1 << 30)
+        sizes.append(prepared.context.worker.copies.bytes)
 
     real = ForwardFunction._logits
 
     def short_of_memory(self: Any, rows: Any) -> Any:
-        if self.context.copies.bytes:
+        if self.context.worker.copies.bytes:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(self, rows)
 

@@ -1,7 +1,6 @@
 """Stacks of runs: which runs are stacked, how large a stack is, and what happens if stacking fails."""
 
 from copy import copy
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.context import RunContext, StackSize
+from frostline.training.experiment import Experiment, StackSize
 from frostline.training.specification import RunSpec
 from tiny import run_sweep
 
@@ -97,22 +96,22 @@ def test_a_known_size_for_which_there_is_no_memory_now_is_searched_anew() -> Non
     assert _fastest_size(profile, 8, 1000, known=4) == 2
 
 
-def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     """The larger k is tried, although its runs come later. Other training settings are tried anew."""
     tried: list[tuple[Any, int]] = []
 
-    def profile(specs: list[RunSpec], context: RunContext) -> tuple[float, int]:
+    def profile(specs: list[RunSpec], context: Experiment) -> tuple[float, int]:
         tried.append((specs[0].tune, len(specs)))
         return 1.0, 0
 
     monkeypatch.setattr(stacks_module, "profile_step", profile)
     monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: None)
     monkeypatch.setattr(stacks_module, "memory_limit", lambda device: 1 << 40)
-    fresh = replace(context, stack_sizes={})
+    fresh = context.with_worker(stack_sizes={})
 
     def remembered(some: list[RunSpec]) -> int:
         size, refusal = stacks_module._largest(some, fresh, "auto", head_only=False)
-        fresh.stack_sizes[some[0].stack_key] = StackSize(some[0], size, refusal)
+        fresh.worker.stack_sizes[some[0].stack_key] = StackSize(some[0], size, refusal)
         return size
 
     runs = [spec_of(k, seed) for seed in range(4) for k in (1, "all", 2)]
@@ -132,13 +131,13 @@ def test_a_stack_that_runs_out_of_memory_ends_the_doubling() -> None:
 
 
 @pytest.fixture
-def context(settings: dict[str, Any]) -> RunContext:
+def context(settings: dict[str, Any]) -> Experiment:
     prepared = prepare(Sweep(progress=Progress(), **settings).spec, {}, Progress())
     prepare_hidden_states(prepared, prepared.plan.runs, Progress())
     return prepared.context
 
 
-def test_on_a_cpu_only_k_0_is_stacked_unless_a_size_is_given(context: RunContext) -> None:
+def test_on_a_cpu_only_k_0_is_stacked_unless_a_size_is_given(context: Experiment) -> None:
     notes: list[str] = []
 
     def size(tune: int, wanted: int | str, count: int = 5) -> int:
@@ -150,33 +149,33 @@ def test_on_a_cpu_only_k_0_is_stacked_unless_a_size_is_given(context: RunContext
     assert all_tokens is not None
     all_tokens.selection = StateSelection((3,), head=False)
     for states in (None, all_tokens):
-        other = replace(context, states=states)
+        other = context.with_worker(states=states)
         assert stack_size([spec_of(0, seed) for seed in range(5)], other, "auto", notes.append) == 1
     assert not notes
 
 
-def test_each_worker_gets_one_stack_unless_a_size_is_given(context: RunContext) -> None:
+def test_each_worker_gets_one_stack_unless_a_size_is_given(context: Experiment) -> None:
     runs = [spec_of(0, seed) for seed in range(5)]
     found = [stack_size(runs, context, "auto", print, workers=workers) for workers in (1, 2, 3, 5, 9)]
     assert found == [5, 3, 2, 1, 1] and stack_size(runs, context, 4, print, workers=3) == 4
 
 
-def test_a_refusal_is_remembered_and_shown_again(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_remembered_and_shown_again(context: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     checks: list[Any] = []
     monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: checks.append(1) or "Its layers talk.")
     notes: list[str] = []
     runs = [spec_of(1, seed) for seed in range(4)]
     for some in (runs, runs, runs[:2]):
-        assert stack_size(some, replace(context, workers=2), 3, notes.append) == 1
+        assert stack_size(some, context.with_worker(at_a_time=2), 3, notes.append) == 1
     assert len(checks) == 2 and len(notes) == 3 and len(set(notes)) == 1
 
 
-def test_memory_limits_a_stack_at_k_0(context: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_limits_a_stack_at_k_0(context: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
     head = 4 * (32 * 32 + 32 + 32 * 2 + 2)
     runs = [spec_of(0, seed) for seed in range(9)]
     for limit, size in ((10 * 5 * head, 9), (3 * 5 * head, 3), (0, 1)):
         monkeypatch.setattr(stacks_module, "memory_limit", lambda device, limit=limit: limit)
-        assert stack_size(runs, replace(context, stack_sizes={}), "auto", print) == size
+        assert stack_size(runs, context.with_worker(stack_sizes={}), "auto", print) == size
 
 
 def test_a_model_type_that_cannot_be_stacked_runs_one_by_one_with_a_note(

@@ -1,7 +1,6 @@
 """Runs of a tiny BERT on a small table, for tests of training."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained
 from frostline.model.tokens import encode
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.specification import RunSpec
 from tiny import GOOD, sentences
@@ -44,7 +43,7 @@ def context_of(folder, *, packed=True, precision="float32", regression=False):
         problem = Problem(REGRESSION, scores, encoded.lengths, None, "pearson")
     machine = Machine(torch.device("cpu"), precision)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
-    return RunContext(pretrained, machine, problem, encoded, splits, reads, packed)
+    return Experiment(pretrained, machine, problem, encoded, splits, reads, worker=Worker(packed=packed))
 
 
 def with_states(context, folder, cuts=EVERY_CUT):
@@ -53,9 +52,8 @@ def with_states(context, folder, cuts=EVERY_CUT):
     rows = np.arange(len(context.tokens))
     recipe = Recipe("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
     selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
-    return replace(
-        context, states=load_or_compute(context.forward_pass(selection), context.tokens, rows, recipe, folder=folder)
-    )
+    states = load_or_compute(context.forward_pass(selection), context.tokens, rows, recipe, folder=folder)
+    return context.with_worker(states=states)
 
 
 def spec_of(tune=1, **more):

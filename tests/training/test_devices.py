@@ -85,11 +85,11 @@ def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_
 def test_copies_of_hidden_states_are_read_without_waiting(tmp_path, monkeypatch, tune, packed):
     """A step sends positions instead of hidden states. The inputs of a step are the same."""
     context = context_of("bert", tmp_path, dropout=True, packed=packed)
-    context.copies.keep_within(1 << 30)
+    context.worker.copies.keep_within(1 << 30)
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         monkeypatch.setattr(readers.AheadReader, "read", None)  # from the host
         results = trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
-    assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * 2 and context.copies.bytes
+    assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * 2 and context.worker.copies.bytes
     assert not watched.misplaced and watched.reads["step"] == (0 if packed else STEPS)
 
 
@@ -156,7 +156,7 @@ def test_divergence_is_read_every_few_steps(tmp_path, monkeypatch):
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("of", [texts_context, tags_context])
 def test_the_forward_pass_over_frozen_layers_reads_nothing(tmp_path, monkeypatch, of, packed):
-    context = replace(of(tmp_path), packed=packed)
+    context = of(tmp_path).with_worker(packed=packed)
     selection = replace(context.states.selection, pooled=(1, 2))
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         whole = on_device.forward_pass(selection)
@@ -259,7 +259,7 @@ PLANTED = {
 def test_planted_errors_are_found(tmp_path, monkeypatch, error):
     """In a stack of two runs that trains one layer, and once the whole model."""
     context = context_of("bert", tmp_path, dropout=True)
-    context.copies.keep_within(1 << 30 if "positions of hidden states" in error else 0)
+    context.worker.copies.keep_within(1 << 30 if "positions of hidden states" in error else 0)
     tune = "all" if error == "a mask as an index" else L - 1
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         try:

@@ -108,8 +108,7 @@ def test_the_report_names_the_words(saved: tuple[Probed, Path]) -> None:
 
 
 def test_cached_and_computed_states_give_the_same_probe(base: Path, tmp_path: Path) -> None:
-    context = context_of(base)
-    context.labels = LABELS
+    context = replace(context_of(base), labels=LABELS)
     cached = with_states(context, tmp_path, (0, 1, 2, 3))
     spec = spec_of("probe", way=Way(estimator="probe"), learning_rate=None)
     fits = [ProbeEstimator().fit(spec, one) for one in (context, cached)]

@@ -1,7 +1,5 @@
 """The forward function of a run: in chunks, in bfloat16, and with dropout only in trained layers."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -72,7 +70,7 @@ def test_when_memory_runs_out_smaller_chunks_are_scored(context, monkeypatch, k)
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(self, rows)
 
-    whole, short = run(spec, context), replace(context, scoring_tokens={})
+    whole, short = run(spec, context), context.with_worker(scoring_tokens={})
     monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
     for fails in (True, False):
         parts = run(spec, short)
@@ -208,7 +206,7 @@ def test_reading_ahead_gives_the_same_results_and_copies_each_batch_once(context
 def test_copies_on_the_device_give_the_same_results(context):
     """The memory of this machine stands in for that of a GPU."""
     expected = [run(spec_of(tune), context) for tune in (0, 2)]
-    with_copies = replace(context, copies=DeviceCopies())
+    with_copies = context.with_worker(copies=DeviceCopies())
     with_copies.copies.keep_within(1 << 30)
     for tune, one in zip((0, 2), expected, strict=True):
         assert outcome(run(spec_of(tune), with_copies)) == outcome(one)

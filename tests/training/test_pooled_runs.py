@@ -11,7 +11,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import POOLER
-from frostline.training.context import starting_cut
+from frostline.training.experiment import starting_cut
 from frostline.training.rows import train_rows
 from frostline.training.run import restore, run, run_stacked
 from frostline.training.session import start_values

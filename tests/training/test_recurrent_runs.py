@@ -10,7 +10,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from frostline.frozen.exactness import check
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import HEAD
-from frostline.training.context import head_of
+from frostline.training.experiment import head_of
 from frostline.training.run import restore, run
 from frostline.training.session import start_values
 from frostline.training.ways.way import Way

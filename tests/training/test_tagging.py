@@ -16,7 +16,7 @@ from frostline.model.loading import load_pretrained
 from frostline.model.packing import is_packable
 from frostline.model.tokens import encode
 from frostline.statistics.metrics import score
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment, Worker
 from frostline.training.gradients import backward
 from frostline.training.problem import TagProblem
 from frostline.training.run import run, run_stacked
@@ -42,7 +42,7 @@ def context_of(folder):
     problem = TagProblem.of(targets_of(TAGS), tokens, LABELS, "entity_f1")
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     machine, packed = Machine(torch.device("cpu"), "float32"), is_packable(pretrained.model)
-    return RunContext(pretrained, machine, problem, tokens, SPLITS, reads, packed)
+    return Experiment(pretrained, machine, problem, tokens, SPLITS, reads, worker=Worker(packed=packed))
 
 
 @pytest.fixture(scope="module", params=[*TYPES, *MORE_TYPES])

@@ -16,8 +16,8 @@ from frostline.frozen.hidden_states import HiddenStates, cache_folder, load_or_c
 from frostline.model.device import Machine, this_machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
-from frostline.report.pages.probes import suffixes, write_probes
-from frostline.report.probe_sentence import probe_sentence
+from frostline.report.explanations import probe_sentence
+from frostline.report.probe_report import suffixes, write_probes
 from frostline.statistics.metrics import check_metric
 from frostline.sweep.cache_space import free_cache_bytes, passage_bytes, recipe_of
 from frostline.sweep.inputs import encode_splits, length_limit, read_data, splits_of

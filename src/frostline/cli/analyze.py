@@ -227,7 +227,7 @@ def write_analysis_page(
     out: Path, analysis: Mapping[str, Any], protocol: Any, title: str, groups: Sequence[Any]
 ) -> Path:
     """Write the page of an analysis, with the published numbers of a study if there is one."""
-    from frostline.report.pages.analysis import write_analysis
+    from frostline.report.pages.analysis_page import write_analysis
 
     folders = {(group.model, group.task): group.folder for group in groups}
     if protocol is None:
@@ -271,18 +271,20 @@ def print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
 
 
 def _print_recommendations(analysis: Mapping[str, Any]) -> None:
-    """Print what to tune for every task and model, in short entries if the terminal is narrow."""
-    from frostline.report.tables.recommendations import recommendations_table
+    """Print what to tune for every task and model; below each other if the terminal is too narrow for the table."""
+    from frostline.report.tables.analysis_tables import recommendations_table
 
-    for short in (False, True):
-        table = recommendations_table(analysis, short=short)
-        lines = [[column.title for column in table.shown]]
-        lines += [[_cell(entry) for entry in table.entries(row)] for row in table.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        if sum(widths) + 2 * (len(widths) - 1) <= get_terminal_size().columns:
-            break
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    table = recommendations_table(analysis)
+    head = [column.title for column in table.shown]
+    lines = [head, *([_cell(entry) for entry in entries] for _, entries in table.entries())]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    if sum(widths) + 2 * (len(widths) - 1) > get_terminal_size().columns:
+        for task, *cells in lines[1:]:
+            for model, cell in zip(head[1:], cells, strict=True):
+                print(f"{task}, {model}: {cell}")
+    else:
+        for line in lines:
+            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     print("\n".join(["", *wrapped(table.caption.replace(UNBROKEN, " "))]))
 
 

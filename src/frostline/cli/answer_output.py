@@ -190,7 +190,7 @@ def _sentences(answer: Mapping[str, Any]) -> list[str]:
     """The answer, why a search ended, the scores on test, and what a saved temperature and threshold change."""
     from frostline.report.answer.output_sentences import is_saved, output_sentences
     from frostline.report.answer.scores_on_test import sentences_on_test
-    from frostline.report.next_steps import sentence_without_command
+    from frostline.report.explanations import sentence_without_command
 
     first, text = answer["sizes"][0], sentence_without_command(answer)
     why = answer["search"] and answer["search"]["why"]
@@ -216,7 +216,7 @@ def _about(answer: Mapping[str, Any]) -> str:
 
 def _next_steps(answer: Mapping[str, Any], out: Path) -> list[str]:
     """The command that would make the answer surer, the files, and how to load the model. They are never wrapped."""
-    from frostline.report.next_steps import loading, next_command, training_time
+    from frostline.report.explanations import loading, next_command, training_time
 
     command, time, lines = next_command(answer), training_time(answer), loading(answer, out / "model")
     steps = {
@@ -238,7 +238,7 @@ def _doubt(answer: Mapping[str, Any]) -> str:
 
 def _failures(answer: Mapping[str, Any], out: Path) -> list[str]:
     """The numbers of runs that failed, ended in an error or are missing; empty if every run succeeded."""
-    from frostline.report.pages.sentences import trouble
+    from frostline.report.explanations import trouble
 
     text = trouble(answer["runs"], answer["unusable_runs"])
     if answer["runs"]["failed"]:

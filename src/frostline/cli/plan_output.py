@@ -5,7 +5,7 @@ from typing import Any
 
 from frostline.cli.printing import print_table, size_of, wrapped
 from frostline.data.wording import capitalized, duration, duration_at_least
-from frostline.search.defaults import FULL_RUNS, SECONDS
+from frostline.search import FULL_RUNS, SECONDS
 from frostline.statistics.tune import name_of
 
 

@@ -1,11 +1,12 @@
 """The output of a sweep for people: the answer, tables, figures, the page, and the saved model with its card.
 
-- ``finish``: the steps after the last run; ``rebuild``: answer and tables from the results in a folder.
-- ``answer/``: the recommendation and its sentence, for one sweep or an analysis of many results.
-- ``tables/``, ``figures/``, ``pages/``, ``templates/``: the content of report.html and its files.
-- ``recommended_model``, ``model_folder``, ``card``: the saved model.
-- ``error_analysis``: confusion matrix and largest errors.
 - ``names``, ``formatting``: printed names and numbers.
+- ``answer/``: the recommendation and its sentence, for one sweep or an analysis of many results.
+- ``explanations``: the sentences beside the answer.
+- ``tables/``, ``figures/``, ``pages/``, ``templates/``: the content of report.html and its files.
+- ``error_analysis``: confusion matrix and largest errors; ``probe_report``: linear probes.
+- ``recommended_model``: the saved model with its card.
+- ``rebuild``: the steps after the last run; answer, tables and page from the results in a folder.
 
 May import from data, statistics, fast, model, frozen, training and sweep.
 """

@@ -1,109 +1,227 @@
-"""The errors of the recommended model on validation: the confusion matrix, and the examples with the largest loss."""
+"""The errors of the recommended run on validation: the confusion matrix, and the examples with the largest loss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from frostline.data.examples import Examples
+from frostline.data.kinds import MULTI_LABEL, TOKENS
+from frostline.data.tags import OUTSIDE, are_entities, entity_type, entity_types, words_of
+from frostline.report import formatting, names
+from frostline.report.figures.drawing import svg
+from frostline.report.figures.model_figures import predictions_over_targets
+from frostline.report.tables.table import Column, ReportTable, Row
+from frostline.statistics.metrics import predict, scored_rows
+from frostline.statistics.outputs import OUTPUTS
+from frostline.statistics.tags import is_scored
+from frostline.sweep.results.folder import Folder
 
 MAX_CLASSES = 12  # in a confusion matrix
 MAX_CHARACTERS = 600  # of a printed text
+MAX_EXAMPLES = 10
+Logits = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Confusion:
-    """Counts ``[C, C]`` by true class (rows) and predicted class (columns).
+class Part:
+    """A label of an example, and what is printed before and after it."""
 
-    The last row and column sum ``others`` classes, so C counts these as one class.
-    """
-
-    labels: tuple[str, ...]
-    counts: NDArray[np.int64]
-    others: int
-
-    def share(self, row: int, column: int) -> float:
-        """The share of a true class that was predicted as this class."""
-        total = int(self.counts[row].sum())
-        return float(self.counts[row, column] / total) if total else 0.0
+    before: str
+    label: str
+    after: str = ""
 
 
 @dataclass(frozen=True)
-class PredictionError:
-    """One validation example. In regression ``label`` and ``predicted`` are numbers, and the probabilities are None."""
+class WrongExample:
+    """A validation example with a wrong prediction, and how large the error is, in words."""
 
     row: int
     text: str
     pair: str | None
-    label: str
-    predicted: str
-    probability: float | None  # of the prediction
-    probability_of_label: float | None
-    loss: float
+    parts: Sequence[Part]
+    size: str
 
 
-def confusion(targets: NDArray[Any], predictions: NDArray[Any], labels: Sequence[str]) -> Confusion:
-    """The confusion matrix. Of many classes it has the most confused ones, and the sum of the others."""
-    counts = np.zeros((len(labels), len(labels)), np.int64)
-    np.add.at(counts, (targets, predictions), 1)
-    if len(labels) <= MAX_CLASSES:
-        return Confusion(tuple(labels), counts, 0)
-    wrong = counts - np.diag(np.diag(counts))
-    order = np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")
-    shown, others = np.sort(order[: MAX_CLASSES - 2]), order[MAX_CLASSES - 2 :]
-    groups: list[list[int]] = [*([n] for n in shown.tolist()), others.tolist()]
-    merged = np.array([[counts[np.ix_(one, two)].sum() for two in groups] for one in groups])
-    return Confusion((*(labels[n] for n in shown), f"{len(others)} others"), merged, len(others))
+@dataclass(frozen=True)
+class Errors:
+    """The errors of a run: a sentence that counts them, and the worst examples with their title."""
+
+    summary: str
+    title: str
+    worst: Sequence[WrongExample]
+    confusion: ReportTable | None = None
+    scatter: Markup | None = None  # predictions of numbers
 
 
-def largest_errors(
-    examples: Examples, logits: NDArray[np.float32], labels: Sequence[str], count: int = 10
-) -> list[PredictionError]:
-    """The examples with the largest loss. For a classifier these are misclassified examples only."""
-    errors = _residuals(examples, logits) if not labels else _misclassified(examples, logits, labels)
-    return sorted(errors, key=lambda error: (-error.loss, error.row))[:count]
+def errors_of_recommended(folder: Folder, answer: Any) -> Errors | None:
+    """The errors of the recommended run on validation; None if no run is recommended."""
+    recommended, examples = answer["sizes"][0]["recommended"], folder.split("validation")
+    if recommended is None or examples is None:
+        return None
+    logits = folder.predictions(recommended["run"])
+    scored = np.flatnonzero(scored_rows(logits))
+    run = f"{names.tuning(recommended['trainable'])}, seed {recommended['seed']}"
+    return errors_of(examples.take(scored), logits[scored], folder.identity.labels, run)
 
 
-def _misclassified(examples: Examples, logits: NDArray[np.float32], labels: Sequence[str]) -> list[PredictionError]:
-    log_p = log_softmax(logits.astype(np.float64), axis=1)  # [examples, C]
-    predicted = logits.argmax(1)
+def errors_of(examples: Examples, logits: Logits, labels: Sequence[str], run: str) -> Errors:
+    """The errors of the logits of ``run``, ``[n, C]``; of words ``[n, W, C]``. Without labels, targets are numbers."""
+    if examples.of_words:
+        return _of_words(examples, logits, labels, run)
+    if examples.has_label_sets:
+        return _of_label_sets(examples, logits, labels, run)
+    return _of_classes(examples, logits, labels, run) if labels else _of_numbers(examples, logits)
+
+
+def _of_classes(examples: Examples, logits: Logits, labels: Sequence[str], run: str) -> Errors:
+    log_p, predicted = log_softmax(logits.astype(np.float64), axis=1), logits.argmax(1)
+    targets = examples.targets
+    losses = -log_p[np.arange(len(targets)), targets]
+
+    def parts(n: int) -> list[Part]:
+        shown = (("label", targets[n]), ("predicted", predicted[n]))
+        return [Part(word, labels[c], f" ({formatting.percent(float(np.exp(log_p[n, c])))})") for word, c in shown]
+
+    wrong = targets != predicted
+    return Errors(
+        f"The recommended run misclassifies {wrong.sum()} of {len(targets):,} validation examples ({run}).",
+        "Misclassified examples with the largest loss",
+        _worst(examples, losses, wrong, parts),
+        confusion_table(targets, predicted, labels),
+    )
+
+
+def _of_numbers(examples: Examples, logits: Logits) -> Errors:
+    targets, predicted = examples.targets, logits[:, 0]
+
+    def parts(n: int) -> list[Part]:
+        return [Part("label", f"{targets[n]:.4g}"), Part("predicted", f"{predicted[n]:.4g}")]
+
+    worst = _worst(examples, (predicted - targets) ** 2, np.ones(len(targets), np.bool_), parts)
+    scatter = Markup(svg(predictions_over_targets(targets, predicted)))
+    return Errors("", "Largest residuals", worst, scatter=scatter)
+
+
+def _of_label_sets(examples: Examples, logits: Logits, labels: Sequence[str], run: str) -> Errors:
+    """A label is predicted from probability 0.5 on."""
+    targets, predicted = examples.targets.astype(np.bool_), predict(logits, MULTI_LABEL)
+    probability = OUTPUTS[MULTI_LABEL](logits.astype(np.float64))
+    losses = np.logaddexp(0.0, np.where(targets, -logits, logits).astype(np.float64))  # [n, C]
+    wrong = targets != predicted
+
+    def parts(n: int) -> list[Part]:
+        own = [Part("label", label) for label, has in zip(labels, targets[n], strict=True) if has]
+        order = [c for c in np.argsort(-losses[n], kind="stable").tolist() if wrong[n, c]]
+        return [
+            *own,
+            *(Part(kind(n, c), labels[c], f" ({formatting.percent(float(probability[n, c]))})") for c in order),
+        ]
+
+    def kind(n: int, c: int) -> str:
+        return "missed" if targets[n, c] else "wrongly predicted"
+
+    missed, extra = int((targets & ~predicted).sum()), int((~targets & predicted).sum())
+    return Errors(
+        f"The recommended run has {wrong.any(1).sum():,} of {len(examples):,} validation examples with a wrong label ({run}). It "
+        f"misses {missed:,} labels and predicts {extra:,} wrongly, where a label is predicted from probability 0.5 on.",
+        "Examples with wrong labels and the largest loss",
+        _worst(examples, losses.mean(1), wrong.any(1), parts),
+    )
+
+
+def _of_words(examples: Examples, logits: Logits, labels: Sequence[str], run: str) -> Errors:
+    """The confusion matrix of words is by type of entity, ``O`` first; of plain tags by tag."""
+    targets, predicted = examples.targets, predict(logits, TOKENS)
+    scored = is_scored(targets, predicted)
+    wrong = scored & (targets != predicted)
+    of_entities = are_entities(labels)
+    kinds = [OUTSIDE, *entity_types(labels)] if of_entities else list(labels)
+    place = np.array([kinds.index((entity_type(tag) or OUTSIDE) if of_entities else tag) for tag in labels])
+
+    def parts(n: int) -> list[Part]:
+        words = words_of(examples.texts[n])
+        pairs = [
+            (Part(f"{words[w]}:", labels[targets[n, w]]), Part("predicted", labels[predicted[n, w]]))
+            for w in np.flatnonzero(wrong[n]).tolist()
+        ]
+        return [part for pair in pairs for part in pair]
+
+    def size(n: int) -> str:
+        return f"{wrong[n].sum()} of {len(words_of(examples.texts[n]))} words are wrong"
+
+    return Errors(
+        f"The recommended run misclassifies {wrong.sum()} of {scored.sum():,} words of {len(examples):,} validation examples "
+        f"({run}).",
+        "Sentences with the most wrong words",
+        _worst(examples, wrong.sum(1), wrong.any(1), parts, size),
+        confusion_table(place[targets[scored]], place[predicted[scored]], kinds, of_words=True),
+    )
+
+
+def _worst(
+    examples: Examples,
+    losses: NDArray[Any],
+    wrong: NDArray[np.bool_],
+    parts: Callable[[int], list[Part]],
+    size: Callable[[int], str] | None = None,
+) -> list[WrongExample]:
+    """The wrong examples with the largest loss, at most :data:`MAX_EXAMPLES`."""
+
+    def shown(text: str) -> str:
+        words = " ".join(words_of(text)) if examples.of_words else text
+        return words if len(words) <= MAX_CHARACTERS else f"{words[:MAX_CHARACTERS]} … ({len(words):,} characters)"
+
     return [
-        PredictionError(
-            **shown(examples, n),
-            label=labels[target],
-            predicted=labels[predicted[n]],
-            probability=float(np.exp(log_p[n, predicted[n]])),
-            probability_of_label=float(np.exp(log_p[n, target])),
-            loss=float(-log_p[n, target]),
+        WrongExample(
+            row=int(examples.rows[n]),
+            text=shown(examples.texts[n]),
+            pair=None if examples.pairs is None else shown(examples.pairs[n]),
+            parts=parts(n),
+            size=size(n) if size else f"loss {losses[n]:.2f}",
         )
-        for n, target in enumerate(examples.targets.tolist())
-        if target != predicted[n]
+        for n in [n for n in np.argsort(-losses, kind="stable").tolist() if wrong[n]][:MAX_EXAMPLES]
     ]
 
 
-def _residuals(examples: Examples, logits: NDArray[np.float32]) -> list[PredictionError]:
-    return [
-        PredictionError(
-            **shown(examples, n),
-            label=f"{target:.4g}",
-            predicted=f"{logits[n, 0]:.4g}",
-            probability=None,
-            probability_of_label=None,
-            loss=float((logits[n, 0] - target) ** 2),
-        )
-        for n, target in enumerate(examples.targets.tolist())
-    ]
+def confusion_table(
+    targets: NDArray[Any], predicted: NDArray[Any], labels: Sequence[str], *, of_words: bool = False
+) -> ReportTable:
+    """Counts by true class (rows) and predicted class (columns); the tint of a count is its share of the true class.
 
+    Of many classes it has the most confused ones, and the sum of the others. With ``of_words``, words are counted by type of
+    entity, or by plain tag.
+    """
+    counts = np.zeros((len(labels), len(labels)), np.int64)  # [C, C]
+    np.add.at(counts, (targets, predicted), 1)
+    label = "type" if of_words else "class"
+    caption = f"A row for each true {label}, a column for each predicted {label}."
+    if of_words:
+        caption += " The first word of an entity and the words after it count alike."
+    if len(labels) > MAX_CLASSES:
+        wrong = counts - np.diag(np.diag(counts))
+        order = np.argsort(-(wrong.sum(0) + wrong.sum(1)), kind="stable")
+        shown, others = np.sort(order[: MAX_CLASSES - 2]), order[MAX_CLASSES - 2 :]
+        groups: list[list[int]] = [*([n] for n in shown.tolist()), others.tolist()]
+        counts = np.array([[counts[np.ix_(one, two)].sum() for two in groups] for one in groups])
+        labels = [*(labels[n] for n in shown), f"{len(others)} others"]
+        caption += f" Only the most confused classes are shown; the {len(others)} others are summed."
 
-def shown(examples: Examples, n: int) -> dict[str, Any]:
-    """The row, the text and the pair of one example, as keywords of an error."""
-    pair = None if examples.pairs is None else _shortened(examples.pairs[n])
-    return {"row": int(examples.rows[n]), "text": _shortened(examples.texts[n]), "pair": pair}
+    def column(m: int) -> Column:
+        def shade(n: int) -> tuple[str, float]:
+            total = int(counts[n].sum())
+            return "right" if n == m else "", float(counts[n, m] / total) if total else 0.0
 
+        count: dict[str, Any] = {"show": formatting.count, "of": lambda n: int(counts[n, m]), "shade": shade}
+        return Column(f"predicted {labels[m]}", labels[m], user_text="title", **count)
 
-def _shortened(text: str) -> str:
-    """The beginning of a long text, with its length."""
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} … ({len(text):,} characters)"
+    columns = (
+        Column("true", "true", of=lambda n: labels[n], number=False, user_text="value"),
+        *map(column, range(len(labels))),
+    )
+    rows = tuple(map(Row, range(len(labels))))
+    return ReportTable("confusion", "Confusion matrix", caption, columns, rows, sortable=False, style="confusion")

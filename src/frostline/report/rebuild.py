@@ -1,26 +1,73 @@
-"""Rebuild the answer, the tables and the page of a sweep from the results in its folder."""
+"""The steps after the last run of a sweep: its tables, its answer, the saved model, and the page."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
-from frostline.data.files import read_inside, require_inside, unseal, with_nulls, write_json
+from frostline.data.files import ELSEWHERE, locked, read_inside, require_inside, unseal, with_nulls, write_json
 from frostline.model.terms import opened_by
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import NextCommand, next_command
 from frostline.report.answer.recommended_classes import add_classes
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
-from frostline.report.next_steps import advice
+from frostline.report.explanations import advice
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.answer import Answer, Recommended
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import TEST, Folder, read_alternatives
 from frostline.sweep.results.record_form import DataForm
-from frostline.sweep.results.search_record import SearchRecord, as_of_now, read_search
+from frostline.sweep.results.search_record import SearchRecord, as_of_now
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.settings import Settings
+
+if TYPE_CHECKING:
+    from frostline.sweep.prepare import Prepared
+    from frostline.sweep.progress import Progress
+    from frostline.training.probes.alternatives import Alternatives
+
+
+def finish(
+    prepared: "Prepared",
+    progress: "Progress",
+    *,
+    save_model: bool = True,
+    alternatives: "Alternatives | None" = None,
+    interrupted: bool = False,
+) -> Answer:
+    """Write tables, answer, model and report after the last run, and return the answer.
+
+    Args:
+        prepared: The sweep.
+        progress: Where progress is reported.
+        save_model: Whether to save the recommended model.
+        alternatives: The models that train no layer, one of which may be recommended; None if the sweep is no search.
+        interrupted: Whether more runs will follow. The recommended model is then saved only if no run is trained again for it.
+    """
+    from frostline.report.pages.sweep_page import write_page
+    from frostline.report.recommended_model import save_recommended
+
+    out = prepared.store.out
+    # Other processes may have trained runs of this sweep, and end now, too.
+    with locked(out / ".finish.lock", ELSEWHERE, inside=out):
+        folder = Folder(out)
+        answer = _rebuild(folder)
+        if save_model:
+            progress.begin("saving the model")
+            save_recommended(prepared, answer, progress, alternatives, interrupted=interrupted)
+        progress.begin("writing the report")
+        write_page(folder, answer)
+    return answer
+
+
+def write_report(out: str | Path) -> Path:
+    """Rebuild the tables, the answer and report.html of a sweep's folder, and return the path of the report."""
+    from frostline.report.pages.sweep_page import write_page
+
+    folder = Folder(out)
+    write_page(folder, _rebuild(folder))
+    return folder.out / "report.html"
 
 
 def rebuild(out: str | Path) -> Answer:
@@ -29,12 +76,15 @@ def rebuild(out: str | Path) -> Answer:
     Raises:
         FrostlineError: Files of the sweep's folder are missing or damaged.
     """
-    folder = Folder(out)
+    return _rebuild(Folder(out))
+
+
+def _rebuild(folder: Folder) -> Answer:
     rows = folder.rows()
     validation = _labelled(folder, "validation")
     if validation is None:
-        raise FrostlineError(f"{out} holds no validation.parquet: run the sweep's command again.")
-    store, search = folder.store, read_search(folder.out)
+        raise FrostlineError(f"{folder.out} holds no validation.parquet: run the sweep's command again.")
+    store, search = folder.store, folder.search
     alternatives = read_alternatives(folder.out) if search else {}
 
     def predictions(run: str) -> Any:
@@ -57,7 +107,7 @@ def rebuild(out: str | Path) -> Answer:
     answer.decision = first.decision
     first.sentence += advice(answer)
     answer.sentence = first.sentence
-    answer.search = as_of_now(search, rows).to_json() if search else None
+    answer.search = as_of_now(search, rows).model_dump() if search else None
     add_classes(answer, validation, predictions, _of_outputs(folder.spec, first.recommended))
     test = _labelled(folder, "test") if folder.is_complete else None
     if test is not None:
@@ -97,14 +147,6 @@ def _next_command(
         untried=untried,
         own_code=folder.own_code,
     )
-
-
-def write_report(out: str | Path) -> Path:
-    """Rebuild the tables, the answer and report.html of a sweep's folder, and return the path of the report."""
-    rebuild(out)
-    from frostline.report.pages.sweep import write_page
-
-    return write_page(Path(out))
 
 
 def settings_of(spec: Settings) -> AnalysisSettings:

@@ -1,40 +1,82 @@
-"""The recommended model, saved as a Hugging Face model folder."""
+"""Saves the recommended model: which weights, its folder as transformers and ``frostline predict`` read it, and its card."""
 
+import html
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
+from transformers.utils import logging
 
-from frostline.data.files import FILES, files_in, read_record, remove, require_recorded
+from frostline import FrostlineError
+from frostline.data.files import FILES, files_in, new_folder, read_record, remove, require_recorded, write_record
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.wording import capitalized
+from frostline.model.classifier import save_files, write_pooled, write_recurrent
+from frostline.model.loading import without_load_settings
 from frostline.model.model_files import RECORD
-from frostline.model.terms import OUTPUT_KEYS, output_keys
-from frostline.report.names import tuning
+from frostline.model.pretrained import Pretrained
+from frostline.model.terms import OUTPUT_KEYS, opened_by, output_keys
+from frostline.report import formatting, names
+from frostline.report.answer.output_sentences import output_sentences
+from frostline.report.explanations import loading
 from frostline.sweep.execution.execute import prepare_hidden_states
+from frostline.sweep.plan import Identity
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import DAMAGED, set_aside
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.estimators.by_name import estimator_of
-from frostline.training.estimators.estimators import Estimator
+from frostline.training.estimators.estimators import Estimator, Fitted
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
 from frostline.training.probes.words import FACTS as WORDS_FACTS
 from frostline.training.rows import validation_rows
 from frostline.training.run import restore, run
 from frostline.training.specification import RunSpec
+from frostline.training.ways.adapter import write_adapter
 
+SCHEMA_VERSION = 2
+ADAPTER = "adapter"  # the folder of a LoRA run's adapter
 SAME = 0.01  # the largest difference of logits at which a saved model counts as unchanged
 ONLY_FINE_TUNED = (
     "A temperature and a threshold are saved with models of transformers only, and the recommended one is none: "
     "`frostline predict --threshold` sets a threshold."
 )
+TEMPLATE = Path(__file__).with_name("templates") / "card.md.j2"
+TASKS = {  # the tag of the hub and the name of each task type
+    CLASSIFICATION: ("text-classification", "Text classification"),
+    MULTI_LABEL: ("text-classification", "Multi-label classification"),
+    REGRESSION: ("text-classification", "Text regression"),
+    TOKENS: ("token-classification", "Token classification"),
+}
+VERSIONS = ("frostline", "transformers", "torch", "safetensors")
+MARKDOWN = re.compile(r"([\\`*_\[\]#|~$])")
+PATH = re.compile(r"(^|\s)[~/]\S")  # a path of this machine, which must not be published
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The origin of the saved weights.
+
+    Attributes:
+        gap: The largest difference between their validation logits and those in the run's result.
+        trained_again: Whether the run was trained a second time. Otherwise its weights had been stored.
+    """
+
+    gap: float
+    trained_again: bool
 
 
 def save_recommended(
@@ -54,9 +96,6 @@ def save_recommended(
 
     If the search was ``interrupted``, no run is trained again, and the stored weights are kept for the rest of it.
     """
-    from frostline.report.card import Saved
-    from frostline.report.model_folder import ADAPTER, save_model
-
     weights = BestWeights.in_folder(prepared.store.out)
     recommended, decision = answer["sizes"][0]["recommended"], answer["sizes"][0]["decision"]
     if prepared.grown():
@@ -75,7 +114,7 @@ def save_recommended(
             if not any((target / name).is_file() for name in (PROBE_FACTS, WORDS_FACTS)):
                 remove(target, inside=prepared.store.out)
                 advice = "run the command of the search again to save it"
-                progress.note(f"{capitalized(tuning(decision['choice']))} is recommended: {advice}.")
+                progress.note(f"{capitalized(names.tuning(decision['choice']))} is recommended: {advice}.")
             return None
         if prepared.requested.calibrate or prepared.requested.threshold is not None:
             progress.note(ONLY_FINE_TUNED)
@@ -130,9 +169,6 @@ def _save_fitted(
     prepared: Prepared, answer: Mapping[str, Any], progress: Progress, spec: RunSpec, estimator: Estimator
 ) -> None:
     """Save the model of an estimator, restored from what its run learned, or fitted again."""
-    from frostline.report.card import Saved
-    from frostline.report.model_folder import save_fitted
-
     if prepared.requested.calibrate or prepared.requested.threshold is not None:
         progress.note(ONLY_FINE_TUNED)
     target, context = prepared.store.out / "model", prepared.context
@@ -185,3 +221,217 @@ def _is_saved(folder: Path, run: str, answer: Mapping[str, Any]) -> bool:
         return False
     keys = {name: config[name] for name in OUTPUT_KEYS if name in config}
     return _facts_in(folder / RECORD) == (run, answer["sentence"]) and keys == output_keys(answer)
+
+
+def save_model(
+    target: Path,
+    pretrained: Pretrained,
+    identity: Identity,
+    answer: Mapping[str, Any],
+    spec: RunSpec,
+    saved: Saved,
+    *,
+    adapter: bool = False,
+) -> Path:
+    """Write the model with its tokenizer, card and ``frostline.json`` into the folder ``target``, and return the folder.
+
+    The folder is written atomically. An older one is removed only after the new one is complete.
+
+    Args:
+        target: The folder.
+        pretrained: The model, which holds the weights of the run ``spec``.
+        identity: The task, labels and metric of the sweep.
+        answer: The answer of the sweep.
+        spec: The recommended run.
+        saved: The origin of its weights.
+        adapter: Whether to write the low-rank updates of the run as an adapter, too.
+
+    Raises:
+        FrostlineError: The folder cannot be written.
+    """
+    with _replacing(target) as aside:
+        with _as_published(pretrained, identity.max_length):
+            match opened_by(pretrained.head):
+                case "transformers":
+                    save_files(pretrained.model, aside)
+                case "sentence-transformers":
+                    write_pooled(aside, pretrained.model, identity.max_length)
+                case _:
+                    write_recurrent(aside, pretrained.model)
+            pretrained.tokenizer.save_pretrained(aside)
+        if adapter:
+            write_adapter(aside / ADAPTER, spec, pretrained)
+        if keys := output_keys(answer):
+            config = {**json.loads((aside / "config.json").read_bytes()), **keys}
+            text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+            (aside / "config.json").write_text(text, encoding="utf-8")
+        readme = aside / "README.md"
+        readme.write_text(str(model_card(pretrained, identity, answer, spec, saved)), encoding="utf-8")
+        for file in (path for path in aside.rglob("*") if path.is_file()):
+            file.chmod(readme.stat().st_mode)  # the weights are written readable by their owner only
+        write_record(aside / RECORD, _facts(identity, answer, spec, saved), files_in(aside).values(), inside=aside)
+    return target
+
+
+def save_fitted(
+    target: Path, fitted: Fitted, identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved
+) -> Path:
+    """Write a model that an estimator has fitted, for ``frostline predict``; the arguments are those of :func:`save_model`."""
+    about = {
+        **{name: getattr(identity, name) for name in ("task", "task_type", "labels", "max_length")},
+        **{name: answer[name] for name in ("columns", "sentence")},
+    }
+    with _replacing(target) as aside:
+        fitted.save(aside, about)
+        write_record(aside / RECORD, _facts(identity, answer, spec, saved), files_in(aside).values(), inside=aside)
+    return target
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """A new folder that takes the place of ``target``, in the folder of the sweep, when this is closed.
+
+    Raises:
+        FrostlineError: The folder cannot be written.
+    """
+    try:
+        with new_folder(target, inside=target.parent, replace=True) as aside:
+            yield aside
+    except (OSError, SafetensorError) as error:
+        raise FrostlineError(
+            f"The model could not be written to {target} ({error}): free disk space or choose another --out, and run "
+            "the same command again. Finished runs are not repeated."
+        ) from error
+
+
+def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved) -> dict[str, Any]:
+    """The content of frostline.json, which ``frostline predict`` and later sweeps read."""
+    recommended = answer["sizes"][0]["recommended"]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run": spec.digest,
+        "sentence": answer["sentence"],
+        "task": identity.task,
+        "task_type": identity.task_type,
+        "labels": list(identity.labels),
+        "metric": identity.metric,
+        "validation": recommended["validation_best"],
+        "max_length": identity.max_length,
+        "precision": identity.precision,
+        "columns": answer.get("columns"),
+        "logit_gap": saved.gap,
+        "trained_again": saved.trained_again,
+        "spec": spec.model_dump(mode="json"),
+        "versions": {name: version(name) for name in VERSIONS},
+    }
+
+
+@contextmanager
+def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
+    """While this is open, tokenizer and configuration have the settings to publish: the length limit, none of the training."""
+    tokenizer, config = pretrained.tokenizer, pretrained.model.config
+    longest, bars = tokenizer.model_max_length, logging.is_progress_bar_enabled()
+    tokenizer.model_max_length = max_length
+    logging.disable_progress_bar()
+    if pretrained.use_cache is not None:
+        config.use_cache = pretrained.use_cache
+    try:
+        with without_load_settings(tokenizer):
+            yield
+    finally:
+        tokenizer.model_max_length = longest
+        if pretrained.use_cache is not None:
+            config.use_cache = False
+        if bars:
+            logging.enable_progress_bar()
+
+
+def model_card(
+    pretrained: Pretrained, identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved
+) -> ModelCard:
+    """The model card of the recommended run ``spec``; ``saved`` is the origin of its weights."""
+    size = answer["sizes"][0]
+    recommended, (tag, task_type) = size["recommended"], TASKS[identity.task_type]
+    scores = {"validation": recommended["validation_best"], "test": recommended.get("test")}  # of one run, not means
+    base = None if Path(pretrained.name).expanduser().is_dir() else pretrained.name  # on the hub
+    name = names.model_name(pretrained.name)
+    data = ModelCardData(
+        base_model=base,
+        license=_license(pretrained.folder),
+        library_name=opened_by(pretrained.head),
+        pipeline_tag=tag,
+        tags=["frostline"],
+        metrics=[identity.metric],
+        model_name=f"{name}, {recommended['trainable']} tuned on {identity.task}",
+        eval_results=[
+            EvalResult(
+                task_type=tag,
+                task_name=task_type,
+                dataset_type=identity.task,
+                dataset_name=identity.task,
+                dataset_split=split,
+                metric_type=identity.metric,
+                metric_name=identity.metric,
+                metric_value=value,
+            )
+            for split, value in scores.items()
+            if value is not None
+        ],
+    )
+    labels = dict(enumerate(identity.labels)) if identity.labels else {}
+    return ModelCard.from_template(  # type: ignore[no-any-return]
+        data,
+        template_path=str(TEMPLATE),
+        title=_plain(f"{name}, fine-tuned on {identity.task}"),
+        base=base,
+        name=_plain(name),
+        task=_plain(identity.task),
+        sentence=_plain(answer["sentence"]),
+        notes=[_plain(note) for note in answer["notes"] if not PATH.search(note)],
+        splits={name: split["rows"] for name, split in answer["data"]["report"]["splits"].items()},
+        trainable=names.trainable(recommended["trainable"]),
+        named=[_plain(part) for part in spec.tune_modules or ()],
+        classes=[{**one, "label": _plain(one["label"])} for one in answer["classes"] or ()],
+        outputs=[_plain(text) for text in output_sentences(answer)],
+        labels=json.dumps(labels, indent=1, ensure_ascii=False),
+        size=size,
+        cells=size["cells"],
+        recommended=recommended,
+        identity=identity,
+        code=loading(answer, Path("path/to/this/folder")),
+        of_words=identity.task_type == TOKENS,
+        of_label_sets=identity.task_type == MULTI_LABEL,
+        opened_by=opened_by(pretrained.head),
+        answer=answer,
+        spec=spec,
+        settings={
+            key: _plain(str(value))
+            for key, value in spec.model_dump(
+                mode="json", exclude={"weights", "vocabulary", "data", "way", "phase"}
+            ).items()
+        },
+        way=_plain(spec.way.in_words),
+        saved=saved,
+        versions={name: version(name) for name in VERSIONS},
+        formatting=formatting,
+        names=names,
+        baseline=names.baseline(identity.metric),
+        best=size.cell(recommended["trainable"]),
+    )
+
+
+def _license(folder: Path) -> str | None:
+    """The license in the base model's own card, if the card is in the folder of the weights."""
+    card = folder / "README.md"
+    if not card.is_file():
+        return None
+    try:
+        license_ = ModelCard.load(card, ignore_metadata_errors=True).data.to_dict().get("license")
+    except (ValueError, OSError):
+        return None
+    return license_ if isinstance(license_, str) else None
+
+
+def _plain(text: str) -> str:
+    """Text from a user on one line, escaped so that Markdown shows it unchanged."""
+    return MARKDOWN.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from frostline.data.load import Data
 from frostline.frozen.forward_pass import Rows
-from frostline.report.probe_sentence import probe_sentence
+from frostline.report.explanations import probe_sentence
 from frostline.statistics.alternatives import PROBE, WORDS
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.predictions import expand_to_all_rows

@@ -29,7 +29,7 @@ from frostline.studies.protocol import FOLDER, Protocol, tune_values
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
-from frostline.training.context import head_of
+from frostline.training.experiment import head_of
 from frostline.training.specification import RunSpec
 from frostline.training.ways.names import way_named
 from frostline.training.ways.start import planned

@@ -18,21 +18,21 @@ from frostline.frozen.hidden_states import (
 )
 from frostline.model.device import Machine, free_bytes
 from frostline.model.pretrained import Pretrained
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 
 
 @dataclass(frozen=True)
 class CacheSpace:
     """The disk space for the hidden states of some examples."""
 
-    context: RunContext
+    context: Experiment
     unique: Rows  # one row of each distinct example
     tokens: int  # their tokens
     free: int  # bytes of the disk
     limit: float  # bytes that the user allows
 
     @classmethod
-    def of(cls, context: RunContext, rows: Rows, limit: float | None) -> "CacheSpace":
+    def of(cls, context: Experiment, rows: Rows, limit: float | None) -> "CacheSpace":
         """The space for ``rows`` of the pool, with a ``limit`` in GB."""
         unique = rows[np.unique(context.tokens.keys[rows], return_index=True)[1]]
         tokens = int(context.tokens.lengths[unique].sum())

@@ -20,7 +20,7 @@ from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
 from frostline.sweep.plan import Identity, Plan, PlannedDevice, one_of_each
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.probes.inputs import features_after
 from frostline.training.rows import subset_rows, train_rows
 from frostline.training.specification import RunSpec
@@ -32,7 +32,7 @@ def make_plan(
     spec: Settings,
     identity: Identity,
     runs: Sequence[RunSpec],
-    context: RunContext,
+    context: Experiment,
     data: Data,
     encoded: Mapping[str, Tokens],
     store: Store,
@@ -93,7 +93,7 @@ def _with_anatomy(pretrained: Pretrained) -> tuple[PreTrainedModel, Anatomy]:
     return pretrained.model, pretrained.anatomy
 
 
-def _states_wanted(spec: Settings, runs: Sequence[RunSpec], context: RunContext, *, probes: bool) -> StateSelection:
+def _states_wanted(spec: Settings, runs: Sequence[RunSpec], context: Experiment, *, probes: bool) -> StateSelection:
     """The hidden states that these runs (and probes) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
     different = one_of_each(runs)
@@ -120,7 +120,7 @@ def _truncated_by_class(identity: Identity, data: Data, tokens: Tokens) -> dict[
     return {label: share for label, share in shares.items() if not np.isnan(share)}
 
 
-def rows_needed(context: RunContext, runs: Sequence[RunSpec]) -> Rows:
+def rows_needed(context: Experiment, runs: Sequence[RunSpec]) -> Rows:
     """The rows of the pool that these runs train on or are scored on."""
     parts = [rows for name, rows in context.splits.items() if name != "train"]
     parts += [train_rows(context, spec) for spec in _one_per_subset(runs)]

@@ -43,8 +43,8 @@ from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
 from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuitable_sizes
-from frostline.training.context import RunContext
 from frostline.training.estimators.by_name import estimator_of
+from frostline.training.experiment import Experiment
 from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
 from frostline.training.specification import RunSpec
 from frostline.training.ways.adapter import require_peft
@@ -59,7 +59,7 @@ class Prepared:
     data: Data
     pretrained: Pretrained
     identity: Identity
-    context: RunContext
+    context: Experiment
     plan: Plan
     store: Store
     requested: Settings  # the grid of this call alone; ``spec`` also has the runs of earlier calls
@@ -200,7 +200,7 @@ def _context(
     *,
     metric: str,
     max_length: int,
-) -> RunContext:
+) -> Experiment:
     """The context of all runs: the model, and the examples of all splits in one pool."""
     tokens = Tokens.join(list(encoded.values()))
     ends = np.cumsum([len(part) for part in encoded.values()])
@@ -212,9 +212,8 @@ def _context(
         weights = torch.from_numpy(class_weights(own, spec.class_weights, data.task.labels)).float()
     problem = _problem(spec, data, tokens, weights, metric)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
-    return RunContext(
+    return Experiment(
         *(pretrained, machine, problem, tokens, rows, reads),
-        packed=False,
         folds=data.folds,
         examples=splits_of(data),
         labels=data.task.labels,

@@ -21,7 +21,7 @@ from frostline.statistics.tune import FULL, Tune
 from frostline.sweep.plan import Plan, one_of_each
 from frostline.sweep.settings import Settings
 from frostline.sweep.work.workload import COPIES, COPY_BYTES
-from frostline.training.context import starting_cut
+from frostline.training.experiment import starting_cut
 from frostline.training.specification import RunSpec
 from frostline.training.ways.phases import trainings_of
 

@@ -25,7 +25,7 @@ from frostline.model.device import memory_ran_out, random_state_restored, releas
 from frostline.model.packing import packable
 from frostline.model.pretrained import Pretrained
 from frostline.training.checkpoint import State
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.specification import RunSpec
 
 
@@ -64,7 +64,7 @@ def _forward(forward: Callable[..., Any], upper: UpperModel, dropout: Dropout | 
 class ForwardFunction:
     """The function from rows to logits, and the state of the random generators of its dropout."""
 
-    context: RunContext
+    context: Experiment
     upper: UpperModel
     cut: int | None
     dropout: Dropout | None
@@ -137,7 +137,7 @@ class ForwardFunction:
 
 
 @contextmanager
-def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[ForwardFunction]:
+def forward_function(context: Experiment, specs: Sequence[RunSpec]) -> Iterator[ForwardFunction]:
     """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for K runs with the same cut.
 
     On a CPU, the dropout masks of each run depend only on the seed of that run. On a GPU, and in layers that do not use
@@ -146,7 +146,7 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
     pretrained, runs = context.pretrained, len(specs)
     seeds = [spec.seed_for("dropout") for spec in specs]
     dropout = Dropout(*seeds) if context.machine.device.type == "cpu" and enabled("dropout") else None
-    sparse = runs == 1 and not context.as_trainer and not specs[0].way.dense
+    sparse = runs == 1 and not context.worker.as_trainer and not specs[0].way.dense
     sparse = sparse and context.machine.precision != "float16"  # steps with scaled losses need dense gradients
     cut = context.cut(specs[0])
     with (
@@ -169,14 +169,14 @@ def forward_function(context: RunContext, specs: Sequence[RunSpec]) -> Iterator[
 
 
 @contextmanager
-def _reader(context: RunContext, cut: int | None) -> Iterator[Reader | None]:
+def _reader(context: Experiment, cut: int | None) -> Iterator[Reader | None]:
     """Reads the hidden states after ``cut`` layers. In the end, no copy of them is on its way."""
     states, lengths = context.states, context.tokens.lengths
     if cut is None or states is None:
         yield None
         return
     part = Part.head(states, lengths) if context.reads_one_token(cut) else Part.tokens(states, cut, lengths)
-    reader = reader_of(part, context.machine.device, context.copies)
+    reader = reader_of(part, context.machine.device, context.worker.copies)
     with closing(reader) if isinstance(reader, AheadReader) else nullcontext():
         yield reader
 

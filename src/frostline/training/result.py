@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.statistics.metrics import defined
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.learner import TrainingRecord
 from frostline.training.specification import RunSpec
 from frostline.training.ways.phases import trainings_of
@@ -59,7 +59,7 @@ class Measured:
 
 
 def make_result(
-    spec: RunSpec, context: RunContext, record: TrainingRecord, scored: Logits, measured: Measured
+    spec: RunSpec, context: Experiment, record: TrainingRecord, scored: Logits, measured: Measured
 ) -> Result:
     """The result of a run, without its parameters. ``scored`` are the logits of all splits except train and validation."""
     test = scored.get("test")
@@ -78,7 +78,7 @@ def make_result(
     return result
 
 
-def _facts(spec: RunSpec, context: RunContext, record: TrainingRecord, measured: Measured) -> dict[str, Any]:
+def _facts(spec: RunSpec, context: Experiment, record: TrainingRecord, measured: Measured) -> dict[str, Any]:
     best = record.evaluations[record.best] if record.evaluations else None
     last = record.evaluations[-1] if record.evaluations else None
     metric = context.problem.metric
@@ -106,12 +106,12 @@ def _facts(spec: RunSpec, context: RunContext, record: TrainingRecord, measured:
             "stacked": measured.stacked,
             "micro_batch": context.micro_batch(spec),
             "continued_after": list(measured.continued_after),
-            "workers": context.workers,
+            "workers": context.worker.at_a_time,
         },
     }
 
 
-def _from_cache(spec: RunSpec, context: RunContext) -> bool:
+def _from_cache(spec: RunSpec, context: Experiment) -> bool:
     """Whether the run, one of its phases or the fit of its head starts from cached hidden states."""
     return any(context.cut(one) is not None for one in trainings_of(spec, context.pretrained.anatomy))
 
@@ -134,16 +134,16 @@ def _rows_of(split: str, epoch: float | None, scores: Mapping[str, float]) -> li
     ]
 
 
-def _cost(spec: RunSpec, context: RunContext, record: TrainingRecord, measured: Measured) -> dict[str, Any]:
+def _cost(spec: RunSpec, context: Experiment, record: TrainingRecord, measured: Measured) -> dict[str, Any]:
     """The costs of a run. Wall-clock seconds are divided by the number of workers, which train runs at the same time."""
     states = context.states
     return {
-        "train_seconds": record.train_seconds / context.workers,
-        "evaluation_seconds": record.evaluation_seconds / context.workers,
+        "train_seconds": record.train_seconds / context.worker.at_a_time,
+        "evaluation_seconds": record.evaluation_seconds / context.worker.at_a_time,
         # for all runs together
         "forward_pass_seconds": states.seconds if states and _from_cache(spec, context) else 0.0,
         "peak_memory_bytes": measured.peak_memory_bytes,
-        "run_seconds": measured.run_seconds / context.workers,
+        "run_seconds": measured.run_seconds / context.worker.at_a_time,
         "steps": record.steps,
     }
 

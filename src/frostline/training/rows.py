@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from frostline.data.splits import subset_indices
 from frostline.frozen.forward_pass import Rows
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.seeds import generator_seed
 from frostline.training.specification import RunSpec
 
 
-def train_rows(context: RunContext, spec: RunSpec) -> Rows:
+def train_rows(context: Experiment, spec: RunSpec) -> Rows:
     """The run's training rows: a nested, stratified subset that is the same for every k."""
     pool = context.splits["train"]
     return pool[subset_rows(spec, context.problem.targets[pool], context.folds)]
@@ -44,7 +44,7 @@ def subset_key(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Hash
     return spec.fold, spec.train_size, seed if spec.train_size < pool else None
 
 
-def validation_rows(context: RunContext, spec: RunSpec) -> Rows:
+def validation_rows(context: Experiment, spec: RunSpec) -> Rows:
     """The rows that the run is scored on: all validation rows, or the rows of its fold."""
     rows = context.splits["validation"]
     return rows if context.folds is None or spec.fold is None else rows[context.folds == spec.fold]
@@ -61,7 +61,7 @@ def shuffled(rows: Rows, order: torch.Generator) -> Rows:
     return mixed
 
 
-def training_batches(context: RunContext, spec: RunSpec) -> Iterator[Rows]:
+def training_batches(context: Experiment, spec: RunSpec) -> Iterator[Rows]:
     """The rows that the run computes at a time while it trains, ``[B]`` each, in the order in which it draws them.
 
     The last epoch is whole, also if the run ends within it.

@@ -21,9 +21,9 @@ from frostline.model.device import peak_memory
 from frostline.model.terms import HEAD
 from frostline.training.audit import Audit, parameters_by_place
 from frostline.training.checkpoint import NONE, Checkpoints, State, Stateful
-from frostline.training.context import RunContext
 from frostline.training.estimators.by_name import estimator_of
 from frostline.training.estimators.estimators import Estimator, Fitted
+from frostline.training.experiment import Experiment
 from frostline.training.forward import forward_function
 from frostline.training.learner import Evaluation, Learner, TrainingRecord, joined
 from frostline.training.loop import train
@@ -136,7 +136,7 @@ class _OfPhase:
         )
 
 
-def fit_run(spec: RunSpec, context: RunContext, estimator: Estimator) -> Result:
+def fit_run(spec: RunSpec, context: Experiment, estimator: Estimator) -> Result:
     """Fit and score one run."""
     begun = perf_counter()
     with peak_memory(context.machine) as peak:
@@ -154,7 +154,7 @@ def fit_run(spec: RunSpec, context: RunContext, estimator: Estimator) -> Result:
     return replace(make_result(spec, context, record, scored, measured), learned=fitted.learned)
 
 
-def _record(spec: RunSpec, context: RunContext, fitted: Fitted) -> TrainingRecord:
+def _record(spec: RunSpec, context: Experiment, fitted: Fitted) -> TrainingRecord:
     """The scores as a training with a single evaluation, after the last step."""
     problem, rows = context.problem, validation_rows(context, spec)
     logits = fitted.logits(rows, "validation")
@@ -169,7 +169,7 @@ def _record(spec: RunSpec, context: RunContext, fitted: Fitted) -> TrainingRecor
     return record
 
 
-def _facts(spec: RunSpec, context: RunContext, fitted: Fitted) -> dict[str, Any]:
+def _facts(spec: RunSpec, context: Experiment, fitted: Fitted) -> dict[str, Any]:
     """The audit of a run: what was trained of the model, and the share of its layers that ran in training."""
     anatomy = context.pretrained.anatomy
     names = spec.to_train.parameters(anatomy)
@@ -184,7 +184,7 @@ def _facts(spec: RunSpec, context: RunContext, fitted: Fitted) -> dict[str, Any]
 
 def run(
     spec: RunSpec,
-    context: RunContext,
+    context: Experiment,
     *,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     checkpoints: Checkpoints = NONE,
@@ -201,7 +201,7 @@ def run(
 
 def run_stacked(
     specs: Sequence[RunSpec],
-    context: RunContext,
+    context: Experiment,
     *,
     batched: bool | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
@@ -242,7 +242,7 @@ def run_stacked(
         record = joined([phase.records[n] for phase in course.finished])
         own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in trained.scored.items()}
         measured = Measured(
-            course.audit(n), peak.bytes - context.copies.bytes, seconds, len(specs), course.continued_after
+            course.audit(n), peak.bytes - context.worker.copies.bytes, seconds, len(specs), course.continued_after
         )
         results.append(replace(make_result(spec, context, record, own, measured), learned=learner.learned))
     return results
@@ -283,7 +283,7 @@ class Trained:
     scored: Mapping[str, NDArray[np.float32]]
 
 
-def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batched: bool | None) -> Trained:
+def _train(specs: Sequence[RunSpec], context: Experiment, part: _Part, *, batched: bool | None) -> Trained:
     """Train, score and audit one stack, from where an earlier phase has ended."""
     first = specs[0]
     names = first.to_train.parameters(context.pretrained.anatomy)
@@ -316,7 +316,7 @@ def _train(specs: Sequence[RunSpec], context: RunContext, part: _Part, *, batche
     return Trained(Phase(records, facts, audit.own_facts()), learners, scored)
 
 
-def restore(spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
+def restore(spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
     """Load the ``learned`` parameters of a run into the model.
 
     Returns:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from frostline.frozen.forward_pass import Rows
 from frostline.model.anatomy import set_train_mode
 from frostline.model.stacking import stacked
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.forward import ForwardFunction, forward_function
 from frostline.training.learner import Learner
 from frostline.training.optimizer import optimizer_groups
@@ -27,7 +27,7 @@ from frostline.training.ways.start import reinitialized, start_of
 @contextmanager
 def training_session(
     specs: Sequence[RunSpec],
-    context: RunContext,
+    context: Experiment,
     *,
     batched: bool | None = None,
     earlier: Mapping[str, Tensor] = MappingProxyType({}),
@@ -65,7 +65,7 @@ def training_session(
 
 
 def start_values(
-    spec: RunSpec, context: RunContext, earlier: Mapping[str, Tensor] = MappingProxyType({})
+    spec: RunSpec, context: Experiment, earlier: Mapping[str, Tensor] = MappingProxyType({})
 ) -> dict[str, nn.Parameter]:
     """Set the model to the values that a run starts from. Returns the parameters that it changes, by name.
 
@@ -82,7 +82,7 @@ def start_values(
     return parameters
 
 
-def _learner(spec: RunSpec, parameters: Mapping[str, Tensor], context: RunContext) -> Learner:
+def _learner(spec: RunSpec, parameters: Mapping[str, Tensor], context: Experiment) -> Learner:
     """A run in the training loop. ``parameters`` are those of the model that it changes."""
     pretrained = context.pretrained
     start = start_of(spec, pretrained, parameters)
@@ -96,7 +96,7 @@ def _learner(spec: RunSpec, parameters: Mapping[str, Tensor], context: RunContex
     )
 
 
-def set_mode(context: RunContext, spec: RunSpec, *, training: bool) -> None:
+def set_mode(context: Experiment, spec: RunSpec, *, training: bool) -> None:
     """Set the model of a run, with the head of the run, to training mode or to evaluation mode."""
     pretrained = context.for_run(spec).pretrained
     model = pretrained.model
@@ -108,7 +108,7 @@ def set_mode(context: RunContext, spec: RunSpec, *, training: bool) -> None:
         set_train_mode(model, pretrained.anatomy, spec.to_train.parameters(pretrained.anatomy))
 
 
-def score_rows(forward: Forward, context: RunContext, rows: Rows, specs: Sequence[RunSpec]) -> NDArray[np.float32]:
+def score_rows(forward: Forward, context: Experiment, rows: Rows, specs: Sequence[RunSpec]) -> NDArray[np.float32]:
     """Logits of the same rows ``[n]`` by each of the K runs, ``[K, n, C]``."""
     rows = np.stack([rows] * len(specs))
     return context.problem.logits(forward, rows, specs[0].per_device_eval_batch_size)

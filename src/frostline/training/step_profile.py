@@ -9,14 +9,14 @@ import numpy as np
 
 from frostline.frozen.forward_pass import Rows
 from frostline.model.device import peak_memory
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.loop import train
 from frostline.training.rows import validation_rows
 from frostline.training.session import set_mode, training_session
 from frostline.training.specification import RunSpec
 
 
-def profile_step(specs: Sequence[RunSpec], context: RunContext, *, steps: int = 4) -> tuple[float, int]:
+def profile_step(specs: Sequence[RunSpec], context: Experiment, *, steps: int = 4) -> tuple[float, int]:
     """Train these runs as one stack for a few steps, on their longest examples.
 
     Returns:

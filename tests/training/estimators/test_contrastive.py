@@ -4,6 +4,7 @@ import importlib.util
 import json
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from frostline.training.context import RunContext
 from frostline.training.estimators.contrastive import SetFitEstimator
+from frostline.training.experiment import Experiment
 from frostline.training.rows import train_rows
 from frostline.training.run import run
 from frostline.training.ways.way import Way
@@ -35,23 +36,22 @@ def examples(texts: list[str], targets: Any, pairs: tuple[str, ...] | None = Non
     )
 
 
-def with_texts(folder: Path) -> RunContext:
+def with_texts(folder: Path) -> Experiment:
     """A context with texts, for the model in a folder."""
     context = context_of(folder)
     rows = [row["text"] for row in sentences(sum(SIZES.values()))]
-    context.labels, context.max_length = ("negative", "positive"), 32
-    context.examples = {
+    texts = {
         split: examples([rows[n] for n in own], context.problem.targets[own]) for split, own in context.splits.items()
     }
-    return context
+    return replace(context, labels=("negative", "positive"), max_length=32, examples=texts)
 
 
 @pytest.fixture(scope="module")
-def texts_of_films(tiny_bert: Path) -> RunContext:
+def texts_of_films(tiny_bert: Path) -> Experiment:
     return with_texts(tiny_bert)
 
 
-def test_it_equals_its_own_package_by_hand(texts_of_films: RunContext, tiny_bert: Path, tmp_path: Path) -> None:
+def test_it_equals_its_own_package_by_hand(texts_of_films: Experiment, tiny_bert: Path, tmp_path: Path) -> None:
     setfit = pytest.importorskip("setfit")
     from datasets import Dataset
 
@@ -77,7 +77,7 @@ def test_it_equals_its_own_package_by_hand(texts_of_films: RunContext, tiny_bert
     assert not np.array_equal(run(SPEC.model_copy(update={"seed": 1}), context).logits["validation_best"], logits)
 
 
-def test_a_stored_model_is_restored_and_saved(texts_of_films: RunContext, tmp_path: Path) -> None:
+def test_a_stored_model_is_restored_and_saved(texts_of_films: Experiment, tmp_path: Path) -> None:
     setfit = pytest.importorskip("setfit")
     context = texts_of_films
     result = run(SPEC, context)
@@ -174,7 +174,7 @@ def test_without_the_package_it_is_refused_before_anything_is_read(
         )
 
 
-def test_the_number_of_pairs_is_that_of_the_package(texts_of_films: RunContext) -> None:
+def test_the_number_of_pairs_is_that_of_the_package(texts_of_films: Experiment) -> None:
     """12 examples of two classes have 42 pairs of one class, and 36 others, which are repeated until they are as many."""
     assert SetFitEstimator().operations(SPEC, texts_of_films, 12.0) == 2 * 2 * 42
 
@@ -185,7 +185,7 @@ class Stranger:
 
 
 def test_a_pickle_in_the_folder_of_the_encoder_is_not_read(
-    tiny_bert: Path, texts_of_films: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bert: Path, texts_of_films: Experiment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("setfit")
     monkeypatch.chdir(tmp_path)

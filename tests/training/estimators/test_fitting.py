@@ -1,5 +1,7 @@
 """A run of an estimator: its result has the form of any other run's."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from frostline.training.estimators.by_name import ESTIMATORS
@@ -11,8 +13,7 @@ SPEC = spec_of("probe", way=Way(estimator="probe"), learning_rate=None)
 
 
 def test_the_result_has_scores_predictions_and_costs(tiny_bert) -> None:
-    context = context_of(tiny_bert)
-    context.labels = ("negative", "positive")
+    context = replace(context_of(tiny_bert), labels=("negative", "positive"))
     result, usual = run(SPEC, context), run(spec_of(1), context)
     assert result.facts.keys() == usual.facts.keys() and result.facts["cost"].keys() == usual.facts["cost"].keys()
     assert result.facts["outcome"] == "ok" and result.facts["validation_best"] > 0.7
@@ -28,8 +29,7 @@ def test_the_result_has_scores_predictions_and_costs(tiny_bert) -> None:
 
 
 def test_a_constant_prediction_is_degenerate(tiny_bert, monkeypatch) -> None:
-    context = context_of(tiny_bert)
-    context.labels = ("negative", "positive")
+    context = replace(context_of(tiny_bert), labels=("negative", "positive"))
     for value, outcome in ((0.0, "degenerate"), (np.nan, "diverged")):
         fitted = ESTIMATORS["probe"].fit(SPEC, context)
         monkeypatch.setattr(

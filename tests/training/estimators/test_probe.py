@@ -1,5 +1,7 @@
 """The probe of a run: the same as that of ``frostline probe`` on the same examples."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from frostline.training.estimators.estimators import ProbeEstimator, examples_of
@@ -17,13 +19,10 @@ def probe_spec(**more):
 
 
 def labelled_context(tiny_bert):
-    context = context_of(tiny_bert)
-    context.labels = LABELS
-    return context
+    return replace(context_of(tiny_bert), labels=LABELS)
 
 
 def test_cached_and_recomputed_features_give_the_same_probe(tiny_bert, tmp_path) -> None:
-    from dataclasses import replace
 
     from frostline.frozen.forward_pass import StateSelection
     from frostline.frozen.hidden_states import Recipe, load_or_compute
@@ -33,7 +32,7 @@ def test_cached_and_recomputed_features_give_the_same_probe(tiny_bert, tmp_path)
     recipe = Recipe("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
     rows = np.arange(len(context.tokens))
     states = load_or_compute(context.forward_pass(selection), context.tokens, rows, recipe, folder=tmp_path)
-    fits = [ProbeEstimator().fit(spec, one) for one in (context, replace(context, states=states))]
+    fits = [ProbeEstimator().fit(spec, one) for one in (context, context.with_worker(states=states))]
     assert fits[0].fitted.input == fits[1].fitted.input
     logits = [fit.logits(context.splits["test"], "test") for fit in fits]
     np.testing.assert_allclose(*logits, atol=1e-5)

@@ -1,5 +1,7 @@
 """The TF-IDF model of a run."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,12 +22,17 @@ def examples(texts, targets, pairs=None) -> Examples:
     return Examples(texts=tuple(texts), pairs=pairs, rows=np.arange(count), name="train", targets=np.array(targets))
 
 
+def with_texts(context, labels, texts):
+    """The context with these texts of all splits."""
+    parts = {
+        split: examples([texts[n] for n in own], context.problem.targets[own]) for split, own in context.splits.items()
+    }
+    return replace(context, labels=labels, examples=parts)
+
+
 def test_the_model_is_that_of_the_texts_of_the_run(tiny_bert) -> None:
     context, rows = context_of(tiny_bert), sentences(sum(SIZES.values()))
-    context.labels = ("negative", "positive")
-    for split, own in context.splits.items():
-        texts = [rows[n]["text"] for n in own]
-        context.examples = {**context.examples, split: examples(texts, context.problem.targets[own])}
+    context = with_texts(context, ("negative", "positive"), [row["text"] for row in rows])
     fitted = WordsEstimator().fit(SPEC, context)
     train = train_rows(context, SPEC)
     by_hand = WordsModel.fit(examples([rows[n]["text"] for n in train], context.problem.targets[train]), 2)
@@ -36,10 +43,8 @@ def test_the_model_is_that_of_the_texts_of_the_run(tiny_bert) -> None:
 
 
 def test_a_class_without_examples_has_a_finite_logit(tiny_bert) -> None:
-    context = context_of(tiny_bert)
-    context.labels, texts = ("a", "b", "c"), [f"word{n % 2} x" for n in range(sum(SIZES.values()))]
-    for split, own in context.splits.items():
-        context.examples = {**context.examples, split: examples([texts[n] for n in own], context.problem.targets[own])}
+    texts = [f"word{n % 2} x" for n in range(sum(SIZES.values()))]
+    context = with_texts(context_of(tiny_bert), ("a", "b", "c"), texts)
     logits = WordsEstimator().fit(SPEC, context).logits(context.splits["test"], "test")
     assert (logits[:, 2] == NEVER).all() and np.isfinite(logits).all()
 

@@ -78,7 +78,7 @@ def test_the_same_head_from_cached_hidden_states(context, tmp_path):
 
 def test_the_head_of_a_decoder_is_the_same_if_batches_are_scored_in_chunks(tmp_path, monkeypatch):
     """Its head runs for every token."""
-    context = replace(model_of_type("gpt2", tmp_path), states=None)
+    context = model_of_type("gpt2", tmp_path).with_worker(states=None)
     start_values(SPEC, context)
     whole = context.pretrained.model.score.weight.detach().clone()
     monkeypatch.setitem(batches.TOKENS, "cpu", 200)
@@ -87,7 +87,7 @@ def test_the_head_of_a_decoder_is_the_same_if_batches_are_scored_in_chunks(tmp_p
 
 
 def test_no_row_is_read_twice_if_memory_runs_out_in_the_head(uncached, monkeypatch):
-    context = replace(uncached, scoring_tokens={})
+    context = uncached.with_worker(scoring_tokens={})
     start_values(SPEC, context)
     head = context.pretrained.model.classifier
     whole, real = head.weight.detach().clone(), head.forward

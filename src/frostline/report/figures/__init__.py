@@ -1,4 +1,4 @@
-"""Figures of pages, each in the module of its name.
+"""Figures of pages.
 
-``style`` has what they share; ``files`` turns them into SVG, PNG and PDF.
+``drawing`` has the style that they share, and turns them into SVG, PNG and PDF.
 """

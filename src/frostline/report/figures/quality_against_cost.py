@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
-from frostline.report.figures.style import QUIET, STYLE, VALIDATION, draw_frame, figure_of
+from frostline.report.figures.drawing import QUIET, STYLE, VALIDATION, draw_frame, figure_of
 from frostline.statistics.alternatives import ALTERNATIVES, WORDS
 from frostline.statistics.answer import SizeAnswer
 from frostline.statistics.metrics import METRICS

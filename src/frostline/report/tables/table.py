@@ -1,14 +1,14 @@
 """A table in three formats with the same content: sortable HTML, CSV and LaTeX.
 
-A row has raw values by column key. A column defines how a value is printed, and the small print below it. The CSV has the raw
-values of every column in full precision. HTML and LaTeX have the printed values of the columns that have a title.
+A row stands for any object. A column reads a value of it, and defines how the value is printed, and the small print below it. The
+CSV has the raw values of every column in full precision. HTML and LaTeX have the printed values of the columns that have a title.
 """
 
 import base64
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,45 +18,52 @@ from frostline.report.formatting import UNKNOWN
 from frostline.sweep.results.tables import csv_bytes
 
 Value = str | int | float | bool | None
-Values = Mapping[str, Any]  # a Value by each key
 
 
 @dataclass(frozen=True)
 class Column:
-    """How one value of each row is printed.
+    """How one value of each row is read and printed. Functions of a row get the object that it stands for.
 
     Attributes:
-        key: The key of the value in a row, and the name of the column in the CSV.
+        key: The name of the column in the CSV.
         title: The header, with line breaks for narrow columns. A column without a title is in the CSV only.
         show: Prints a value that is not None.
+        of: Reads the value; by default it is the attribute ``key``.
         whole: Prints several values of the row as one, in place of ``show``.
         number: Whether the column is right-aligned.
         small: Lines of small print below the value.
-        rank: The sort key, if it is not the value.
+        rank: The sort key, if it is not the value; ``place`` is the place of the row in the table.
         bad: Whether the value is highlighted as a problem.
         shade: A CSS class and its strength from 0 to 1.
-        strong: Whether the value is printed bold.
         user_text: ``value`` or ``title`` if a user wrote it, so that it may be very long.
     """
 
     key: str
     title: str = ""
     show: Callable[[Any], str] = str
-    whole: Callable[[Values], str] | None = None
+    of: Callable[[Any], Value] | None = None
+    whole: Callable[[Any], str] | None = None
     number: bool = True
-    small: Callable[[Values], Iterable[str]] = lambda row: ()
-    rank: Callable[[Values], Value] | None = None
-    bad: Callable[[Values], bool] = lambda row: False
-    shade: Callable[[Values], tuple[str, float]] | None = None
+    small: Callable[[Any], Iterable[str]] = lambda row: ()
+    rank: Callable[[Any], Value] | str | None = None
+    bad: Callable[[Any], bool] = lambda row: False
+    shade: Callable[[Any], tuple[str, float]] | None = None
     strong: bool = False
     user_text: str = ""
+
+    def value(self, row: "Row") -> Value:
+        """The raw value of a row."""
+        if self.of:
+            return self.of(row.of)
+        found: Value = row.of.get(self.key) if isinstance(row.of, Mapping) else getattr(row.of, self.key)
+        return found
 
 
 @dataclass(frozen=True)
 class Row:
-    """Raw values by column key; ``tags`` are printed below the first value, and the ``chosen`` row is highlighted."""
+    """What a row is of; ``tags`` are printed below the first value, and the ``chosen`` row is highlighted."""
 
-    values: Values
+    of: Any
     tags: tuple[str, ...] = ()
     chosen: bool = False
 
@@ -82,7 +89,6 @@ class ReportTable:
         title: A few words at the beginning of the caption.
         caption: The sentences after the title.
         style: A CSS class of the page.
-        shown: The columns with a title.
     """
 
     name: str
@@ -92,36 +98,42 @@ class ReportTable:
     rows: tuple[Row, ...]
     sortable: bool = True
     style: str = ""
-    shown: tuple[Column, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shown", tuple(column for column in self.columns if column.title))
+    @property
+    def shown(self) -> list[Column]:
+        """The columns with a title."""
+        return [column for column in self.columns if column.title]
 
     @property
     def sorts(self) -> bool:
         """Whether the headers are sort buttons on a page."""
         return self.sortable and len(self.rows) > 1
 
-    def entries(self, row: Row) -> list[Entry]:
-        """The cells of a row that are shown."""
-        return [_entry(column, row.values) for column in self.shown]
+    def records(self) -> list[dict[str, Value]]:
+        """The raw values of every column, for each row."""
+        return [{column.key: column.value(row) for column in self.columns} for row in self.rows]
+
+    def entries(self) -> list[tuple[Row, list[Entry]]]:
+        """The rows with their cells that are shown."""
+        return [(row, [_entry(column, row, n) for column in self.shown]) for n, row in enumerate(self.rows)]
 
     def csv(self) -> bytes:
         """Every column with raw values; text that a spreadsheet would read as a formula is escaped."""
-        keys = [column.key for column in self.columns]
-        return csv_bytes(({key: row.values.get(key) for key in keys} for row in self.rows), keys)
+        return csv_bytes(self.records(), [column.key for column in self.columns])
 
     def latex(self) -> str:
         """The printed values as a LaTeX ``tabular``, which needs the packages ``booktabs`` and ``[T1]{fontenc}``."""
         import pandas as pd  # takes half a second
 
-        lines = ([column.title for column in self.shown], *(_printed(self.entries(row), row.tags) for row in self.rows))
+        lines = [[column.title for column in self.shown]]
+        for row, entries in self.entries():
+            beside = [", ".join((*entry.small, *(() if n else row.tags))) for n, entry in enumerate(entries)]
+            lines.append([f"{one.text} ({beside[n]})" if beside[n] else one.text for n, one in enumerate(entries)])
         head, *rows = ([_on_one_line(text) for text in line] for line in lines)
         alignment = "".join("r" if column.number else "l" for column in self.shown)
         text = pd.DataFrame(rows, columns=head).to_latex(index=False, escape=True, column_format=alignment)
-        return re.sub(
-            r"^(?=[\[*])", "{}", text, flags=re.MULTILINE
-        )  # or they would be options of the line break before
+        # a bracket at the beginning of a line would be an option of the line break before
+        return re.sub(r"^(?=[\[*])", "{}", text, flags=re.MULTILINE)
 
     @cached_property
     def files(self) -> tuple[tuple[str, str, bytes], ...]:
@@ -131,7 +143,8 @@ class ReportTable:
     @property
     def downloads(self) -> list[tuple[str, str, str]]:
         """The files that a page offers, each with its content as a ``data:`` URI."""
-        return [(kind, name, _uri(content)) for kind, name, content in self.files]
+        uri = "data:application/octet-stream;base64,"
+        return [(kind, name, uri + base64.b64encode(content).decode()) for kind, name, content in self.files]
 
 
 def save_tables(out: Path, tables: Iterable[ReportTable]) -> None:
@@ -144,23 +157,17 @@ def save_tables(out: Path, tables: Iterable[ReportTable]) -> None:
             replace_file(out / "tables" / name, content, inside=out)
 
 
-def _entry(column: Column, values: Values) -> Entry:
-    value = values.get(column.key)
+def _entry(column: Column, row: Row, place: int) -> Entry:
+    value, rank = column.value(row), column.rank
+    text = UNKNOWN if value is None or value == "" else column.show(value)
     return Entry(
         column=column,
-        text=_text(column, values),
-        small=tuple(line for line in column.small(values) if line and line != UNKNOWN),
-        rank=_rank(column.rank(values) if column.rank else value),
-        bad=column.bad(values),
-        shade=column.shade(values) if column.shade else None,
+        text=column.whole(row.of) if column.whole else text,
+        small=tuple(line for line in column.small(row.of) if line and line != UNKNOWN),
+        rank=_rank(place if rank == "place" else rank(row.of) if callable(rank) else value),
+        bad=column.bad(row.of),
+        shade=column.shade(row.of) if column.shade else None,
     )
-
-
-def _text(column: Column, values: Values) -> str:
-    if column.whole:
-        return column.whole(values)
-    value = values.get(column.key)
-    return UNKNOWN if value is None or value == "" else column.show(value)
 
 
 def _rank(value: Value) -> str:
@@ -169,17 +176,6 @@ def _rank(value: Value) -> str:
     return value if isinstance(value, str) else repr(value if isinstance(value, float) else int(value))
 
 
-def _printed(entries: Iterable[Entry], tags: tuple[str, ...]) -> Iterable[str]:
-    """The printed values of a row, with small print in parentheses."""
-    for n, entry in enumerate(entries):
-        beside = (*entry.small, *(tags if n == 0 else ()))
-        yield f"{entry.text} ({', '.join(beside)})" if beside else entry.text
-
-
 def _on_one_line(text: str) -> str:
     """The text without control characters, which LaTeX refuses."""
     return "".join(one for one in " ".join(text.split()) if one.isprintable())
-
-
-def _uri(content: bytes) -> str:
-    return f"data:application/octet-stream;base64,{base64.b64encode(content).decode()}"

@@ -9,7 +9,7 @@ from frostline.model.terms import OWN_HEAD, HeadKind
 from frostline.statistics.tune import FULL, NAMED
 from frostline.sweep.plan import one_of_each
 from frostline.sweep.prepare import Prepared
-from frostline.training.context import starting_cut
+from frostline.training.experiment import starting_cut
 from frostline.training.specification import RunSpec
 
 
@@ -34,14 +34,10 @@ def check_cuts(prepared: Prepared) -> list[Check]:
             f"The model {prepared.pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for "
             "details, or choose another model."
         )
-    context.packed = all(one.batches == "packed" for one in checks)
+    context.worker.packed = all(one.batches == "packed" for one in checks)
     for kind, some in checks_of.items():
         as_checked = all(one.head_token and one.batches == checks[0].batches for one in some)
-        token = some[0].head_token if as_checked else None
-        if kind == OWN_HEAD:
-            context.head_token = token
-        else:
-            context.other_head_tokens[kind] = token
+        context.worker.head_tokens[kind] = some[0].head_token if as_checked else None
     prepared.checks = checks
     return checks
 

@@ -44,7 +44,7 @@ from frostline.sweep.results.store import DamagedError, other_result
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
 from frostline.sweep.work.workload import Workload
 from frostline.training.checkpoint import State
-from frostline.training.context import RunContext, starting_cut
+from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.result import Result
 from frostline.training.rows import subset_key
 from frostline.training.run import run, run_stacked
@@ -67,7 +67,7 @@ class RunCheckpoints:
 
     files: CheckpointFiles
     stack: Sequence[RunSpec]
-    context: RunContext
+    context: Experiment
     note: Callable[[str], None]
     since: float = field(default_factory=monotonic)
 
@@ -109,7 +109,7 @@ def limit_copies(stack: Sequence[RunSpec], prepared: Prepared) -> None:
     context = prepared.context
     device = context.machine.device
     if device.type == "cuda":
-        context.copies.keep_within(memory_limit(device) - int(_needed(stack, prepared)))
+        context.worker.copies.keep_within(memory_limit(device) - int(_needed(stack, prepared)))
 
 
 def _needed(stack: Sequence[RunSpec], prepared: Prepared) -> float:
@@ -118,12 +118,12 @@ def _needed(stack: Sequence[RunSpec], prepared: Prepared) -> float:
     for cell in forecast.cells if forecast else ():
         if (cell.trainable, cell.train_size) == (spec.trainable, spec.train_size) and len(stack) <= cell.stack:
             return cell.memory_bytes
-    in_use = torch.cuda.memory_allocated(context.machine.device) - context.copies.bytes
+    in_use = torch.cuda.memory_allocated(context.machine.device) - context.worker.copies.bytes
     return in_use + len(stack) * Workload(context, prepared.plan.cached).memory_bound(spec)
 
 
 def smaller_parts(
-    stack: Sequence[RunSpec], context: RunContext, reason: str, *, ran_out: bool
+    stack: Sequence[RunSpec], context: Experiment, reason: str, *, ran_out: bool
 ) -> tuple[str, list[Sequence[RunSpec]]]:
     """The parts in which a failed stack is trained again, and a sentence that says so; no parts if it has failed for good.
 
@@ -137,7 +137,7 @@ def smaller_parts(
         ran_out: Whether memory ran out.
     """
     spec, count = stack[0], len(stack)
-    had_copies = ran_out and context.copies.refuse()
+    had_copies = ran_out and context.worker.copies.refuse()
     release_unused(context.machine.device)
     if had_copies:
         note = (
@@ -151,7 +151,7 @@ def smaller_parts(
     size = context.micro_batch(spec)
     if not ran_out or size == 1:
         return "", []
-    context.micro_batches[spec.stack_key] = smaller = (size + 1) // 2
+    context.worker.micro_batches[spec.stack_key] = smaller = (size + 1) // 2
     note = (
         f"Memory ran out with {size} examples at a time in a run of {spec.trainable} ({reason}); it is retried with {smaller}. "
         f"An optimizer step still has {spec.batch_size} examples."
@@ -185,7 +185,7 @@ def execute(
         shared: Whether other processes are known to train runs, too.
     """
     context, store = prepared.context, prepared.store
-    context.forward_pass_seconds = 0.0
+    context.worker.forward_pass_seconds = 0.0
     ended = store.ended()
     missing = [run for run in runs if run.digest not in ended]
     if not missing:
@@ -196,10 +196,10 @@ def execute(
     in_seconds = prepared.plan.forecast is not None
     progress.start(len(missing), sum(costs.values()) + forward_pass_cost, seconds=in_seconds)
     prepare_hidden_states(prepared, missing, progress, forward_pass_cost)
-    context.copies.keep_within(0)  # stacks take precedence
+    context.worker.copies.keep_within(0)  # stacks take precedence
     size_of = partial(stack_size, context=context, wanted=prepared.spec.stack, note=progress.note, workers=workers)
     stacks = list(in_stacks(missing, size_of))
-    context.workers = min(workers, len(stacks))
+    context.worker.at_a_time = min(workers, len(stacks))
 
     def cost_of(stack: Sequence[RunSpec]) -> float:
         return sum(costs[spec.digest] for spec in stack)
@@ -212,18 +212,18 @@ def execute(
 
     # alone, seed by seed: an interrupted sweep then has complete curves
     queue = _by_group(stacks, context, cost_of) if shared or workers > 1 else Queue.as_given(stacks)
-    leases = Leases(store.out, silent_after, at_a_time=context.workers)
+    leases = Leases(store.out, silent_after, at_a_time=context.worker.at_a_time)
     dealt, end = shared_out(queue, store, leases, wait=wait, on_other=show), partial(_give_back, leases)
     all_cut = all(context.cut(spec) is not None for spec in missing)
     with memory_reused(release_large=all_cut), closing(dealt) as tasks, STOP.heeded():
         if workers > 1:
-            run_concurrently(tasks, context.workers, train, _name, progress, end)
+            run_concurrently(tasks, context.worker.at_a_time, train, _name, progress, end)
         else:
             _run_here(tasks, train, progress, end)
-    context.copies.keep_within(0)
+    context.worker.copies.keep_within(0)
 
 
-def _by_group(stacks: Sequence[Stack], context: RunContext, cost_of: Callable[[Stack], float]) -> Queue:
+def _by_group(stacks: Sequence[Stack], context: Experiment, cost_of: Callable[[Stack], float]) -> Queue:
     """Stacks in groups that start from one cut and train on the same rows."""
     targets = context.problem.targets[context.splits["train"]]
 
@@ -398,10 +398,10 @@ def _load_hidden_states(prepared: Prepared, rows: Rows, progress: Progress, cost
     forward_pass = context.forward_pass(cached)
     recipe, begun = recipe_of(pretrained, context.machine, forward_pass), perf_counter()
     with memory_reused():
-        context.states = load_or_compute(
+        context.worker.states = load_or_compute(
             forward_pass, context.tokens, rows, recipe, progress=advance, warn=progress.note
         )
-    context.forward_pass_seconds = perf_counter() - begun
+    context.worker.forward_pass_seconds = perf_counter() - begun
     progress.finish(cost)
 
 

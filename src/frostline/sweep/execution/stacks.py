@@ -7,7 +7,7 @@ from frostline.frozen.stack_check import stack_refusal
 from frostline.model.device import memory_limit
 from frostline.statistics.tune import sort_key
 from frostline.sweep.work.workload import COPIES
-from frostline.training.context import RunContext, StackSize
+from frostline.training.experiment import Experiment, StackSize
 from frostline.training.session import start_values
 from frostline.training.specification import RunSpec
 from frostline.training.step_profile import profile_step
@@ -35,7 +35,7 @@ def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) 
 
 
 def stack_size(
-    runs: Sequence[RunSpec], context: RunContext, wanted: int | str, note: Callable[[str], None], *, workers: int = 1
+    runs: Sequence[RunSpec], context: Experiment, wanted: int | str, note: Callable[[str], None], *, workers: int = 1
 ) -> int:
     """The size of the stacks for these runs, which all have the same key.
 
@@ -56,17 +56,17 @@ def stack_size(
     if len(runs) == 1 or wanted == 1 or spec.way.alone or (wanted == "auto" and device != "cuda" and not head_only):
         return 1
     key = (spec.stack_key, context.cut(spec), len(runs), wanted)
-    if key not in context.stack_sizes:
+    if key not in context.worker.stack_sizes:
         size, refusal = _largest(runs, context, wanted, head_only=head_only)
-        context.stack_sizes[key] = StackSize(spec, size, refusal)
-    _, size, refusal = context.stack_sizes[key]
+        context.worker.stack_sizes[key] = StackSize(spec, size, refusal)
+    _, size, refusal = context.worker.stack_sizes[key]
     if refusal:
         note(f"Runs of {spec.trainable} are trained one by one. {refusal}")
     return size if isinstance(wanted, int) else min(size, ceil(len(runs) / workers))
 
 
 def _largest(
-    runs: Sequence[RunSpec], context: RunContext, wanted: int | str, *, head_only: bool
+    runs: Sequence[RunSpec], context: Experiment, wanted: int | str, *, head_only: bool
 ) -> tuple[int, str | None]:
     """The largest stack of these runs for one worker, and the reason if they cannot be stacked."""
     spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
@@ -93,13 +93,13 @@ def _largest(
     return _fastest_size(lambda size: profile_step(runs[:size], context), len(runs), limit, known=known), None
 
 
-def _known_size(spec: RunSpec, names: Set[str], context: RunContext) -> int:
+def _known_size(spec: RunSpec, names: Set[str], context: Experiment) -> int:
     """A size that pays for these runs, which train ``names``: that of runs which train all of these parameters and more."""
     anatomy = context.pretrained.anatomy
     return max(
         (
             found.size
-            for found in context.stack_sizes.values()
+            for found in context.worker.stack_sizes.values()
             if found.spec.model_copy(update={"tune": spec.tune}).stack_key == spec.stack_key
             and found.spec.to_train.parameters(anatomy) >= names
         ),

@@ -25,7 +25,7 @@ from frostline.model.tokens import Tokens
 from frostline.statistics.tune import FULL, Tune
 from frostline.sweep.forecast.timer import TimedPoints, Timer, estimated_seconds, evenly_spaced
 from frostline.sweep.work.workload import PLAIN_BATCH, TimingCase, Workload
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment, Worker
 
 
 class RandomStates(HiddenStates):
@@ -130,14 +130,14 @@ def calibrate(
         None if the budget does not allow the largest k, or if no loss is finite.
     """
     context, need = workload.context, workload.cached
-    context.copies.keep_within(0)  # so that they do not count as memory in use
+    context.worker.copies.keep_within(0)  # so that they do not count as memory in use
     chosen = _affordable(cases, speed, budget, always=_ends(cases) if ends else [])
     if _ends(cases)[0] not in chosen:  # a small k alone does not predict a large one
         return None
     idle = _idle_bytes(context)
     random_states = RandomStates(need, context.tokens, workload.anatomy.width) if need.cuts or need.head else None
     with memory_reused(release_large=all(one.cut is not None for one in cases)):
-        timer = Timer(replace(context, states=random_states), speed, idle, stack=stack, workers=workers)
+        timer = Timer(context.with_worker(states=random_states), speed, idle, stack=stack, workers=workers)
         points = timer.points(chosen, budget)
         scoring = _scoring_seconds(context)
     context.pretrained.restore()
@@ -148,7 +148,7 @@ def calibrate_plain(workload: Workload, cases: Sequence[TimingCase], speed: floa
     """Time the cheapest and the most expensive k with plain transformers: padded, with all layers, in float32."""
     context = workload.context
     machine = Machine(context.machine.device, "float32")
-    uncut = replace(context, machine=machine, packed=False, head_token=None, states=None, as_trainer=True)
+    uncut = replace(context, machine=machine, worker=Worker(as_trainer=True))
     timer = Timer(uncut, speed / 2, _idle_bytes(context), memory=False)
     with memory_reused():
         points = timer.points([_plain(one) for one in _plain_ends(cases)], 0.0)
@@ -156,7 +156,7 @@ def calibrate_plain(workload: Workload, cases: Sequence[TimingCase], speed: floa
     return points
 
 
-def _idle_bytes(context: RunContext) -> int:
+def _idle_bytes(context: Experiment) -> int:
     """Bytes in use before training."""
     context.pretrained.restore()
     with peak_memory(context.machine) as idle:
@@ -214,7 +214,7 @@ def _plain(case: TimingCase) -> TimingCase:
     )
 
 
-def _scoring_seconds(context: RunContext) -> float:
+def _scoring_seconds(context: Experiment) -> float:
     """Seconds to compute the metrics of all validation examples once."""
     rows = context.splits["validation"]
     shape = (len(rows), *context.problem.predictions_per_row, context.pretrained.model.config.num_labels)

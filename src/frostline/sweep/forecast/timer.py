@@ -21,7 +21,7 @@ from frostline.statistics.tune import Tune
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.work.operations import BatchTotals, batch_totals
 from frostline.sweep.work.workload import COPY_BYTES, TimingCase
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.gradients import backward
 from frostline.training.rows import shuffled, train_rows
 from frostline.training.run import run_stacked
@@ -118,7 +118,7 @@ class TimedScoring:
 class Timer:
     """Times training steps and scored batches with the code that trains."""
 
-    context: RunContext
+    context: Experiment
     speed: float  # operations per second, to estimate how long timing takes
     idle: int  # bytes in use before training
     memory: bool = True  # whether the memory of a step is measured
@@ -190,9 +190,8 @@ class Timer:
         parts = min(spec.gradient_accumulation_steps, math.ceil(spec.train_size / micro_batch))
         size = parts * micro_batch
         rows = np.random.default_rng(0).choice(train_rows(context, spec), (1 + count) * size)
-        sample = replace(
-            context, folds=None, workers=1, splits={"train": rows, "validation": context.splits["validation"][:1]}
-        )
+        splits = {"train": rows, "validation": context.splits["validation"][:1]}
+        sample = replace(context, folds=None, splits=splits).with_worker(at_a_time=1)
         short = spec.model_copy(
             update={
                 **{"train_size": len(rows), "num_train_epochs": 1.0},

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, FiniteFloat, NonNegativeInt, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, field_validator
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
 
@@ -24,13 +23,30 @@ class Tried(BaseModel):
 
     trainable: str
     learning_rate: Score
+    seed: int
     score: Score
+    seconds: FiniteFloat  # wall-clock seconds, divided by the number of runs that were trained at the same time
+
+
+class Expected(BaseModel):
+    """What was known of a recipe: its runs that count, their mean score, and what the posterior says.
+
+    ``expected`` is the expected score, ``probability`` that of reaching the target. Both are None before the reference has a
+    score.
+    """
+
+    trainable: str
+    runs: int
+    mean: FiniteFloat
+    expected: Score
+    probability: Score
 
 
 class Step(BaseModel):
-    """What tables read of a step."""
+    """Runs that were trained together, why, and what was known before."""
 
     why: str
+    results_so_far: list[Expected]
     seconds: FiniteFloat
     runs: list[Tried]
 
@@ -81,16 +97,7 @@ class Probes(BaseModel):
     best: BestProbe
 
 
-class Form(BaseModel):
-    """The parts of a record that are not plain."""
-
-    steps: list[Step]
-    estimates: list[Estimate]
-    probes: Probes | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchRecord:
+class SearchRecord(BaseModel):
     """The record of a search. ``answer.json`` repeats it under ``search``; k is written as in ``results.csv``.
 
     Attributes:
@@ -105,8 +112,7 @@ class SearchRecord:
         learning_rates: The learning rates that may be tried.
         head_learning_rates: Those of k = 0.
         selected_learning_rates: The best learning rate so far, by k.
-        results_so_far: For each trained k: ``trainable``, ``runs``, ``mean``, its ``expected`` score and the ``probability`` of
-            reaching the target.
+        results_so_far: For each trained k.
         skipped: Every k that was not trained.
         failed_reference: The reference, if it could not be trained; then nothing is recommended.
         untried: The k that the search would have tried next, if its budget had allowed it; else None.
@@ -114,9 +120,11 @@ class SearchRecord:
         abandoned: Digests of runs that only an earlier search requested and that will not be finished.
         known: Digests of all runs in the folder that had ended when the search did. Its verdict is about these.
         probes: The facts of the probes on frozen features, or None.
-        estimates: Estimates of k from the probes: ``by`` and ``k``.
-        steps: Each with ``why``, ``results_so_far`` (before the step), ``seconds`` and ``runs``.
+        estimates: Estimates of k from the probes.
+        steps: All that were trained.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     train_size: int
     why: str | None
@@ -125,47 +133,40 @@ class SearchRecord:
     interim_analyses: int
     budget_seconds: float | None
     spent_seconds: float
-    operations: Mapping[str, float]
-    learning_rates: Sequence[float]
-    head_learning_rates: Sequence[float]
-    selected_learning_rates: Mapping[str, float]
-    results_so_far: Sequence[Facts]
-    skipped: Sequence[str]
+    operations: dict[str, float]
+    learning_rates: list[float]
+    head_learning_rates: list[float]
+    selected_learning_rates: dict[str, float]
+    results_so_far: list[Expected]
+    skipped: list[str]
     failed_reference: str | None
     untried: str | None
-    requested: Sequence[str]
-    abandoned: Sequence[str]
-    known: Sequence[str]
-    probes: Facts | None
-    estimates: Sequence[Facts]
-    steps: Sequence[Facts]
+    requested: list[str]
+    abandoned: list[str]
+    known: list[str]
+    probes: dict[str, Any] | None
+    estimates: list[Estimate]
+    steps: list[Step]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain facts, one key for each attribute."""
-        return dict(vars(self))
-
+    @field_validator("probes")
     @classmethod
-    def from_json(cls, facts: Any) -> Self:
-        """The record that :meth:`to_json` wrote.
-
-        Raises:
-            ValueError: ``facts`` is not a JSON object, a key is missing, or a value is of another type.
-        """
-        content = json.dumps(facts)
-        Form.model_validate_json(content, strict=True)
-        return TypeAdapter(cls).validate_json(content, strict=True)
+    def _require_probes(cls, probes: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Refuse probes that tables and figures cannot read. Others read more of them."""
+        if probes is not None:
+            Probes.model_validate_json(json.dumps(probes), strict=True)
+        return probes
 
 
 def write_search(out: Path, record: SearchRecord) -> None:
     """Write ``search.json`` in place of an older one."""
-    write_sealed(out / FILE, record.to_json(), inside=out)
+    write_sealed(out / FILE, record.model_dump(), inside=out)
 
 
 def read_search(out: Path) -> SearchRecord | None:
     """The record in a folder; None if there is none, or if it is damaged or incomplete."""
     require_inside(out / FILE, out)
     try:
-        return SearchRecord.from_json(unseal(read_inside(out / FILE, out)))
+        return SearchRecord.model_validate_json(json.dumps(unseal(read_inside(out / FILE, out))), strict=True)
     except (OSError, ValueError):
         return None
 
@@ -174,7 +175,7 @@ def request_again(out: Path, runs: Set[str]) -> None:
     """Remove these runs from the abandoned ones, because a sweep has requested them."""
     search = read_search(out)
     if search and runs & set(search.abandoned):
-        write_search(out, replace(search, abandoned=sorted(set(search.abandoned) - runs)))
+        write_search(out, search.model_copy(update={"abandoned": sorted(set(search.abandoned) - runs)}))
 
 
 def newer_runs(search: SearchRecord, rows: Iterable[Facts]) -> list[Facts]:
@@ -191,19 +192,20 @@ def as_of_now(search: SearchRecord, rows: Sequence[Facts]) -> SearchRecord:
     since = "1 run has" if len(newer) == 1 else f"{len(newer)} runs have"
     why = f"{since} been added to this folder since the search ended; the answer counts all."
     trained = {row["trainable"] for row in newer}
-    return replace(search, why=why, skipped=[k for k in search.skipped if k not in trained])
+    skipped = [k for k in search.skipped if k not in trained]
+    return search.model_copy(update={"why": why, "skipped": skipped})
 
 
 def selected_learning_rates(search: SearchRecord, rows: Sequence[Facts]) -> dict[str, float]:
     """The learning rate that a search selected, for each k that no sweep has trained at other learning rates since."""
 
-    def by_k(runs: Iterable[Facts]) -> dict[str, set[float]]:
-        rates: dict[str, set[float]] = {}
-        for run in runs:
-            rates.setdefault(run["trainable"], set()).add(run["learning_rate"])
+    def by_k(runs: Iterable[tuple[str, float | None]]) -> dict[str, set[float | None]]:
+        rates: dict[str, set[float | None]] = {}
+        for k, rate in runs:
+            rates.setdefault(k, set()).add(rate)
         return rates
 
-    tried = by_k(run for step in search.steps for run in step["runs"])
-    known = by_k(row for row in rows if row["status"] == "done")
+    tried = by_k((run.trainable, run.learning_rate) for step in search.steps for run in step.runs)
+    known = by_k((row["trainable"], row["learning_rate"]) for row in rows if row["status"] == "done")
     selected = search.selected_learning_rates.items()
     return {k: rate for k, rate in selected if known.get(k, set()) <= tried.get(k, set())}

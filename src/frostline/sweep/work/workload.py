@@ -25,8 +25,8 @@ from frostline.sweep.work.operations import (
     random_batch_totals,
     sorted_batch_totals,
 )
-from frostline.training.context import RunContext, starting_cut
 from frostline.training.estimators.by_name import estimator_of
+from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.rows import subset_key, train_rows, training_batches, validation_rows
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
@@ -97,7 +97,7 @@ class TimingCase:
 class Workload:
     """The work of runs that start from the hidden states ``cached``."""
 
-    def __init__(self, context: RunContext, cached: StateSelection) -> None:
+    def __init__(self, context: Experiment, cached: StateSelection) -> None:
         self.context, self.cached, self.anatomy = context, cached, context.pretrained.anatomy
         self.matrices = OperationCounter.of(context.pretrained.model, self.anatomy, context.head_token)
         self._by_head = {context.pretrained.head: self.matrices}

@@ -22,9 +22,9 @@ from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.frozen.forward_pass import Rows
 from frostline.model.terms import HEAD
-from frostline.training.context import RunContext
 from frostline.training.estimators.estimators import NEVER, Logits, most_of_one_class, require_one_target
 from frostline.training.estimators.saved_encoder import LinearHead, require_package, save_encoder
+from frostline.training.experiment import Experiment
 from frostline.training.probes.linear import by_class
 from frostline.training.rows import train_rows
 from frostline.training.specification import RunSpec
@@ -38,7 +38,7 @@ class RunSetFit:
     """The model of a run: a ``SetFitModel``, and how many steps and parameters its encoder was trained with."""
 
     model: Any
-    context: RunContext
+    context: Experiment
     parameters: int
     steps: int
     epochs = EPOCHS
@@ -95,7 +95,7 @@ class SetFitEstimator:
                 f"{spec.trainable} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
             )
 
-    def fit(self, spec: RunSpec, context: RunContext) -> RunSetFit:
+    def fit(self, spec: RunSpec, context: Experiment) -> RunSetFit:
         from datasets import Dataset
         from setfit import Trainer, TrainingArguments
         from transformers import ProgressCallback
@@ -122,7 +122,7 @@ class SetFitEstimator:
             trainer.train()
         return _fitted(spec, context, model, trainer.st_trainer.state.global_step)
 
-    def restore(self, spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> RunSetFit:
+    def restore(self, spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> RunSetFit:
         with _quiet():
             model = _new_model(context)
         body = {name.removeprefix(BODY): value for name, value in learned.items() if name.startswith(BODY)}
@@ -131,14 +131,14 @@ class SetFitEstimator:
             setattr(model.model_head, name, learned[name].numpy())
         return _fitted(spec, context, model, int(learned["steps"]))
 
-    def operations(self, spec: RunSpec, context: RunContext, training: float) -> float:
+    def operations(self, spec: RunSpec, context: Experiment, training: float) -> float:
         """Each text is trained on once for each pair that it is in. There are as many equal as different pairs."""
         counts = np.bincount(context.problem.targets[train_rows(context, spec)])
         equal, pairs = float((counts * (counts + 1) / 2).sum()), spec.train_size * (spec.train_size + 1) / 2
         return training * 4 * max(equal, pairs - equal) / spec.train_size
 
 
-def _new_model(context: RunContext) -> Any:
+def _new_model(context: Experiment) -> Any:
     """The pretrained encoder with an unfitted logistic regression.
 
     ``SetFitModel.from_pretrained`` does the same, but it also unpickles a ``model_head.pkl`` in the folder, which runs any code.
@@ -153,7 +153,7 @@ def _new_model(context: RunContext) -> Any:
     return SetFitModel(model_body=body, model_head=LogisticRegression())
 
 
-def _fitted(spec: RunSpec, context: RunContext, model: Any, steps: int) -> RunSetFit:
+def _fitted(spec: RunSpec, context: Experiment, model: Any, steps: int) -> RunSetFit:
     """The model of a run. Its trained parameters are those of layers and embeddings, and of the logistic regression."""
     anatomy, parameters = context.pretrained.anatomy, dict(context.pretrained.model.named_parameters())
     names = [name for name in spec.to_train.parameters(anatomy) if anatomy.places[name] != HEAD]

@@ -18,7 +18,7 @@ from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.frozen.forward_pass import POOLED, Rows
 from frostline.statistics.predictions import Labelled
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.probes.examples import ProbeExamples, Vectors, cached_vectors, computed_vectors, words_of_rows
 from frostline.training.probes.fitting import FittedProbe, best_probe
 from frostline.training.probes.inputs import LAST_LAYERS, features_after, has_features, probe_forward_pass
@@ -90,13 +90,13 @@ class Estimator(Protocol):
             FrostlineError: The estimator is not for this task, or not for so many examples.
         """
 
-    def fit(self, spec: RunSpec, context: RunContext) -> Fitted:
+    def fit(self, spec: RunSpec, context: Experiment) -> Fitted:
         """Fit a model to the training rows of a run. The same run gives the same model."""
 
-    def restore(self, spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> Fitted:
+    def restore(self, spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> Fitted:
         """The model that :meth:`fit` has fitted before, from what it ``learned``."""
 
-    def operations(self, spec: RunSpec, context: RunContext, training: float) -> float:
+    def operations(self, spec: RunSpec, context: Experiment, training: float) -> float:
         """Operations of a run, approximately.
 
         Args:
@@ -126,7 +126,7 @@ class RunProbe(Refitted):
     """The probe of a run. Its logits are those whose softmax ``frostline predict`` prints."""
 
     fitted: FittedProbe
-    context: RunContext
+    context: Experiment
 
     @property
     def parameters(self) -> int:
@@ -152,14 +152,14 @@ class ProbeEstimator:
 
     def require_suitable(self, spec: RunSpec, train: Examples) -> None: ...
 
-    def fit(self, spec: RunSpec, context: RunContext) -> RunProbe:
+    def fit(self, spec: RunSpec, context: Experiment) -> RunProbe:
         rows, layers = train_rows(context, spec), context.pretrained.anatomy.count
         return RunProbe(best_probe(examples_of(context, rows, range(layers + 1)), layers), context)
 
-    def restore(self, spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> RunProbe:
+    def restore(self, spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> RunProbe:
         return self.fit(spec, context)
 
-    def operations(self, spec: RunSpec, context: RunContext, training: float) -> float:
+    def operations(self, spec: RunSpec, context: Experiment, training: float) -> float:
         """An eigendecomposition takes about ten times the cube of its size, and the product of the features before it."""
         anatomy, penalties = context.pretrained.anatomy, len(PENALTIES)
         words = words_of_rows(context.tokens, train_rows(context, spec))
@@ -170,7 +170,7 @@ class ProbeEstimator:
         return (vectors * (anatomy.count + 1) + LAST_LAYERS**2) * one  # one probe reads the last layers together
 
 
-def examples_of(context: RunContext, rows: Rows, layers: Iterable[int]) -> ProbeExamples:
+def examples_of(context: Experiment, rows: Rows, layers: Iterable[int]) -> ProbeExamples:
     """These rows with their vectors, from the cache if they are there, else from a forward pass over the rows."""
     words, states, problem = words_of_rows(context.tokens, rows), context.states, context.problem
     count = context.pretrained.anatomy.count
@@ -182,7 +182,7 @@ def examples_of(context: RunContext, rows: Rows, layers: Iterable[int]) -> Probe
     return ProbeExamples(split, vectors, words)
 
 
-def _computed(context: RunContext, rows: Rows, layers: tuple[int, ...]) -> Vectors:
+def _computed(context: Experiment, rows: Rows, layers: tuple[int, ...]) -> Vectors:
     """The vectors of these rows, or of their words, after these layers, in memory."""
     pretrained = context.pretrained
     pretrained.restore()
@@ -206,7 +206,7 @@ class RunWords(Refitted):
     """The TF-IDF model of a run."""
 
     model: WordsModel
-    context: RunContext
+    context: Experiment
 
     @property
     def parameters(self) -> int:
@@ -233,13 +233,13 @@ class WordsEstimator:
                 f"{spec.trainable} needs texts of words, but the training texts have none: leave it out."
             )
 
-    def fit(self, spec: RunSpec, context: RunContext) -> RunWords:
+    def fit(self, spec: RunSpec, context: Experiment) -> RunWords:
         model = WordsModel.fit(context.examples_of(train_rows(context, spec), "train"), len(context.labels))
         assert model is not None
         return RunWords(model, context)
 
-    def restore(self, spec: RunSpec, context: RunContext, learned: Mapping[str, Tensor]) -> RunWords:
+    def restore(self, spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> RunWords:
         return self.fit(spec, context)
 
-    def operations(self, spec: RunSpec, context: RunContext, training: float) -> float:
+    def operations(self, spec: RunSpec, context: Experiment, training: float) -> float:
         return PER_TOKEN * float(context.tokens.lengths[train_rows(context, spec)].sum())

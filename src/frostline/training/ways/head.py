@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy
 from frostline.model.terms import HEAD
-from frostline.training.context import RunContext
+from frostline.training.experiment import Experiment
 from frostline.training.forward import forward_function
 from frostline.training.probes.linear import ridge
 from frostline.training.rows import train_rows
@@ -40,7 +40,7 @@ def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> nn.Linear:
     return found[-1]
 
 
-def fit_head(spec: RunSpec, context: RunContext) -> None:
+def fit_head(spec: RunSpec, context: Experiment) -> None:
     """Fit the last linear module of the head on the run's training rows, if the way of the run begins with that.
 
     The model must have the values that the run starts from. The logits then are those of the fitted probe; a head without a
@@ -61,7 +61,7 @@ def fit_head(spec: RunSpec, context: RunContext) -> None:
             head.bias.copy_(torch.from_numpy(probe.inverse_temperature * probe.bias - probe.mean @ weights))
 
 
-def _inputs_of(head: nn.Linear, spec: RunSpec, context: RunContext, rows: np.ndarray) -> np.ndarray:
+def _inputs_of(head: nn.Linear, spec: RunSpec, context: Experiment, rows: np.ndarray) -> np.ndarray:
     """What the module reads for each of these rows, ``[n, D]``, in evaluation mode."""
     size = spec.per_device_eval_batch_size
     seen: list[Tensor] = []

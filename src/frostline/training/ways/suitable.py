@@ -5,7 +5,7 @@ from frostline.data.kinds import TOKENS
 from frostline.model.anatomy import Anatomy
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN
-from frostline.training.context import head_of
+from frostline.training.experiment import head_of
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
 from frostline.training.ways.head import last_linear

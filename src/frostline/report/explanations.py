@@ -1,0 +1,201 @@
+"""Sentences beside the answer: what is uncertain, what failed, what follows, how to load the model, and what probes show."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from frostline.data.kinds import MULTI_LABEL, TOKENS
+from frostline.data.wording import capitalized, duration
+from frostline.report import formatting, names
+from frostline.report.answer.output_sentences import is_saved
+from frostline.statistics.operating_points import UNDECIDED
+
+Answer = Mapping[str, Any]  # answer.json
+ProbeFacts = Mapping[str, Any]  # one label column in probes.json
+
+
+def headline(sentence: str) -> tuple[str, str]:
+    """What to tune, or the first sentence of an answer without a recommendation, and the rest."""
+    text = formatting.unbroken(sentence)
+    if text.startswith(("Tune ", "Train ")):
+        head, _, rest = text.partition(": ")
+        return f"{head}.", capitalized(rest)
+    head, stop, rest = text.partition(". ")
+    return (f"{head}.", rest) if stop else (head, "")
+
+
+def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds: int, *, baseline: str) -> str | None:
+    """What the verdict "undecided" means for a train size; None if the verdict is "decided".
+
+    Args:
+        size: The curve of the train size with its recommendation.
+        point: The operating point that the answer is about.
+        seeds: The number of seeds.
+        baseline: The name of the baseline.
+    """
+    if size["reference"] and not size["learned"] and seeds > 1:
+        return (
+            f"{capitalized(names.tuning(size['reference']))} is not shown to be above the {baseline}, so a share of its gain "
+            "has no meaning yet. First the task must be learned: with more training examples, more epochs or another learning "
+            "rate."
+        )
+    if point["verdict"] != UNDECIDED:
+        return None
+    reference_runs = next((cell["runs"] for cell in size["cells"] if cell["trainable"] == size["reference"]), 0)
+    if 1 in (seeds, reference_runs):
+        of = "" if seeds == 1 else f" of {names.tuning(size['reference'])}"
+        return (
+            f"One seed{of} gives no confidence interval, so a difference between two k may be chance. The recommendation rests "
+            "on these scores and on how much scores usually vary over seeds; five seeds would give intervals."
+        )
+    not_ruled_out, confident = names.tuning(point["not_ruled_out"]), names.tuning(point["confident"])
+    threshold = formatting.threshold(point)
+    of = "of the gain of" if point["margin"] is None else "of the score relative to"
+    if point["confident"] == size["reference"]:
+        known = f"No smaller k has its whole interval above {threshold} {of} {confident}."
+    else:
+        known = (
+            f"The whole interval of {confident} lies above {threshold} {of} {names.tuning(size['reference'])}: it reaches the "
+            "target with 95 % confidence."
+        )
+    needed = size["seeds_to_decide"]
+    enough = f"; about {needed:,} seeds in total would probably decide" if needed else ""
+    return (
+        f"{known} {capitalized(not_ruled_out)} is not ruled out: with these seeds and validation examples it is undecided "
+        "whether it reaches the target. The recommendation does not need that to be decided: it rests on probabilities. "
+        f"More seeds and more validation examples make the intervals narrower{enough}."
+    )
+
+
+def trouble(counts: Mapping[str, int], unusable: int) -> str | None:
+    """The numbers of runs that have no usable score, ended in an error, or have no result; None if every run succeeded.
+
+    Args:
+        counts: The numbers of runs by status: ``done``, ``failed`` (ended in an error), ``pending``.
+        unusable: The number of runs that are done but have no usable score.
+    """
+    parts = []
+    if unusable:
+        parts.append(
+            f"{unusable} of {counts['done']} finished runs failed (diverged, collapsed, or predict the same for all examples)"
+        )
+    if counts["failed"]:
+        parts.append(f"{_runs(counts['failed'])} ended in an error")
+    if counts["pending"]:
+        parts.append(f"{_runs(counts['pending'])} not trained yet")
+    return f"{'; '.join(parts)}." if parts else None
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+def machines(provenances: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The machine and versions of the runs. If runs differ, each value has its number of runs."""
+    found: dict[str, dict[str, int]] = {}
+    for provenance in provenances:
+        for name, value in provenance.items():
+            if name not in ("cut", "from_cache", "continued_after"):
+                counts = found.setdefault(name, {})
+                counts[str(value)] = counts.get(str(value), 0) + 1
+    return {
+        name.replace("_", " "): next(iter(counts))
+        if len(counts) == 1
+        else ", ".join(f"{value} ({count} runs)" for value, count in sorted(counts.items()))
+        for name, counts in found.items()
+    }
+
+
+def next_command(answer: Answer) -> str | None:
+    """The command that would make the answer surer; None if there is none, or while runs are pending."""
+    decision = answer["decision"]
+    command: str | None = decision["next_command"] if decision and not answer["runs"]["pending"] else None
+    return command
+
+
+def training_time(answer: Answer) -> str | None:
+    """How long that command trains; None if that is unknown."""
+    seconds = answer["decision"] and answer["decision"]["next_seconds"]
+    return f"about {duration(seconds)} of training" if seconds else None
+
+
+def advice(answer: Answer) -> str:
+    """The command as a sentence; empty if there is none."""
+    command, time = next_command(answer), training_time(answer)
+    return f" To be surer{f', with {time}' if time else ''}: `{command}`." if command else ""
+
+
+def sentence_without_command(answer: Answer) -> str:
+    """The answer without its last advice, for where :func:`next_command` stands on a line of its own."""
+    return str(answer["sentence"]).replace(advice(answer), "")
+
+
+def loading(answer: Answer, folder: Path) -> str | None:
+    """Three lines of Python that load what is recommended and classify a text; None if nothing is recommended.
+
+    A fine-tuned model is loaded by transformers, or by sentence-transformers if its head does not belong to its type.
+    Everything else is loaded by frostline: a BiLSTM, a model of an estimator, or a model with a temperature or a threshold,
+    which the others would ignore.
+
+    Args:
+        answer: The answer.
+        folder: Of the saved model.
+    """
+    recommended, decision = answer["sizes"][0]["recommended"], answer["decision"]
+    if recommended is None and decision is None:
+        return None
+    name, pair = json.dumps(str(folder), ensure_ascii=False), bool((answer["columns"] or {}).get("text_pair"))
+    opener = answer["opened_by"]
+    if opener == "sentence-transformers" and recommended and not is_saved(answer):
+        texts = '[("A text.", "Its pair.")]' if pair else '["A text."]'
+        return (
+            "from sentence_transformers import SentenceTransformer\n"
+            f"model = SentenceTransformer({name})\n"
+            f"print(model.encode({texts}))"
+        )
+    if opener == "transformers" and recommended and not is_saved(answer):
+        if answer["task_type"] == TOKENS:
+            return (
+                "from transformers import pipeline\n"
+                f'tag = pipeline("token-classification", {name}, aggregation_strategy="simple")\n'
+                'print(tag("A sentence."))'
+            )
+        text = '{"text": "A text.", "text_pair": "Its pair."}' if pair else '"A text."'
+        every = ', top_k=None, function_to_apply="sigmoid"' if answer["task_type"] == MULTI_LABEL else ""
+        return (
+            "from transformers import pipeline\n"
+            f'classify = pipeline("text-classification", {name}{every})\n'
+            f"print(classify({text}, truncation=True))"
+        )
+    texts = 'pandas.DataFrame({"text": ["A text."], "text_pair": ["Its pair."]})' if pair else '["A text."]'
+    if answer["task_type"] == TOKENS:
+        texts = '[["A", "sentence"]]'
+    return f"import frostline{', pandas' if pair else ''}\nfound = frostline.predict({name}, {texts})\nprint(*found.rows())"
+
+
+def probe_sentence(facts: ProbeFacts) -> str:
+    """The score of the best probe, and whether it is significantly better than the constant baseline."""
+    best, metric = facts["best"], names.metric(facts["metric"])
+    if best["score"] is None or best["low"] is None or best["high"] is None:
+        return (
+            f"No probe has a defined {metric}: it predicts the same for every example, or there are too few "
+            "validation examples."
+        )
+    count = facts["validation_rows"]
+    examples = f"{count:,} validation example{'' if count == 1 else 's'}"
+    layers = f"layer{'s' if len(best['layers']) > 1 else ''} {formatting.layers(best['layers'])} of {facts['layers']}"
+    probe = f"{facts['kind']} probe on the {names.VECTORS[best['vector']]} after {layers}"
+    interval = f"95 % interval {best['low']:.3f} to {best['high']:.3f}"
+    baseline = names.baseline(facts["metric"])
+    tfidf = "" if facts["tfidf_score"] is None else f", the TF-IDF model {facts['tfidf_score']:.3f}"
+    baselines = f"The {baseline} reaches {facts['chance']:.3f}{tfidf}."
+    if not best["low"] > facts["chance"]:
+        return (
+            f"With {examples}, frozen features are not significantly better than the {baseline}. The best, a {probe}, "
+            f"reaches {metric} {best['score']:.3f} ({interval}). {baselines}"
+        )
+    return (
+        f"A {probe} reaches {metric} {best['score']:.3f} without training a layer. With {examples} that is significantly "
+        f"better than the {baseline} ({interval}). {baselines}"
+    )

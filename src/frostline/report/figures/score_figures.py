@@ -1,0 +1,289 @@
+"""Figures of scores: over the number of tuned layers, over train size, and less that of full fine-tuning over frozen layers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from frostline.report import formatting, names
+from frostline.report.answer.across_groups import GroupAnalysis
+from frostline.report.figures.drawing import (
+    FAILED,
+    QUIET,
+    STYLE,
+    TRAIN,
+    VALIDATION,
+    draw_frame,
+    figure_of,
+)
+from frostline.statistics.answer import Cell, SizeAnswer
+from frostline.statistics.tune import FULL, NAMED, is_way, k_of
+
+APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
+MAX_LABELS = 9  # with more k, only some of them are labelled
+SHIFT = 1.035  # factor between the positions of two k at one train size, so that their points do not overlap
+COLOURS = (VALIDATION, TRAIN, FAILED, "#4a8f5b", "#8b6fb0", "#7d7d7d")  # one for each model
+MARKERS = ("o", "s", "^", "D", "v", "P")
+DASHED: dict[str, Any] = {"color": QUIET, "linewidth": 1, "linestyle": (0, (4, 4))}
+
+
+def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = None) -> Figure:
+    """The score over the number of tuned layers, for one train size of an answer. Nothing is smoothed.
+
+    A point is a run, the line joins the means, a bar is the 95 % confidence interval of a mean. A cross is a failed run.
+    Full fine-tuning has its own place at the right.
+
+    Args:
+        size: The curve of the train size.
+        metric: The name of the metric in results.
+        chance: The score of the best constant prediction.
+    """
+    cells = [_comparable(cell) for cell in on_axis(size["cells"])]
+    places, recommended = _positions(cells), size.get("recommended")
+    low, high = _limits(cells, chance)
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_of(470, 420)
+        axes.set_ylim(low, high)
+        for cell, x in zip(cells, places, strict=True):
+            if recommended and cell["trainable"] == recommended["trainable"]:
+                half = 0.34 * float(np.diff(sorted(places)).min() if len(places) > 1 else 1.0)
+                axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
+        if chance is not None and chance > low:
+            axes.axhline(chance, **DASHED)
+        _line(axes, cells, places, "train_last", color=TRAIN, linewidth=1.2, marker="s", markersize=4, alpha=0.85)
+        for cell, x in zip(cells, places, strict=True):
+            _draw_cell(axes, cell, x, low + 0.03 * (high - low), high)
+        _line(axes, cells, places, "validation", color=VALIDATION, linewidth=2, marker="o", markersize=6)
+        _label_depths(axes, cells, places)
+        draw_frame(axes, names.score_title(metric, size["cells"]))
+        handles: list[Line2D | Patch] = [
+            Line2D([], [], color=VALIDATION, marker="o", markersize=7, linewidth=2, label="validation, mean"),
+            Line2D([], [], color=VALIDATION, marker="o", markersize=4, alpha=0.7, linewidth=0, label="one run"),
+            Patch(color=VALIDATION, alpha=0.22, linewidth=0, label="95 % CI of the mean"),
+            Line2D([], [], color=TRAIN, marker="s", markersize=4, linewidth=1.2, label="train, last epoch"),
+        ]
+        if chance is not None:
+            label = f"{names.baseline(metric)} {formatting.score(chance)}{'' if chance > low else ', below'}"
+            handles.append(Line2D([], [], **DASHED, label=label))
+        if any(point["outcome"] != "ok" for cell in cells for point in cell["points"]):
+            handles.append(Line2D([], [], color=FAILED, marker="x", markersize=7, linewidth=0, label="failed run"))
+        figure.legend(handles=handles, loc="outside lower left", ncols=2)
+        means = [f"{names.trainable(one['trainable'])} {formatting.score(one['comparable'])}" for one in size["cells"]]
+        advice = f" Recommended: {names.trainable(recommended['trainable'])}." if recommended else ""
+        figure.set_label(f"Mean {names.metric(metric)} on validation over tuned layers: {', '.join(means)}.{advice}")
+    return figure
+
+
+def on_axis(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells that have a place on the axis, which other ways to tune have not."""
+    return [cell for cell in cells if not is_way(cell["trainable"])]
+
+
+def _positions(cells: Sequence[Cell]) -> list[float]:
+    """The position of each k: its number of layers. Full fine-tuning and named parts have their own places at the right."""
+    layers = [cell["tuned_layers"] for cell in cells if cell["trainable"] not in APART]
+    last, step = max(layers, default=0), max(1.0, (max(layers, default=0) - min(layers, default=0)) / 6)
+    apart = [cell["trainable"] for cell in cells if cell["trainable"] in APART]
+    beyond = {name: last + 1.5 * step * (n + bool(layers)) for n, name in enumerate(apart)}
+    return [float(beyond[cell["trainable"]] if cell["trainable"] in APART else cell["tuned_layers"]) for cell in cells]
+
+
+def _label_depths(axes: Axes, cells: Sequence[Cell], places: Sequence[float]) -> None:
+    every = -(-len(cells) // MAX_LABELS)
+    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["trainable"] in APART]
+    axes.set_xticks([places[n] for n in shown], [names.depth(cells[n]["trainable"]) for n in shown])
+    margin = 0.6 if len(places) > 1 else 2.0
+    axes.set_xlim(min(places) - margin, max(places) + margin)
+    named = "; named: by name" if any(cell["trainable"] == NAMED for cell in cells) else ""
+    axes.set_xlabel(f"tuned last layers\n(0: classifier head only; all: embeddings too{named})")
+
+
+def _comparable(cell: Cell) -> Cell:
+    """The cell with its scores on validation as they would be on all rows: with folds, some are easier than others."""
+    mean = cell["validation"]["mean"]
+    if cell["comparable"] == mean:
+        return cell
+    moved = cell["comparable"] - mean
+    known = cell.validation
+    low, high = (end if end is None else end + moved for end in (known.low, known.high))
+    points = [replace(one, validation_best=one.validation_best and one.validation_best + moved) for one in cell.points]
+    return replace(cell, validation=replace(known, mean=cell.comparable, low=low, high=high), points=points)
+
+
+def _limits(cells: Sequence[Cell], chance: float | None) -> tuple[float, float]:
+    """Limits of the score that show every run in a mean.
+
+    The baseline and the ends of intervals may lie outside, so that differences between k remain visible.
+    """
+    in_mean = [point for cell in cells for point in cell["points"] if point["in_mean"]]
+    seen = [point[name] for point in in_mean for name in ("validation_best", "train_last") if point[name] is not None]
+    seen = seen or [0.0, 1.0]
+    low, high = min(seen), max(seen)
+    spread = max(high - low, 0.02)
+    if chance is not None and chance > low - 1.5 * spread:
+        low = min(low, chance)
+    ends = [cell["validation"][side] for cell in cells for side in ("low", "high")]
+    inside = [end for end in ends if end is not None and low - 0.8 * spread < end < high + 0.8 * spread]
+    low, high = min([low, *inside]), max([high, *(min(end, 1.0) for end in inside)])  # no metric exceeds 1
+    return low - 0.06 * spread, high + 0.06 * spread
+
+
+def _line(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str, **style: Any) -> None:
+    """Draw a line through the means. Full fine-tuning and named parts are not joined to the rest."""
+    for apart in ("", *APART):
+        means = [
+            (x, cell[name]["mean"])
+            for cell, x in zip(cells, places, strict=True)
+            if (cell["trainable"] if cell["trainable"] in APART else "") == apart and cell[name]["mean"] is not None
+        ]
+        axes.plot([x for x, _ in means], [y for _, y in means], **style)
+
+
+def _draw_cell(axes: Axes, cell: Cell, x: float, floor: float, ceiling: float) -> None:
+    """Draw the runs of one k and the interval of their mean.
+
+    A failed run without a score is drawn at ``floor``, and one with a score beyond the axes at their end: what is drawn far
+    outside of them leaves no room for the figure.
+    """
+    summary = cell["validation"]
+    if summary["low"] is not None:
+        ends = [summary["low"], summary["high"]]
+        axes.plot([x, x], ends, color=VALIDATION, linewidth=9, alpha=0.22, solid_capstyle="butt")
+    points = cell["points"]
+    spots = x + np.linspace(-1, 1, len(points) + 2)[1:-1] * 0.26 * min(1.0, len(points) / 4)
+    for spot, point in zip(spots, points, strict=True):
+        score = point["validation_best"]
+        if point["outcome"] == "ok":
+            axes.plot(spot, score, "o", color=VALIDATION, markersize=4, alpha=0.7, markeredgewidth=0)
+        else:
+            height = floor if score is None else min(max(floor, score), ceiling)
+            axes.plot(spot, height, "x", color=FAILED, markersize=7, markeredgewidth=1.8, clip_on=False)
+
+
+def learning_curves(
+    curves: Sequence[SizeAnswer], *, metric: str, chance: float | None = None, task: str = ""
+) -> Figure:
+    """The score over train size: a line through the means of each k, a point for each run, a cross for each failed run.
+
+    Args:
+        curves: The curve of each train size.
+        metric: The name of the metric in results.
+        chance: The score of the best constant prediction.
+        task: The name of the task for the title, if a page has several.
+    """
+    sizes = sorted(curves, key=lambda curve: curve["train_size"])
+    depths = list(dict.fromkeys(cell["trainable"] for size in reversed(sizes) for cell in size["cells"]))
+    colours = LinearSegmentedColormap.from_list("k", [VALIDATION, "#8b7d9b", TRAIN])
+    with matplotlib.rc_context(STYLE):
+        figure, axes = figure_of(470, 430)
+        for n, name in enumerate(depths):
+            shift = SHIFT ** (n - (len(depths) - 1) / 2)
+            known = [
+                (size["train_size"] * shift, cell) for size in sizes for cell in size["cells"] if cell.recipe == name
+            ]
+            _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.trainable(name))
+        if chance is not None:
+            axes.axhline(chance, **DASHED)
+        axes.set_xscale("log")
+        axes.set_xticks([one["train_size"] for one in sizes], [f"{one['train_size']:,}" for one in sizes])
+        axes.minorticks_off()
+        axes.set_xlabel("training examples")
+        title = names.score_title(metric, [cell for size in sizes for cell in size["cells"]])
+        draw_frame(axes, f"{task}, {title}" if task else title)
+        figure.legend(loc="outside lower left", ncols=3)
+        figure.set_label(
+            f"{names.metric(metric)} of every run{f' on {task}' if task else ''} over {len(sizes)} train sizes, with a line "
+            "through the means of each k."
+        )
+    return figure
+
+
+def _draw_depth(axes: Axes, cells: Sequence[tuple[float, Cell]], colour: Any, label: str) -> None:
+    """Draw the runs and means of one k; ``cells`` are pairs of position and cell."""
+    for x, cell in cells:
+        moved = (cell["comparable"] or 0.0) - (
+            cell["validation"]["mean"] or 0.0
+        )  # with folds, to what all rows would give
+        for point in cell["points"]:
+            if point["validation_best"] is not None:
+                shown = {"color": colour, "marker": "o"} if point["in_mean"] else {"color": FAILED, "marker": "x"}
+                axes.plot([x], [point["validation_best"] + moved], markersize=4, alpha=0.45, **shown)
+    means = [(x, cell["comparable"]) for x, cell in cells if cell["comparable"] is not None]
+    axes.plot([x for x, _ in means], [y for _, y in means], color=colour, linewidth=1.8, label=label)
+
+
+def relative_change(groups: Sequence[GroupAnalysis]) -> Figure | None:
+    """The mean of each k less that of full fine-tuning, in percentage points, over the number of frozen first layers.
+
+    Each task has a panel, each model a line. A bar is the 95 % confidence interval of a difference. Full fine-tuning is drawn at
+    -1, because not even the embeddings are frozen. The figure follows Figure 1 of Lee, Tang and Lin (2019). None if no task
+    has full fine-tuning and another k.
+    """
+    shown = [group for group in groups if _changes(group)]
+    tasks = list(dict.fromkeys(group["task"] for group in shown))
+    models = list(dict.fromkeys(group["model"] for group in shown))
+    if not tasks:
+        return None
+    columns = min(3, len(tasks))
+    rows = -(-len(tasks) // columns)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(300 * columns / 72, (210 * rows + 50) / 72), dpi=72)
+        figure.patch.set_alpha(0)
+        for n, task in enumerate(tasks):
+            axes = figure.add_subplot(rows, columns, n + 1)
+            of_task = [group for group in shown if group["task"] == task]
+            for group in of_task:
+                _draw_line(axes, group, models.index(group["model"]))
+            axes.axhline(0, **DASHED)
+            axes.set_title(f"{task}, {names.metric(of_task[0]['metric'])}", pad=8)
+            axes.grid(axis="y", color=QUIET, alpha=0.18, linewidth=0.8)
+            axes.spines["left"].set_visible(False)
+            if n >= len(tasks) - columns:
+                axes.set_xlabel("frozen first layers")
+        handles = [axes.get_legend_handles_labels() for axes in figure.axes]
+        by_model = {label: one for some in handles for one, label in zip(*some, strict=True)}  # each model once
+        lines, labels = list(by_model.values()), list(by_model)
+        figure.legend(lines, labels, loc="outside lower left", ncols=min(4, len(models)))
+        lowest = []
+        for group in shown:
+            frozen, difference = min(_changes(group), key=lambda change: change[1]["estimate"])
+            change = f"{100 * difference['estimate']:.1f} with {frozen} frozen"
+            lowest.append(f"{group['model']} on {group['task']} {change}")
+        figure.set_label(
+            f"Change in percentage points over frozen layers; the lowest of each line: {'; '.join(lowest)}."
+        )
+    return figure
+
+
+def _changes(group: GroupAnalysis) -> list[tuple[int, Mapping[str, Any]]]:
+    """The number of frozen layers and the difference from full fine-tuning for each k, at the largest train size."""
+    size = group["sizes"][0]
+    if not size["reference_is_full"] or not group["layers"]:
+        return []
+    return [
+        (group["layers"] - cell["tuned_layers"], cell["difference"])
+        for cell in size["cells"]
+        if k_of(cell["trainable"]) is not None and cell["difference"]
+    ]
+
+
+def _draw_line(axes: Axes, group: GroupAnalysis, number: int) -> None:
+    colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    points = sorted(_changes(group), key=lambda point: point[0])
+    axes.plot([-1], [0.0], color=colour, marker=marker, markersize=4)  # full fine-tuning, not joined to the rest
+    axes.plot(
+        [x for x, _ in points],
+        [100 * difference["estimate"] for _, difference in points],
+        **{"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.4, "label": group["model"]},
+    )
+    for x, difference in points:
+        if difference["low"] is not None:
+            ends = [100 * difference["low"], 100 * difference["high"]]
+            axes.plot([x, x], ends, color=colour, linewidth=3, alpha=0.25, solid_capstyle="butt")

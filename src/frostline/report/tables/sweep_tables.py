@@ -1,0 +1,315 @@
+"""The tables of a whole sweep: its search, runs, costs, audit, data, and the classes of the recommended model."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from frostline.data.kinds import MULTI_LABEL, TOKENS
+from frostline.data.wording import capitalized, quoted, ranges
+from frostline.model.terms import EMBEDDINGS, layer_number
+from frostline.report import formatting, names
+from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, train_size_column
+from frostline.report.tables.table import Column, ReportTable, Row
+from frostline.statistics.by_class import SCORES
+from frostline.statistics.calibration import FOLDS
+from frostline.statistics.outcomes import FAILURES
+from frostline.statistics.run_result import RunResult
+from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
+from frostline.statistics.tune import sort_key
+from frostline.training.specification import RunSpec
+
+CHECKS = {
+    "optimizer_holds_exactly_the_trained": "optimizer holds\nonly trainable",
+    "each_parameter_in_one_place": "each parameter\ncounted once",
+    "frozen_bytes_unchanged": "frozen weights\nunchanged",
+    "frozen_gradients_none": "no gradient\nif frozen",
+    "frozen_in_eval_mode": "frozen in\neval mode",
+}
+COUNTED = {TOKENS: ("type", "entities"), MULTI_LABEL: ("label", "examples")}  # all others: examples of classes
+Read = Callable[[Any], Any]
+
+
+def search_table(found: Mapping[str, Any]) -> ReportTable:
+    """The steps of a search with their reasons; ``found`` is ``search`` of answer.json."""
+
+    def scores(step: Mapping[str, Any]) -> list[float]:
+        return [run["score"] for run in step["runs"] if run["score"] is not None]
+
+    def each(show: Callable[[Any], str], key: str) -> Callable[[Any], str]:
+        return lambda step: ", ".join(dict.fromkeys(show(run[key]) for run in step["runs"]))
+
+    columns = (
+        Column("step", "step", of=lambda step: found["steps"].index(step) + 1),
+        Column("why", "reason", number=False),
+        Column("tuned", "tuned", of=each(names.trainable, "trainable"), number=False),
+        Column("rates", "learning\nrate", of=each(formatting.learning_rate, "learning_rate"), number=False),
+        Column("runs", "runs", formatting.count, of=lambda step: len(step["runs"])),
+        Column("low", "lowest\nscore", formatting.score, of=lambda step: min(scores(step), default=None)),
+        Column("high", "highest\nscore", formatting.score, of=lambda step: max(scores(step), default=None)),
+        Column("seconds", "time", formatting.seconds),
+    )
+    budget, skipped = found["budget_seconds"], ", ".join(map(names.trainable, found["skipped"]))
+    spent = f"{formatting.seconds(found['spent_seconds'])} of training"
+    if budget is not None:
+        spent += f"; the budget was {formatting.seconds(budget)}"
+    left = f"Not trained: {skipped}." if skipped else "Every k was trained."
+    caption = f"Every step with its reason. {spent}. {found['why'] or 'It has not ended.'} {left}"
+    return ReportTable("search", "Search", caption, columns, tuple(map(Row, found["steps"])), sortable=False)
+
+
+def failed_runs_table(runs: Sequence[RunResult]) -> ReportTable:
+    """Every run of the grid without a usable score: it failed, ended in an error, or has no result yet."""
+
+    def order(run: RunResult) -> tuple[Any, ...]:
+        return -run["train_size"], sort_key(run["trainable"]), run["learning_rate"] or 0.0, run["seed"]
+
+    def what(run: RunResult) -> str:
+        return {"failed": "error", "pending": "not trained yet"}.get(run["status"]) or str(run["outcome"])
+
+    failed = [run for run in runs if run["outcome"] in FAILURES or run["status"] != "done"]
+    columns = (
+        *(TUNED, train_size_column(run["train_size"] for run in runs), Column("seed", "seed"), LEARNING_RATE),
+        Column("validation_best", "score", formatting.score),
+        Column("failure", "failure", of=what, number=False),
+        Column("reason", "reason", number=False),
+    )
+    caption = "Each run without a usable score. The same command trains those that are not trained yet."
+    return ReportTable(
+        "failed_runs", "Failed and missing runs", caption, columns, tuple(map(Row, sorted(failed, key=order)))
+    )
+
+
+@dataclass(frozen=True)
+class _Cost:
+    """A line of the forecast table: a k, the forward pass, or everything; seconds and bytes."""
+
+    tuned: str
+    train_size: int | None
+    runs: int | None
+    predicted: float
+    measured: float | None
+    predicted_bytes: float | None = None
+    measured_bytes: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        return self.predicted / self.measured if self.measured else None
+
+
+def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> ReportTable:
+    """Forecast and measured time and memory: a row for each cell, for the forward pass, and in total.
+
+    Args:
+        calls: The recorded forecasts, one for each call of the command.
+        results: The facts of finished runs.
+    """
+    cells = {(cell["trainable"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
+    measured: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for facts in results:
+        spec = RunSpec.model_validate(facts["spec"])
+        if "run_seconds" in facts["cost"]:  # results older than forecasts have none
+            measured.setdefault((spec.trainable, spec.train_size), []).append(facts["cost"])
+    costs = []
+    for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
+        known = measured.get((name, size), [])
+        seconds = sum(cost["run_seconds"] for cost in known) / len(known) if known else None
+        memory = max((cost["peak_memory_bytes"] for cost in known), default=None)
+        costs.append(_Cost(name, size, len(known), cell["seconds"], seconds, cell["memory_bytes"], memory))
+    ended = [call for call in calls if call["measured"]]
+    for name, key in (("forward pass", "forward_pass_seconds"), ("total", "seconds")) if ended else ():
+        predicted, taken = (sum(call[which][key] for call in ended) for which in ("predicted", "measured"))
+        costs.append(_Cost(name, None, None, predicted, taken))
+    columns = (
+        Column("tuned", "tuned", names.trainable, number=False, rank="place"),
+        *(train_size_column(size for _, size in cells), Column("runs", "runs", formatting.count)),
+        Column("predicted", "forecast", formatting.seconds),
+        Column("measured", "measured", formatting.seconds),
+        Column("ratio", "forecast /\nmeasured", formatting.ratio, strong=True),
+        Column("predicted_bytes", "memory,\nforecast", formatting.size),
+        Column("measured_bytes", "memory,\nmeasured", formatting.size),
+    )
+    caption = (
+        "Training time of a run by tuned layers, of the forward pass over the frozen layers, and in total; memory is the peak. "
+        "The forecast is made before the first run, from operation counts and a few timed steps."
+    )
+    return ReportTable("predicted", "Forecast and measured cost", caption, columns, tuple(map(Row, costs)))
+
+
+def is_checked(audit: Mapping[str, Any]) -> bool:
+    """Whether a run was trained in the training loop, which checks what it trains."""
+    return CHECKS.keys() <= audit.keys()
+
+
+def audit_table(audits: Mapping[str, Mapping[str, Any]]) -> ReportTable:
+    """The audit of one run of each k: frozen parameters stay frozen. ``audits`` has the ``audit`` of a result by name of k."""
+
+    def trained(of: tuple[str, Mapping[str, Any]]) -> str:
+        return _parts(place for place, counts in of[1]["by_place"].items() if counts["trained"])
+
+    def small(of: tuple[str, Mapping[str, Any]]) -> list[str]:
+        """Merged matrices, and what each of several phases changed."""
+        merged, phases = len(of[1].get("merged", ())), of[1].get("phases", [])
+        lines = [f"{merged} matri{'x' if merged == 1 else 'ces'} merged"] if merged else []
+        return lines + [
+            f"phase {n}, {phase['steps']:,} steps: {_parts(phase['moved'])}" for n, phase in enumerate(phases, 1)
+        ]
+
+    def read(key: str) -> Read:
+        return lambda of: of[1][key]
+
+    def failed(key: str) -> Callable[[Any], bool]:
+        return lambda of: not of[1][key]
+
+    def share(of: tuple[str, Mapping[str, Any]]) -> list[str]:
+        return [formatting.percent(of[1]["trainable_parameters"] / of[1]["parameters"])]
+
+    count = formatting.count
+    columns = (
+        Column("tuned", "tuned", names.trainable, of=lambda of: str(of[0]), number=False, rank="place"),
+        Column("trained", "trained", of=trained, number=False, small=small),
+        Column("merged", of=lambda of: len(of[1].get("merged", ()))),
+        Column("trainable_parameters", "parameters", count, of=read("trainable_parameters"), small=share),
+        Column("parameters", of=read("parameters")),
+        *(Column(key, title, formatting.yes_no, of=read(key), bad=failed(key)) for key, title in CHECKS.items()),
+        Column("clipped_parameters", "tensors\nclipped", count, of=read("clipped_parameters")),
+    )
+    caption = (
+        "One run of each k. The optimizer holds, and gradient clipping counts, the trainable parameters and no others."
+    )
+    if any(audit.get("merged") for audit in audits.values()):
+        caption += " Of merged matrices, low-rank updates were trained and added to the weights."
+    if any(audit.get("phases") for audit in audits.values()):
+        caption += " Of each phase: what has other values at its end than at its start."
+    return ReportTable("audit", "Audit", caption, columns, tuple(map(Row, audits.items())))
+
+
+def _parts(places: Iterable[str]) -> str:
+    """Places of the model as text, such as ``layers 4 to 6, head``."""
+    parts, layers = list[str](), list[int]()
+    for place in places:
+        number = layer_number(place)
+        if number is None:
+            parts.append(place)
+        else:
+            layers.append(number)
+    if layers:
+        spans = [f"{first + 1} to {last + 1}" if last > first else str(first + 1) for first, last in ranges(layers)]
+        text = f"layer{'s' if len(layers) > 1 else ''} {' and '.join(spans)}"
+        parts.insert(1 if parts[:1] == [EMBEDDINGS] else 0, text)
+    return ", ".join(parts)
+
+
+def splits_table(data: Mapping[str, Any]) -> ReportTable:
+    """Examples by split, with what the data checks counted; ``data`` is ``data`` of answer.json."""
+    report = data["report"]
+    splits = report["splits"]
+
+    def characters(which: str) -> Read:
+        return lambda name: splits[name]["characters"][which]
+
+    count = formatting.count
+    columns = (
+        Column("split", "split", of=str, number=False),
+        Column("rows", "examples", count, of=lambda name: splits[name]["rows"]),
+        Column("characters_median", "characters,\nmedian", count, of=characters("median")),
+        Column("characters_percentile_95", "characters,\n95th percentile", count, of=characters("percentile_95")),
+        Column("truncated", "truncated", formatting.percent, of=data["truncated"].get),
+        Column("repeated", "duplicates in\nthe split", count, of=lambda name: report["repeated"].get(name, 0)),
+        Column("in_train", "also in\ntrain", count, of=lambda name: report["shared"].get(f"train/{name}")),
+        Column("empty_texts", "empty\ntexts", count, of=lambda name: splits[name]["empty_texts"]),
+    )
+    caption = f"An example is truncated if it has more than {data['max_length']} tokens."
+    return ReportTable("splits", "Examples by split", caption, columns, tuple(map(Row, splits)))
+
+
+def classes_table(data: Mapping[str, Any], labels: Sequence[str], task_type: str) -> ReportTable:
+    """Examples by class or label in each split, or words by tag."""
+    splits = data["report"]["splits"]
+    counted, label = {TOKENS: ("words", "tag"), MULTI_LABEL: ("examples", "label")}.get(
+        task_type, ("examples", "class")
+    )
+
+    def column(split: str) -> Column:
+        counts = splits[split]["label_counts"]
+        whole = splits[split]["rows"] if task_type == MULTI_LABEL else sum(counts.values())
+
+        def share(name: str) -> list[str]:
+            return [formatting.percent(counts.get(name, 0) / whole)] if whole else []
+
+        return Column(f"rows_{split}", split, formatting.count, of=lambda name: counts.get(name, 0), small=share)
+
+    columns = (
+        Column("class", label, of=str, number=False, rank="place", user_text="value"),
+        *map(column, splits),
+        Column("truncated", "truncated in train", formatting.percent, of=data["truncated_by_class"].get),
+    )
+    caption = f"The number of {counted}, with its share of the split."
+    title = f"{capitalized(counted)} by {label}"
+    return ReportTable("classes", title, caption, columns, tuple(map(Row, labels)), style="classes")
+
+
+def class_scores_table(
+    classes: Sequence[Mapping[str, Any]], runs: int, task_type: str, thresholds: Mapping[str, float] | None = None
+) -> ReportTable:
+    """Precision, recall and F1 of each class over the ``runs`` of the recommended k; ``classes`` is that of answer.json.
+
+    For token classification, these are types of entities, or plain tags. If a text can have any number of labels, each of them
+    may have a saved threshold.
+    """
+    label, counted = COUNTED.get(task_type, ("class", "examples"))
+
+    def part(name: str, which: str) -> Read:
+        return lambda one: one[name][which]
+
+    def spread(name: str) -> Callable[[Any], list[str]]:
+        return lambda one: [formatting.score_interval(one[name]["lowest"], one[name]["highest"])] * (runs > 1)
+
+    own = []
+    if thresholds:
+        own = [Column("threshold", "saved\nthreshold", formatting.score, of=lambda one: thresholds.get(one["label"]))]
+    columns = (
+        Column("class", label, of=lambda one: str(one["label"]), number=False, rank="place", user_text="value"),
+        Column("examples", f"validation\n{counted}", formatting.count),
+        *(
+            Column(
+                name, "F1" if name == "f1" else name, formatting.score, of=part(name, "estimate"), small=spread(name)
+            )
+            for name in SCORES
+        ),
+        *own,
+        *(Column(f"{name}_{end}", of=part(name, end)) for name in SCORES for end in ("lowest", "highest")),
+    )
+    caption = "Of the recommended model, from the predictions of its only run."
+    if runs > 1:
+        caption = f"Of the recommended k, from the predictions of its {runs} runs together; below: lowest to highest of a run."
+    if thresholds:
+        caption += " These scores are at the threshold 0.5."
+    caption += f" A {label} that is never predicted has no precision ({formatting.UNKNOWN})."
+    rows = tuple(map(Row, classes))
+    return ReportTable("class_scores", f"Scores by {label}", caption, columns, rows, style="classes")
+
+
+def threshold_table(threshold: Mapping[str, Any]) -> ReportTable:
+    """The scores at the threshold 0.5 and at the saved one, or those of all labels; ``threshold`` is that of answer.json."""
+    by_label = bool(threshold.get("by_label"))
+    saved = "saved" if by_label else formatting.score(threshold["threshold"])
+    titles = {"balanced_accuracy": "balanced\naccuracy", "matthews_correlation": "Matthews\ncorrelation"}
+    scores = threshold["at_half"] if by_label else THRESHOLD_SCORES
+
+    def read(name: str) -> Read:
+        return lambda of: of[1][name]
+
+    columns = (
+        Column("threshold", "threshold", of=lambda of: str(of[0]), number=False),
+        *(Column(name, titles.get(name, names.metric(name)), formatting.score, of=read(name)) for name in scores),
+    )
+    caption = "Of the saved run."
+    if not by_label:
+        caption = f"Precision, recall and F1 are those of the class {quoted(threshold['label'])}."
+    if threshold["metric"]:
+        caption += (
+            f" The second row is cross-fitted: in each of {FOLDS} parts of the validation examples, the threshold is chosen "
+            "on the other parts."
+        )
+    rows = (Row(("0.5", threshold["at_half"])), Row((saved, threshold["cross_fitted"]), chosen=True))
+    return ReportTable("threshold", "Scores at the threshold", caption, columns, rows, sortable=False)

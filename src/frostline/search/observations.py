@@ -1,0 +1,391 @@
+"""What a search has observed, and what follows from it for each recipe. Touches no model.
+
+A candidate is a run that the search may train. Its observation is a score and a time.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from frostline.data.wording import capitalized
+from frostline.search import default_budget
+from frostline.statistics.decision import Option, Rule
+from frostline.statistics.evidence import Evidence
+from frostline.statistics.inference import FULL_MEAN
+from frostline.statistics.joint import JointEstimate
+from frostline.statistics.next_step import NextStep
+from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
+from frostline.statistics.run_result import RunResult
+from frostline.statistics.tune import FULL, Tune, name_of
+from frostline.sweep.results.search_record import Expected
+from frostline.sweep.work.makespan import makespan
+
+HIGHEST_SCORE = 1.0  # of every metric
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A run that a search may train."""
+
+    recipe: Tune
+    learning_rate: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a candidate turned out to be.
+
+    Attributes:
+        score: The best validation score; None if the run failed.
+        seconds: Wall-clock seconds from start to end.
+        run: The digest of the run; empty if it failed.
+        workers: The number of runs that were trained at the same time, including this one.
+        outcome: ``ok`` or ``degenerate``, as in the result of the run.
+    """
+
+    score: float | None
+    seconds: float
+    run: str = ""
+    workers: int = 1
+    outcome: str = "ok"
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """The candidates of a search.
+
+    Attributes:
+        recipes: The cheapest first: k = 0, 1, ... The last one is the reference, with which each is compared: full
+            fine-tuning, or the largest k that the user allows.
+        learning_rates: To try for every recipe but k = 0, ascending.
+        head_learning_rates: To try for k = 0.
+        seeds: In the order in which they are used.
+        operations: Floating-point operations of one run, by recipe.
+        start_k: The k at which learning rates are compared first. It is cheap, and close to the k that probes suggest.
+    """
+
+    recipes: tuple[Tune, ...]
+    learning_rates: tuple[float, ...]
+    head_learning_rates: tuple[float, ...]
+    seeds: tuple[int, ...]
+    operations: Mapping[Tune, float]
+    start_k: int = 2
+
+    @property
+    def reference(self) -> Tune:
+        """What every other recipe is compared with."""
+        return self.recipes[-1]
+
+    @cached_property
+    def layers(self) -> int:
+        """The number of layers of the largest k."""
+        return max(1, *(k for k in self.recipes if isinstance(k, int)))
+
+    @property
+    def first(self) -> Tune:
+        """The recipe at which learning rates are compared first: ``start_k``, limited to what is below the reference.
+
+        It is the reference if only k = 0 is smaller, because k = 0 has learning rates of its own.
+        """
+        return min(self.start_k, max(k for k in self.recipes[:-1] if isinstance(k, int))) or self.reference
+
+    @property
+    def middle_rate(self) -> float:
+        """The middle one of the learning rates, which is tried first."""
+        return self.learning_rates[(len(self.learning_rates) - 1) // 2]
+
+    def next_lower(self, learning_rate: float) -> float | None:
+        """The next lower learning rate; None if this is the lowest."""
+        lower = [one for one in self.learning_rates if one < learning_rate]
+        return lower[-1] if lower else None
+
+    def neighbours(self, learning_rate: float) -> list[float]:
+        """The next lower and the next higher learning rate, as far as they exist."""
+        place = self.learning_rates.index(learning_rate)
+        return [self.learning_rates[n] for n in (place - 1, place + 1) if 0 <= n < len(self.learning_rates)]
+
+    def candidates(self, recipe: Tune, learning_rate: float, seeds: Sequence[int]) -> list[Candidate]:
+        """A recipe with these seeds. k = 0 is cheap, so it is trained at all of its own learning rates."""
+        rates = self.head_learning_rates if recipe == 0 else (learning_rate,)
+        return [Candidate(recipe, one, seed) for one in rates for seed in seeds]
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """What is expected of every recipe, with or without a score, and of the models that train no layer.
+
+    Attributes:
+        estimate: Of all of them.
+        rule: How one of them is chosen.
+        full: The reference.
+        step: What more runs are worth.
+    """
+
+    estimate: JointEstimate
+    rule: Rule
+    full: Option
+    step: NextStep
+
+    @cached_property
+    def best(self) -> Option:
+        """The choice that would be recommended now."""
+        return self.rule.choose(self.estimate.choices, self.full)
+
+    def choice(self, recipe: Tune) -> Option | None:
+        """A recipe with a score; None if it has none."""
+        return next((choice for choice in self.estimate.choices if choice.name == name_of(recipe)), None)
+
+    def probability(self, choice: Option) -> float:
+        """The probability that a choice reaches the target."""
+        return self.rule.probability(choice, self.full)
+
+    def value(self, recipe: Tune) -> float:
+        """The expected value of a recipe, trained or not."""
+        return float(self.step.values[self.estimate.names.index(name_of(recipe))])
+
+    def gain(self, candidates: Sequence[Candidate]) -> float:
+        """The expected gain of training these candidates, in score."""
+        added: dict[int, set[str]] = {}
+        for one in candidates:
+            added.setdefault(self.estimate.names.index(name_of(one.recipe)), set()).add(str(one.seed))
+        return self.step.gain(added)
+
+
+@dataclass
+class Observations:
+    """All scores and times so far, with the rule by which the search decides.
+
+    Attributes:
+        space: The candidates.
+        rule: How one of the choices is recommended.
+        evidence: Compares finished runs.
+        budget_given: Wall-clock seconds for all runs; None: the default, :func:`frostline.search.default_budget`.
+        own_rows: Whether each seed is scored on validation rows of its own, as with cross-validation.
+        alternatives: The names of choices without training, such as a linear probe, whose predictions the evidence knows.
+        alternative_score: The lower end of the 95 % confidence interval of the best alternative.
+        workers: The number of runs that are trained at the same time.
+        stacked: How many runs of one recipe a GPU trains as one stack in about the time of one; 1 elsewhere. A batch then has
+            further seeds until its stacks are full.
+        known: The observation of every finished candidate.
+        batches: The candidates that were trained together.
+    """
+
+    space: SearchSpace
+    rule: Rule
+    evidence: Evidence
+    budget_given: float | None = None
+    own_rows: bool = False
+    alternatives: tuple[str, ...] = ()
+    alternative_score: float = -math.inf
+    workers: int = 1
+    stacked: int = 1
+    known: dict[Candidate, Observation] = field(default_factory=dict)
+    batches: list[tuple[Candidate, ...]] = field(default_factory=list)
+    _surrogate: tuple[int, Surrogate | None] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def chance(self) -> float:
+        """The score of the majority-class or mean baseline."""
+        assert self.evidence.chance is not None
+        return self.evidence.chance
+
+    @property
+    def sufficient_score(self) -> float:
+        """The score above which no layer needs to be tuned.
+
+        The target is reached even if the reference has the highest possible score; or even that score is worth less than the
+        reference costs.
+        """
+        if self.rule.sure is None:
+            return HIGHEST_SCORE - self.rule.price
+        return self.rule.goal.required_score(HIGHEST_SCORE)
+
+    @property
+    def spent(self) -> float:
+        """Wall-clock seconds of all batches so far."""
+        return sum(map(self.batch_seconds, self.batches))
+
+    def batch_seconds(self, batch: Sequence[Candidate]) -> float:
+        """Wall-clock seconds of a batch, whose runs share the workers."""
+        ended = [self.known[one] for one in batch if one in self.known]
+        return makespan([one.seconds for one in ended], max((one.workers for one in ended), default=1))
+
+    @property
+    def budget(self) -> float:
+        """Wall-clock seconds that all batches may take."""
+        if self.budget_given is not None:
+            return self.budget_given
+        shares = self._reference_seconds or [self.run_seconds(self.space.reference) / self.workers]
+        return default_budget(float(np.median(shares)))
+
+    @property
+    def budget_is_final(self) -> bool:
+        """Whether the budget was given, or a run of the reference was timed. Until then it is an estimate from other runs."""
+        return self.budget_given is not None or bool(self._reference_seconds)
+
+    @property
+    def _reference_seconds(self) -> list[float]:
+        """Seconds of each finished run of the reference, divided by the number of runs trained at the same time.
+
+        Of a run in a stack, a result has its share of the seconds.
+        """
+        finished = (one for candidate, one in self.known.items() if candidate.recipe == self.space.reference)
+        return [self.stacked * one.seconds / one.workers for one in finished if one.score is not None]
+
+    def run_seconds(self, recipe: Tune) -> float:
+        """Predicted seconds of one run of this recipe: the median of its finished runs.
+
+        If there are none, it is the median of the recipe with the closest number of operations, scaled by the operations.
+        """
+        taken: dict[Tune, list[float]] = {}
+        for candidate, one in self.known.items():
+            if one.score is not None:
+                taken.setdefault(candidate.recipe, []).append(one.seconds)
+        if not taken:
+            return 0.0
+        cost = self.space.operations
+        nearest = min(taken, key=lambda other: abs(math.log(max(cost[other], 1.0) / max(cost[recipe], 1.0))))
+        return float(np.median(taken[nearest])) * cost[recipe] / max(cost[nearest], 1.0)
+
+    def predicted_seconds(self, candidates: Sequence[Candidate]) -> float:
+        """Predicted wall-clock seconds of those candidates that are not known, trained as one batch."""
+        counts = Counter(one.recipe for one in self.in_full_stacks(candidates))
+        stacked = self.stacked
+        stacks = [stacked * self.run_seconds(k) for k, count in counts.items() for _ in range(0, count, stacked)]
+        return makespan(stacks, self.workers)
+
+    def fits_budget(self, candidates: Sequence[Candidate]) -> bool:
+        """Whether these candidates fit into the rest of the budget."""
+        return self.spent + self.predicted_seconds(candidates) <= self.budget
+
+    def tried(self, recipe: Tune) -> list[Candidate]:
+        """The candidates of a recipe that were trained, including failed runs."""
+        return [one for one in self.known if one.recipe == recipe]
+
+    def missing(self, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Those candidates that are not known yet."""
+        return tuple(one for one in dict.fromkeys(candidates) if one not in self.known)
+
+    def in_full_stacks(self, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Those that are not known yet, and further seeds of the same recipe and learning rates until all stacks are full."""
+        found = list(self.missing(candidates))
+        for recipe in dict.fromkeys(one.recipe for one in found):
+            own = [one for one in found if one.recipe == recipe]
+            rates = dict.fromkeys(one.learning_rate for one in own)
+            further = [Candidate(recipe, rate, seed) for seed in self.space.seeds for rate in rates]
+            further = [one for one in self.missing(further) if one not in own]
+            found += further[: -len(own) % self.stacked]
+        return tuple(found)
+
+    def scores(self, recipe: Tune, learning_rate: float) -> dict[int, float]:
+        """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.outcomes.succeeded`)."""
+        finished = self._finished()
+        known = with_outcomes(finished, self.chance, clear_distance(finished, self.evidence))
+        good = succeeded([run for run in known if (run.recipe, run.learning_rate) == (name_of(recipe), learning_rate)])
+        return {int(run.seed): run.score for run in good}
+
+    def _finished(self) -> list[RunResult]:
+        """All finished runs, with the columns of results.csv that the statistics need."""
+        return [
+            RunResult(
+                recipe=name_of(one.recipe),
+                learning_rate=one.learning_rate,
+                seed=one.seed,
+                run=seen.run,
+                validation_best=seen.score,
+                outcome=seen.outcome,
+            )
+            for one, seen in self.known.items()
+        ]
+
+    def best_learning_rate(self, recipe: Tune) -> float | None:
+        """The learning rate with the best mean score over the seeds that all learning rates share; None without a score."""
+        rates = {one.learning_rate for one in self.tried(recipe)}
+        known = {rate: scores for rate in sorted(rates) if (scores := self.scores(recipe, rate))}
+        if not known:
+            return None
+        shared = set.intersection(*(set(scores) for scores in known.values()))
+        means = {
+            rate: float(np.mean([score for seed, score in scores.items() if seed in shared or not shared]))
+            for rate, scores in known.items()
+        }
+        return max(means, key=lambda rate: means[rate])
+
+    def runs(self, recipe: Tune) -> list[RunResult]:
+        """The runs at the best learning rate that count for the mean, as rows for ``evidence``."""
+        rate = self.best_learning_rate(recipe)
+        good = {} if rate is None else self.scores(recipe, rate)
+        return [
+            run
+            for run in self._finished()
+            if (run.recipe, run.learning_rate) == (name_of(recipe), rate) and run.seed in good
+        ]
+
+    def surrogate(self) -> Surrogate | None:
+        """What is expected of every recipe; None before the reference has a score."""
+        if self._surrogate is None or self._surrogate[0] != len(self.known):  # an observation never changes
+            self._surrogate = len(self.known), self._new_surrogate()
+        return self._surrogate[1]
+
+    def _new_surrogate(self) -> Surrogate | None:
+        space = self.space
+        if self.best_learning_rate(space.reference) is None:
+            return None
+        cells = {name_of(recipe): self.runs(recipe) for recipe in space.recipes}
+        depth = [k / space.layers if isinstance(k, int) else 1 + 1 / space.layers for k in space.recipes]
+        estimate = JointEstimate.of(cells, depth, self.alternatives, self.evidence)
+        reference = name_of(space.reference)
+        step = NextStep(
+            estimate.observed,
+            estimate.posterior,
+            np.array(estimate.costs),
+            self.rule,
+            full=estimate.names.index(reference),
+            own_rows=self.own_rows,
+        )
+        return Surrogate(estimate, self.rule, next(one for one in estimate.choices if one.name == reference), step)
+
+    def above_baseline(self, recipe: Tune) -> bool:
+        """Whether the mean of this recipe, or one of its runs, is above the baseline with 95 % confidence.
+
+        One such run is enough to show that something can be learned.
+        """
+        return bool(self.evidence.learned(self.runs(recipe), len(self.tried(recipe))))
+
+    def is_sufficient(self, recipe: Tune) -> bool:
+        """Whether this recipe surely scores so high that no larger one needs to be trained."""
+        runs = self.runs(recipe)
+        both = self.evidence.pair(runs, runs) if len(runs) > 1 else None
+        return both is not None and both.interval(FULL_MEAN)[0] > self.sufficient_score
+
+    def results_so_far(self) -> list[Expected]:
+        """For every recipe with a score: its runs and its mean, and what the surrogate expects of it."""
+        surrogate, found = self.surrogate(), []
+        for recipe in self.space.recipes:
+            if (rate := self.best_learning_rate(recipe)) is None:
+                continue
+            scores = list(self.scores(recipe, rate).values())
+            expected = sure = None
+            if surrogate is not None and (choice := surrogate.choice(recipe)) is not None:
+                expected, sure = choice.expected, surrogate.probability(choice)
+            mean = float(np.mean(scores))
+            found.append(
+                Expected(trainable=name_of(recipe), runs=len(scores), mean=mean, expected=expected, probability=sure)
+            )
+        return found
+
+
+def interim_analyses(seeds: int) -> int:
+    """The largest number of times that a search reads the confidence intervals of a k: after every seed from the second on."""
+    return max(1, seeds - 1)
+
+
+def in_words(recipe: Tune, *, capital: bool = False) -> str:
+    """The name of a recipe in messages; ``capital`` is for the beginning of a sentence."""
+    name = f"k = {recipe}" if isinstance(recipe, int) else "full fine-tuning"
+    return capitalized(name) if capital and recipe == FULL else name

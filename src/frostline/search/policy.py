@@ -1,0 +1,386 @@
+"""The policy: what a search trains next, as a pure function of what it has observed.
+
+It never touches a model, so tests feed it synthetic scores. A stopped search replays the recorded scores and continues with the
+same batches, given the same number of workers.
+
+The initial design is what is cheap: k = 0, then the learning rates of a small k, then full fine-tuning. Probes decide which k is
+small. From then on each batch is what is expected to gain the most, less the price of its time. The search ends when no run
+would gain more than it costs.
+
+The gain of more seeds, or of a recipe that was not tried, follows from the posterior (``statistics/next_step.py``). A learning
+rate that was not tried may be better or worse than the best one so far; neighbours differ by about ``RATE_SPREAD``. Time is
+priced by the budget: to spend all of it costs as much score as full fine-tuning costs in the decision rule.
+"""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import norm
+
+from frostline.data.wording import duration, duration_at_least
+from frostline.search.observations import Candidate, Observations, SearchSpace, Surrogate, in_words
+from frostline.statistics.analysis_settings import POINT
+from frostline.statistics.tune import Tune
+
+RATE_SPREAD = 0.01  # standard deviation of the score difference between neighbouring learning rates
+ROUNDS = (1, 2, 3)  # numbers of seeds of the two best choices whose gain is compared
+NEGLIGIBLE = 1e-5  # a score
+CLEAR_DROP = 0.1  # a learning rate is clearly worse if it loses more than this share of the gain over the baseline
+BRIEF = 10.0  # seconds of a run; a recipe whose run takes less is never left out
+ENOUGH = "so high that no layer is worth tuning, whatever full fine-tuning would reach"
+HEAD_IS_ENOUGH = f"k = 0 scores {ENOUGH}."
+ALTERNATIVE_IS_ENOUGH = f"A model that trains no layer scores {ENOUGH}."
+NOTHING_LEARNED = "No run scores above the baseline with 95 % confidence."
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Candidates to train next, together, and the reason as a sentence."""
+
+    candidates: tuple[Candidate, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """What the next batch may be, with its expected gain and the price of its time, both in score."""
+
+    batch: Batch
+    gain: float
+    price: float
+
+    @property
+    def net(self) -> float:
+        """The expected gain less the price."""
+        return self.gain - self.price
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why a search ended.
+
+    Attributes:
+        why: The reason, as a sentence.
+        nothing_learned: No run scores above the baseline with 95 % confidence.
+        no_reference: The reference has no result, so no recipe can be compared with it.
+        untried: The recipe that would be tried next, if the budget allowed it; None if there is none.
+    """
+
+    why: str
+    nothing_learned: bool = False
+    no_reference: bool = False
+    untried: Tune | None = None
+
+
+Batches = Generator[Batch, None, None]
+
+
+def head_first(space: SearchSpace) -> Batch:
+    """k = 0 with two seeds, at all of its learning rates."""
+    return Batch(tuple(space.candidates(0, space.middle_rate, space.seeds[:2])), "k = 0 first: it is the cheapest.")
+
+
+def rates_at_first(space: SearchSpace) -> Batch:
+    """A small k at the two highest learning rates."""
+    some = tuple(Candidate(space.first, one, space.seeds[0]) for one in space.learning_rates[-2:])
+    return Batch(some, f"Compare learning rates at {in_words(space.first)}, where a run is cheap.")
+
+
+def reference_at(space: SearchSpace, rate: float, workers: int) -> Batch:
+    """The reference at a usual learning rate and, if there is one, at another one.
+
+    ``rate`` is the best learning rate of a small k. The reference often needs a lower one.
+    """
+    recipe, seeds = space.reference, space.seeds
+    usual = rate if space.first == recipe else min(rate, space.middle_rate)
+    other = rate if rate != usual else space.next_lower(usual)
+    candidates = [Candidate(recipe, usual, seeds[0])]
+    if other is not None:
+        candidates.append(Candidate(recipe, other, seeds[0]))
+    elif workers > 1:
+        candidates.extend(Candidate(recipe, usual, seed) for seed in seeds[1:2])
+    return Batch(tuple(candidates), f"Train {in_words(recipe)}.")
+
+
+def initial_design(space: SearchSpace, workers: int) -> Iterator[Batch]:
+    """The first batches, as far as no score decides otherwise, without candidates that an earlier one has."""
+    trained: set[Candidate] = set()
+    for batch in (head_first(space), rates_at_first(space), reference_at(space, space.middle_rate, workers)):
+        candidates = tuple(one for one in batch.candidates if one not in trained)
+        trained |= {*candidates}
+        if candidates:
+            yield Batch(candidates, batch.why)
+
+
+def policy(seen: Observations) -> Generator[Batch, None, Stop]:
+    """Search for the choice to recommend.
+
+    Yields:
+        The next batch. The caller must train its candidates and add what they turned out to be to ``seen``.
+
+    Returns:
+        Why the search ended.
+    """
+    space, first = seen.space, seen.space.first
+    yield from _train(seen, head_first(space))
+    if seen.is_sufficient(0):
+        return Stop(HEAD_IS_ENOUGH)
+    if seen.alternative_score > seen.sufficient_score:
+        return Stop(ALTERNATIVE_IS_ENOUGH)
+
+    rates = rates_at_first(space)
+    if not seen.fits_budget(rates.candidates):
+        once = f"Train {in_words(first)} once: how long a run takes is not known yet."
+        yield from _train(seen, Batch(rates.candidates[:1], once))
+    if seen.fits_budget(rates.candidates):
+        yield from _train(seen, rates)
+    yield from _try_lower_rates(seen, first)
+    no_reference = yield from _train_reference(seen)
+    if no_reference is not None:
+        return no_reference
+    nothing_learned = yield from _try_to_learn(seen)
+    if nothing_learned is not None:
+        return nothing_learned
+
+    while not isinstance(following := _next(seen), Stop):
+        yield from _train(seen, following)
+    return following
+
+
+def _train(seen: Observations, batch: Batch) -> Batches:
+    """Train what is missing of a batch, in full stacks."""
+    if missing := seen.in_full_stacks(batch.candidates):
+        seen.batches.append(missing)
+        yield Batch(missing, batch.why)
+
+
+def _try_lower_rates(seen: Observations, recipe: Tune) -> Batches:
+    """Train a recipe at lower learning rates while its lowest one is its best, and clearly better than the next one."""
+    while seen.best_learning_rate(recipe) in (lowest := min(_rates_tried(seen, recipe), default=None), None):
+        lower = None if lowest is None else seen.space.next_lower(lowest)
+        if lower is None or not _lower_is_better(seen, recipe):
+            return
+        candidate = Candidate(recipe, lower, seen.space.seeds[0])
+        if not seen.fits_budget([candidate]):
+            return
+        yield from _train(seen, Batch((candidate,), f"Try a lower learning rate for {in_words(recipe)}."))
+
+
+def _rates_tried(seen: Observations, recipe: Tune) -> list[float]:
+    return sorted({one.learning_rate for one in seen.tried(recipe)})
+
+
+def _lower_is_better(seen: Observations, recipe: Tune) -> bool:
+    """Whether the lowest learning rate of a recipe is clearly better than the second lowest, or one of the two has no score."""
+    known = [list(seen.scores(recipe, rate).values()) for rate in _rates_tried(seen, recipe)[:2]]
+    if len(known) < 2 or not all(known):
+        return True
+    low, high = map(float, map(np.mean, known))
+    return low - high > CLEAR_DROP * abs(low - seen.chance)
+
+
+def _train_reference(seen: Observations) -> Generator[Batch, None, Stop | None]:
+    """Train the reference at a usual learning rate and at one more; the stop if that fails."""
+    space, reference = seen.space, seen.space.reference
+    rate = seen.best_learning_rate(space.first) or space.middle_rate
+    both = reference_at(space, rate, seen.workers)
+    one = Batch(both.candidates[:1], both.why)
+    if (
+        seen.budget_given is not None
+        and seen.best_learning_rate(reference) is None
+        and not seen.fits_budget(one.candidates)
+    ):
+        return Stop(_over_budget(seen, one.candidates), no_reference=True)
+    yield from _train(seen, both if seen.fits_budget(both.candidates) else one)
+    if seen.best_learning_rate(reference) is None:
+        yield from _try_lower_rates(seen, reference)
+    if seen.best_learning_rate(reference) is None:
+        return Stop(reference_failed(reference), no_reference=True)
+    return None
+
+
+def _over_budget(seen: Observations, candidates: Sequence[Candidate]) -> str:
+    """The message for a reference that cannot be trained within the budget."""
+    reference = seen.space.reference
+    needed, left = duration(seen.run_seconds(reference)), duration(max(0.0, seen.budget - seen.spent))
+    enough = duration_at_least(seen.spent + seen.predicted_seconds(candidates))
+    return (
+        f"{in_words(reference, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
+        f"left. Give about --budget {enough} or more, or set --max-k to compare with fewer layers instead."
+    )
+
+
+def reference_failed(reference: Tune) -> str:
+    """The sentence for a reference of which every run failed."""
+    return f"Every run of {in_words(reference)} failed, at every learning rate that was tried. There is nothing to compare with."
+
+
+def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
+    """Train the reference at other learning rates until some run is above the baseline; the stop if no learning rate helps."""
+    space, reference = seen.space, seen.space.reference
+    trained: list[Tune] = [reference, space.first, 0]
+    likely = seen.best_learning_rate(space.first)
+    for rate in sorted(space.learning_rates, key=lambda one: (one != likely, -one)):
+        if any(map(seen.above_baseline, trained)):
+            break
+        both = seen.missing([Candidate(reference, rate, seed) for seed in space.seeds[:2]])
+        if some := next((some for some in (both, both[:1]) if some and seen.fits_budget(some)), None):
+            why = "No run is above the baseline with 95 % confidence yet: try another learning rate."
+            yield from _train(seen, Batch(some, why))
+    if any(map(seen.above_baseline, trained)):
+        return None
+    tried = _rates_tried(seen, reference)
+    left = ", ".join(f"{one:g}" for one in space.learning_rates if one not in tried)
+    untried = f" The budget did not allow {in_words(reference)} at a learning rate of {left}." if left else ""
+    return Stop(f"{NOTHING_LEARNED}{untried}", nothing_learned=True)
+
+
+def _next(seen: Observations) -> Batch | Stop:
+    """The next batch once the reference has a score."""
+    ranked = acquisitions(seen)
+    if not ranked:
+        return Stop("Every run that the search may train is trained.")
+    best = next((one for one in ranked if seen.fits_budget(one.batch.candidates)), None)
+    if best is not None and best.net > NEGLIGIBLE:
+        return Batch(_with_idle_workers(seen, best.batch.candidates, ranked), best.batch.why)
+    if brief := _brief(seen):
+        return Batch(brief, "Try every k whose run takes seconds.")
+    if ranked[0].net > NEGLIGIBLE:
+        wanted = ranked[0].batch
+        needed, left = seen.predicted_seconds(wanted.candidates), max(0.0, seen.budget - seen.spent)
+        return Stop(
+            f"The next step takes about {duration(needed)}, but only {duration(left)} of the budget is left. "
+            f"With --budget {duration_at_least(seen.spent + needed)}, it would be: {wanted.why}",
+            untried=next((one.recipe for one in wanted.candidates if not seen.tried(one.recipe)), None),
+        )
+    most = max(ranked, key=lambda one: one.gain)
+    return Stop(
+        f"More runs would hardly change the choice: they are expected to gain at most {most.gain / POINT:.2f} points for "
+        f"{duration(seen.predicted_seconds(most.batch.candidates))} of training, less than the time is worth."
+    )
+
+
+def _with_idle_workers(
+    seen: Observations, candidates: Sequence[Candidate], ranked: Sequence[Acquisition]
+) -> tuple[Candidate, ...]:
+    """The candidates of a batch, and those of others that do not make it longer."""
+    found = seen.missing(candidates)
+    for other in ranked:
+        more = seen.missing([*found, *other.batch.candidates])
+        longer = seen.predicted_seconds(more) > seen.predicted_seconds(found)
+        if other.gain > NEGLIGIBLE and not longer and seen.predicted_seconds(found):
+            found = more
+    return found
+
+
+def _brief(seen: Observations) -> tuple[Candidate, ...]:
+    """One run of every recipe that was not tried and whose run takes seconds, as far as the budget allows."""
+    found: tuple[Candidate, ...] = ()
+    for recipe in seen.space.recipes:
+        more = (*found, *next_seed(seen, recipe))
+        if not seen.tried(recipe) and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(more):
+            found = more
+    return found
+
+
+def acquisitions(seen: Observations) -> list[Acquisition]:
+    """All that may be trained next, the best first. The reference has a score."""
+    surrogate = seen.surrogate()
+    assert surrogate is not None
+    found = [*_single(seen, surrogate), *_rounds(seen, surrogate), *_other_rates(seen, surrogate)]
+    return sorted(found, key=lambda one: -one.net)
+
+
+def _price(seen: Observations, candidates: Sequence[Candidate]) -> float:
+    """What the time of a batch costs, in score."""
+    return seen.rule.exchange * seen.predicted_seconds(candidates) / max(seen.budget, 1e-9)
+
+
+def next_seed(seen: Observations, recipe: Tune, already: int = 0) -> tuple[Candidate, ...]:
+    """A recipe with its next seed, at its best learning rate; empty if there is none. ``already`` seeds are planned."""
+    rate = _rate_of(seen, recipe)
+    if rate is None:
+        return ()
+    tried = {one.seed for one in seen.tried(recipe) if one.learning_rate == rate}
+    left = [seed for seed in seen.space.seeds if seed not in tried]
+    return seen.missing(seen.space.candidates(recipe, rate, left[already : already + 1]))
+
+
+def _rate_of(seen: Observations, recipe: Tune) -> float | None:
+    """The learning rate for the next run of a recipe; None if every one failed.
+
+    It is the best so far. A recipe without runs takes that of the nearer one of the reference and the k at which learning rates
+    were compared. A recipe of which every run failed takes a lower one.
+    """
+    space = seen.space
+    if (best := seen.best_learning_rate(recipe)) is not None:
+        return best
+    if tried := _rates_tried(seen, recipe):
+        return space.next_lower(tried[0]) if recipe else None
+    half = (space.start_k + space.layers) / 2
+    nearer = (
+        space.reference if recipe == space.reference or (isinstance(recipe, int) and recipe > half) else space.first
+    )
+    return seen.best_learning_rate(nearer) or seen.best_learning_rate(space.first) or space.middle_rate
+
+
+def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
+    """One more seed of one recipe."""
+    for recipe in seen.space.recipes:
+        if candidates := next_seed(seen, recipe):
+            tried, name = seen.tried(recipe), in_words(recipe, capital=True)
+            why = f"{name} was not tried yet." if not tried else f"Train {_more_seeds(seen)} of {in_words(recipe)}."
+            if tried and seen.best_learning_rate(recipe) is None:
+                why = f"{name} failed: try a lower learning rate."
+            gain = surrogate.gain(seen.in_full_stacks(candidates))
+            yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))
+
+
+def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
+    """The next seed of both best choices, judged by the gain of several such seeds: a single one may not be enough to decide."""
+    ranked = sorted(seen.space.recipes, key=surrogate.value, reverse=True)
+    for seeds in ROUNDS:
+        rounds = [[one for recipe in ranked[:2] for one in next_seed(seen, recipe, n)] for n in range(seeds)]
+        every = tuple(one for some in rounds for one in some)
+        if not rounds[0] or (seeds > 1 and not rounds[-1]):
+            return
+        first, *others = dict.fromkeys(one.recipe for one in rounds[0])
+        names = " and ".join([in_words(first, capital=True), *map(in_words, others)])
+        share = 1 / seeds
+        yield Acquisition(
+            Batch(tuple(rounds[0]), f"{names} may be the best: train {_more_seeds(seen)}."),
+            share * surrogate.gain(seen.in_full_stacks(every)),
+            share * _price(seen, every),
+        )
+
+
+def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
+    """Neighbours of the best learning rate of each recipe, unless a run failed at this or at a lower one.
+
+    A wanted certainty is not about the best score, so then there are none.
+    """
+    if seen.rule.sure is not None:
+        return
+    best = max(surrogate.rule.value(choice) for choice in surrogate.estimate.choices)
+    for recipe in seen.space.recipes:
+        rate = seen.best_learning_rate(recipe)
+        if not recipe or rate is None:
+            continue
+        tried, scored = _rates_tried(seen, recipe), seen.scores(recipe, rate)
+        failed = min((one for one in tried if not seen.scores(recipe, one)), default=np.inf)
+        first = next(seed for seed in seen.space.seeds if seed in scored)
+        for other in seen.space.neighbours(rate):
+            if other in tried or other > failed:
+                continue
+            candidates = (Candidate(recipe, other, first),)
+            # the expected value of max(0, x) for a normal x
+            mean = surrogate.value(recipe) - best - RATE_SPREAD / 2
+            gain = float(mean * norm.cdf(mean / RATE_SPREAD) + RATE_SPREAD * norm.pdf(mean / RATE_SPREAD))
+            why = f"Try another learning rate for {in_words(recipe)}."
+            yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))
+
+
+def _more_seeds(seen: Observations) -> str:
+    """How many seeds a batch adds to a recipe, in words."""
+    return "one more seed" if seen.stacked == 1 else "more seeds"

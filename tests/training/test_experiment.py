@@ -1,0 +1,100 @@
+"""Runs from cached hidden states give the same results as runs of the whole model."""
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from frostline.training.run import run
+from tiny import GOOD
+from training.runs import context_of, largest_difference, outcome, spec_of, with_states
+
+
+@pytest.mark.parametrize("k, packed", [(0, True), (1, True), (2, True), (1, False)])
+def test_runs_from_cached_hidden_states_equal_runs_of_the_whole_model(tiny_bert, tmp_path, k, packed):
+    """The forward pass has other batches than a run, so rounding differs. Two epochs are too few to amplify this."""
+    without = context_of(tiny_bert, packed=packed)
+    cached = with_states(without, tmp_path)
+    one, other = run(spec_of(k), cached), run(spec_of(k), without)
+    assert (one.facts["provenance"]["cut"], other.facts["provenance"]["cut"]) == (3 - k, None)
+    assert one.facts["validation_best"] == other.facts["validation_best"]
+    assert largest_difference(one, other) < 1e-3
+    assert one.facts["audit"] == other.facts["audit"]
+
+
+@pytest.fixture(scope="module")
+def from_every_cut(context):
+    """Runs with k = 0, 1, 2, each from its own cut."""
+    return {k: run(spec_of(k), context) for k in (0, 1, 2)}
+
+
+@pytest.mark.parametrize("cached, cuts", [((3, 1), {0: 3, 1: 1, 2: 1}), ((1,), {0: 1, 1: 1})])
+def test_a_run_whose_cut_is_not_cached_starts_from_the_nearest_below(uncached, from_every_cut, tmp_path, cached, cuts):
+    some = with_states(uncached, tmp_path, cached)
+    for k, cut in cuts.items():
+        one, whole = run(spec_of(k), some), from_every_cut[k]
+        assert one.facts["provenance"]["cut"] == cut
+        assert one.facts["validation_best"] == whole.facts["validation_best"]
+        assert largest_difference(one, whole) < 1e-3
+        if cut == 3 - k:
+            assert outcome(one) == outcome(whole)
+
+
+@pytest.mark.parametrize("cuts", [(3, 2, 1), (3, 2, 1, 0)])
+def test_runs_that_train_all_layers_use_no_cached_hidden_states(uncached, tmp_path, cuts):
+    """This includes full fine-tuning, which also trains the embeddings. Cached embeddings are for probes of words."""
+    cached = with_states(uncached, tmp_path, cuts)
+    for tune in (3, "all"):
+        one = run(spec_of(tune), cached)
+        assert one.facts["provenance"]["cut"] is None and one.facts["cost"]["forward_pass_seconds"] == 0
+        assert outcome(one) == outcome(run(spec_of(tune), uncached))
+
+
+def test_hidden_states_come_from_the_pretrained_weights_after_other_runs(uncached, context, tmp_path):
+    run(spec_of("all"), uncached)
+    later = with_states(uncached, tmp_path)
+    rows = np.arange(len(uncached.tokens))
+    for cut in (1, 2):
+        assert torch.equal(later.states.tokens(cut, rows), context.states.tokens(cut, rows))
+
+
+def test_an_end_token_that_is_also_the_padding_token(tmp_path):
+    """The cached hidden state belongs to the token that the head reads."""
+    words = Tokenizer(
+        models.WordLevel({"<end>": 0, "<unknown>": 1, **{w: n for n, w in enumerate(GOOD, 2)}}, "<unknown>")
+    )
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.TemplateProcessing(single="$A <end>", special_tokens=[("<end>", 0)])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=words, unk_token="<unknown>", eos_token="<end>", model_max_length=32
+    )
+    fast.save_pretrained(tmp_path / "model")
+    sizes = {
+        "n_embd": 32,
+        "n_layer": 3,
+        "n_head": 2,
+        "n_positions": 32,
+        "vocab_size": 8,
+        "bos_token_id": 0,
+        "eos_token_id": 0,
+    }
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        GPT2LMHeadModel(GPT2Config(**sizes, initializer_range=0.2)).save_pretrained(tmp_path / "model")
+    without = context_of(tmp_path / "model")
+    assert (
+        without.head_reads == "last" and (without.tokens.inputs["input_ids"][without.tokens.offsets[1:] - 1] == 0).all()
+    )
+    cached = with_states(without, tmp_path / "cached")
+    for k in (0, 1):
+        assert largest_difference(run(spec_of(k), cached), run(spec_of(k), without)) < 1e-3
+
+
+@pytest.mark.parametrize("as_trainer", [False, True])
+def test_chunks_become_smaller_at_the_cut_where_memory_ran_out(uncached, as_trainer):
+    context, lengths = uncached.with_worker(scoring_tokens={}, as_trainer=as_trainer), np.full((2, 8), 10)
+    for tried, left in ((8, 4), (2, 1), (4, 1)):
+        context.score_smaller_chunks(lengths[:, :tried], 3)
+        assert context.scoring_chunks(lengths, 3) == [slice(n, n + left) for n in range(0, 8, left)]
+        assert context.scoring_chunks(lengths, 2) == [slice(0, 8)]
