@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
+from generated_reviews import generate
 
 from frostline.api.sweep import packaged_model
-from frostline.data.generated.tables import generate
 
 FIXED = {"seeds": "1", "num_train_epochs": "1", "test": "none"}
 GRIDS: dict[str, dict[str, str]] = {
@@ -23,7 +23,7 @@ def write_tables(grid: str, folder: Path, *, quick: bool) -> dict[str, str]:
     """Write training and validation texts as CSV; returns the settings of a sweep on them."""
     train, validation = (24, 16) if quick else SIZES[grid]
     most = JOINED[1] if grid == "long" else 1
-    tables = generate("polarity", train=train * most, validation=validation * most, test=0)
+    tables = generate(train=train * most, validation=validation * most)
     settings = {**GRIDS[grid], **(QUICK if quick else {}), "model": str(packaged_model())}
     for split, count in (("train", train), ("validation", validation)):
         table = tables[split] if grid == "short" else _reviews(tables[split], count)

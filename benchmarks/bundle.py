@@ -59,11 +59,10 @@ def write_models(work: Path, k: int) -> list[Path]:
 
 def write_texts(work: Path, rows: int) -> None:
     """Write generated film reviews."""
+    from generated_reviews import generate
     from pyarrow import csv
 
-    from frostline.data.generated.tables import generate
-
-    csv.write_csv(generate("polarity", train=rows, validation=0, test=0)["train"], work / "texts.csv")
+    csv.write_csv(generate(train=rows)["train"], work / "texts.csv")
 
 
 def bundle_side(work: Path) -> Predict:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from simulation.draw import left_out, predictions, run
 
 from frostline.statistics.analysis_settings import POINT
-from frostline.statistics.decision import Candidate, Rule
+from frostline.statistics.decision import Option, Rule
 from frostline.statistics.goal import Goal
 from frostline.statistics.inference import shared_row_covariance
 from frostline.statistics.outcomes import CLEAR, succeeded, with_outcomes
@@ -93,7 +93,7 @@ def measure(count: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     goals = {"95 % of the gain": Goal.of_gain(TARGET, BASELINE), "within one point": Goal.within(POINT)}
     for facts, truth, means, draws, cost in tasks(np.random.default_rng(seed), count):
         choices = [
-            Candidate(
+            Option(
                 name=str(n), score=float(means[n]), comparable=float(means[n]), cost=float(cost[n]), draws=draws[:, n]
             )
             for n in range(len(truth))

@@ -4,12 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pytest
 
-from frostline import FrostlineError
 from frostline.data.glue import GLUE, glue_task
-from frostline.data.kinds import DataSpec
-from frostline.data.load import Data, load_data
+from frostline.data.load import Data
 
 NAMES = tuple(task.name for task in GLUE.values())
 
@@ -132,16 +129,3 @@ def assert_same(one: Data, two: Data) -> None:
         assert first.texts == second.texts and first.pairs == second.pairs
         assert first.targets.dtype == second.targets.dtype and first.targets.tolist() == second.targets.tolist()
         assert first.digest() == second.digest()
-
-
-def load(**options: Any) -> Data:
-    return load_data(DataSpec(**options))
-
-
-def refusal(**options: Any) -> str:
-    """The message of the error that these options raise."""
-    with pytest.raises(FrostlineError) as caught:
-        load(**options)
-    sentence = str(caught.value)
-    assert sentence.endswith(".") and "\n" not in sentence
-    return sentence

@@ -95,6 +95,35 @@ assert "--tune LIST" in out.getvalue()"""
     assert loaded_after(code) == set()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "find --model m --train t.csv --budget -5",
+        "find --model m --train t.csv --budget soon",
+        "find --train t.csv",
+        "find --model m --train none.csv",
+        "find --modle m",
+        "sweep --model m --train t.csv --tune 0 --seeds 0 --out o",
+        "sweep --model m --train none.csv --tune 0 --out o",
+        "plan --model m --train t.csv --tune last",
+        "compare --model m --train t.csv --ways full,loro-2",
+        "predict m none.csv",
+        "sweep none.toml",
+    ],
+)
+def test_a_mistake_is_answered_before_anything_heavy_is_loaded(tmp_path: Path, words: str) -> None:
+    (tmp_path / "t.csv").write_text("text,label\na,b\n")
+    code = f"""
+import contextlib, io, os, sys
+from frostline.cli import main
+os.chdir({str(tmp_path)!r})
+sys.argv = ["frostline", *{words.split()!r}]
+with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()) as err:
+    main()
+assert err.getvalue().splitlines()[-1].startswith(("frostline: ", "Error: ")), err.getvalue()"""
+    assert loaded_after(code) <= {"numpy"}
+
+
 def test_the_state_of_a_sweep_is_shown_without_heavy_libraries(finished_small: Path) -> None:
     code = f"""
 import contextlib, io, sys

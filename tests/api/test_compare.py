@@ -17,6 +17,7 @@ from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
 from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.answer import Counts
 from frostline.statistics.outcomes import ANSWERS
 from frostline.statistics.tune import tune_of
 from frostline.sweep.progress import Progress
@@ -260,6 +261,6 @@ def test_a_comparison_with_probes_goes_on_and_grows(
     answer = sweep_of("probe,full", progress=Progress(), **given).run()
     assert answer["runs"]["done"] == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved
     answer = sweep_of("words,full", progress=Progress(), **given).run()
-    assert answer["runs"] == {"done": 8, "failed": 0, "pending": 0}
+    assert answer.runs == Counts(done=8, failed=0, pending=0)
     (cell,) = recorded(out)[-1]["predicted"]["cells"]
     assert (cell["trainable"], cell["runs"]) == ("words", 2) and 0 < cell["seconds"] < 60

@@ -29,26 +29,18 @@ def test_a_missing_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         demo.packaged_model()
 
 
-def test_an_unknown_task_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FrostlineError, match="polarity"):
-        demo.demo_sweep(tmp_path / "o", task="chess")
-
-
-def test_the_demo_with_few_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo, "SIZES", {task: {"train": 16, "validation": 12, "test": 10} for task in demo.SIZES})
-    monkeypatch.setitem(demo.SETTINGS, "tune", "0,1,all")
-    monkeypatch.setitem(demo.TRAINING["polarity"], "num_train_epochs", 1)
-    sweep = demo.demo_sweep(tmp_path / "o", seeds=1, progress=Progress())
+def test_the_demo_with_few_examples(tmp_path: Path) -> None:
+    sweep = demo.demo_sweep(
+        tmp_path / "o", seeds=1, progress=Progress(), tune="0,1,all", num_train_epochs=1, train_size=16
+    )
     answer = sweep.run()
-    assert answer["task"] == "polarity (generated)" and answer["layers"] == 6 and answer["runs"]["done"] == 3
+    assert answer["task"] == "film reviews (generated)" and answer["layers"] == 6 and answer["runs"]["done"] == 3
     assert (tmp_path / "o" / "report.html").exists()
     data = sweep._prepare(Progress()).data
-    assert (len(data.train), len(data.validation), len(data.test or ())) == (16, 12, 10)
-
-
-def test_both_tasks_have_settings_and_the_grid_has_every_k() -> None:
-    assert set(demo.SIZES) == {"polarity", "agreement"} == set(demo.TRAINING)
-    assert demo.SETTINGS["tune"] == "0,1,2,3,4,5,6,all"
+    assert (len(data.train), len(data.validation), len(data.test or ())) == (512, 400, 400)
+    assert not any(data.report.shared.values()) and not any(data.report.repeated.values())
+    assert {tuple(split.label_counts.values()) for split in data.report.splits.values()} == {(256, 256), (200, 200)}
+    assert data.notes[0] == demo.NOTE
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from tiny import sentences, write_csv
 
 @pytest.fixture
 def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
-    """A folder with a model ``m``, a table ``t.csv``, and tables, models and TOML files with one error each."""
+    """A folder with a model ``m``, a table ``t.csv``, and tables and models with one error each."""
     (tmp_path / "m").symlink_to(tiny_bert)
     rows = sentences(160)
     write_csv(tmp_path / "t.csv", rows)
@@ -47,15 +47,6 @@ def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
     (tmp_path / "no-weights" / "pytorch_model.bin").write_bytes(b"pickle")
     shutil.copytree(tiny_bert, tmp_path / "torn")
     (tmp_path / "torn" / "model.safetensors").write_bytes(b"\0" * 64)
-    (tmp_path / "unknown.toml").write_text(
-        'model = "m"\ntrain = "t.csv"\ntune = [0]\nout = "o"\nlearning_rates = 1e-4\n'
-    )
-    (tmp_path / "nested.toml").write_text(
-        'model = "m"\ntrain = "t.csv"\ntune = [0]\nout = "o"\n[training]\nseeds = 2\n'
-    )
-    (tmp_path / "typed.toml").write_text(
-        'model = "m"\ntrain = "t.csv"\ntune = [0]\nout = "o"\nnum_train_epochs = "x"\n'
-    )
     return tmp_path
 
 

@@ -49,7 +49,7 @@ def test_predictions_of_a_file_in_another_encoding(frostline: Frostline, here: P
     (here / "euro.csv").write_bytes("text\na good film for 5 €\n".encode("cp1252"))
     model = str(finished_sweep / "model")
     refused = frostline("predict", model, "euro.csv")
-    assert refused.code == 2 and "it looks like cp1252 ('€')" in refused.err and "pass --encoding cp1252" in refused.err
+    assert refused.code == 2 and "in cp1252 it reads '€'" in refused.err and "pass --encoding cp1252" in refused.err
     done = frostline("predict", model, "euro.csv", "--encoding", "cp1252")
     assert (done.code, done.err) == (0, "euro.csv: text is column 'text'.\n")
     assert "a good film for 5 €" in (here / "euro.predictions.csv").read_text()

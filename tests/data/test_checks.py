@@ -1,23 +1,17 @@
 """Facts about the data, and warnings about unusual data."""
 
 import json
-from typing import Any
 
 import pandas as pd
 import pytest
 
 from frostline.data.checks import overlap
-from frostline.data.kinds import DataSpec
-from frostline.data.load import Data, load_data
-
-
-def load(**options: Any) -> Data:
-    return load_data(DataSpec(**options))
+from loaded import loaded
 
 
 def test_unusual_data_are_reported() -> None:
     train = pd.DataFrame({"text": ["a", "b", "b", " ", "NA", "c"], "label": ["x", "x", "y", "y", "x", "y"]})
-    data = load(train=train, validation=pd.DataFrame({"text": ["a", "d"], "label": ["x", "x"]}), test="none")
+    data = loaded(train=train, validation=pd.DataFrame({"text": ["a", "d"], "label": ["x", "x"]}), test="none")
     assert data.notes[-4:] == (
         "Warning: 1 of 2 validation rows has a text that is also in train.",
         "Warning: 1 training text has more than one label (rows 2, 3): correct what is wrong, or give the second text "
@@ -34,7 +28,7 @@ def test_unusual_data_are_reported() -> None:
 
 def test_at_most_ten_rows_of_conflicting_texts_are_named() -> None:
     texts = [f"text {n // 2}" for n in range(40)]
-    data = load(train=pd.DataFrame({"text": texts, "label": ["x", "y"] * 20}), test="none")
+    data = loaded(train=pd.DataFrame({"text": texts, "label": ["x", "y"] * 20}), test="none")
     assert data.report.conflicting > 10 and len(data.report.conflicting_rows) == 10
     rows = ", ".join(map(str, data.report.conflicting_rows))
     assert any(f"training texts have more than one label (rows {rows}, ...): correct" in note for note in data.notes)
@@ -44,7 +38,7 @@ def test_a_rare_label_that_resembles_a_frequent_one_may_be_a_typo() -> None:
     def warnings(**rows: int) -> list[str]:
         labels = [label for label, count in rows.items() for _ in range(count)]
         train = pd.DataFrame({"text": [f"text {n}" for n in range(len(labels))], "label": labels})
-        return [note for note in load(train=train, test="none").notes if "typo" in note]
+        return [note for note in loaded(train=train, test="none").notes if "typo" in note]
 
     (warning,) = warnings(positive=400, negative=400, postive=8)
     assert "training rows have the label 'postive', and" in warning and "have 'positive': correct it" in warning
@@ -76,7 +70,7 @@ def test_texts_that_were_decoded_wrongly_are_named(text: str, word: str | None) 
     texts = [f"text {n}" for n in range(20)]
     train = pd.DataFrame({"text": [*texts, text], "label": [0, 1, 0] * 7})
     validation = pd.DataFrame({"text": ["a", "b"], "label": [0, 1]})
-    data = load_data(DataSpec(train=train, validation=validation, test="none"))
+    data = loaded(train=train, validation=validation, test="none")
     found = [note for note in data.notes if "wrongly decoded" in note]
     assert len(found) == (word is not None)
     if word is not None:

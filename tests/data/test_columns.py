@@ -8,10 +8,9 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.columns import Columns, choose_columns
-from frostline.data.kinds import DataSpec
-from frostline.data.load import load_data
 from frostline.data.reader import read_table
 from frostline.data.table import Table
+from loaded import loaded
 
 
 def table(*names: str) -> Table:
@@ -59,11 +58,6 @@ def test_a_label_column_can_be_optional() -> None:
 @pytest.mark.parametrize(
     ("names", "options", "words"),
     [
-        (
-            ("text", "label"),
-            {"label_column": "text"},
-            ("'text' is given with --label-column", "no other column ('label') has a common name", "--text-column"),
-        ),
         (("text", "label"), {"text_column": "txet"}, ("no column 'txet'", "did you mean 'text'?", "--text-column")),
         (
             ("text", "label"),
@@ -133,5 +127,5 @@ def test_a_conll_file_without_tags_is_refused(tmp_path: Path, content: str, sent
     (tmp_path / "train.conll").write_text("Anna\tB-x\n\nsings\tO\n\nIt\tO\n")
     for options in ({"train": tmp_path / "a.conll"}, {"train": tmp_path / "train.conll", "test": tmp_path / "a.conll"}):
         with pytest.raises(FrostlineError) as caught:
-            load_data(DataSpec(**options))
+            loaded(**options)
         assert str(caught.value) == f"{tmp_path / 'a.conll'}: {sentence}"

@@ -1,32 +1,18 @@
 """Folders, saved data sets and hub data sets with splits."""
 
 from pathlib import Path
-from typing import Any
 
 import datasets
 import pandas as pd
 import pytest
 
-from frostline import FrostlineError
-from frostline.data.kinds import DataSpec
-from frostline.data.load import Data, load_data
+from loaded import loaded, refused
 
 
 def frame(rows: int, first: int = 0) -> pd.DataFrame:
     return pd.DataFrame(
         {"text": [f"text {i}" for i in range(first, first + rows)], "label": ["no", "yes"] * (rows // 2)}
     )
-
-
-def load(**options: Any) -> Data:
-    return load_data(DataSpec(**options))
-
-
-def refusal(**options: Any) -> str:
-    with pytest.raises(FrostlineError) as caught:
-        load(**options)
-    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -45,17 +31,17 @@ def test_a_folder_with_splits(tmp_path: Path, train: str, validation: str, test:
     (tmp_path / "LICENSE.txt").write_text("not data")
     if "_matched" in validation:
         frame(2).to_csv(tmp_path / "dev_mismatched.csv", index=False)
-    data = load(data=tmp_path)
+    data = loaded(data=tmp_path)
     assert data.test is not None and data.task.name == tmp_path.name
     assert [len(part) for part in (data.train, data.validation, data.test)] == [8, 6, 4]
-    assert load(data=tmp_path, test="none").test is None
-    assert len(load(data=tmp_path, validation=frame(2)).validation) == 2
+    assert loaded(data=tmp_path, test="none").test is None
+    assert len(loaded(data=tmp_path, validation=frame(2)).validation) == 2
 
 
 def test_shards_form_one_table(tmp_path: Path) -> None:
     for i in range(2):
         frame(10, 10 * i).to_parquet(tmp_path / f"train-{i:05}-of-00002.parquet")
-    data = load(data=tmp_path, validation=frame(2), test="none")
+    data = loaded(data=tmp_path, validation=frame(2), test="none")
     assert data.train.texts == tuple(frame(20)["text"]) and data.train.rows.tolist() == list(range(1, 21))
 
 
@@ -75,7 +61,7 @@ def test_saved_data_sets_and_hub_data_sets(tmp_path: Path, monkeypatch: pytest.M
     mnli.save_to_disk(tmp_path / "mnli")
     requested: list[tuple[str, str | None]] = []
     monkeypatch.setattr(datasets, "load_dataset", lambda name, config: requested.append((name, config)) or mnli)
-    for data in (load(data=tmp_path / "mnli"), load(data="nyu-mll/glue", config="mnli")):
+    for data in (loaded(data=tmp_path / "mnli"), loaded(data="nyu-mll/glue", config="mnli")):
         assert data.task.labels == ("neg", "pos") and data.task.columns.text_pair == "hypothesis"
         assert data.test is not None and data.validation.targets.tolist() == [1, 0]
         assert len(data.train) == 18 and len(data.test) == 2  # the unlabelled test split is not used
@@ -86,28 +72,28 @@ def test_saved_data_sets_and_hub_data_sets(tmp_path: Path, monkeypatch: pytest.M
 def test_two_splits_that_could_be_the_same_are_refused(tmp_path: Path) -> None:
     part = datasets.Dataset.from_pandas(frame(20))
     datasets.DatasetDict(train_r1=part, train_r2=part, dev_r1=part).save_to_disk(tmp_path / "rounds")
-    assert "'train_r1', 'train_r2' could all be the train split; pass the intended one" in refusal(
+    assert "'train_r1', 'train_r2' could all be the train split; pass the intended one" in refused(
         data=tmp_path / "rounds"
     )
 
 
 def test_refused_sources(tmp_path: Path) -> None:
     frame(20).to_csv(tmp_path / "a.csv", index=False)
-    assert "either --train FILE or --data NAME" in refusal() and "either --train FILE or --data" in refusal(
+    assert "either --train FILE or --data NAME" in refused() and "either --train FILE or --data" in refused(
         train=frame(20), data=tmp_path
     )
     assert (
         "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet, .conll, .bio, .iob2, .conllu) has train in its name "
-        "(found: 'a.csv'); rename" in refusal(data=tmp_path)
+        "(found: 'a.csv'); rename" in refused(data=tmp_path)
     )
     (tmp_path / "empty").mkdir()
-    assert "has train in its name (there is no file at all); rename" in refusal(data=tmp_path / "empty")
-    assert "or the file as train" in refusal(data=tmp_path / "a.csv")
-    assert "'cola' is for" in refusal(train=frame(20), config="cola")
-    assert "is for hub data sets" in refusal(data=tmp_path, config="cola")
-    assert "k is chosen on validation" in refusal(train=frame(20), validation="none")
+    assert "has train in its name (there is no file at all); rename" in refused(data=tmp_path / "empty")
+    assert "or the file as train" in refused(data=tmp_path / "a.csv")
+    assert "'cola' is for" in refused(train=frame(20), config="cola")
+    assert "is for hub data sets" in refused(data=tmp_path, config="cola")
+    assert "k is chosen on validation" in refused(train=frame(20), validation="none")
     for name in ("train.csv", "train.tsv"):
         frame(20).to_csv(tmp_path / name, index=False)
-    assert "'train.csv', 'train.tsv' could all be the train split" in refusal(data=tmp_path)
-    sentence = refusal(data="no-such/hub-set-anywhere")
+    assert "'train.csv', 'train.tsv' could all be the train split" in refused(data=tmp_path)
+    sentence = refused(data="no-such/hub-set-anywhere")
     assert "no hub data set could be loaded by that name" in sentence and "--config" in sentence

@@ -1,5 +1,6 @@
 """Atomic file writing: a failure never leaves an incomplete file."""
 
+import errno
 import json
 import math
 import os
@@ -7,30 +8,41 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import Timeout
+from hypothesis import given
+from hypothesis import strategies as st
 
 import frostline.data.files as files_module
 from frostline import FrostlineError
 from frostline.data.files import (
+    MOST,
     create_file,
     create_folder,
+    file_lock,
     file_name,
+    locked,
     make_folder,
     new_folder,
     replace_file,
+    seal,
+    unseal,
     write_json,
 )
+from hostile import without_locks
 
 
 def disk_is_full(descriptor: int) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_a_file_is_replaced_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_or_folder_is_written_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "answer.json"
     replace_file(target, b"old", inside=tmp_path)
     monkeypatch.setattr(files_module.os, "fsync", disk_is_full)
     with pytest.raises(FrostlineError, match=r"The disk is full: .*answer\.json could not be written"):
         replace_file(target, b"new", inside=tmp_path)
+    with pytest.raises(FrostlineError, match=r"The disk is full: .*run could not be written"):
+        create_folder(tmp_path / "run", {"a": b"first"}, inside=tmp_path)
     assert target.read_bytes() == b"old" and list(tmp_path.iterdir()) == [target]
     monkeypatch.undo()
     replace_file(target, b"new", inside=tmp_path)
@@ -68,19 +80,12 @@ def test_create_folder_does_not_change_an_existing_folder(tmp_path: Path) -> Non
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_a_folder_is_created_completely_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files_module.os, "fsync", disk_is_full)
-    with pytest.raises(FrostlineError, match=r"The disk is full: .*run could not be written"):
-        create_folder(tmp_path / "run", {"a": b"first"}, inside=tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 def test_content_and_folders_are_flushed_before_and_after_a_file_appears(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a power failure may lose is only what was not flushed, so the order of these calls is the guarantee."""
     calls: list[tuple[str, str]] = []
-    for name in ("replace", "link", "rename"):
+    for name in ("replace", "rename"):
         real = getattr(files_module.os, name)
 
         def spy(source: Path, target: Path, name: str = name, real: Any = real) -> None:
@@ -103,9 +108,6 @@ def test_content_and_folders_are_flushed_before_and_after_a_file_appears(
         ("flush", "ou"),
     ]
     calls.clear()
-    create_file(out / "b", b"x", inside=out)
-    assert [(what, name[:2]) for what, name in calls] == [("flush", ".b"), ("link", "b"), ("flush", "ou")]
-    calls.clear()
     create_folder(out / "c", {"1": b"x", "2": b"y"}, inside=out)
     assert [(what, name[:2]) for what, name in calls] == [
         ("flush", "1"),
@@ -116,59 +118,12 @@ def test_content_and_folders_are_flushed_before_and_after_a_file_appears(
     ]
 
 
-def test_a_folder_takes_the_place_of_an_older_one_after_it_is_flushed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Everything in it is flushed before it is moved, and then the folder that has its name."""
-    target, steps = tmp_path / "model", list[str]()
-    target.mkdir()
-    (target / "old.bin").touch()
-    monkeypatch.setattr(files_module, "sync", lambda path: steps.append(path.name))
-    rename = files_module.os.rename
-    monkeypatch.setattr(files_module.os, "rename", lambda a, b: (steps.append(f"to {b.name}"), rename(a, b)))
-    with new_folder(target, inside=tmp_path, replace=True) as aside:
-        (aside / "part").mkdir()
-        (aside / "part" / "new.bin").touch()
-    assert steps == ["part", "new.bin", aside.name, f"to {aside.stem}.old", "to model", tmp_path.name]
-    assert [path.name for path in tmp_path.rglob("*")] == ["model", "part", "new.bin"]
-
-
 def test_a_folder_that_is_not_written_to_its_end_leaves_the_older_one(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "model", inside=tmp_path, replace=True) as aside:
         (aside / "new.bin").touch()
         raise ZeroDivisionError
     assert [path.name for path in tmp_path.rglob("*")] == ["model"]
-
-
-def test_what_a_process_left_that_was_killed_while_it_moved_a_folder_is_removed_by_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target, rename = tmp_path / "model", files_module.os.rename
-    target.mkdir()
-    others = [".model.v2.0123abcd.old", ".model.0123abcd.part"]  # another target's, and of a process that may live
-    for name in others:
-        (tmp_path / name).mkdir()
-
-    def killed(source: Path, to: Path) -> None:
-        if to == target:
-            raise KeyboardInterrupt
-        rename(source, to)
-
-    with monkeypatch.context() as killing, pytest.raises(KeyboardInterrupt):
-        killing.setattr(files_module.os, "rename", killed)
-        killing.setattr(files_module.shutil, "rmtree", lambda *_, **__: None)
-        with new_folder(target, inside=tmp_path, replace=True) as first:
-            pass
-    both = [first.name, first.with_suffix(".old").name]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, *both])
-    with new_folder(target, inside=tmp_path, replace=True):
-        pass  # a process that lives may have made them just now
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, *both, "model"])
-    os.utime(tmp_path / both[1], (0, 0))
-    with new_folder(target, inside=tmp_path, replace=True):
-        pass
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, "model"])
 
 
 def test_a_path_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
@@ -192,3 +147,78 @@ def test_numbers_that_are_not_finite_become_null(tmp_path: Path) -> None:
 )
 def test_names_of_models_and_tasks_are_safe_file_names(name: str, expected: str) -> None:
     assert file_name(name) == expected
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(-MOST, MOST) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+FACTS = st.dictionaries(st.text().filter(lambda key: key != "checksum"), VALUES, min_size=1)
+
+
+@given(FACTS)
+def test_sealed_facts_are_ordinary_json_and_are_read_back(facts: dict[str, object]) -> None:
+    content = seal(facts)
+    assert unseal(content) == facts and json.loads(content).items() >= facts.items()
+
+
+@given(FACTS, st.integers(0, 10**9), st.integers(1, 255), st.sampled_from(["change", "truncate", "insert"]))
+def test_every_other_content_is_refused(facts: dict[str, object], place: int, change: int, how: str) -> None:
+    content = seal(facts)
+    place %= len(content)
+    after = {"change": content[place + 1 :], "truncate": b"", "insert": content[place:]}[how]
+    byte = {"change": bytes([content[place] ^ change]), "truncate": b"", "insert": bytes([change])}[how]
+    with pytest.raises(ValueError, match="checksum"):
+        unseal(content[:place] + byte + after)
+
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has other locks")
+
+
+def test_one_holder_at_a_time_and_an_error_frees_the_lock(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "lock"
+    with pytest.raises(ZeroDivisionError), locked(path, "choose another", inside=tmp_path):
+        with pytest.raises(Timeout):
+            file_lock(path, timeout=0, inside=tmp_path).acquire()
+        raise ZeroDivisionError
+    with file_lock(path, timeout=0, inside=tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("name", ["ENOLCK", "ENOSYS", "EOPNOTSUPP"])
+def test_a_file_system_without_locks_is_refused_and_nothing_is_done(tmp_path: Path, name: str) -> None:
+    """By default, filelock would warn at ENOSYS and take the file's existence as the lock."""
+    number, path = getattr(errno, name), tmp_path / "lock"
+    with (
+        pytest.raises(FrostlineError) as caught,
+        without_locks(number),
+        locked(path, "choose another --out", inside=tmp_path),
+    ):
+        raise AssertionError("this was done without the lock")
+    assert str(caught.value) == (
+        f"{path} cannot be locked ({os.strerror(number)}), because its file system has no locks: choose another --out."
+    )
+    with pytest.raises(OSError) as raised, without_locks(number):
+        file_lock(path, timeout=0, inside=tmp_path).acquire()
+    assert raised.value.errno == number
+
+
+def test_another_error_is_not_taken_for_missing_locks(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match="Input/output error"),
+        without_locks(errno.EIO),
+        locked(tmp_path / "lock", "no", inside=tmp_path),
+    ):
+        raise AssertionError("this was done without the lock")
+
+
+def test_a_link_is_refused_and_its_target_is_not_changed(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    (tmp_path / "lock").symlink_to("thesis.tex")
+    with (
+        pytest.raises(FrostlineError, match=r"lock is a link, .*: remove it"),
+        locked(tmp_path / "lock", "no", inside=tmp_path),
+    ):
+        raise AssertionError("this was done without the lock")
+    assert (tmp_path / "thesis.tex").read_text() == "mine"

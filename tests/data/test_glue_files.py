@@ -14,22 +14,21 @@ from glue_layouts import (
     assert_same,
     hub_set,
     line,
-    load,
     original,
     raw,
-    refusal,
     target,
     text,
     write,
 )
+from loaded import loaded, refused
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_original_files_and_the_hub_give_the_same_examples(tmp_path: Path, name: str) -> None:
     hub_set(name).save_to_disk(tmp_path / "saved")
     saved, files = (
-        load(glue=name, data=tmp_path / "saved", test="none"),
-        load(glue=name.lower(), data=original(tmp_path / "files", name), test="none"),
+        loaded(glue=name, data=tmp_path / "saved", test="none"),
+        loaded(glue=name.lower(), data=original(tmp_path / "files", name), test="none"),
     )
     assert_same(saved, files)
     for data in (saved, files):
@@ -48,15 +47,15 @@ def test_original_files_and_the_hub_give_the_same_examples(tmp_path: Path, name:
 def test_an_unlabelled_test_split_is_left_out_with_a_note(tmp_path: Path, name: str) -> None:
     many = {"train": 40, "validation": 4, "validation_mismatched": 2}
     hub_set(name, many).save_to_disk(tmp_path / "saved")
-    data = load(glue=name, data=tmp_path / "saved")
+    data = loaded(glue=name, data=tmp_path / "saved")
     assert data.test is not None and data.test.name == data.train.name and len(data.train) + len(data.test) == 40
     split = "test_matched" if name == "MNLI" else "test"
     assert f"{tmp_path / 'saved'} ({split}) has no labels and is left out." in data.notes
     files = original(tmp_path / "files", name)
-    folder = load(glue=name, data=files, validation=files / next(one.name for one in files.glob("dev*")))
+    folder = loaded(glue=name, data=files, validation=files / next(one.name for one in files.glob("dev*")))
     test = files / ("test_matched.tsv" if name == "MNLI" else "test.tsv")
     assert f"{test} has no labels and is left out." in folder.notes
-    assert f"{test}: there is no column" in refusal(glue=name, data=files, test=test)
+    assert f"{test}: there is no column" in refused(glue=name, data=files, test=test)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -71,8 +70,8 @@ def test_parquet_shards_as_on_the_hub(tmp_path: Path, name: str, below: str) -> 
             shard.to_parquet(str(folder / f"{split}-{part:05}-of-{2 if split == 'train' else 1:05}.parquet"))
     splits.save_to_disk(tmp_path / "saved")
     assert_same(
-        load(glue=name, data=tmp_path / "hub", test="none"),
-        load(glue=name, data=tmp_path / "saved", test="none"),
+        loaded(glue=name, data=tmp_path / "hub", test="none"),
+        loaded(glue=name, data=tmp_path / "saved", test="none"),
     )
 
 
@@ -80,24 +79,24 @@ def test_parquet_shards_as_on_the_hub(tmp_path: Path, name: str, below: str) -> 
 def test_hub_data_sets(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     requested: list[tuple[str, str | None]] = []
     monkeypatch.setattr(datasets, "load_dataset", lambda *what: requested.append(what) or hub_set(name))
-    files = load(glue=name, data=original(tmp_path, name), test="none")
+    files = loaded(glue=name, data=original(tmp_path, name), test="none")
     for data in (None, HUB_SET, "somebody/else"):
-        assert_same(load(glue=name, data=data, test="none"), files)
+        assert_same(loaded(glue=name, data=data, test="none"), files)
     config = glue_task(name).config
     assert requested == [(HUB_SET, config), (HUB_SET, config), ("somebody/else", None)]
     many = {"train": 40, "validation": 4, "validation_mismatched": 2}
     monkeypatch.setattr(datasets, "load_dataset", lambda *what: hub_set(name, many))
-    data = load(glue=name)
+    data = loaded(glue=name)
     assert data.test is not None and len(data.train) + len(data.test) == 40
     split = "test_matched" if name == "MNLI" else "test"
     assert f"{HUB_SET}, {config} ({split}) has no labels and is left out." in data.notes
 
 
 def test_an_unreachable_hub_is_reported_with_a_remedy() -> None:
-    sentence = refusal(glue="cola")
+    sentence = refused(glue="cola")
     assert sentence.startswith("CoLA: 'nyu-mll/glue' could not be loaded from the hub (")
     assert "give the files of CoLA with --data, or check the network" in sentence
-    assert "--data 'no/such-set': there is no such folder, and no hub data set with CoLA" in refusal(
+    assert "--data 'no/such-set': there is no such folder, and no hub data set with CoLA" in refused(
         glue="cola", data="no/such-set"
     )
 
@@ -106,8 +105,8 @@ def test_a_folder_of_all_tasks(tmp_path: Path) -> None:
     """In the layout of the common download script."""
     for name in ("CoLA", "RTE"):
         original(tmp_path / "glue_data" / name, name)
-    data = load(glue="rte", data=tmp_path / "glue_data", test="none")
-    assert_same(data, load(glue="rte", data=tmp_path / "glue_data" / "RTE", test="none"))
+    data = loaded(glue="rte", data=tmp_path / "glue_data", test="none")
+    assert_same(data, loaded(glue="rte", data=tmp_path / "glue_data" / "RTE", test="none"))
 
 
 def test_mnli_in_the_layout_of_its_authors(tmp_path: Path) -> None:
@@ -118,19 +117,19 @@ def test_mnli_in_the_layout_of_its_authors(tmp_path: Path) -> None:
         write(tmp_path / "a" / f"multinli_1.0_{split}.txt", lines)
         (tmp_path / "a" / f"multinli_1.0_{split}.jsonl").write_text("{}")
     assert_same(
-        load(glue="mnli", data=tmp_path / "a", test="none"),
-        load(glue="mnli", data=original(tmp_path / "b", "MNLI"), test="none"),
+        loaded(glue="mnli", data=tmp_path / "a", test="none"),
+        loaded(glue="mnli", data=original(tmp_path / "b", "MNLI"), test="none"),
     )
 
 
 def test_only_mnli_has_another_validation_split(tmp_path: Path) -> None:
     write(original(tmp_path, "RTE") / "dev_mismatched.tsv", ["sentence1\tsentence2\tlabel\n", "a\tb\tentailment\n"])
-    assert load(glue="rte", data=tmp_path, test="none").other_splits == {}
+    assert loaded(glue="rte", data=tmp_path, test="none").other_splits == {}
     saved = hub_set("RTE")
     saved["validation_mismatched"] = saved["validation"]
     saved.save_to_disk(tmp_path / "saved")
-    assert load(glue="rte", data=tmp_path / "saved", test="none").other_splits == {}
-    plain = load(train=tmp_path / "train.tsv", validation=tmp_path / "dev.tsv", test="none")
+    assert loaded(glue="rte", data=tmp_path / "saved", test="none").other_splits == {}
+    plain = loaded(train=tmp_path / "train.tsv", validation=tmp_path / "dev.tsv", test="none")
     assert plain.other_splits == {}
 
 
@@ -138,10 +137,10 @@ def test_cola_in_the_layout_of_its_authors(tmp_path: Path) -> None:
     rows = [f"gj04\t{i % 2}\t\ttext {i}\n" for i in range(8)]
     write(tmp_path / "in_domain_train.tsv", rows)
     write(tmp_path / "in_domain_dev.tsv", [row.replace("text", "dev") for row in rows[:4]])
-    data = load(glue="cola", data=tmp_path, test="none")
+    data = loaded(glue="cola", data=tmp_path, test="none")
     assert len(data.train) == 8 and data.validation.texts == tuple(f"dev {i}" for i in range(4))
     write(tmp_path / "out_of_domain_dev.tsv", [row.replace("text", "far") for row in rows[:2]])
-    data = load(glue="cola", data=tmp_path, test="none")
+    data = loaded(glue="cola", data=tmp_path, test="none")
     assert data.validation.texts == (*(f"dev {i}" for i in range(4)), "far 0", "far 1")  # as in GLUE's dev.tsv
     assert data.validation.targets.tolist() == [0, 1, 0, 1, 0, 1]
     assert "in_domain_dev.tsv and 1 more" in data.validation.name
@@ -154,14 +153,14 @@ def test_mrpc_in_the_layout_of_its_authors(tmp_path: Path) -> None:
     for split, old in (("train", "train"), ("test", "dev")):
         path = tmp_path / "msr" / f"msr_paraphrase_{split}.txt"
         write(path, [(files / f"{old}.tsv").read_bytes().decode("utf-8")])
-    data = load(glue="mrpc", data=tmp_path / "msr", validation=files / "dev.tsv")
-    assert_same(data, load(glue="mrpc", data=files, test="none"))
+    data = loaded(glue="mrpc", data=tmp_path / "msr", validation=files / "dev.tsv")
+    assert_same(data, loaded(glue="mrpc", data=files, test="none"))
     assert data.test is not None and data.test.digest() == data.validation.digest()
     # The common download script leaves all files in one folder, with a list of row ids.
     write(files / "dev_ids.tsv", ["1\t2\n"])
     for split in ("train", "test"):
         write(files / f"msr_paraphrase_{split}.txt", ["never read\n"])
-    assert_same(load(glue="mrpc", data=files, test="none"), load(glue="mrpc", data=tmp_path / "glue", test="none"))
+    assert_same(loaded(glue="mrpc", data=files, test="none"), loaded(glue="mrpc", data=tmp_path / "glue", test="none"))
 
 
 def test_stsb_in_the_layout_of_its_authors(tmp_path: Path) -> None:
@@ -173,22 +172,22 @@ def test_stsb_in_the_layout_of_its_authors(tmp_path: Path) -> None:
             for i in range(SIZES.get(split, 3))
         ]
         write(tmp_path / "sts" / f"{stem}.csv", rows)
-    data = load(glue="stsb", data=tmp_path / "sts")
+    data = loaded(glue="stsb", data=tmp_path / "sts")
     assert data.test is not None and data.test.targets.tolist() == [0.0, 3.8, 5.0]
-    assert_same(data, load(glue="sts-b", data=original(tmp_path / "glue", "STS-B"), test="none"))
+    assert_same(data, loaded(glue="sts-b", data=original(tmp_path / "glue", "STS-B"), test="none"))
     train = tmp_path / "sts" / "sts-train.csv"
     assert f"{train}: 4 rows have more cells than the 7 named columns; these cells are dropped." in data.notes
 
 
 def test_refused_glue_sources(tmp_path: Path) -> None:
     files = original(tmp_path / "cola", "CoLA")
-    assert "either --train FILE or --data NAME" in refusal(glue="cola", train=files / "train.tsv", data=files)
-    assert "this is a file, not a folder" in refusal(glue="cola", data=files / "train.tsv")
+    assert "either --train FILE or --data NAME" in refused(glue="cola", train=files / "train.tsv", data=files)
+    assert "this is a file, not a folder" in refused(glue="cola", data=files / "train.tsv")
     (tmp_path / "empty").mkdir()
-    assert "has train in its name" in refusal(glue="cola", data=tmp_path / "empty")
-    assert "there is no such file (did you mean 'train.tsv'?)" in refusal(glue="cola", train=files / "trian.tsv")
+    assert "has train in its name" in refused(glue="cola", data=tmp_path / "empty")
+    assert "there is no such file (did you mean 'train.tsv'?)" in refused(glue="cola", train=files / "trian.tsv")
     (files / "train.tsv").write_bytes(b"gj04\t1\t\tcaf\xe9\n")
-    assert "is not UTF-8" in refusal(glue="cola", data=files)
+    assert "is not UTF-8" in refused(glue="cola", data=files)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +202,7 @@ def test_refused_glue_sources(tmp_path: Path) -> None:
     ],
 )
 def test_the_real_files(real_data: Path, name: str, sizes: tuple[int, int, int | None]) -> None:
-    data = load(glue=name, data=real_data / name, test=None if name == "stsb" else "none")
+    data = loaded(glue=name, data=real_data / name, test=None if name == "stsb" else "none")
     assert (len(data.train), len(data.validation), None if data.test is None else len(data.test)) == sizes
     assert data.task.labels == glue_task(name).labels
     if name == "stsb":

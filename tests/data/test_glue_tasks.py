@@ -14,10 +14,9 @@ from frostline.data.kinds import REGRESSION
 from frostline.statistics.metrics import check_metric, score
 from glue_layouts import (
     NAMES,
-    load,
     original,
-    refusal,
 )
+from loaded import loaded, refused
 
 
 def test_the_nine_tasks() -> None:
@@ -42,7 +41,7 @@ def test_names_in_any_case(written: str) -> None:
 
 
 def test_the_error_for_an_unknown_task_suggests_a_similar_name() -> None:
-    sentence = refusal(glue="colla")
+    sentence = refused(glue="colla")
     assert sentence.startswith(
         "--glue 'colla' is not a task of GLUE (did you mean 'CoLA'?); pass one of CoLA, SST-2, MRPC"
     )
@@ -64,15 +63,15 @@ def test_the_error_for_an_unknown_task_suggests_a_similar_name() -> None:
 )
 def test_options_that_the_task_decides_are_refused(tmp_path: Path, option: dict[str, Any]) -> None:
     flag = "--" + next(iter(option)).replace("_", "-")
-    sentence = refusal(glue="cola", data=original(tmp_path, "CoLA"), **option)
+    sentence = refused(glue="cola", data=original(tmp_path, "CoLA"), **option)
     assert (
         sentence.startswith(f"{flag} cannot be given with CoLA of GLUE, which decides") and "leave it out" in sentence
     )
-    assert "leave them out" in refusal(glue="cola", text_column="a", label_column="b")
+    assert "leave them out" in refused(glue="cola", text_column="a", label_column="b")
 
 
 def test_the_name_of_the_task_can_be_given(tmp_path: Path) -> None:
-    data = load(glue="wnli", data=original(tmp_path, "WNLI"), test="none", task_name="Winograd")
+    data = loaded(glue="wnli", data=original(tmp_path, "WNLI"), test="none", task="Winograd")
     assert data.task.name == "Winograd" and data.task.labels == ("not_entailment", "entailment")
 
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from frostline import FrostlineError
 from frostline.data.examples import class_weights
-from frostline.data.kinds import MULTI_LABEL, TOKENS, DataSpec
-from frostline.data.load import Data, load_data
+from frostline.data.kinds import MULTI_LABEL, TOKENS
+from frostline.data.load import Data
 from frostline.data.splits import STRATUM_ROWS, least_size, strata, subset_indices
+from loaded import loaded, refused
 
 TEXTS = [f"text {n}" for n in range(40)]
 SETS = [["price", "story"], [], ["story"], ["price"]] * 10
@@ -24,14 +24,11 @@ FLAGS = pd.DataFrame({"text": TEXTS, **{label: [int(label in own) for own in SET
 
 
 def load(sets: Any = SETS, **options: Any) -> Data:
-    return load_data(DataSpec(train=pd.DataFrame({"text": TEXTS, "labels": sets}), test="none", **options))
+    return loaded(train=pd.DataFrame({"text": TEXTS, "labels": sets}), test="none", **options)
 
 
 def refusal(table: pd.DataFrame, **options: Any) -> str:
-    with pytest.raises(FrostlineError) as caught:
-        load_data(DataSpec(train=table, **{"test": "none", **options}))
-    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
-    return str(caught.value)
+    return refused(train=table, **{"test": "none", **options})
 
 
 def by_text(data: Data) -> dict[str, list[bool]]:
@@ -53,7 +50,7 @@ def test_lists_of_labels_are_multi_label_classification() -> None:
     words = pd.DataFrame(
         {"tokens": [["a", f"b{n}"] for n in range(20)], "tags": [["X", "Y"]] * 20, "text": ["a b"] * 20}
     )
-    assert load_data(DataSpec(train=words)).task.task_type == TOKENS
+    assert loaded(train=words).task.task_type == TOKENS
 
 
 @pytest.mark.parametrize("source", ["jsonl", "parquet", "dataset", "numbers", "columns", "true", "separator"])
@@ -80,7 +77,7 @@ def test_every_source_gives_the_same_examples(tmp_path: Path, source: str) -> No
     else:
         given, options = tmp_path / "train.csv", {"label_separator": ";"}
         frame.assign(labels=[" ; ".join(own) for own in SETS]).to_csv(given, index=False)
-    data = load_data(DataSpec(train=given, test="none", **options))
+    data = loaded(train=given, test="none", **options)
     assert data.task.labels == LABELS and by_text(data) == EXPECTED
     assert data.task.columns.of_labels == (LABELS if source in ("columns", "true") else ("labels",))
 
@@ -93,7 +90,7 @@ def test_numbers_are_indices_of_a_class_label_whatever_the_labels_are(
     indices = [[0], [1], [0, 1], []] * 10
     rows = {"text": [f"text {n}" for n in range(len(indices))], "labels": indices}
     train = datasets.Dataset.from_dict(rows, features=datasets.Features(kinds))
-    data = load_data(DataSpec(train=train, labels=given, validation=train, test="none"))
+    data = loaded(train=train, labels=given, validation=train, test="none")
     assert data.task.labels == (given or names)
     expected = {text: {names[n] for n in own} for text, own in zip(rows["text"], indices, strict=True)}
     for text, own in zip(data.train.texts, data.train.targets, strict=True):

@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from frostline import FrostlineError
-from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS, DataSpec
-from frostline.data.load import Data, load_data, read_unlabelled
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.load import read_unlabelled
+from loaded import loaded, refused
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"  # ../shared/data of the repository
 
@@ -20,20 +21,9 @@ def frame(rows: int, first: int = 0) -> pd.DataFrame:
     )
 
 
-def load(**options: Any) -> Data:
-    return load_data(DataSpec(**options))
-
-
-def refusal(**options: Any) -> str:
-    with pytest.raises(FrostlineError) as caught:
-        load(**options)
-    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_a_tenth_is_held_out_for_each_of_validation_and_test(tmp_path: Path) -> None:
     frame(200).to_csv(tmp_path / "films.csv", index=False)
-    data = load(train=tmp_path / "films.csv")
+    data = loaded(train=tmp_path / "films.csv")
     assert data.task.name == "films" and data.task.labels == ("no", "yes")
     assert data.test is not None
     assert [len(part) for part in (data.train, data.validation, data.test)] == [160, 20, 20]
@@ -46,44 +36,39 @@ def test_a_tenth_is_held_out_for_each_of_validation_and_test(tmp_path: Path) -> 
     assert (
         notes.count("These are few: with folds = 5, all rows are validation rows.") == 1
     )  # of validation, not of test
-    other = load(train=tmp_path / "films.csv", data_seed=1)
+    other = loaded(train=tmp_path / "films.csv", data_seed=1)
     assert other.validation.digest() != data.validation.digest()
-    assert load(train=tmp_path / "films.csv").train.digest() == data.train.digest()
-
-
-def test_an_unknown_task_type_is_refused() -> None:
-    sentence = refusal(train=frame(20), task_type="regresion")
-    assert "'regresion' is not known (did you mean 'regression'?); pass one of text-classification" in sentence
+    assert loaded(train=tmp_path / "films.csv").train.digest() == data.train.digest()
 
 
 def test_given_validation_examples_and_no_test_set() -> None:
-    data = load(train=frame(20), validation=frame(10, 100), test="none")
+    data = loaded(train=frame(20), validation=frame(10, 100), test="none")
     assert data.test is None and len(data.train) == 20 and len(data.validation) == 10
     assert "There is no test set, as requested." in data.notes
-    assert len(load(train=frame(20), validation="hold out", test=frame(2)).validation) == 2
+    assert len(loaded(train=frame(20), validation="hold out", test=frame(2)).validation) == 2
 
 
 def test_first_rows_and_held_out_share(tmp_path: Path) -> None:
     frame(50).to_csv(tmp_path / "train.csv", index=False)
     frame(50).to_parquet(tmp_path / "train.parquet")
     for file in ("train.csv", "train.parquet"):
-        data = load(train=tmp_path / file, first_rows=20, held_out_share=0.2, test="none")
+        data = loaded(train=tmp_path / file, first_rows=20, held_out_share=0.2, test="none")
         assert (len(data.train), len(data.validation)) == (16, 4)
         assert set(data.train.texts + data.validation.texts) == set(frame(20)["text"])
         assert "Of 50 training rows the first 20 are used." in data.notes
-    assert len(load(train=tmp_path / "train.csv", first_rows=60, test="none").train) == 45
+    assert len(loaded(train=tmp_path / "train.csv", first_rows=60, test="none").train) == 45
 
 
 def test_refused_splits() -> None:
     unknown = pd.DataFrame({"text": ["a", "b"], "label": ["no", "Yes"]})
-    sentence = refusal(train=frame(20), validation=unknown, test="none")
+    sentence = refused(train=frame(20), validation=unknown, test="none")
     assert "the validation data, row 2, column 'label': the label 'Yes'" in sentence and "'yes'" in sentence
     renamed = frame(2).rename(columns={"label": "lable"})
-    assert "there is no column 'label' (did you mean 'lable'?)" in refusal(train=frame(20), validation=renamed)
+    assert "there is no column 'label' (did you mean 'lable'?)" in refused(train=frame(20), validation=renamed)
     hidden = frame(2).assign(label=-1)
-    sentence = refusal(train=frame(20), test=hidden)
+    sentence = refused(train=frame(20), test=hidden)
     assert "the test data, column 'label': no row has a label" in sentence and "--test none" in sentence
-    assert "the label is missing" in refusal(train=frame(20), validation=frame(2).assign(label=["no", None]))
+    assert "the label is missing" in refused(train=frame(20), validation=frame(2).assign(label=["no", None]))
 
 
 def test_the_column_that_the_model_was_trained_on_is_named(tmp_path: Path) -> None:
@@ -111,7 +96,7 @@ def test_the_column_that_the_model_was_trained_on_is_named(tmp_path: Path) -> No
 def test_the_task_is_called_after_the_file_or_its_folder(file: str, name: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     frame(40).to_csv(tmp_path / "folder" / file, index=False)
-    assert load(train=tmp_path / "folder" / file, test="none").task.name == name
+    assert loaded(train=tmp_path / "folder" / file, test="none").task.name == name
 
 
 def test_unlabelled_texts(tmp_path: Path) -> None:
@@ -140,7 +125,7 @@ COLA = ["source", "label", "mark", "sentence"]
     ],
 )
 def test_the_real_files(name: str, column_names: list[str] | None, sizes: tuple[int | None, ...]) -> None:
-    data = load(data=SHARED / name, column_names=column_names)
+    data = loaded(data=SHARED / name, column_names=column_names)
     assert data.test is not None
     held = min(round(0.1 * (sizes[0] or 0)), 2000)
     validation, test = sizes[1] or held, sizes[2] or held
@@ -157,8 +142,8 @@ def test_the_real_files(name: str, column_names: list[str] | None, sizes: tuple[
 
 
 WORDS = [["Anna", "sings"]]
-OF_WORDS = "the table has sentences of words, but the model reads whole texts; give a table of texts, or a model that tags words."
-OF_TEXTS = "the table has texts, but the model tags words; give a CoNLL file or lists of words, or a model of texts."
+OF_WORDS = "the table has sentences of words, but the model reads whole texts; give a table of texts."
+OF_TEXTS = "the table has texts, but the model tags words; give a CoNLL file or lists of words."
 
 
 @pytest.mark.parametrize("trained", [None, {"text": "review"}])
@@ -193,8 +178,7 @@ WRITTEN = {
     "a set": ["{'Anna', 'sings'}", "{'It'}", "{'a'}"],
 }
 AS_LABELS = {
-    **WRITTEN,
-    "numbers": ["[0, 1]", "[1]", "[]"],
+    "Python": WRITTEN["Python"],
     "numbers of numpy": ["[0 1]", "[1]", "[]"],
     "without quotes": ["[rock, pop]", "[pop, jazz]", "[jazz, rock]"],
     "PostgreSQL": ["{rock,pop}", "{pop,jazz}", "{}"],
@@ -212,7 +196,7 @@ def test_lists_of_words_that_are_written_as_texts_are_refused(tmp_path: Path, ki
         {"train": tmp_path / "texts.csv"},
         {"train": words},
     ):
-        sentence = refusal(**options)
+        sentence = refused(**options)
         assert (
             "is a list written as a text, and CSV files hold no lists; save the table as JSON lines or Parquet"
             in sentence
@@ -224,10 +208,8 @@ def test_lists_of_words_that_are_written_as_texts_are_refused(tmp_path: Path, ki
 def test_words_that_are_separated_by_spaces_are_refused(tmp_path: Path) -> None:
     words = {"tokens": ["EU rejects", "Anna sings"] * 5, "ner_tags": ["B-ORG O", "B-PER O"] * 5}
     pd.DataFrame(words).to_csv(tmp_path / "t.csv", index=False)
-    remedy = "its columns 'tokens' and 'ner_tags' hold texts; for tags of words, save lists of words and of tags in JSON lines"
-    assert remedy in refusal(train=tmp_path / "t.csv")
     remedy = "'B-ORG O' is not a list of tags; in JSON lines or Parquet, write a list with a tag for each word"
-    assert remedy in refusal(train=tmp_path / "t.csv", task_type=TOKENS)
+    assert remedy in refused(train=tmp_path / "t.csv", task_type=TOKENS)
 
 
 @pytest.mark.parametrize("options", [{}, {"label_separator": ","}, {"task_type": MULTI_LABEL}])
@@ -237,10 +219,10 @@ def test_lists_of_labels_that_are_written_as_texts_are_refused(
 ) -> None:
     labels = pd.DataFrame({"text": [f"text {n}" for n in range(15)], "labels": AS_LABELS[kind] * 5})
     labels.to_csv(tmp_path / "t.csv", index=False)
-    sentence = refusal(train=tmp_path / "t.csv", **options)
+    sentence = refused(train=tmp_path / "t.csv", **options)
     assert "is a list written as a text" in sentence and "--label-separator" not in sentence
     assert "save the table as JSON lines or Parquet, with lists in this column" in sentence
-    assert len(load(train=tmp_path / "t.csv", task_type=CLASSIFICATION, test="none").task.labels) == 3
+    assert len(loaded(train=tmp_path / "t.csv", task_type=CLASSIFICATION, test="none").task.labels) == 3
 
 
 def test_texts_in_brackets_are_no_lists() -> None:
@@ -257,18 +239,18 @@ def test_texts_in_brackets_are_no_lists() -> None:
         "print(['a', x])",
     ]
     labels = ["[happy]", "(sad)"] * (len(texts) // 2)
-    data = load(train=pd.DataFrame({"text": texts * 5, "label": labels * 5}), test="none")
+    data = loaded(train=pd.DataFrame({"text": texts * 5, "label": labels * 5}), test="none")
     assert data.task.labels == ("(sad)", "[happy]")
     for text in texts:  # most texts of a table have the same form
-        load(
+        loaded(
             train=pd.DataFrame({"text": [f"{text[:-1]}{n}{text[-1]}" for n in range(20)], "label": ["no", "yes"] * 10})
         )
 
 
 def test_texts_that_are_lists_are_read_from_a_column_that_is_chosen() -> None:
     table = pd.DataFrame({"text": [f"['a', 'b{n}']" for n in range(20)], "label": ["no", "yes"] * 10})
-    assert "or choose it with --text-column if each is one text" in refusal(train=table)
-    assert load(train=table, text_column="text", test="none").train.texts[0].startswith("['a', 'b")
+    assert "or choose it with --text-column if each is one text" in refused(train=table)
+    assert loaded(train=table, text_column="text", test="none").train.texts[0].startswith("['a', 'b")
 
 
 BASE = {"text": [f"text {n}" for n in range(20)], "label": ["no", "yes"] * 10}
@@ -297,7 +279,7 @@ FRAMES = {
 def shown(source: Any, **options: Any) -> Any:
     """What a table gives: its examples and labels, or the refusal without the name and number of the row."""
     try:
-        data = load(
+        data = loaded(
             train=source, test="none", task_type=options.get("task_type"), skip_unlabelled=options.get("skip", False)
         )
     except FrostlineError as error:
@@ -322,11 +304,12 @@ def test_a_frame_and_its_files_give_the_same(tmp_path: Path, case: str, skip: bo
 
 def test_a_class_that_pandas_reads_as_missing_is_explained(tmp_path: Path) -> None:
     pd.DataFrame(BASE | {"label": ["NA", "a", "b", "a"] * 5}).to_csv(tmp_path / "t.csv", index=False)
-    assert load(train=tmp_path / "t.csv").task.labels == ("NA", "a", "b")
+    assert loaded(train=tmp_path / "t.csv").task.labels == ("NA", "a", "b")
     lost, reason = pd.read_csv(tmp_path / "t.csv"), "pandas reads 'None' and 'NA' as missing, unless read_csv gets"
-    assert reason in refusal(train=lost)
+    assert reason in refused(train=lost)
     assert any(
-        "5 of 20 rows have no label" in note and reason in note for note in load(train=lost, skip_unlabelled=True).notes
+        "5 of 20 rows have no label" in note and reason in note
+        for note in loaded(train=lost, skip_unlabelled=True).notes
     )
 
 
@@ -348,11 +331,11 @@ def test_whole_numbers_are_classes_however_they_are_written(case: str) -> None:
         "train": pd.DataFrame({"text": [f"a{n}" for n in range(size)], "label": train * 10}),
         "validation": pd.DataFrame({"text": [f"b{n}" for n in range(size)], "label": test * 10}),
     }
-    data = load(**tables, test="none")
+    data = loaded(**tables, test="none")
     assert data.task.labels == labels and data.task.task_type == CLASSIFICATION
     assert [labels[n] for n in data.validation.targets[: len(test)]] == [str(int(float(one))) for one in test]
     for given in (labels[::-1], tuple(f"{label}.0" for label in labels)):
-        other = load(**tables, test="none", labels=given)
+        other = loaded(**tables, test="none", labels=given)
         assert other.task.labels == given
         assert [given[n] for n in other.train.targets] == [given[labels.index(labels[n])] for n in other.train.targets]
 
@@ -360,12 +343,7 @@ def test_whole_numbers_are_classes_however_they_are_written(case: str) -> None:
 @pytest.mark.parametrize("labels", [["0", "0.0", "1"], ["1", "1.0"], ["1", "1.0", "a"], ["1.5", "1", "1.0"]])
 def test_one_number_in_two_spellings_is_refused(labels: list[str]) -> None:
     table = pd.DataFrame({"text": [f"a{n}" for n in range(20 * len(labels))], "label": labels * 20})
-    assert "look the same; write them alike" in refusal(train=table, task_type=CLASSIFICATION)
-
-
-def test_many_whole_numbers_need_a_choice_also_with_decimals() -> None:
-    table = pd.DataFrame({"text": [f"a{n}" for n in range(100)], "label": [float(n % 25) for n in range(100)]})
-    assert "25 different integers, which may be classes or a quantity" in refusal(train=table)
+    assert "look the same; write them alike" in refused(train=table, task_type=CLASSIFICATION)
 
 
 @pytest.mark.parametrize(
@@ -382,17 +360,11 @@ def test_many_whole_numbers_need_a_choice_also_with_decimals() -> None:
 def test_a_table_with_one_row_says_so(tmp_path: Path, columns: dict[str, Any], options: dict[str, Any]) -> None:
     table = pd.DataFrame({"text": ["a text"], **columns})
     assert (
-        refusal(train=table, **options)
+        refused(train=table, **options)
         == "The training data: the table has one row; give more, an example in each row."
     )
     table.to_json(tmp_path / "t.json", orient="records", lines=True)
-    assert "t.json: the table has one row; give more" in refusal(train=tmp_path / "t.json", **options)
-
-
-def test_a_table_without_rows_says_so(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("text,label\n")
-    assert "t.csv: the file has no rows below its header; give" in refusal(train=tmp_path / "t.csv")
-    assert "the table has no rows; give one" in refusal(train=pd.DataFrame({"text": [], "label": []}))
+    assert "t.json: the table has one row; give more" in refused(train=tmp_path / "t.json", **options)
 
 
 LABEL_SET = {"labels": [["a"], None, ["b"], ["a", "b"], []] * 8}
@@ -418,8 +390,8 @@ def test_rows_without_a_label_are_skipped_on_request(case: str) -> None:
     table = pd.DataFrame(texts | columns)
     tables = {"train": table, "validation": table.iloc[:20], "test": table.iloc[20:]}
     if case != "separated":  # an empty cell says that a text has no label
-        assert "--skip-unlabelled" in refusal(**tables, **options)
-    data = load(**tables, **options, skip_unlabelled=True)
+        assert "--skip-unlabelled" in refused(**tables, **options)
+    data = loaded(**tables, **options, skip_unlabelled=True)
     assert [len(part) for part in (data.train, data.validation, data.test or ())] == [rows, rows // 2, rows // 2]
     notes = [note for note in data.notes if "no label (row " in note]
     assert (
@@ -432,8 +404,8 @@ def test_rows_without_a_label_are_skipped_on_request(case: str) -> None:
 
 def test_no_label_at_all_is_refused_also_if_such_rows_are_skipped() -> None:
     empty = frame(20).assign(label="")
-    assert "the label is missing" in refusal(train=empty, skip_unlabelled=True)
-    assert "no row has a label" in refusal(train=frame(20), validation=empty, skip_unlabelled=True)
-    assert "the table has one labelled row" in refusal(
+    assert "the label is missing" in refused(train=empty, skip_unlabelled=True)
+    assert "no row has a label" in refused(train=frame(20), validation=empty, skip_unlabelled=True)
+    assert "the table has one labelled row" in refused(
         train=empty.assign(label=["a"] + [""] * 19), skip_unlabelled=True
     )

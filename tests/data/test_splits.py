@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.examples import Examples
-from frostline.data.kinds import CLASSIFICATION, REGRESSION, DataSpec
-from frostline.data.load import Data, load_data
-from frostline.data.splits import fold_numbers, hold_out
+from frostline.data.kinds import CLASSIFICATION, REGRESSION
+from frostline.data.splits import fold_numbers, hold_out, subset_indices
 from frostline.data.task import Task
+from loaded import loaded, refused
 
+counts_by_class = st.lists(st.integers(1, 60), min_size=2, max_size=8)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -100,28 +101,14 @@ def test_a_class_in_only_one_fold_is_refused() -> None:
         fold_numbers(some, task, 5, 0)
 
 
-# Complete the splits of a data set.
-
-
 def frame(rows: int, first: int = 0) -> pd.DataFrame:
     return pd.DataFrame(
         {"text": [f"text {i}" for i in range(first, first + rows)], "label": ["no", "yes"] * (rows // 2)}
     )
 
 
-def load(**options: Any) -> Data:
-    return load_data(DataSpec(**options))
-
-
-def refusal(**options: Any) -> str:
-    with pytest.raises(FrostlineError) as caught:
-        load(**options)
-    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_folds_hold_out_no_rows() -> None:
-    data = load(train=frame(50), folds=5)
+    data = loaded(train=frame(50), folds=5)
     assert data.folds is not None and np.bincount(data.folds).tolist() == [10] * 5 and data.train_rows == 40
     assert data.validation is data.train and data.test is None and len(data.train) == 50
     notes = " ".join(data.notes)
@@ -131,22 +118,28 @@ def test_folds_hold_out_no_rows() -> None:
         and "No rows are held out" in notes
     )
     assert data.report.shared == {}
-    tested = load(train=frame(50), folds=5, test=frame(10, 100))
+    tested = loaded(train=frame(50), folds=5, test=frame(10, 100))
     assert tested.test is not None and len(tested.train) == 50
-    assert "leave out either validation or folds" in refusal(train=frame(50), validation=frame(10, 100), folds=5)
-    assert "holds out no rows" in refusal(train=frame(50), held_out_share=0.2, folds=5)
-    assert "10 folds of 40 rows leave 4 in one" in refusal(train=frame(40), folds=10)
+    assert "leave out either validation or folds" in refused(train=frame(50), validation=frame(10, 100), folds=5)
+    assert "holds out no rows" in refused(train=frame(50), held_out_share=0.2, folds=5)
+    assert "10 folds of 40 rows leave 4 in one" in refused(train=frame(40), folds=10)
+
+
+def test_a_tenth_is_held_out_up_to_2000_rows() -> None:
+    sizes = {rows: len(loaded(train=frame(rows), test="none").validation) for rows in (50, 19_000, 30_000)}
+    assert sizes == {50: 5, 19_000: 1900, 30_000: 2000}
+    assert len(loaded(train=frame(30_000), test="none", held_out_share=0.1).validation) == 3000
 
 
 def test_automatic_folds_are_used_for_few_rows() -> None:
-    assert load(train=frame(100), folds="auto").folds is not None
+    assert loaded(train=frame(100), folds="auto").folds is not None
     contradicting = {"validation": frame(10, 200)}, {"held_out_share": 0.2}
     for options in (
         {"train": frame(2000)},
         {"train": frame(20)},
         *({"train": frame(100), **one} for one in contradicting),
     ):
-        data = load(**options, folds="auto")
+        data = loaded(**options, folds="auto")
         assert data.folds is None and data.train_rows == len(data.train)
 
 
@@ -162,42 +155,16 @@ def test_automatic_folds_are_used_for_few_rows() -> None:
     ],
 )
 def test_folds_are_suggested_where_they_would_be_accepted(rows: int, options: dict[str, Any], hinted: bool) -> None:
-    assert ("with folds = 5" in " ".join(load(train=frame(rows), **options).notes)) == hinted
+    assert ("with folds = 5" in " ".join(loaded(train=frame(rows), **options).notes)) == hinted
     if hinted:
-        assert load(train=frame(rows), **options, folds=5).folds is not None
-
-
-def test_by_default_a_tenth_is_held_out_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(load(train=frame(50), test="none").validation) == 5
-    monkeypatch.setattr("frostline.data.splits.MAX_HELD_OUT", 3)
-    assert len(load(train=frame(50), test="none").validation) == 3
-    assert len(load(train=frame(50), test="none", held_out_share=0.1).validation) == 5  # the limit does not apply
-
-
-def test_too_few_rows_of_labels_that_look_like_lists_name_the_separator() -> None:
-    some, task = examples(classes([40, 40, 40, 1]))
-    lists = replace(task, labels=("good;books", "good", "bad", "bad;books"))
-    remedy = "give --validation FILE, or pass --label-separator ';' and no --task-type if labels such as 'bad;books' are lists."
-    with pytest.raises(FrostlineError) as caught:
-        fold_numbers(some, lists, 5, 0)
-    assert str(caught.value).endswith(remedy)
-    with pytest.raises(FrostlineError) as caught:
-        hold_out(some, lists, 4, 0, split="validation")
-    assert str(caught.value).endswith(remedy)
+        assert loaded(train=frame(rows), **options, folds=5).folds is not None
 
 
 def test_a_held_out_share_must_leave_training_rows() -> None:
-    assert "for each of test and validation leaves no training rows: give less than 0.5." in refusal(
+    assert "for each of test and validation leaves no training rows: give less than 0.5." in refused(
         train=frame(50), held_out_share=0.5
     )
-    assert "for each of validation leaves" in refusal(train=frame(50), test=frame(10, 100), held_out_share=1.0)
-    assert load(train=frame(50), test="hold out", held_out_share=0.6, folds=3).train_rows < 20
-
-
-def test_a_class_with_too_few_rows_to_hold_out_is_refused() -> None:
-    rare = pd.concat([frame(40), pd.DataFrame({"text": ["rare", "rarer"], "label": ["maybe", "maybe"]})])
-    sentence = refusal(train=rare)
-    assert "the label 'maybe' has too few rows" in sentence and "--validation FILE" in sentence
+    assert loaded(train=frame(50), test="hold out", held_out_share=0.6, folds=3).train_rows < 20
 
 
 def table(texts: list[Any], labels: list[Any], **columns: list[Any]) -> pd.DataFrame:
@@ -236,7 +203,7 @@ REPEATED: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_rows_with_the_same_text_are_in_the_same_split(case: str, seed: int) -> None:
     rows, options = REPEATED[case]
-    data = load(train=rows, data_seed=seed, **options)
+    data = loaded(train=rows, data_seed=seed, **options)
     parts = [part for part in (data.train, data.validation, data.test) if part is not None]
     assert set(data.report.shared.values()) == {0} and "is also in" not in " ".join(data.notes)
     assert "Rows with the same text stay together." in " ".join(data.notes)
@@ -249,16 +216,16 @@ def test_a_frequent_text_takes_no_longer_to_split_than_others() -> None:
     rows = 60_000
     texts = [f"text {n}" if n % 10 == 0 else "" for n in range(rows)]
     start = time.monotonic()
-    data = load(train=table(texts, ["no", "yes", "yes"] * (rows // 3)), test="none", held_out_share=0.05)
+    data = loaded(train=table(texts, ["no", "yes", "yes"] * (rows // 3)), test="none", held_out_share=0.05)
     assert time.monotonic() - start < 20  # it took minutes to compare each row with all others of its text
     assert "" not in data.validation.texts and len(data.validation) == rows // 20
 
 
 def test_held_out_splits_of_repeated_texts_have_the_requested_size_if_they_can() -> None:
-    data = load(train=REPEATED["each text twice"][0])
+    data = loaded(train=REPEATED["each text twice"][0])
     assert data.test is not None and (len(data.test), len(data.validation)) == (6, 6)
     assert "6 of 60 training rows are held out for test (data seed 0). Rows with the same text" in " ".join(data.notes)
-    frequent = load(train=REPEATED["only texts that are too frequent"][0], test="none")
+    frequent = loaded(train=REPEATED["only texts that are too frequent"][0], test="none")
     assert len(frequent.validation) in (14, 15, 16)  # one text of each class
     assert f"{len(frequent.validation)} of 60 training rows are held out" in " ".join(frequent.notes)
 
@@ -282,7 +249,7 @@ def test_held_out_splits_of_repeated_texts_have_the_requested_size_if_they_can()
     ],
 )
 def test_a_class_with_too_few_different_texts_is_refused(texts: list[str], labels: list[Any], message: str) -> None:
-    sentence = refusal(train=table(texts, labels))
+    sentence = refused(train=table(texts, labels))
     assert message in sentence and ("--test FILE" in sentence or "--validation FILE" in sentence)
 
 
@@ -290,9 +257,73 @@ def test_tables_without_equal_texts_are_split_as_before() -> None:
     """The digests are from before equal texts stayed together."""
     tables = {"classes": frame(200), "numbers": table(NUMBERED, [n / 7 for n in range(60)])}
     found = {
-        name: load(train=rows, task_type=REGRESSION if name == "numbers" else None) for name, rows in tables.items()
+        name: loaded(train=rows, task_type=REGRESSION if name == "numbers" else None) for name, rows in tables.items()
     }
     digests = {
         name: (data.validation.digest()[:8], data.test and data.test.digest()[:8]) for name, data in found.items()
     }
     assert digests == {"classes": ("2cd712bd", "565cfa1d"), "numbers": ("08219c66", "446b38db")}
+
+
+@settings(max_examples=15)
+@given(counts_by_class, seeds)
+def test_subsets_are_nested(counts: list[int], seed: int) -> None:
+    targets = classes(counts)
+    whole = subset_indices(targets, len(targets), seed)
+    assert sorted(whole) == list(range(len(targets)))
+    for size in range(len(counts), len(targets) + 1):
+        assert (subset_indices(targets, size, seed) == whole[:size]).all()
+
+
+@given(counts_by_class, seeds)
+def test_classes_have_their_share_at_every_size(counts: list[int], seed: int) -> None:
+    targets, total, kinds = classes(counts), sum(counts), len(counts)
+    order = targets[subset_indices(targets, total, seed)]
+    share = np.array(counts) / total
+    for size in range(kinds, total + 1):
+        shown = np.bincount(order[:size], minlength=kinds)
+        assert shown.min() >= 1
+        if size * share.min() >= 1:  # every class differs from its share by less than one row
+            assert np.abs(shown - size * share).max() < 1
+        else:  # rare classes have their one row early, and the other classes have correspondingly fewer rows
+            assert ((shown == 1) | (shown < size * share + 1)).all()
+            assert (shown > (size - kinds) * share - 1).all()
+
+
+def test_shares_of_one_large_and_many_small_classes() -> None:
+    """Proportional rounding (Webster) would give the large class a long series of consecutive positions."""
+    targets = classes([5000] + [50] * 100)
+    order = targets[subset_indices(targets, len(targets), 0)]
+    large = np.cumsum(order == 0)[200:]
+    assert np.abs(large - np.arange(201, len(targets) + 1) / 2).max() < 1
+
+
+def test_seeds_differ_and_no_class_is_favoured() -> None:
+    targets = classes([500, 500])
+    drawn = [subset_indices(targets, 21, seed) for seed in range(40)]
+    assert len({tuple(sorted(one)) for one in drawn}) == 40
+    odd = [np.bincount(targets[one])[0] for one in drawn]
+    assert set(odd) == {10, 11}
+
+
+def test_numbers_are_stratified_by_decile() -> None:
+    targets = np.random.default_rng(0).exponential(size=1000)
+    for size in (100, 105):
+        deciles = targets.argsort().argsort()[subset_indices(targets, size, 3)] // 100
+        assert set(np.bincount(deciles, minlength=10)) <= {10, 11}
+    assert len(set(subset_indices(targets, 5, 0))) == 5
+
+
+@pytest.mark.parametrize(
+    ("size", "what"),
+    [
+        (11, "A train size of 11 is more than the 10 rows; pass a smaller one."),
+        (1, "A train size of 1 cannot include all 2 classes; pass 2 or more."),
+    ],
+)
+def test_impossible_sizes_are_refused(size: int, what: str) -> None:
+    with pytest.raises(FrostlineError) as caught:
+        subset_indices(classes([5, 5]), size, 0)
+    assert str(caught.value) == what
+    with pytest.raises(FrostlineError, match="pass 1 or more"):
+        subset_indices(np.arange(3) / 2, 0, 0)

@@ -18,13 +18,12 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.files import seal, unseal
-from frostline.data.kinds import DataSpec
-from frostline.data.load import load_data
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import make_settings
 from frostline.sweep.toml import read_toml
 from hostile import changes_nothing_outside, mutated, with_other_value
+from loaded import loaded
 from tagged import conll, tagged
 from tiny import sentences
 
@@ -82,7 +81,7 @@ def test_mutated_tables(tmp_path: Path, name: str, count: int) -> None:
 
     def use(rng: random.Random) -> None:
         (tmp_path / name).write_bytes(mutated(content, rng))
-        data = load_data(DataSpec(train=str(tmp_path / name)))
+        data = loaded(train=str(tmp_path / name))
         assert len(data.train) > 0
 
     check(count, tmp_path, use)

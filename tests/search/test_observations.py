@@ -10,6 +10,7 @@ from frostline.search import FULL_RUNS
 from frostline.search import SECONDS as SECONDS_AT_LEAST
 from frostline.search.observations import Candidate, Observation, Observations, in_words, interim_analyses
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.run_result import RunResult
 from frostline.statistics.tune import Tune, name_of
 from synthetic_search import RISING, SECONDS, Rows, best, exact, nothing_seen, run_search
 
@@ -87,12 +88,12 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
     seen = nothing_seen(rows, budget_given=1e4, alternatives=("probe",))
     run_search(seen, exact(clear), rows)
     runs = [
-        {
+        RunResult(
             **{"model": "m", "task": "t", "metric": "accuracy", "train_size": 100, "status": "done", "outcome": "ok"},
-            **{"trainable": name_of(one.recipe), "tuned_layers": 6 if one.recipe == "all" else one.recipe},
+            **{"recipe": name_of(one.recipe), "tuned_layers": 6 if one.recipe == "all" else one.recipe},
             **{"tune_embeddings": one.recipe == "all", "seed": one.seed, "learning_rate": one.learning_rate},
             **{"run": found.run, "validation_best": found.score, "reason": ""},
-        }
+        )
         for one, found in seen.known.items()
     ]
     answer = make_answer(

@@ -1,23 +1,24 @@
 """``frostline.find``: the k to tune, with as little training as possible."""
 
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.api.sweep import Sweep
+from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder
-from frostline.data.wording import parse_duration
 from frostline.fast.switch import objects_frozen
 from frostline.search import DEFAULTS
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
+from frostline.statistics.answer import Answer
 from frostline.statistics.tune import FULL, Tune
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.settings import CHOSEN_BY_SEARCH
+from frostline.sweep.settings import budget_seconds, search_settings
 
 
 def find(
@@ -29,7 +30,7 @@ def find(
     ray: Ray | None = None,
     progress: Progress | None = None,
     **settings: Any,
-) -> dict[str, Any]:
+) -> Answer:
     """Search for what to tune, with few runs.
 
     Ctrl-C interrupts the search and writes the best answer so far. The same call continues it.
@@ -54,19 +55,15 @@ def find(
     Raises:
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
-    seconds = _checked_budget(budget, processes)
-    sweep, shown = _grid(max_k, settings), progress or suitable_progress()
+    seconds = budget_seconds(budget, processes)
     if ray is not None:
         package()
-    try:
-        prepared = _prepare(sweep, max_k, shown)
+    with _prepared(settings, max_k, progress) as (prepared, shown):
         make_folder(prepared.store.out, inside=prepared.store.out)
         with nullcontext() if ray is None else driver_on(prepared, shown, ray) as driver:
             search = Search.start(prepared, shown, seconds, processes=processes, ray=driver)
             with search.others:
                 return search.run(exhaustive=exhaustive)
-    finally:
-        shown.close()
 
 
 def plan(
@@ -78,29 +75,15 @@ def plan(
     progress: Progress | None = None,
     **settings: Any,
 ) -> SearchPlan:
-    """Plan a search: its first steps, its budget, and their time and memory. Nothing is trained or written.
+    """Plan what :func:`find` would do with these arguments, with time and memory. Nothing is trained or written.
 
     A few training steps are timed, which takes about ten seconds.
-
-    Args:
-        budget: As for :func:`find`.
-        max_k: As for :func:`find`.
-        exhaustive: As for :func:`find`.
-        processes: As for :func:`find`.
-        progress: Shows progress; by default on the terminal.
-        **settings: As for :func:`find`.
-
-    Raises:
-        FrostlineError: The same errors that :func:`find` raises before the first run.
     """
-    seconds = _checked_budget(budget, processes)
-    sweep, shown = _grid(max_k, settings), progress or suitable_progress()
-    try:
-        search = Search.without_probes(_prepare(sweep, max_k, shown), shown, seconds, processes)
+    seconds = budget_seconds(budget, processes)
+    with _prepared(settings, max_k, progress) as (prepared, shown):
+        search = Search.without_probes(prepared, shown, seconds, processes)
         with objects_frozen():
             return SearchPlan.of(search, exhaustive=exhaustive)
-    finally:
-        shown.close()
 
 
 def submit(
@@ -112,74 +95,39 @@ def submit(
     progress: Progress | None = None,
     **settings: Any,
 ) -> str:
-    """Write the first step of a search into its folder, and submit the script of a SLURM job array that does the search.
-
-    Args:
-        script: The script, of which one task calls :func:`find` with these arguments.
-        budget: As for :func:`find`.
-        max_k: As for :func:`find`.
-        exhaustive: As for :func:`find`.
-        progress: Shows progress; by default on the terminal.
-        **settings: As for :func:`find`.
+    """Write the first step of a search, and submit the script of a SLURM job array of which a task calls :func:`find`.
 
     Returns:
         The number of the job.
-
-    Raises:
-        FrostlineError: As for :func:`find`. Or sbatch is not there or refuses the script.
     """
-    seconds = _checked_budget(budget)
-    sweep, shown = _grid(max_k, settings), progress or suitable_progress()
-    try:
-        prepared = _prepare(sweep, max_k, shown)
+    seconds = budget_seconds(budget)
+    with _prepared(settings, max_k, progress) as (prepared, shown):
         shown.begin("checking that the model can be cut")
         check_cuts(prepared)
         make_folder(prepared.store.out, inside=prepared.store.out)
         Search.plan(prepared, shown, seconds, exhaustive=exhaustive)
+    return slurm.submit(prepared.store.out, script)
+
+
+@contextmanager
+def _prepared(
+    settings: Mapping[str, Any], max_k: int | None, progress: Progress | None
+) -> Iterator[tuple[Prepared, Progress]]:
+    """Load the model and the data, and show what the user should know of them."""
+    sources, plain = split_off_tables(settings)
+    spec, shown = search_settings({**DEFAULTS, **plain}, max_k), progress or suitable_progress()
+    try:
+        prepared = prepare(spec, sources, shown, tunes=lambda layers: _values_of_tune(layers, max_k), probes=True)
+        for note in prepared.plan.notes:
+            shown.note(note)
+        if max_k is None and FULL not in prepared.requested.tune:
+            shown.note(
+                f"The search compares k = 0 to {prepared.requested.tune[-1]}, as many layers as fit into memory beside their "
+                "optimizer. Full fine-tuning cannot be streamed."
+            )
+        yield prepared, shown
     finally:
         shown.close()
-    return slurm.submit(sweep.out, script)
-
-
-def _checked_budget(budget: float | str | None, processes: int | None = None) -> float | None:
-    """A budget in seconds; an impossible budget or number of processes is refused."""
-    if processes is not None and processes < 1:
-        raise FrostlineError(f"processes cannot be {processes}: give 1 or more.")
-    if isinstance(budget, str):
-        budget = parse_duration(budget)
-    if budget is not None and not budget > 0:
-        raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
-    return budget
-
-
-def _grid(max_k: int | None, settings: dict[str, Any]) -> Sweep:
-    """The sweep of all runs that the search may train, before the layers of the model are known."""
-    for name in CHOSEN_BY_SEARCH:
-        if settings.get(name) is not None:
-            raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
-    if max_k is not None and max_k < 1:
-        raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more.")
-    sweep = Sweep(**{**DEFAULTS, **settings, "tune": 0})
-    if sweep.spec.train_size and len(sweep.spec.train_size) > 1:
-        raise FrostlineError(
-            "A search has one train size: give one --train-size, or run `frostline sweep` for several."
-        )
-    return sweep
-
-
-def _prepare(sweep: Sweep, max_k: int | None, progress: Progress) -> Prepared:
-    """Load the model and the data, and show what the user should know of them."""
-    prepared = prepare(
-        sweep.spec, sweep.sources, progress, tunes=lambda layers: _values_of_tune(layers, max_k), probes=True
-    )
-    for note in prepared.plan.notes:
-        progress.note(note)
-    if max_k is None and FULL not in prepared.requested.tune:
-        progress.note(
-            f"The search compares k = 0 to {prepared.requested.tune[-1]}, as many layers as fit into memory beside their "
-            "optimizer. Full fine-tuning cannot be streamed."
-        )
-    return prepared
 
 
 def _values_of_tune(layers: int, max_k: int | None) -> tuple[Tune, ...]:

@@ -18,7 +18,14 @@ from frostline.cli.plan_output import print_forecast, print_groups, print_plan, 
 from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.data.wording import UNITS
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
-from frostline.sweep.settings import CHOSEN_BY_SEARCH
+from frostline.sweep.settings import (
+    CHOSEN_BY_SEARCH,
+    budget_seconds,
+    comparison,
+    make_settings,
+    require_tables,
+    search_settings,
+)
 from frostline.sweep.slurm import FILE, TASKS, script
 from frostline.sweep.toml import TRUST
 from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
@@ -222,6 +229,8 @@ def find(
 
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
+    budget_seconds(budget, processes)
+    require_tables(search_settings({**DEFAULTS, **settings}, max_k))
     if plan:
         from frostline.api import find
 
@@ -257,12 +266,14 @@ def sweep(
 
     Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,all --out reviews
     """
+    kinds, settings = retry_kinds(retry), {"out": PLANNED_FOLDER, **settings} if dry_run else settings
+    require_tables(make_settings(settings))
     from frostline.api.sweep import Sweep
 
     if dry_run:
-        _print_dry_run(Sweep(**{"out": PLANNED_FOLDER, **settings}))
+        _print_dry_run(Sweep(**settings))
     else:
-        who.run(Sweep(**settings), retry_kinds(retry))
+        who.run(Sweep(**settings), kinds)
 
 
 @app.command(cls=PanelCommand, short_help="Show what a sweep would run, with its time, memory and disk space.")
@@ -283,6 +294,7 @@ def plan(
 
         print_parameter_counts(study, settings)
         return
+    require_tables(make_settings(settings))
     from frostline.api.sweep import Sweep
 
     made = Sweep(**settings).plan()
@@ -315,6 +327,7 @@ def compare(
 
     Example: frostline compare --model ORG/NAME --train reviews.csv --ways last-2,lora-2,lp-ft,full --out ways
     """
+    require_tables(make_settings(comparison(ways, settings)))
     from frostline.api.sweep import sweep_of
 
     sweep = sweep_of(ways, **settings)
@@ -324,16 +337,15 @@ def compare(
         who.run(sweep)
 
 
-@app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to four minutes.")
+@app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to two minutes.")
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for results, answer, report and model.")] = Path("frostline-demo"),
-    task: Annotated[str, typer.Option(help="Generated task: polarity or agreement.")] = "polarity",
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs per k.")] = 3,
 ) -> None:
-    """Run the built-in example offline, in one to four minutes. The task agreement takes longer."""
+    """Run the built-in example offline, in one to two minutes."""
     from frostline.api.sweep import demo_sweep
 
-    Executor().run(demo_sweep(out, task=task, seeds=seeds))
+    Executor().run(demo_sweep(out, seeds=seeds))
 
 
 def _print_dry_run(sweep: "Sweep") -> None:

@@ -116,7 +116,7 @@ def panel_of(setting: str) -> str:
 
 
 def _of_help(setting: str) -> dict[str, Any]:
-    """What :func:`frostline.training.settings.of_help` says of a setting."""
+    """What :func:`frostline.data.kinds.of_help` says of a setting."""
     extra = Settings.model_fields[setting].json_schema_extra
     return extra if isinstance(extra, dict) else {}
 

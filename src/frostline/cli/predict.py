@@ -112,13 +112,15 @@ def predict(
     predicts tags of words writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file. --copy-columns
     adds columns of the file, such as an id.
     """
+    from frostline.data.reader import read_table, require_file
+
+    require_file(file)
     from frostline.api.bundle import bundle_columns
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.data.checks import garbled
     from frostline.data.files import create_file, replace_file
     from frostline.data.kinds import TOKENS
     from frostline.data.load import read_unlabelled
-    from frostline.data.reader import read_table
     from frostline.frozen.trunk import is_bundle
 
     require_model(model)

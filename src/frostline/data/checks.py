@@ -1,5 +1,6 @@
 """Facts about the data for the report, and warnings. No data are refused here."""
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,10 +14,13 @@ from frostline.data.examples import Examples, Indices, Texts
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
-from frostline.data.text_files import garbled_word
 from frostline.data.wording import SHOWN_ROWS, listed, quoted, visible
 
 RARE, SIMILAR = 0.05, 0.85  # a typo's rows, relative to those of the right label; its similarity with that one
+UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")  # control characters but tabs, line ends and form feeds
+TWICE = re.compile(
+    "[\xc2-\xf4][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
+)  # how the bytes of a UTF-8 letter look in cp1252 and latin1
 CONFLICTS = {TOKENS: "several lists of tags", MULTI_LABEL: "several lists of labels"}
 
 
@@ -109,7 +113,7 @@ class DataReport:
 def garbled(texts: Texts, what: str) -> list[str]:
     """A warning if texts were probably decoded wrongly. ``what`` they are: a split, or new rows to predict."""
     rows = zip(texts.rows.tolist(), texts.texts, texts.pairs or ("",) * len(texts), strict=True)
-    found = [(row, word) for row, *both in rows for word in map(garbled_word, both) if word is not None]
+    found = [(row, word) for row, *both in rows for word in map(_garbled_word, both) if word is not None]
     if not found:
         return []
     where = list(dict.fromkeys(row for row, _ in found))
@@ -118,6 +122,23 @@ def garbled(texts: Texts, what: str) -> list[str]:
         f"Warning: {_of_rows(len(where), len(texts), what)} a text with control characters or wrongly decoded letters, such as "
         f"{quoted(found[0][1])} (row {shown}): correct them in {texts.name}, or the encoding that it is read with."
     ]
+
+
+def _garbled_word(text: str) -> str | None:
+    """The first word of a text that was probably decoded wrongly; None if there is none.
+
+    It has a control character or U+FFFD, or the text is UTF-8 that was read as cp1252 or latin1.
+    """
+    if found := UNREADABLE.search(text):
+        return next((word for word in text.split() if UNREADABLE.search(word)), found[0])  # U+0085 is white space
+    if TWICE.search(text):
+        for encoding in ("latin1", "cp1252"):
+            try:
+                text.encode(encoding).decode()
+            except UnicodeError:
+                continue
+            return next(word for word in text.split() if not word.isascii())
+    return None
 
 
 def _probable_typos(counts: Mapping[str, int]) -> list[str]:

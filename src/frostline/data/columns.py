@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.data.kinds import CLASSIFICATION, ENDINGS, MULTI_LABEL, TOKENS, either
+from frostline.data.kinds import CLASSIFICATION, ENDINGS, MULTI_LABEL, TOKENS
 from frostline.data.table import Table, is_missing
 from frostline.data.wording import NUMBER, comma_joined, did_you_mean, listed, quoted
 
@@ -51,20 +51,9 @@ LABEL_SETS = ("labels", "label", "tags", "topics", "categories", "genres", "emot
 COMMON_NAMES = {*TEXTS, *chain.from_iterable(PAIRS), *LABELS, *WORDS, *TAGS, *LABEL_SETS, "id", "idx", "index"}
 
 
-@dataclass(frozen=True)
-class CommonNames:
-    """The common names of columns, for one type of task. The ``preferred`` label column needs no choice between several."""
-
-    texts: Sequence[str]
-    pairs: Sequence[tuple[str, str]]
-    labels: Sequence[str]
-    preferred: str
-
-
-OF_TEXTS = CommonNames(TEXTS, PAIRS, LABELS, "label")
-OF_WORDS = CommonNames(WORDS, (), TAGS, "ner_tags")
-OF_LABEL_SETS = CommonNames(TEXTS, PAIRS, LABEL_SETS, "labels")
-COMMON = {TOKENS: OF_WORDS, MULTI_LABEL: OF_LABEL_SETS}  # by task type; all others: OF_TEXTS
+# By type of task: texts, pairs and labels, and the label column that needs no choice between several.
+COMMON = {TOKENS: (WORDS, (), TAGS, "ner_tags"), MULTI_LABEL: (TEXTS, PAIRS, LABEL_SETS, "labels")}
+OF_TEXTS = (TEXTS, PAIRS, LABELS, "label")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +106,13 @@ def choose_columns(
     Raises:
         FrostlineError: A column does not exist, is used twice, or is ambiguous.
     """
-    named = {"--text-column": text_column, "--text-pair-column": text_pair_column, "--label-column": label_column}
-    _require_columns(table, [*named.items(), *(("--indicator-columns", column) for column in indicator_columns)])
+    named = [("--text-column", text_column), ("--text-pair-column", text_pair_column), ("--label-column", label_column)]
+    for flag, column in (*named, *(("--indicator-columns", column) for column in indicator_columns)):
+        if column is not None and column not in table.columns:
+            raise FrostlineError(
+                f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}; "
+                f"pass one of {listed(table.columns)} with {flag}."
+            )
     if text_pair_column is not None and text_column is None:
         raise FrostlineError(
             f"{table.name}: --text-pair-column {quoted(text_pair_column)} is the second text of a pair; name the first "
@@ -128,23 +122,16 @@ def choose_columns(
         raise FrostlineError(
             f"{table.name}: --text-pair-column is for pairs of texts, and tags belong to the words of one sentence; leave it out."
         )
-    common = COMMON.get(task_type or "", OF_TEXTS)
-    text, pair = (
-        (text_column, text_pair_column) if text_column is not None else _find_texts(table, label_column, common)
-    )
-    label = label_column
+    texts, pairs, labels, preferred = COMMON.get(task_type or "", OF_TEXTS)
+    text, pair, label = text_column, text_pair_column, label_column
+    if text is None:
+        text, pair = _find_texts(table, label, texts, pairs)
     if label is None and not indicator_columns:
-        label = _find_label(table, {text, pair}, common, needed=label_needed)
+        label = _find_label(table, {text, pair}, labels, preferred, needed=label_needed)
     chosen = [column for column in (text, pair, label, *indicator_columns) if column is not None]
     if len(set(chosen)) < len(chosen):
-        flags = [
-            "--text-column",
-            "--text-pair-column",
-            "--indicator-columns" if indicator_columns else "--label-column",
-        ]
         raise FrostlineError(
-            f"{table.name}: column {quoted(max(chosen, key=chosen.count))} is chosen for two purposes; name another with "
-            f"{either(*(flags if label_needed else flags[:2]))}."
+            f"{table.name}: column {quoted(max(chosen, key=chosen.count))} is chosen for two purposes; name another one."
         )
     of_texts = () if text_column is not None and task_type != TOKENS else (text, pair)
     for column in (*of_texts, *([label] if task_type != CLASSIFICATION else [])):
@@ -201,22 +188,6 @@ def missing_tags(table: Table) -> str | None:
     return f"{table.name}: its lines have {len(table.columns)} columns; choose that of the tags with --tag-column, from 2 on."
 
 
-def other_unit(table: Table, task_type: str | None) -> str | None:
-    """What is wrong with sentences of words for a model of texts, or with texts for one of words; None for other tables."""
-    first = table.first(1)
-    lists = [name for name in table.columns if is_list(first.cells(name)[0])]
-    if task_type == TOKENS:
-        for name in () if lists else table.columns:
-            if name.casefold() in WORDS:
-                _refuse_written_lists(table, name, task_type)
-        remedy = "give a CoNLL file or lists of words, or a model of texts"
-        return None if lists else f"{table.name}: the table has texts, but the model tags words; {remedy}."
-    if not looks_like_conll(table) and not any(name.casefold() in WORDS for name in lists):
-        return None
-    remedy = "give a table of texts, or a model that tags words"
-    return f"{table.name}: the table has sentences of words, but the model reads whole texts; {remedy}."
-
-
 def _refuse_written_lists(table: Table, column: str, task_type: str | None, *, is_label: bool = False) -> None:
     """Raise an error if most cells of a column are lists that are written as texts, as by pandas in a CSV file."""
     written = LABEL_LIST if is_label else TEXT_LIST
@@ -239,17 +210,7 @@ def is_list(cell: object) -> bool:
 
 
 def items_of(cell: Any, location: str, what: str, remedy: str) -> list[Any]:
-    """The items of a cell that must be a list.
-
-    Args:
-        cell: The cell.
-        location: Where it is, for the error.
-        what: What the list holds, for the error: ``words`` or ``tags``.
-        remedy: What to do, for the error.
-
-    Raises:
-        FrostlineError: The cell is no list.
-    """
+    """The items of a cell that must be a list. The error has the location, ``what`` the list holds, and the remedy."""
     if is_list(cell):
         return list(cell)
     found = f"the list of {what} is missing" if cell is None else f"{quoted(cell)} is not a list of {what}"
@@ -260,22 +221,14 @@ def items_of(cell: Any, location: str, what: str, remedy: str) -> list[Any]:
     raise FrostlineError(f"{location}: {found}; {remedy}.")
 
 
-def _require_columns(table: Table, named: Sequence[tuple[str, str | None]]) -> None:
-    """Raise an error if a column that a flag names does not exist."""
-    for flag, column in named:
-        if column is not None and column not in table.columns:
-            raise FrostlineError(
-                f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}; "
-                f"pass one of {listed(table.columns)} with {flag}."
-            )
-
-
-def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[str, str | None]:
+def _find_texts(
+    table: Table, label: str | None, texts: Sequence[str], known_pairs: Sequence[tuple[str, str]]
+) -> tuple[str, str | None]:
     """The text column with a common name, and the column of the second text if the texts are pairs."""
     by_name = {name.casefold(): name for name in table.columns if name != label}
-    pairs = [(by_name[one], by_name[two]) for one, two in common.pairs if one in by_name and two in by_name]
+    pairs = [(by_name[one], by_name[two]) for one, two in known_pairs if one in by_name and two in by_name]
     paired = {name for pair in pairs for name in pair}
-    singles = [by_name[name] for name in common.texts if name in by_name and by_name[name] not in paired]
+    singles = [by_name[name] for name in texts if name in by_name and by_name[name] not in paired]
     if singles and singles[0].casefold() == "text":
         singles = singles[:1]
     found: list[tuple[str, str | None]] = [*pairs, *((name, None) for name in singles)]
@@ -286,28 +239,19 @@ def _find_texts(table: Table, label: str | None, common: CommonNames) -> tuple[s
         raise FrostlineError(
             f"{table.name}: the text could be {choices}; choose with --text-column (and --text-pair-column)."
         )
-    if label is not None and label.casefold() in {*common.texts, *chain.from_iterable(common.pairs)}:
-        raise FrostlineError(
-            f"{table.name}: column {quoted(label)} is given with --label-column, and no other column "
-            f"({listed([name for name in table.columns if name != label])}) has a common name for texts; name the text with "
-            "--text-column, or another label."
-        )
     if looks_like_conll(table):
         raise FrostlineError(f"{table.name}: its lines look like words with their tags; pass --task-type {TOKENS}.")
-    for name in set(WORDS) & by_name.keys():
+    for name in {*WORDS} & by_name.keys():
         _refuse_written_lists(table, by_name[name], TOKENS)
-        if tags := ({*TAGS} - {"labels"}) & by_name.keys():
-            raise FrostlineError(
-                f"{table.name}: its columns {quoted(by_name[name])} and {quoted(by_name[min(tags)])} hold texts; for tags of "
-                "words, save lists of words and of tags in JSON lines or Parquet, or a CoNLL file."
-            )
-    raise FrostlineError(without_header(table) or nested(table) or _unnamed(table, "texts", "--text-column"))
+    raise FrostlineError(no_common_name(table, "texts", "--text-column"))
 
 
-def _find_label(table: Table, taken: set[str | None], common: CommonNames, *, needed: bool) -> str | None:
+def _find_label(
+    table: Table, taken: set[str | None], labels: Sequence[str], preferred: str, *, needed: bool
+) -> str | None:
     by_name = {name.casefold(): name for name in table.columns if name not in taken}
-    found = [by_name[name] for name in common.labels if name in by_name]
-    if found and (len(found) == 1 or found[0].casefold() == common.preferred):
+    found = [by_name[name] for name in labels if name in by_name]
+    if found and (len(found) == 1 or found[0].casefold() == preferred):
         return found[0]
     if not needed:
         return None
@@ -315,37 +259,29 @@ def _find_label(table: Table, taken: set[str | None], common: CommonNames, *, ne
         raise FrostlineError(f"{table.name}: the label could be {listed(found)}; choose with --label-column.")
     if lack := missing_tags(table):
         raise FrostlineError(lack)
-    flags = [name for name in by_name.values() if _is_indicator(table, name)]
-    if len(flags) > 1:
-        others = f"the columns of 0 and 1 with --indicator-columns {comma_joined(flags)}"
-        raise FrostlineError(_unnamed(table, "labels", "--label-column", others))
-    flag = "--label-column"
-    raise FrostlineError(without_header(table, flag) or nested(table) or _unnamed(table, "labels", flag))
+    cells = {
+        name: [INDICATORS.get(str(cell).strip().casefold()) for cell in table.cells(name)] for name in by_name.values()
+    }
+    flags = [name for name, own in cells.items() if None not in own and True in own]
+    others = f", or the columns of 0 and 1 with --indicator-columns {comma_joined(flags)}" if len(flags) > 1 else ""
+    raise FrostlineError(no_common_name(table, "labels", "--label-column", others))
 
 
-def without_header(table: Table, flag: str = "--text-column") -> str | None:
-    """What to do about a file whose first row seems to be an example; None for other tables."""
-    if not table.has_header:
-        return None
+def no_common_name(table: Table, what: str, flag: str, others: str = "") -> str:
+    """That no column has a common name for texts or labels, and what to do."""
+    if not others and (reason := misread(table, flag)):
+        return reason
+    if not others and table.has_header:
+        others = ", or the columns of a file without a header with --column-names"
+    columns = f"none of its columns ({listed(table.columns)}) has a common name for {what}"
+    return f"{table.name}: {columns}; name one with {flag}{others}."
+
+
+def misread(table: Table, flag: str) -> str | None:
+    """That the first row of a file seems to be an example, or that texts are inside the objects of a column; else None."""
     rows = zip(*(table.cells(name) for name in table.columns), strict=True)
-    reason = not_a_header(list(table.columns), rows)
-    return reason and f"{table.name}, row 1: {reason}; {NAME_COLUMNS}, or choose with {flag} if row 1 is a header."
-
-
-def not_a_header(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str | None:
-    """Why the first row of a file seems to be an example like the ``rows`` below it; None if it may be a header."""
-    if COMMON_NAMES & {name.strip().casefold() for name in names}:
-        return None
-    odd = next((name for name in names if NUMBER.fullmatch(name.strip()) or len(name.split()) > HEADER_WORDS), None)
-    for row in rows if odd is None else ():
-        odd = next((name for name, cell in zip(names, row, strict=False) if name.strip() == cell.strip() != ""), None)
-        if odd is not None:
-            break
-    return odd and f"the file seems to have no header, because {quoted(odd)} stands where the name of a column belongs"
-
-
-def nested(table: Table) -> str | None:
-    """What to do about a table whose texts are inside the objects of a column; None for other tables."""
+    if table.has_header and (reason := not_a_header(list(table.columns), rows)):
+        return f"{table.name}, row 1: {reason}; {NAME_COLUMNS}, or choose with {flag} if row 1 is a header."
     for name in table.columns:
         first: Any = next((cell for cell in table.cells(name) if cell is not None), None)
         inside = next(iter(first), None) if is_list(first) else first
@@ -358,15 +294,13 @@ def nested(table: Table) -> str | None:
     return None
 
 
-def _unnamed(table: Table, what: str, flag: str, others: str = "") -> str:
-    """That no column has a common name. A header that is none is refused before."""
-    if not others and table.has_header:
-        others = "the columns of a file without a header with --column-names"
-    columns = f"none of its columns ({listed(table.columns)}) has a common name for {what}"
-    return f"{table.name}: {columns}; name one with {flag}{others and f', or {others}'}."
-
-
-def _is_indicator(table: Table, column: str) -> bool:
-    """Whether a column has cells of 0 and 1 only, and a 1."""
-    found = {INDICATORS.get(str(cell).strip().casefold()) for cell in table.cells(column)}
-    return None not in found and True in found
+def not_a_header(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str | None:
+    """Why the first row of a file seems to be an example like the ``rows`` below it; None if it may be a header."""
+    if COMMON_NAMES & {name.strip().casefold() for name in names}:
+        return None
+    odd = next((name for name in names if NUMBER.fullmatch(name.strip()) or len(name.split()) > HEADER_WORDS), None)
+    for row in rows if odd is None else ():
+        odd = next((name for name, cell in zip(names, row, strict=False) if name.strip() == cell.strip() != ""), None)
+        if odd is not None:
+            break
+    return odd and f"the file seems to have no header, because {quoted(odd)} stands where the name of a column belongs"

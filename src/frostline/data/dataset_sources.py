@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.data.kinds import DataSpec
+from frostline.data.kinds import DataSettings
 from frostline.data.reader import EXTENSIONS, read_table
 from frostline.data.table import Table
 from frostline.data.wording import first_line, listed, quoted
@@ -71,13 +71,13 @@ def split_of_name(name: str) -> str | None:
     return found.pop() if len(found) == 1 and "mismatched" not in words else None
 
 
-def source_name(spec: DataSpec) -> str:
+def source_name(settings: DataSettings, train: Any) -> str:
     """The name of the hub data set, folder or file, without words such as train. If nothing is left, the name of the folder."""
-    if spec.data is not None:
-        return "-".join(part for part in (Path(spec.data).resolve().name, spec.config) if part)
-    if not isinstance(spec.train, str | Path):
+    if settings.data is not None:
+        return "-".join(part for part in (Path(settings.data).resolve().name, settings.config) if part)
+    if not isinstance(train, str | Path):
         return "data"
-    path = Path(spec.train).resolve()
+    path = Path(train).resolve()
     if split_of_name(path.stem) is None:
         return path.stem
     return _without_split(path.stem) or path.parent.name

@@ -15,7 +15,6 @@ Locks between processes are files that the operating system locks, and frees whe
 """
 
 import errno
-import glob
 import json
 import math
 import os
@@ -43,7 +42,6 @@ CANNOT_WRITE = (*DISK_FULL, *NOT_ALLOWED)
 MAKE_WRITABLE = "make it writable, or choose another folder"
 ID_LENGTH = 8  # of the name of a temporary file or folder
 LEFT_OVER = re.compile(rf"\..+\.[0-9a-f]{{{ID_LENGTH}}}\.part", re.DOTALL)
-BETWEEN_RENAMES = 60.0  # seconds, in which a process that lives has made both
 NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # some network file systems cannot flush a folder
 RECORD_BYTES = 64 * 2**20  # of a record in JSON or TOML that is read
 ARRAY_BYTES = 16 * 2**30  # of predictions or examples that are read
@@ -158,9 +156,7 @@ def new_folder(target: Path, *, inside: Path, replace: bool = False) -> Iterator
     Libraries may write into the new folder: nobody else knows its name, so it has no links.
 
     Everything in it is flushed to disk before. Missing parents are created. With ``replace``, an older folder is first moved
-    aside. A process that is killed between these two renames leaves no folder of that name, but both beside it: the new one as
-    ``.NAME.<id>.part``, the older one as ``.NAME.<id>.old``. Rename one of them, or write the folder again a minute later: that
-    removes both.
+    aside. A process that is killed between these two renames leaves both beside the target, as ``.NAME.<id>.part``.
 
     Raises:
         FrostlineError: A link leads out of ``inside``.
@@ -216,30 +212,24 @@ def move(path: Path, target: Path, *, inside: Path, replace: bool = True) -> boo
         require_inside(one, inside)
     if replace:
         os.replace(path, target)
-    elif not _moved(path, target):
+    elif os.path.lexists(target):
         return False
+    else:
+        is_folder = path.is_dir() and not path.is_symlink()
+        try:
+            if is_folder:
+                os.rename(path, target)  # fails if there is a folder that is not empty
+            else:
+                target.touch(exist_ok=False)  # a rename would replace a file
+                os.replace(path, target)
+        except OSError as error:
+            if isinstance(error, FileExistsError) or (is_folder and os.path.lexists(target)):
+                return False
+            if not is_folder:
+                target.unlink(missing_ok=True)
+            raise
     for folder in {path.parent, target.parent}:
         sync(folder)
-    return True
-
-
-def _moved(path: Path, target: Path) -> bool:
-    """Move a file or a folder. False if there is a target, also if another process has just moved it there."""
-    if os.path.lexists(target):
-        return False
-    is_folder = path.is_dir() and not path.is_symlink()
-    try:
-        if is_folder:
-            os.rename(path, target)  # fails if there is a folder that is not empty
-        else:
-            target.touch(exist_ok=False)  # a rename would replace a file
-            os.replace(path, target)
-    except OSError as error:
-        if isinstance(error, FileExistsError) or (is_folder and os.path.lexists(target)):
-            return False
-        if not is_folder:
-            target.unlink(missing_ok=True)
-        raise
     return True
 
 
@@ -259,13 +249,10 @@ def remove(path: Path, *, inside: Path) -> None:
 
 def _replace_folder(aside: Path, target: Path) -> None:
     """Give ``aside`` the name of ``target``, and remove an older folder of that name."""
-    old = aside.with_suffix(".old")
-    os.utime(aside)
-    left = _left_between_renames(aside, target)
+    old = _temporary_name(target)
     try:
         while True:
             with suppress(FileNotFoundError):
-                os.utime(target)  # so that another process sees when it was moved
                 os.rename(target, old)
             try:
                 os.rename(aside, target)
@@ -278,18 +265,7 @@ def _replace_folder(aside: Path, target: Path) -> None:
         if old.exists() and not os.path.lexists(target):
             os.rename(old, target)
         raise
-    for path in (old, *left):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _left_between_renames(aside: Path, target: Path) -> list[Path]:
-    """The pairs of folders that killed processes have left. A pair that has just been made is of a process that lives."""
-    now, found = aside.stat().st_mtime, list[Path]()  # times of one file system are compared, not clocks of machines
-    for old in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * ID_LENGTH}.old"):
-        part = old.with_suffix(".part")
-        if part.is_dir() and now - old.stat().st_mtime > BETWEEN_RENAMES:
-            found += [old, part]
-    return found
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def is_left_over(path: Path) -> bool:
@@ -374,18 +350,14 @@ def _temporary_file(path: Path, content: bytes) -> Iterator[Path]:
     temporary = _temporary_name(path)
     _make_durable(path.parent)
     try:
-        _write(temporary, content)
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         yield temporary
     finally:
         with suppress(OSError):  # report the first error, not an error of the cleanup
             temporary.unlink()
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 @contextmanager
@@ -453,8 +425,15 @@ def parsed(content: bytes) -> Any:
     Raises:
         ValueError: It is no such JSON, or is nested too deep.
     """
+
+    def bounded(text: str) -> float | int:
+        number = int(text) if text.lstrip("-").isdecimal() else float(text)
+        if not abs(number) <= (MOST if isinstance(number, float) else 2**63):
+            raise ValueError(f"it has the number {text[:40]}")
+        return number
+
     try:
-        return json.loads(content, parse_float=_bounded, parse_int=_bounded, parse_constant=_bounded)
+        return json.loads(content, parse_float=bounded, parse_int=bounded, parse_constant=bounded)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
 
@@ -552,14 +531,6 @@ def unseal_arrays(content: bytes) -> dict[str, "NDArray[Any]"]:
     return load(content)
 
 
-def _bounded(text: str) -> float | int:
-    """A number of JSON."""
-    number = int(text) if text.lstrip("-").isdecimal() else float(text)
-    if not abs(number) <= (MOST if isinstance(number, float) else 2**63):
-        raise ValueError(f"it has the number {text[:40]}")
-    return number
-
-
 def _with_checksum(body: bytes, form: bytes) -> bytes:
     return body + form % checksum(body).encode()
 
@@ -581,9 +552,6 @@ def file_lock(path: Path, timeout: float = -1, *, inside: Path) -> "FileLock":
 
     Without locks, it raises an OSError. filelock would otherwise take the file's existence as the lock, which a killed process on
     another machine leaves forever.
-
-    Raises:
-        FrostlineError: A link on the way to the file leads out of the folder ``inside``.
     """
     from filelock import FileLock
 

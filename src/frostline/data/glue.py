@@ -19,7 +19,7 @@ from frostline.data.dataset_sources import (
     load_hub,
     split_of_name,
 )
-from frostline.data.kinds import CLASSIFICATION, REGRESSION, DataSpec
+from frostline.data.kinds import CLASSIFICATION, REGRESSION, DataSettings
 from frostline.data.labels import UNLABELLED, label_cells
 from frostline.data.reader import DELIMITED, read_table
 from frostline.data.table import Table
@@ -65,6 +65,15 @@ class GlueTask:
     @property
     def task_type(self) -> str:
         return CLASSIFICATION if self.labels else REGRESSION
+
+    def refuse_redundant(self, settings: DataSettings) -> None:
+        """Raise an error if the user gives an option that the task decides."""
+        given = [f"--{name.replace('_', '-')}" for name in DECIDED_OPTIONS if getattr(settings, name) is not None]
+        if given:
+            raise FrostlineError(
+                f"{', '.join(given)} cannot be given with {self.name} of GLUE, which decides columns, labels and files; leave "
+                f"{'it' if len(given) == 1 else 'them'} out, or leave out `glue`."
+            )
 
 
 SENTENCE = Columns(text="sentence", label="label")
@@ -178,16 +187,6 @@ def glue_task(name: str) -> GlueTask:
             f"--glue {quoted(name)} is not a task of GLUE{did_you_mean(name, names)}; pass one of {', '.join(names)}."
         )
     return found
-
-
-def refuse_redundant_options(task: GlueTask, spec: DataSpec) -> None:
-    """Raise an error if the user gives an option that the task decides."""
-    given = [f"--{name.replace('_', '-')}" for name in DECIDED_OPTIONS if getattr(spec, name) is not None]
-    if given:
-        raise FrostlineError(
-            f"{', '.join(given)} cannot be given with {task.name} of GLUE, which decides columns, labels and files; leave "
-            f"{'it' if len(given) == 1 else 'them'} out, or leave out `glue`."
-        )
 
 
 def read_glue_table(source: Any, *, task: GlueTask, name: str | None = None, encoding: str | None = None) -> Table:

@@ -1,12 +1,14 @@
-"""Types of tasks, formats of files, and what a user can choose about the data.
+"""Types of tasks, formats of files, and the settings of the data.
 
 Imports no numpy, because the command line reads settings and lists formats without it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic.types import JsonValue
+
+from frostline.data.wording import comma_separated
 
 TaskType = Literal["text-classification", "multi-label-classification", "regression", "token-classification"]
 CLASSIFICATION: Final = "text-classification"
@@ -16,74 +18,6 @@ TOKENS: Final = "token-classification"  # a label for each word of a sentence
 TASK_TYPES = (CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS)
 
 HOLD_OUT, NO_TEST = "hold out", "none"  # keywords that a user can give instead of a validation or test file
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSpec:
-    """The source of the examples, the prediction task, and the splits. Give ``train``, ``data`` or ``glue``.
-
-    Attributes:
-        train: A file, ``datasets.Dataset``, ``DataFrame`` or ``pyarrow.Table``.
-        validation: A source like ``train``, which replaces the validation split of ``data``; or "hold out", to hold out
-            training rows.
-        test: A source like ``train``, which replaces the test split of ``data``; "hold out"; or "none" for no test set.
-        data: A folder with splits, or the name of a data set on the Hugging Face hub.
-        config: The configuration of the hub data set.
-        glue: The name of a GLUE task. It decides columns, labels, task type and file layout. Without ``train`` or ``data``,
-            the task is loaded from the hub.
-        column_names: The columns of a CSV or TSV file without a header.
-        encoding: The encoding of text files that are not UTF-8.
-        first_rows: Use only this many training rows, counted before rows are held out.
-        skip_unlabelled: Leave out the rows of all splits whose label is missing or empty, and count them in the notes. By default
-            they are an error. The list [] is a label: that the text has none.
-        text_column: The column of the texts.
-        text_pair_column: The column of the second texts of pairs.
-        label_column: The column of the labels.
-        indicator_columns: Columns of 0 and 1, one for each label, instead of a label column. A text can then have several labels.
-        label_separator: What separates the labels of a text in the label column, such as ";".
-        tag_column: The column of the labels in a CoNLL file, counted from 1.
-        word_column: The column of its words. By default the first one.
-        task_type: One of ``TASK_TYPES``; by default decided from the labels.
-        labels: The classes in the order of their indices.
-        task_name: The name of the task in all results; by default the name of the file, folder or data set.
-        held_out_share: The share of the training rows to hold out, for each of validation and test. By default a tenth, at
-            most 2,000 rows.
-        folds: The number of cross-validation folds, which replace validation rows; 0 for none. "auto" uses folds if there are
-            few rows and no validation data.
-        data_seed: The seed of all splits.
-    """
-
-    train: Any = None
-    validation: Any = None
-    test: Any = None
-    data: str | Path | None = None
-    config: str | None = None
-    glue: str | None = None
-    column_names: Sequence[str] | None = None
-    encoding: str | None = None
-    first_rows: int | None = None
-    skip_unlabelled: bool = False
-
-    text_column: str | None = None
-    text_pair_column: str | None = None
-    label_column: str | None = None
-    indicator_columns: Sequence[str] | None = None
-    label_separator: str | None = None
-    tag_column: int | None = None
-    word_column: int | None = None
-    task_type: str | None = None
-    labels: Sequence[str] | None = None
-    task_name: str | None = None
-
-    held_out_share: float | None = None
-    folds: int | Literal["auto"] = 0
-    data_seed: int = 0
-
-
-def is_keyword(source: Any, keyword: str) -> bool:
-    """Whether a source is this keyword and no table. Comparing a data frame with ``==`` would compare its cells."""
-    return isinstance(source, str) and source == keyword
-
 
 ENDINGS = {
     "CSV": (".csv",),
@@ -100,3 +34,140 @@ def either(*names: str) -> str:
     """Several names in a sentence: ``CSV, TSV or Parquet``."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last
+
+
+def is_keyword(source: Any, keyword: str) -> bool:
+    """Whether a source is this keyword and no table. Comparing a data frame with ``==`` would compare its cells."""
+    return isinstance(source, str) and source == keyword
+
+
+class Strict(BaseModel):
+    """An immutable model that refuses unknown keys, infinite numbers, and true or false for a number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse true and false where a number is expected, because Python treats True as 1."""
+        assert info.field_name is not None
+        expected = cls.model_fields[info.field_name].annotation
+        given = value if isinstance(value, list | tuple) else [value]
+        if expected not in (bool, bool | None) and any(isinstance(one, bool) for one in given):
+            raise ValueError("give a number or a word, not true or false")
+        return value
+
+
+def of_help(default: str = "", *, panel: str = "") -> dict[str, JsonValue]:
+    """What ``--help`` shows of a setting: the text of its ``default`` if that is None, and its ``panel`` if not its group's."""
+    return {"default": default, "panel": panel}
+
+
+def as_list(value: Any) -> Any:
+    """A single value or comma-separated text as a list."""
+    if isinstance(value, str):
+        return [_number(part) for part in comma_separated(value) if part]
+    return list(value) if isinstance(value, list | tuple | range | set) else [value]
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _as_strings(value: Any) -> Any:
+    """Comma-separated text as a list of strings. A label that looks like a number stays a string."""
+    values = comma_separated(value) if isinstance(value, str) else as_list(value)
+    return [str(x) if isinstance(x, int | float) else x for x in values]
+
+
+Strings = Annotated[tuple[str, ...], BeforeValidator(_as_strings)]
+
+
+class DataSettings(Strict):
+    """The source of the examples, the prediction task, and the splits. Give ``train``, ``data`` or ``glue``.
+
+    In Python, tables can take the place of ``train``, ``validation`` and ``test``. The last two replace the splits of ``data``.
+    They can also be "hold out", to hold out training rows, and ``test`` "none".
+    """
+
+    train: str | None = Field(None, description=f"training table: {either(*ENDINGS)}")
+    validation: str | None = Field(
+        None, description="validation table", json_schema_extra=of_help("held out of training data")
+    )
+    test: str | None = Field(
+        None, description="test table, or none", json_schema_extra=of_help("held out of training data")
+    )
+    data: str | None = Field(None, description="data set on the hub, or folder with splits, instead of --train")
+    config: str | None = Field(None, description="configuration of the hub data set")
+    glue: str | None = Field(None, description="GLUE task, such as SST-2: sets columns, labels, metric, layout")
+    text_column: str | None = Field(
+        None, description="column with the text", json_schema_extra=of_help("found by name")
+    )
+    text_pair_column: str | None = Field(
+        None, description="column with the second text of a pair", json_schema_extra=of_help("found by name")
+    )
+    label_column: str | None = Field(
+        None, description="column with the class or number", json_schema_extra=of_help("found by name")
+    )
+    indicator_columns: Strings | None = Field(
+        None,
+        description="columns of 0 and 1, one for each label, if a text can have several",
+        json_schema_extra=of_help("none"),
+    )
+    label_separator: str | None = Field(
+        None,
+        min_length=1,
+        description="what separates the labels of a text in the label column, such as ;",
+        json_schema_extra=of_help("none"),
+    )
+    tag_column: int | None = Field(
+        None,
+        ge=1,
+        description="column of the tags in a CoNLL file, counted from 1",
+        json_schema_extra=of_help("found by name"),
+    )
+    word_column: int | None = Field(
+        None,
+        ge=1,
+        description="column of the words in a CoNLL file, counted from 1",
+        json_schema_extra=of_help("the first"),
+    )
+    column_names: Strings | None = Field(None, description="column names, for files without a header line")
+    encoding: str | None = Field(
+        None,
+        description="encoding of text files that are not UTF-8, such as cp1252",
+        json_schema_extra=of_help("UTF-8"),
+    )
+    task_type: TaskType | None = Field(
+        None,
+        description="task type: text-classification, multi-label-classification, regression or token-classification",
+        json_schema_extra=of_help("found from the labels"),
+    )
+    labels: Strings | None = Field(
+        None,
+        description="all class labels in output order",
+        json_schema_extra=of_help("found in the data"),
+    )
+    held_out_share: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="share of training data to hold out, for each of validation and test",
+        json_schema_extra=of_help("0.1, at most 2,000 rows"),
+    )
+    first_rows: int | None = Field(
+        None,
+        ge=2,
+        description="read only this many training rows, the first ones",
+        json_schema_extra=of_help("all"),
+    )
+    skip_unlabelled: bool = Field(False, description="leave out rows without a label, and report how many")
+    task: str | None = Field(
+        None, description="name of the task in all output", json_schema_extra=of_help("name of the data")
+    )
+    max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of examples that may be truncated")

@@ -6,9 +6,8 @@ targets are bool, ``[N, C]``: whether a text has a label.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -52,12 +51,11 @@ def refuse_missing(table: Table, column: str, cells: Sequence[str | None]) -> No
     """Raise an error if a label is missing or empty."""
     missing = [i for i, cell in enumerate(cells) if cell is None or not cell.strip()]
     if missing:
-        others = len(missing) - 1
-        more = f" (and in {others:,} more {'row' if others == 1 else 'rows'})" if others else ""
+        more = f" (and in {len(missing) - 1:,} more)" if missing[1:] else ""
         lost = table.if_missing if cells[missing[0]] is None else ""
         raise FrostlineError(
             f"{table.location(missing[0], column)}: the label is missing{more}; write one, remove the row, or leave out all such "
-            f"rows with --skip-unlabelled{remedy_of_lists(cell for cell in cells if cell)}{lost}."
+            f"rows with --skip-unlabelled{lost}."
         )
 
 
@@ -78,64 +76,37 @@ def lists_in(labels: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def remedy_of_lists(labels: Iterable[str]) -> str:
-    """What else to do about an error of labels if they look like lists, else an empty string."""
-    if (found := lists_in(labels)) is None:
-        return ""
-    return f", or pass --label-separator {found[0]!r} and no --task-type if labels such as {quoted(found[1])} are lists"
-
-
-def places_of(table: Table, labels: Sequence[Sequence[str]]) -> dict[str, str]:
-    """The number of rows and the first row of each label for messages, from the labels of each row."""
-    rows: dict[str, list[int]] = {}
-    for row, of_row in enumerate(labels):
-        for label in dict.fromkeys(of_row):
-            rows.setdefault(label, []).append(row)
-    return {label: f" ({len(own):,} rows, first row {table.rows[own[0]]})" for label, own in rows.items()}
-
-
-def refuse_similar_labels(
-    where: str,
-    labels: Iterable[str],
-    places: Mapping[str, str] | None = None,
-    *,
-    what: str = "label",
-    fold_case: bool = True,
-) -> None:
+def refuse_similar_labels(where: str, labels: Iterable[str], *, what: str = "label", fold_case: bool = True) -> None:
     """Raise an error if a person would take two labels for one, or cannot see one.
 
     They differ only in white space, invisible characters, Unicode form, letters that look alike or decimals that are zero, or in
-    case or leading zeros, unless the user has named all labels.
-
-    Args:
-        where: Where the labels are, for the message: a file and a column, or a flag.
-        labels: The labels, which may repeat.
-        places: What the message adds to a label.
-        what: What the labels are, for the message.
-        fold_case: Whether labels that differ only in case or leading zeros are refused.
+    case or leading zeros (``fold_case``), unless the user has named all labels.
     """
     seen: dict[str, str] = {}
     for label in dict.fromkeys(labels):
-        appearances = looks(label, fold_case=fold_case)
+        appearances = {*map(whole, looks(label, fold_case=fold_case))}
         if "" in appearances:
             raise FrostlineError(f"{where}: the {what} {quoted(label)} has no visible character; give it a name.")
-        for one in map(whole, appearances):
+        for one in appearances:
             other = seen.setdefault(str(int(one)) if fold_case and INTEGER.fullmatch(one) else one, label)
             if other != label:
-                shown = " and ".join(f"{quoted(each)}{(places or {}).get(each, '')}" for each in (other, label))
+                exact = [{*map(whole, looks(each, fold_case=False))} for each in (other, label)]
+                named = what == "label" and exact[0].isdisjoint(exact[1])
                 differing = difference(other, label)
-                named = what == "label" and not {*map(whole, looks(other, fold_case=False))} & {
-                    *map(whole, looks(label, fold_case=False))
-                }
                 raise FrostlineError(
-                    f"{where}: the {what}s {shown} look the same{f' and differ in {differing}' if differing else ''}; write "
-                    f"them alike{', or name each label with --labels if they differ' if named else ''}."
+                    f"{where}: the {what}s {quoted(other)} and {quoted(label)} look the same"
+                    f"{f' and differ in {differing}' if differing else ''}; write them alike"
+                    f"{', or name each label with --labels if they differ' if named else ''}."
                 )
 
 
-def are_too_many(labels: int, rows: int) -> bool:
-    """Whether so many different labels in so many rows are probably no labels."""
-    return labels > max(MAX_CLASSES, rows // 2)
+def refuse_too_many(table: Table, column: str, labels: int, otherwise: str) -> None:
+    """Raise an error if so many different labels are probably none."""
+    if labels > max(MAX_CLASSES, len(table) // 2):
+        raise FrostlineError(
+            f"{table.name}, column {quoted(column)}: {labels:,} different labels in {len(table):,} rows; name the column of the "
+            f"labels with --label-column, or {otherwise}."
+        )
 
 
 def check_declared(table: Table, column: str, labels: tuple[str, ...], counts: Counter[str]) -> None:
@@ -186,8 +157,7 @@ def ordered(counts: Counter[str]) -> tuple[str, ...]:
 
 LabelSets = npt.NDArray[np.bool_]
 
-BLANK = {None, "", "nan"}
-EMPTY = {*BLANK, "-1", "-1.0"}  # cells that test files contain instead of 0 or 1
+EMPTY = {"", "nan", "-1", "-1.0"}  # cells that test files contain instead of 0 or 1
 
 
 def label_names(table: Table, columns: Columns, given: Sequence[str] | None) -> tuple[str, ...]:
@@ -203,19 +173,12 @@ def label_names(table: Table, columns: Columns, given: Sequence[str] | None) -> 
     column = columns.label
     assert column is not None
     names = tuple(given or table.class_names.get(column, ()))
-    sets = _named_lists(table, columns, names)
-    counts = Counter(label for labels in sets for label in set(labels))
+    counts = Counter(label for labels in _named_lists(table, columns, names) for label in set(labels))
     if given:
         check_declared(table, column, tuple(given), counts)
-    refuse_similar_labels(
-        f"{table.name}, column {quoted(column)}", [*counts, *names], places_of(table, sets), fold_case=not given
-    )
+    refuse_similar_labels(f"{table.name}, column {quoted(column)}", [*counts, *names], fold_case=not given)
     if not names:
-        if are_too_many(len(counts), len(table)):
-            raise FrostlineError(
-                f"{table.name}, column {quoted(column)}: {len(counts):,} different labels in {len(table):,} rows; name the "
-                "column of the labels with --label-column, or all labels with --labels."
-            )
+        refuse_too_many(table, column, len(counts), "all labels with --labels")
         names = ordered(counts)
     if len(names) < 2:
         found = f"the only label is {quoted(names[0])}" if names else "no row has a label"
@@ -251,7 +214,8 @@ def label_sets(table: Table, columns: Columns, labels: Sequence[str]) -> LabelSe
 def has_no_label_sets(table: Table, columns: Columns) -> bool:
     """Whether no row says which labels it has, as in published test files."""
     if columns.indicators:
-        return all(_shown(cell) in EMPTY for column in columns.indicators for cell in table.cells(column))
+        cells = [cell for column in columns.indicators for cell in table.cells(column)]
+        return all(cell is None or str(cell).strip().casefold() in EMPTY for cell in cells)
     assert columns.label is not None
     cells = table.cells(columns.label)
     return not any(len(cell) if is_list(cell) else str(cell).strip() for cell in cells if cell is not None)
@@ -259,42 +223,35 @@ def has_no_label_sets(table: Table, columns: Columns) -> bool:
 
 def _named_lists(table: Table, columns: Columns, labels: Sequence[str]) -> list[list[str]]:
     """The names of the labels of each row. Numbers are indices of a ``ClassLabel`` if there is one, else of ``labels``."""
-    assert columns.label is not None
-    by_index = {str(n): name for n, name in enumerate(table.class_names.get(columns.label, ()))}
-    if by_index:
-        return [[by_index.get(item, item) for item in items] for items in _lists(table, columns)]
-    return [[_named(item, labels) for item in items] for items in _lists(table, columns)]
-
-
-def _lists(table: Table, columns: Columns) -> list[list[str]]:
-    """The labels of each row as texts. Numbers become texts."""
     column, separator = columns.label, columns.separator
     assert column is not None
+    classes = {str(n): name for n, name in enumerate(table.class_names.get(column, ()))}
     remedy = (
         "write a list of its labels, [] for none, or pass what separates the labels of a text with --label-separator"
+        if separator is None
+        else "write a text, empty for no label"
     )
-    if separator is not None:
-        remedy = "write a text, empty for no label"
     found = []
     for n, cell in enumerate(table.cells(column)):
         location = table.location(n, column)
         if separator is not None and (isinstance(cell, str) or is_missing(cell)):
-            text = cell if isinstance(cell, str) else ""
-            found.append([part.strip() for part in text.split(separator) if part.strip()])
-            continue
-        items = items_of(cell, location, "labels", remedy)
+            parts = cell.split(separator) if isinstance(cell, str) else []
+            items = [part.strip() for part in parts if part.strip()]
+        else:
+            items = items_of(cell, location, "labels", remedy)
         for item in items:
             if isinstance(item, bool) or not isinstance(item, str | Integral) or not str(item).strip():
                 raise FrostlineError(f"{location}: {quoted(item)} is no label; write a text or a whole number.")
-        found.append([str(item) for item in items])
+        found.append([classes.get(str(item), str(item)) if classes else named(item, labels) for item in items])
     return found
 
 
-def _named(label: str, names: Sequence[str]) -> str:
-    """The name of a label. A number is an index of the names, unless the names themselves are numbers."""
-    if label in names or not INTEGER.fullmatch(label) or all(INTEGER.fullmatch(name) for name in names):
-        return label
-    return names[int(label)] if 0 <= int(label) < len(names) else label
+def named(item: object, names: Sequence[str]) -> str:
+    """The name of a label or tag. A number is an index of the names, unless the names themselves are numbers."""
+    text = str(item)
+    if text in names or not INTEGER.fullmatch(text) or all(INTEGER.fullmatch(name) for name in names):
+        return text
+    return names[int(text)] if 0 <= int(text) < len(names) else text
 
 
 def _indicator_names(table: Table, columns: Columns, given: Sequence[str] | None) -> tuple[str, ...]:
@@ -319,20 +276,14 @@ def _indicator_names(table: Table, columns: Columns, given: Sequence[str] | None
 
 def _indicators(table: Table, column: str) -> LabelSets:
     """Whether each row has a 1 in a column of 0 and 1, ``[N]``."""
-    cells = table.cells(column)
-    known = [INDICATORS.get(_shown(cell) or "") for cell in cells]
-    if None in known:
-        n = known.index(None)
-        found = f"{quoted(cells[n])} is neither 0 nor 1"
-        if _shown(cells[n]) in BLANK:
-            found = "the cell is empty"
-        skip = ", or leave out rows without any label with --skip-unlabelled" if found == "the cell is empty" else ""
+    shown = [str(cell).strip().casefold() if cell is not None else "" for cell in table.cells(column)]
+    wrong = next((n for n, cell in enumerate(shown) if cell not in INDICATORS), None)
+    if wrong is not None:
+        blank = shown[wrong] in ("", "nan")
+        found = "the cell is empty" if blank else f"{quoted(table.cells(column)[wrong])} is neither 0 nor 1"
+        skip = ", or leave out rows without any label with --skip-unlabelled" if blank else ""
         raise FrostlineError(
-            f"{table.location(n, column)}: {found}; write 1 if the text has this label, else 0, or leave the column out of "
+            f"{table.location(wrong, column)}: {found}; write 1 if the text has this label, else 0, or leave the column out of "
             f"--indicator-columns{skip}."
         )
-    return np.array(known, np.bool_)
-
-
-def _shown(cell: Any) -> str | None:
-    return None if cell is None else str(cell).strip().casefold()
+    return np.array([INDICATORS[cell] for cell in shown], np.bool_)

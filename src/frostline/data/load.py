@@ -1,6 +1,6 @@
-"""Load the data: from the user's files and options to the examples of a task."""
+"""Load the data: from the user's files and settings to the examples of a task."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -11,35 +11,26 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.checks import DataReport, garbled, report_on
 from frostline.data.columns import (
+    WORDS,
     Columns,
     choose_columns,
     is_list,
+    looks_like_conll,
+    misread,
     missing_tags,
-    nested,
-    other_unit,
     task_of_lists,
-    without_header,
 )
 from frostline.data.dataset_sources import read_splits, source_name
 from frostline.data.examples import Examples, Texts
-from frostline.data.glue import (
-    MISMATCHED,
-    GlueTask,
-    glue_task,
-    read_glue_splits,
-    read_glue_table,
-    refuse_redundant_options,
-    unify_layouts,
-)
+from frostline.data.glue import MISMATCHED, GlueTask, glue_task, read_glue_splits, read_glue_table, unify_layouts
 from frostline.data.kinds import (
     CLASSIFICATION,
     HOLD_OUT,
     MULTI_LABEL,
     NO_TEST,
     REGRESSION,
-    TASK_TYPES,
     TOKENS,
-    DataSpec,
+    DataSettings,
     is_keyword,
 )
 from frostline.data.labels import all_unlabelled, has_no_label_sets, label_cells
@@ -56,7 +47,7 @@ from frostline.data.tags import (
     sentences,
 )
 from frostline.data.task import Task, decide_task, targets_of
-from frostline.data.wording import SHOWN_ROWS, did_you_mean, listed, quoted
+from frostline.data.wording import did_you_mean, first_rows, listed, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,46 +80,71 @@ class Data:
         return len(self.train) - (0 if self.folds is None else int(np.bincount(self.folds).max()))
 
 
-def load_data(spec: DataSpec) -> Data:
+def load_data(
+    settings: DataSettings, tables: Mapping[str, Any] | None = None, *, folds: int | str = 0, data_seed: int = 0
+) -> Data:
     """Read the tables, choose the columns, decide the task, and hold out the rows of missing splits.
+
+    Args:
+        settings: What the user asked for.
+        tables: Tables given in Python, which replace the paths of ``train``, ``validation`` and ``test``: a file,
+            ``datasets.Dataset``, ``DataFrame`` or ``pyarrow.Table``.
+        folds: The number of cross-validation folds, which replace validation rows; 0 for none. "auto" uses folds if there are
+            few rows and no validation data.
+        data_seed: The seed of all splits.
 
     Raises:
         FrostlineError: The data cannot be read, are ambiguous, or contradict the options.
     """
-    if spec.task_type not in (None, *TASK_TYPES):
-        raise FrostlineError(
-            f"--task-type {quoted(spec.task_type)} is not known{did_you_mean(spec.task_type, TASK_TYPES)}; pass one of "
-            f"{', '.join(TASK_TYPES)}."
+    sources = {split: getattr(settings, split) for split in ("train", "validation", "test")} | dict(tables or {})
+    glue = None if settings.glue is None else glue_task(settings.glue)
+    read = _read_tables(settings, sources, glue)
+    notes = list(dict.fromkeys(note for table in read.values() for note in table.notes))
+    if settings.first_rows is not None and settings.first_rows < len(read["train"]):
+        notes.append(f"Of {len(read['train']):,} training rows the first {settings.first_rows:,} are used.")
+        read["train"] = read["train"].first(settings.first_rows)
+    task_type = _task_type(read["train"], settings) if glue is None else glue.task_type
+    if glue is not None:
+        read, columns = unify_layouts(read, glue)
+    else:
+        columns = choose_columns(
+            read["train"],
+            text_column=settings.text_column,
+            text_pair_column=settings.text_pair_column,
+            label_column=settings.label_column,
+            indicator_columns=settings.indicator_columns or (),
+            task_type=task_type,
         )
-    glue = None if spec.glue is None else glue_task(spec.glue)
-    tables = _read_tables(spec, glue)
-    notes = list(dict.fromkeys(note for table in tables.values() for note in table.notes))
-    if spec.first_rows is not None and spec.first_rows < len(tables["train"]):
-        notes.append(f"Of {len(tables['train']):,} training rows the first {spec.first_rows:,} are used.")
-        tables["train"] = tables["train"].first(spec.first_rows)
-    tables, task, skipped = _decide_task(tables, spec, glue)
-    notes += skipped
-    notes += _descriptions(tables["train"], task)
-    if spec.train is None and spec.test is None and "test" in tables and _is_unlabelled(tables["test"], task):
-        notes.append(f"{tables.pop('test').name} has no labels and is left out.")
-    if task.task_type == TOKENS and not spec.labels:
-        refuse_new_tags(tables.values(), task.columns.of_labels[0], task.labels)
-    given = of_equal_width({split: _examples(table, task, split) for split, table in tables.items()})
-    if spec.first_rows != 1:
-        refuse_one_sentence(tables)
-    complete = complete_splits(given, task, spec)
-    splits = complete.splits
+        columns = replace(columns, separator=settings.label_separator)
+    if settings.skip_unlabelled:
+        for split, table in read.items():
+            read[split] = _labelled(table, columns, task_type, notes)
+    train = read["train"]
+    if len(train) == 1 and train.word_lines is None:  # a CoNLL file of one sentence may lack its blank lines
+        what = "one labelled row" if settings.skip_unlabelled else "one row"
+        raise FrostlineError(f"{train.name}: the table has {what}; give more, an example in each row.")
+    usual_name = glue.name if glue is not None else source_name(settings, sources["train"])
+    name = usual_name if settings.task is None else settings.task
+    task = decide_task(train, columns, name=name, task_type=task_type, labels=settings.labels)
+    notes += [f"{train.name}: {columns}.", _description(task)]
+    if sources["train"] is None and sources["test"] is None and "test" in read and _is_unlabelled(read["test"], task):
+        notes.append(f"{read.pop('test').name} has no labels and is left out.")
+    if task.task_type == TOKENS and not settings.labels:
+        refuse_new_tags(read.values(), columns.of_labels[0], task.labels)
+    given = of_equal_width({split: _examples(table, task, split) for split, table in read.items()})
+    refuse_one_sentence(read)
+    splits, numbers, more = complete_splits(given, task, sources, settings.held_out_share, folds, data_seed)
     report = report_on({split: splits[split] for split in ("train", "validation", "test") if split in splits}, task)
     unreadable = [warning for split, part in splits.items() for warning in garbled(part, split)]
     return Data(
         task=task,
         train=splits["train"],
-        validation=splits["train"] if complete.folds is not None else splits["validation"],
+        validation=splits["train"] if numbers is not None else splits["validation"],
         test=splits.get("test"),
-        notes=(*notes, *complete.notes, *unreadable, *report.sentences(task.task_type)),
+        notes=(*notes, *more, *unreadable, *report.sentences(task.task_type)),
         report=report,
         other_splits={split: splits[split] for split in (MISMATCHED,) if split in splits},
-        folds=complete.folds,
+        folds=numbers,
     )
 
 
@@ -171,10 +187,20 @@ def read_unlabelled(
             table, text_column=text_column, text_pair_column=text_pair_column, label_needed=False, task_type=task_type
         )
     except FrostlineError:
-        if unsuitable := other_unit(table, task_type) or without_header(table) or nested(table):
-            raise FrostlineError(unsuitable) from None
+        lists = any(is_list(cell) for name in table.columns for cell in table.cells(name)[:1])
+        named = any(name.casefold() in WORDS for name in table.columns)
+        if task_type == TOKENS and not lists and not named:
+            raise FrostlineError(
+                f"{table.name}: the table has texts, but the model tags words; give a CoNLL file or lists of words."
+            ) from None
+        if task_type != TOKENS and (looks_like_conll(table) or (lists and named)):
+            raise FrostlineError(
+                f"{table.name}: the table has sentences of words, but the model reads whole texts; give a table of texts."
+            ) from None
         if not missing:
             raise
+        if reason := misread(table, "--text-column"):
+            raise FrostlineError(reason) from None
         lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"
         instead = f"pass one of {listed(table.columns)} with --text-column"
         if table.has_header:
@@ -183,155 +209,100 @@ def read_unlabelled(
     return _texts(table, columns, task_type), replace(columns, label=None)
 
 
-def _read_tables(spec: DataSpec, glue: GlueTask | None) -> dict[str, Table]:
+def _read_tables(settings: DataSettings, sources: Mapping[str, Any], glue: GlueTask | None) -> dict[str, Table]:
     """The user's tables by split."""
-    if glue is not None:
-        refuse_redundant_options(glue, spec)
-    if (spec.train is None) == (spec.data is None) and (glue is None or spec.train is not None):
+    train, data = sources["train"], settings.data
+    if (train is None) == (data is None) and (glue is None or train is not None):
         raise FrostlineError("Give the data with either --train FILE or --data NAME.")
-    of_tokens = spec.task_type == TOKENS
-    read = partial(
-        read_table,
-        column_names=spec.column_names,
-        of_tokens=of_tokens,
-        tag_column=spec.tag_column,
-        word_column=spec.word_column,
-        encoding=spec.encoding,
-    )
     if glue is not None:
-        read = partial(read_glue_table, task=glue, encoding=spec.encoding)
-    tables = {"train": read(spec.train, name="The training data")} if spec.train is not None else {}
-    if glue is not None and spec.train is None:
-        tables = read_glue_splits(spec.data, glue, spec.encoding)
-    elif spec.data is not None:
-        tables = read_splits(spec.data, config=spec.config, read=read)
-    elif spec.config is not None:
-        raise FrostlineError(f"--config {quoted(spec.config)} is for a hub data set given with --data; leave it out.")
-    if is_keyword(spec.validation, NO_TEST):
+        glue.refuse_redundant(settings)
+        read = partial(read_glue_table, task=glue, encoding=settings.encoding)
+    else:
+        read = partial(
+            read_table,
+            column_names=settings.column_names,
+            of_tokens=settings.task_type == TOKENS,
+            tag_column=settings.tag_column,
+            word_column=settings.word_column,
+            encoding=settings.encoding,
+        )
+    if train is not None:
+        if settings.config is not None:
+            raise FrostlineError(
+                f"--config {quoted(settings.config)} is for a hub data set given with --data; leave it out."
+            )
+        tables = {"train": read(train, name="The training data")}
+    elif glue is not None:
+        tables = read_glue_splits(data, glue, settings.encoding)
+    else:
+        assert data is not None
+        tables = read_splits(data, config=settings.config, read=read)
+    if is_keyword(sources["validation"], NO_TEST):
         raise FrostlineError("--validation none: k is chosen on validation; give a file or leave it out.")
-    for split, source in {"validation": spec.validation, "test": spec.test}.items():
-        if is_keyword(source, HOLD_OUT) or is_keyword(source, NO_TEST):
+    for split in ("validation", "test"):
+        if is_keyword(sources[split], HOLD_OUT) or is_keyword(sources[split], NO_TEST):
             tables.pop(split, None)
-        elif source is not None:
-            tables[split] = read(source, name=f"the {split} data")
+        elif sources[split] is not None:
+            tables[split] = read(sources[split], name=f"the {split} data")
     return tables
 
 
-def _refuse_one_row(table: Table, spec: DataSpec) -> None:
-    """Raise an error if there is one row to train on. A CoNLL file of one sentence may lack its blank lines, which is checked."""
-    if len(table) == 1 and table.word_lines is None and spec.first_rows != 1:
-        what = "one labelled row" if spec.skip_unlabelled else "one row"
-        raise FrostlineError(f"{table.name}: the table has {what}; give more, an example in each row.")
-
-
-def _labelled(table: Table, columns: Columns, task_type: str | None) -> tuple[Table, str | None]:
-    """The rows with a label and a note, or the whole table and None if all rows have one, or none does."""
-    if not all(column in table.columns for column in columns.of_labels):
-        return table, None
-    cells = [
-        table.cells(column) if task_type in (MULTI_LABEL, TOKENS) else label_cells(table, column)
-        for column in columns.of_labels
-    ]
-    empty: list[Any] | None = [] if task_type == TOKENS else None
-    rows = [n for n, row in enumerate(zip(*cells, strict=True)) if not all(_is_blank(cell, empty) for cell in row)]
-    if len(rows) in (0, len(table)):
-        return table, None
-    count = len(table) - len(rows)
-    shown = table.take(sorted({*range(len(table))} - {*rows})[:SHOWN_ROWS]).rows
-    more = ", ..." if count > SHOWN_ROWS else ""
-    note = (
-        f"{table.name}: {count:,} of {len(table):,} rows {'has' if count == 1 else 'have'} no label "
-        f"(row {', '.join(map(str, shown))}{more}) and {'is' if count == 1 else 'are'} skipped{table.if_missing}."
-    )
-    return table.take(rows), note
-
-
-def _is_blank(cell: Any, empty: Sequence[Any] | None) -> bool:
-    """Whether a cell says nothing: it is missing or an empty text, or the ``empty`` list."""
-    return not cell.strip() if isinstance(cell, str) else is_missing(cell) or (is_list(cell) and list(cell) == empty)
-
-
-def _decide_task(
-    tables: Mapping[str, Table], spec: DataSpec, glue: GlueTask | None
-) -> tuple[dict[str, Table], Task, list[str]]:
-    """All tables with the column names of the training table, the task of that table, and notes on rows that are skipped."""
-    task_type = spec.task_type if glue is None else glue.task_type
-    if glue is not None:
-        unified, columns = unify_layouts(tables, glue)
-    else:
-        unified = dict(tables)
-        task_type = _task_type_of_columns(tables["train"], spec)
-        columns = choose_columns(
-            tables["train"],
-            text_column=spec.text_column,
-            text_pair_column=spec.text_pair_column,
-            label_column=spec.label_column,
-            indicator_columns=spec.indicator_columns or (),
-            task_type=task_type,
-        )
-        columns = replace(columns, separator=spec.label_separator)
-    notes = []
-    if spec.skip_unlabelled:
-        found = {split: _labelled(table, columns, task_type) for split, table in unified.items()}
-        unified = {split: table for split, (table, _) in found.items()}
-        notes = list(dict.fromkeys(note for _, note in found.values() if note is not None))
-    _refuse_one_row(unified["train"], spec)
-    usual_name = source_name(spec) if glue is None else glue.name
-    task = decide_task(
-        unified["train"],
-        columns,
-        name=usual_name if spec.task_name is None else spec.task_name,
-        task_type=task_type,
-        labels=spec.labels,
-    )
-    return unified, task, notes
-
-
-def _task_type_of_columns(table: Table, spec: DataSpec) -> str | None:
+def _task_type(table: Table, settings: DataSettings) -> str | None:
     """The type of the task, as far as flags and lists decide it."""
-    flags = {"--indicator-columns": spec.indicator_columns, "--label-separator": spec.label_separator}
+    flags = {"--indicator-columns": settings.indicator_columns, "--label-separator": settings.label_separator}
     given = [flag for flag, value in flags.items() if value]
     if not given:
-        return spec.task_type or task_of_lists(table, spec.text_column, spec.label_column)
-    if spec.task_type not in (None, MULTI_LABEL):
+        return settings.task_type or task_of_lists(table, settings.text_column, settings.label_column)
+    if settings.task_type not in (None, MULTI_LABEL):
         raise FrostlineError(
-            f"{given[0]} is for {MULTI_LABEL}, but --task-type is {spec.task_type}: leave one of them out."
+            f"{given[0]} is for {MULTI_LABEL}, but --task-type is {settings.task_type}: leave one of them out."
         )
-    if spec.indicator_columns and (spec.label_column or spec.label_separator):
-        other = "--label-column" if spec.label_column else "--label-separator"
+    if settings.indicator_columns and (settings.label_column or settings.label_separator):
+        other = "--label-column" if settings.label_column else "--label-separator"
         raise FrostlineError(f"--indicator-columns replace a label column: leave {other} or --indicator-columns out.")
     return MULTI_LABEL
 
 
-def _descriptions(table: Table, task: Task) -> list[str]:
-    return [f"{table.name}: {task.columns}.", TARGETS[task.task_type](task.labels)]
+def _labelled(table: Table, columns: Columns, task_type: str | None, notes: list[str]) -> Table:
+    """The rows with a label, counted in ``notes``; the whole table if all rows have one, or none does."""
+    if not all(column in table.columns for column in columns.of_labels):
+        return table
+    of_lists = task_type in (MULTI_LABEL, TOKENS)
+
+    def is_blank(cell: Any) -> bool:
+        empty: list[Any] | None = (
+            [] if task_type == TOKENS else None
+        )  # of labels, an empty list says that there is none
+        return (
+            not cell.strip() if isinstance(cell, str) else is_missing(cell) or (is_list(cell) and list(cell) == empty)
+        )
+
+    cells = [table.cells(column) if of_lists else label_cells(table, column) for column in columns.of_labels]
+    blank = [n for n, row in enumerate(zip(*cells, strict=True)) if all(map(is_blank, row))]
+    if len(blank) in (0, len(table)):
+        return table
+    have, are = ("has", "is") if len(blank) == 1 else ("have", "are")
+    note = (
+        f"{table.name}: {len(blank):,} of {len(table):,} rows {have} no label (row {first_rows(table.rows[blank])}) and {are} "
+        f"skipped{table.if_missing}."
+    )
+    if note not in notes:
+        notes.append(note)
+    return table.take(sorted({*range(len(table))} - {*blank}))
 
 
-def _classes(labels: Sequence[str]) -> str:
-    return f"Classification into {len(labels)} classes in this order: {listed(labels)}."
-
-
-def _number(labels: Sequence[str]) -> str:
-    return "Regression on a number."
-
-
-def _tags(labels: Sequence[str]) -> str:
+def _description(task: Task) -> str:
+    labels = task.labels
+    if task.task_type == REGRESSION:
+        return "Regression on a number."
+    if task.task_type == CLASSIFICATION:
+        return f"Classification into {len(labels)} classes in this order: {listed(labels)}."
+    if task.task_type == MULTI_LABEL:
+        return f"Multi-label classification: a text has any number of {len(labels)} labels: {listed(labels)}."
     if are_entities(labels):
         kinds = entity_types(labels)
         return f"Entities of {len(kinds)} {'type' if len(kinds) == 1 else 'types'} with BIO tags: {listed(kinds)}."
     return f"A tag for each word, one of {len(labels)}: {listed(labels)}."
-
-
-def _label_sets(labels: Sequence[str]) -> str:
-    return f"Multi-label classification: a text has any number of {len(labels)} labels: {listed(labels)}."
-
-
-TARGETS: Mapping[str, Callable[[Sequence[str]], str]] = {
-    CLASSIFICATION: _classes,
-    MULTI_LABEL: _label_sets,
-    REGRESSION: _number,
-    TOKENS: _tags,
-}
 
 
 def _is_unlabelled(table: Table, task: Task) -> bool:

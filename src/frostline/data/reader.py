@@ -17,8 +17,6 @@ from frostline.data.wording import did_you_mean, first_line, quoted
 DELIMITED = (*ENDINGS["CSV"], *ENDINGS["TSV"])
 EXTENSIONS = tuple(FORMAT_OF)
 POINTER = b"version https://git-lfs"  # begins what Git LFS puts in the place of a file that it has not fetched
-ONLY_DELIMITED = "--column-names is for CSV and TSV files without a header"
-ONLY_CONLL, ONLY_TEXT = "is for CoNLL files", "--encoding is for text files"
 
 
 def read_table(
@@ -47,71 +45,41 @@ def read_table(
     Raises:
         FrostlineError: The source cannot be read, or has no rows.
     """
-    if isinstance(source, (str, Path)):
-        return _read_file(
-            Path(source),
-            column_names=column_names,
-            skip_ragged=skip_ragged,
-            of_tokens=of_tokens,
-            tag_column=tag_column,
-            word_column=word_column,
-            encoding=encoding,
-        )
-    reader = FRAME_READERS.get(type(source).__module__.partition(".")[0])
-    if reader is None:
-        raise FrostlineError(
-            f"{name or 'the data'}: a {type(source).__name__} cannot be read as a table; give a file, a "
-            "datasets.Dataset, a pandas DataFrame or a pyarrow Table."
-        )
-    if column_names:
-        raise FrostlineError(f"{name or 'the data'}: {ONLY_DELIMITED}; leave it out.")
-    _refuse_conll_options(name or "the data", tag_column, word_column)
-    if encoding is not None:
-        raise FrostlineError(f"{name or 'the data'}: {ONLY_TEXT}; leave it out.")
-    table = reader(source, name or f"the {type(source).__name__}")
-    if not len(table):
-        raise FrostlineError(f"{table.name}: the table has no rows; give one with an example per row.")
-    return table
-
-
-def _read_file(
-    path: Path,
-    *,
-    column_names: Sequence[str] | None,
-    skip_ragged: bool,
-    of_tokens: bool,
-    tag_column: int | None,
-    word_column: int | None,
-    encoding: str | None,
-) -> Table:
-    """Read a file. Options that do not suit its format are an error."""
-    ending = path.suffix.lower()
-    if path.is_dir():
-        raise FrostlineError(
-            f"{path}: this is a folder; name a file in it; a folder with splits goes with `frostline sweep --data`."
-        )
-    if not path.exists():
-        raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
+    if not isinstance(source, str | Path):
+        reader = FRAME_READERS.get(type(source).__module__.partition(".")[0])
+        if reader is None:
+            raise FrostlineError(
+                f"{name or 'the data'}: a {type(source).__name__} cannot be read as a table; give a file, a "
+                "datasets.Dataset, a pandas DataFrame or a pyarrow Table."
+            )
+        _refuse_options(name or "the data", column_names, tag_column, word_column, encoding)
+        table = reader(source, name or f"the {type(source).__name__}")
+        if not len(table):
+            raise FrostlineError(f"{table.name}: the table has no rows; give one with an example per row.")
+        return table
+    path, ending = Path(source), Path(source).suffix.lower()
+    require_file(path)
     if ending not in FORMAT_OF:
         raise FrostlineError(
             f"{path}: the file ending {quoted(ending)} is not known; save the table as one of {', '.join(EXTENSIONS)}."
         )
     is_conll = ending in ENDINGS["CoNLL"] or (of_tokens and ending in ENDINGS["TSV"])
-    is_delimited = ending in DELIMITED and not is_conll
-    if column_names and not is_delimited:
-        raise FrostlineError(f"{path}: {ONLY_DELIMITED}; leave it out.")
-    if not is_conll:
-        _refuse_conll_options(path, tag_column, word_column)
+    is_delimited, is_parquet = ending in DELIMITED and not is_conll, FORMAT_OF[ending] == "Parquet"
+    _refuse_options(
+        path,
+        None if is_delimited else column_names,
+        None if is_conll else tag_column,
+        None if is_conll else word_column,
+        encoding if is_parquet else None,
+    )
     try:
         with path.open("rb") as file:
             if file.read(len(POINTER)) == POINTER:
                 raise FrostlineError(
                     f"{path}: this is a pointer of Git LFS instead of the file; get it with `git -C {path.parent} lfs pull`."
                 )
-        if FORMAT_OF[ending] == "Parquet":
-            if encoding is not None:
-                raise FrostlineError(f"{path}: {ONLY_TEXT}; leave it out.")
-            return read_parquet(path)
+        if is_parquet:
+            return _read_parquet(path)
         codec = text_encoding(path, encoding)
         if is_conll:
             table = read_conll(path, tag_column, word_column, encoding=codec)
@@ -129,12 +97,36 @@ def _read_file(
     return table
 
 
-def _refuse_conll_options(name: str | Path, tag_column: int | None, word_column: int | None) -> None:
-    """Raise an error if a column of a CoNLL file is chosen in another table."""
+def _refuse_options(
+    name: str | Path,
+    column_names: Sequence[str] | None,
+    tag_column: int | None,
+    word_column: int | None,
+    encoding: str | None,
+) -> None:
+    """Raise an error if an option is given that does not suit the format of a table."""
+    if column_names:
+        raise FrostlineError(f"{name}: --column-names is for CSV and TSV files without a header; leave it out.")
+    if encoding is not None:
+        raise FrostlineError(f"{name}: --encoding is for text files; leave it out.")
     given = {"--tag-column": (tag_column, "--label-column"), "--word-column": (word_column, "--text-column")}
     for flag, (number, instead) in given.items():
         if number is not None:
-            raise FrostlineError(f"{name}: {flag} {ONLY_CONLL}; name the column with {instead} instead.")
+            raise FrostlineError(f"{name}: {flag} is for CoNLL files; name the column with {instead} instead.")
+
+
+def require_file(path: Path) -> None:
+    """Refuse a folder, and a file that is not there.
+
+    Raises:
+        FrostlineError: The message names a similar file.
+    """
+    if path.is_dir():
+        raise FrostlineError(
+            f"{path}: this is a folder; name a file in it; a folder with splits goes with `frostline sweep --data`."
+        )
+    if not path.exists():
+        raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
 
 
 def _similar_file(path: Path) -> str:
@@ -146,7 +138,7 @@ def _similar_file(path: Path) -> str:
 DAMAGE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # what reading damaged features can raise
 
 
-def read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> Table:
     """The table in a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -160,10 +152,10 @@ def read_parquet(path: Path) -> Table:
         ) from None
     if not table.num_rows:
         raise FrostlineError(f"{path}: the file has no rows; give one with an example per row.")
-    return from_arrow(table, str(path))
+    return _from_arrow(table, str(path))
 
 
-def from_arrow(table: Any, name: str) -> Table:
+def _from_arrow(table: Any, name: str) -> Table:
     """A ``pyarrow.Table``. The class names of ``datasets`` and a ``note`` are read from its schema."""
     names = [one.strip() for one in table.column_names]
     refuse_repeated_columns(name, names)
@@ -183,7 +175,7 @@ def from_arrow(table: Any, name: str) -> Table:
     return Table(name=name, columns=columns, rows=np.arange(1, len(table) + 1), class_names=class_names, notes=notes)
 
 
-def from_dataset(dataset: Any, name: str) -> Table:
+def _from_dataset(dataset: Any, name: str) -> Table:
     """A ``datasets.Dataset``. A ``DatasetDict`` is an error."""
     import datasets
 
@@ -191,7 +183,7 @@ def from_dataset(dataset: Any, name: str) -> Table:
         raise FrostlineError(
             f"{name}: a {type(dataset).__name__} is not one table; give a datasets.Dataset, such as one split of it."
         )
-    return replace(from_arrow(dataset.with_format("arrow")[:], name), class_names=_class_names(dataset.features))
+    return replace(_from_arrow(dataset.with_format("arrow")[:], name), class_names=_class_names(dataset.features))
 
 
 def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -201,10 +193,7 @@ def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return {one.strip(): tuple(kind.names) for one, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)}
 
 
-IF_MISSING = " (pandas reads 'None' and 'NA' as missing, unless read_csv gets keep_default_na=False)"
-
-
-def from_pandas(frame: Any, name: str) -> Table:
+def _from_pandas(frame: Any, name: str) -> Table:
     """A ``DataFrame``. Missing values become None, and an index with a name is a column, as in the file that pandas writes."""
     import pandas as pd
 
@@ -219,11 +208,16 @@ def from_pandas(frame: Any, name: str) -> Table:
     for position, one in enumerate(names):
         values = frame.iloc[:, position]
         columns[one] = [None if missing else cell for missing, cell in zip(values.isna(), values.tolist(), strict=True)]
-    return Table(name=name, columns=columns, rows=np.arange(1, len(frame) + 1), if_missing=IF_MISSING)
+    return Table(
+        name=name,
+        columns=columns,
+        rows=np.arange(1, len(frame) + 1),
+        if_missing=" (pandas reads 'None' and 'NA' as missing, unless read_csv gets keep_default_na=False)",
+    )
 
 
 FRAME_READERS: Mapping[str, Callable[[Any, str], Table]] = {  # by the library that defines the object
-    "datasets": from_dataset,
-    "pandas": from_pandas,
-    "pyarrow": from_arrow,
+    "datasets": _from_dataset,
+    "pandas": _from_pandas,
+    "pyarrow": _from_arrow,
 }

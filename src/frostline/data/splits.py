@@ -9,7 +9,6 @@ front, and its later position is skipped.
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,7 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples, Indices, Targets
-from frostline.data.kinds import CLASSIFICATION, HOLD_OUT, NO_TEST, DataSpec, is_keyword
-from frostline.data.labels import remedy_of_lists
+from frostline.data.kinds import CLASSIFICATION, HOLD_OUT, NO_TEST, is_keyword
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.data.wording import quoted
@@ -128,80 +126,71 @@ DEFAULT_FOLDS, FEW_ROWS = 5, 2000  # folds = "auto" uses this many folds for few
 MIN_FOLD_ROWS = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompleteSplits:
-    """All splits, after rows were held out.
-
-    Attributes:
-        splits: Examples by split. "validation" is absent if there are folds.
-        folds: The fold of each training row, ``[N]``, or None.
-        notes: What was held out, a sentence each.
-    """
-
-    splits: Mapping[str, Examples]
-    folds: npt.NDArray[np.int64] | None
-    notes: Sequence[str]
-
-
-def complete_splits(given: Mapping[str, Examples], task: Task, spec: DataSpec) -> CompleteSplits:
+def complete_splits(
+    given: Mapping[str, Examples],
+    task: Task,
+    sources: Mapping[str, Any],
+    held_out_share: float | None,
+    folds: int | str,
+    seed: int,
+) -> tuple[dict[str, Examples], npt.NDArray[np.int64] | None, list[str]]:
     """Hold out training rows for validation and test if ``given`` lacks them, or assign the training rows to folds.
+
+    Args:
+        given: The splits that were read.
+        task: The prediction task.
+        sources: What the user gave as "validation" and "test": a source, a keyword, or None.
+        held_out_share: The share of the training rows to hold out, for each of validation and test. By default a tenth, at
+            most 2,000 rows.
+        folds: The number of folds; 0 for none; "auto".
+        seed: The seed of all splits.
+
+    Returns:
+        All splits, without "validation" if there are folds; the fold of each training row, ``[N]``, or None; and a sentence on
+        each split that was held out.
 
     Raises:
         FrostlineError: The options contradict each other, or there are too few rows.
     """
     splits, notes = dict(given), list[str]()
-    folds = _number_of_folds(given, spec)
-    without_test = is_keyword(spec.test, NO_TEST)
+    has_validation = "validation" in given or sources["validation"] is not None
+    few = DEFAULT_FOLDS * MIN_FOLD_ROWS <= len(given["train"]) < FEW_ROWS
+    suits_folds = few and held_out_share is None and not has_validation
+    if folds == "auto":
+        folds = DEFAULT_FOLDS if suits_folds else 0
+    elif folds and has_validation:
+        raise FrostlineError(
+            f"folds = {folds} scores the training rows themselves: leave out either validation or folds."
+        )
+    elif folds and held_out_share is not None and not is_keyword(sources["test"], HOLD_OUT):
+        raise FrostlineError(f"folds = {folds} holds out no rows: leave out either held_out_share or folds.")
+    without_test = is_keyword(sources["test"], NO_TEST)
     if without_test:
         notes.append(NO_TEST_SET)
-    elif folds and spec.test is None and "test" not in splits:
+    elif folds and sources["test"] is None and "test" not in splits:
         without_test = True
         notes.append("No rows are held out for validation or test; --test FILE adds a test set.")
     unwanted = {"test": without_test, "validation": bool(folds)}
     missing = [split for split in ("test", "validation") if split not in splits and not unwanted[split]]
-    suits_folds = _suits_folds(given, spec)
-    size = _held_out_size(splits["train"], spec.held_out_share, missing)
+    size = _held_out_size(splits["train"], held_out_share, missing)
     for split in missing:
         rows = len(splits["train"])
-        splits["train"], splits[split] = hold_out(splits["train"], task, size, spec.data_seed, split=split)
-        few = split == "validation" and suits_folds
-        hint = f" These are few: with folds = {DEFAULT_FOLDS}, all rows are validation rows." if few else ""
+        splits["train"], splits[split] = hold_out(splits["train"], task, size, seed, split=split)
         together = " Rows with the same text stay together." if splits["train"].repeats or splits[split].repeats else ""
+        hint = ""
+        if split == "validation" and suits_folds:
+            hint = f" These are few: with folds = {DEFAULT_FOLDS}, all rows are validation rows."
         notes.append(
-            f"{len(splits[split]):,} of {rows:,} training rows are held out for {split} (data seed {spec.data_seed})."
-            f"{together}{hint}"
+            f"{len(splits[split]):,} of {rows:,} training rows are held out for {split} (data seed {seed}).{together}{hint}"
         )
-    numbers = None
-    if folds:
-        numbers = fold_numbers(splits["train"], task, folds, spec.data_seed)
-        notes.append(
-            f"All {len(splits['train']):,} rows are validation rows, in {folds} folds: each run is scored on the fold that it "
-            f"does not train on, one fold per seed (data seed {spec.data_seed}). Rows with the same text are in the same fold."
-        )
-    return CompleteSplits(splits=splits, folds=numbers, notes=notes)
-
-
-def _number_of_folds(given: Mapping[str, Examples], spec: DataSpec) -> int:
-    """The number of folds, 0 for none. Options that contradict folds are an error."""
-    if spec.folds == "auto":
-        return DEFAULT_FOLDS if _suits_folds(given, spec) else 0
-    if spec.folds and _has_validation(given, spec):
-        raise FrostlineError(
-            f"folds = {spec.folds} scores the training rows themselves: leave out either validation or folds."
-        )
-    if spec.folds and spec.held_out_share is not None and not is_keyword(spec.test, HOLD_OUT):
-        raise FrostlineError(f"folds = {spec.folds} holds out no rows: leave out either held_out_share or folds.")
-    return spec.folds
-
-
-def _suits_folds(given: Mapping[str, Examples], spec: DataSpec) -> bool:
-    """Whether there are few training rows, and no option contradicts folds."""
-    few = DEFAULT_FOLDS * MIN_FOLD_ROWS <= len(given["train"]) < FEW_ROWS
-    return few and spec.held_out_share is None and not _has_validation(given, spec)
-
-
-def _has_validation(given: Mapping[str, Examples], spec: DataSpec) -> bool:
-    return "validation" in given or spec.validation is not None
+    if not folds:
+        return splits, None, notes
+    numbers = fold_numbers(splits["train"], task, int(folds), seed)
+    notes.append(
+        f"All {len(splits['train']):,} rows are validation rows, in {folds} folds: each run is scored on the fold that it "
+        f"does not train on, one fold per seed (data seed {seed}). Rows with the same text are in the same fold."
+    )
+    return splits, numbers, notes
 
 
 def _held_out_size(examples: Examples, share: float | None, missing: Sequence[str]) -> int:
@@ -240,8 +229,7 @@ def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str
     chosen = np.zeros(len(examples), dtype=bool)
     chosen[_drawn(examples, size, rng)] = True
     rest, held_out = examples.take(np.flatnonzero(~chosen)), examples.take(np.flatnonzero(chosen))
-    if task.task_type == CLASSIFICATION:
-        _refuse_exhausted_class(examples, chosen, task, split)
+    _refuse_exhausted_class(examples, chosen, task, "for training and each split that is held out", split)
     if not len(held_out):
         raise FrostlineError(
             f"{examples.name}: all {len(examples):,} rows left for training have the same text, so none can be held out for "
@@ -311,29 +299,17 @@ def fold_numbers(examples: Examples, task: Task, folds: int, seed: int) -> npt.N
             f"{examples.name}: {folds} folds of {len(examples):,} rows leave {smallest} in one (equal texts stay together), "
             f"and a score needs {MIN_FOLD_ROWS}: give fewer --folds, more rows, or --validation FILE."
         )
-    for target in np.unique(examples.targets) if task.task_type == CLASSIFICATION else ():
-        rows = np.flatnonzero(examples.targets == target)
-        if len(np.unique(numbers[rows])) == 1:
-            raise FrostlineError(
-                f"{examples.name}, row {examples.rows[rows[0]]}: the label {quoted(task.labels[int(target)])} has too few "
-                f"{_unit(examples, rows)} to be both trained on and scored; add rows, remove it, or give --validation FILE"
-                f"{remedy_of_lists(task.labels)}."
-            )
+    _refuse_exhausted_class(examples, numbers, task, "to be both trained on and scored", "validation")
     return numbers
 
 
-def _refuse_exhausted_class(examples: Examples, chosen: npt.NDArray[np.bool_], task: Task, split: str) -> None:
-    """Raise an error if the rows of a class are all held out, or none of them is."""
-    for target in np.unique(examples.targets):
+def _refuse_exhausted_class(examples: Examples, part: npt.NDArray[Any], task: Task, purpose: str, split: str) -> None:
+    """Raise an error if all rows of a class are in one part."""
+    for target in np.unique(examples.targets) if task.task_type == CLASSIFICATION else ():
         rows = np.flatnonzero(examples.targets == target)
-        if len(np.unique(chosen[rows])) == 1:
+        if len(np.unique(part[rows])) == 1:
+            unit = "different texts" if examples.take(rows).repeats else "rows"
             raise FrostlineError(
                 f"{examples.name}, row {examples.rows[rows[0]]}: the label {quoted(task.labels[int(target)])} has too few "
-                f"{_unit(examples, rows)} for training and each split that is held out; add rows, remove it, or give "
-                f"--{split} FILE{remedy_of_lists(task.labels)}."
+                f"{unit} {purpose}; add rows, remove it, or give --{split} FILE."
             )
-
-
-def _unit(examples: Examples, rows: Indices) -> str:
-    """What these rows are too few of."""
-    return "different texts" if examples.take(rows).repeats else "rows"

@@ -5,7 +5,6 @@ the BIO scheme (IOB2), ``B-person`` begins an entity of the type person, ``I-per
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from frostline import FrostlineError
 from frostline.data.columns import is_list, items_of
 from frostline.data.examples import Examples
-from frostline.data.labels import refuse_similar_labels
+from frostline.data.labels import named, refuse_similar_labels
 from frostline.data.table import Table, is_storable
 from frostline.data.wording import INTEGER, comma_joined, did_you_mean, listed, quoted
 
@@ -57,12 +56,7 @@ def sentences(table: Table, column: str) -> tuple[str, ...]:
 
 
 def sentence(given: Any, location: str, remedy: str) -> str:
-    """The sentence of a list of words.
-
-    Args:
-        given: The list.
-        location: Where it is, for the error.
-        remedy: What to do if it is no list, for the error.
+    """The sentence of a list of words. ``location`` and ``remedy`` are for the error.
 
     Raises:
         FrostlineError: It is not a list of words, it has no words, or a word cannot be stored.
@@ -70,16 +64,18 @@ def sentence(given: Any, location: str, remedy: str) -> str:
     words = items_of(given, location, "words", remedy)
     if not words:
         raise FrostlineError(f"{location}: the sentence has no words; leave it out.")
-    if wrong := [word for word in words if not isinstance(word, str)]:
-        raise FrostlineError(f"{location}: the word {quoted(wrong[0])} is not a text; write it in quotation marks.")
-    if broken := [word for word in words if "\n" in word or not is_storable(word)]:
-        raise FrostlineError(
-            f"{location}: the word {quoted(broken[0])} contains a line break or half a character; write it again."
-        )
+    for word in words:
+        if not isinstance(word, str):
+            raise FrostlineError(f"{location}: the word {quoted(word)} is not a text; write it in quotation marks.")
+        if "\n" in word or not is_storable(word):
+            raise FrostlineError(
+                f"{location}: the word {quoted(word)} contains a line break or half a character; write it again."
+            )
     return joined(words)
 
 
 OUTSIDE, BEGIN, INSIDE = "O", "B-", "I-"
+ENTITY = re.compile("[BI]-.+", re.DOTALL)
 # Tags of entities in the BIO scheme or a similar one (BIOES, BILOU, BMES), however their prefix is written.
 LIKE_ENTITY = re.compile(r"([BIESLUM])[-_](.+)", re.IGNORECASE)
 NAMED = 30  # tags that a message lists, to be copied
@@ -89,11 +85,7 @@ NO_WORD = -100  # fills targets up to the longest sentence; the loss of transfor
 def are_entities(labels: Sequence[str]) -> bool:
     """Whether the labels are tags of entities in the BIO scheme; otherwise they are plain tags, such as parts of speech."""
     marked = [label for label in labels if label != OUTSIDE]
-    return any(label.startswith(BEGIN) for label in marked) and all(map(_is_of_entity, marked))
-
-
-def _is_of_entity(label: str) -> bool:
-    return label.startswith((BEGIN, INSIDE)) and len(label) > len(BEGIN)
+    return any(label.startswith(BEGIN) for label in marked) and all(map(ENTITY.fullmatch, marked))
 
 
 def entity_type(tag: str) -> str | None:
@@ -115,35 +107,38 @@ def tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[s
         FrostlineError: The tags are numbers without names, there are fewer than two, one of those given appears twice, or most
             look like the BIO scheme and one is not in it.
     """
-    names, where = _tag_names(table, column, given), "--labels" if given else f"{table.name}, column {quoted(column)}"
-    if not are_entities(names) and (problem := _almost_entities(names)):
-        raise FrostlineError(f"{where}: {problem}, or remove the prefixes if the tags are not of entities.")
-    # The case of a plain tag can matter, as in the positional tags of Czech.
-    refuse_similar_labels(where, names, what="tag", fold_case=are_entities(names))
-    return names
-
-
-def _tag_names(table: Table, column: str, given: Sequence[str] | None) -> tuple[str, ...]:
-    if given:
-        if len(set(given)) < len(given):
+    where = "--labels" if given else f"{table.name}, column {quoted(column)}"
+    names = tuple(given or table.class_names.get(column, ()))
+    if len(set(names)) < len(names):
+        raise FrostlineError(f"--labels names {quoted(max(names, key=names.count))} more than once; name each once.")
+    if not names:
+        found = {tag for tags in _tag_lists(table, column) for tag in tags if isinstance(tag, str)}
+        if all(map(INTEGER.fullmatch, found)):
             raise FrostlineError(
-                f"--labels names {quoted(max(given, key=given.count))} more than once; name each once."
+                f"{where}: the tags are numbers without names; name them in the order of the numbers with --labels, such as "
+                "--labels O,B-person,I-person."
             )
-        return tuple(given)
-    if names := table.class_names.get(column):
-        return names
-    counts = Counter(tag for tags in _tag_lists(table, column) for tag in tags if isinstance(tag, str))
-    if not counts or all(INTEGER.fullmatch(tag) for tag in counts):
+        if len(found) < 2:
+            raise FrostlineError(
+                f"{where}: every word has the tag {quoted(next(iter(found)))}; give sentences with at least two different tags, "
+                "or name another column with --label-column."
+            )
+        names = _ordered(found)
+    entities = are_entities(names)
+    marked = [name for name in names if name.upper() != OUTSIDE]
+    like = [name for name in marked if LIKE_ENTITY.fullmatch(name)]
+    begun = any(name[0].upper() == "B" for name in like) or len(marked) < len(names)
+    if not entities and begun and 2 * len(like) > len(marked):
+        odd = next((name for name in names if name != OUTSIDE and not ENTITY.fullmatch(name)), like[0])
         raise FrostlineError(
-            f"{table.name}, column {quoted(column)}: the tags are numbers without names; name them in the order of the numbers "
-            "with --labels, such as --labels O,B-person,I-person."
+            f"{where}: most tags look like the BIO scheme of entities, but {quoted(odd)} is not in it, or no tag begins with "
+            f"{BEGIN}; write {OUTSIDE}, {BEGIN}TYPE at the first word of an entity and {INSIDE}TYPE at others, or remove the "
+            "prefixes if the tags are not of entities."
         )
-    if len(counts) < 2:
-        raise FrostlineError(
-            f"{table.name}, column {quoted(column)}: every word has the tag {quoted(next(iter(counts)))}; give sentences with at "
-            "least two different tags, or name another column with --label-column."
-        )
-    return _ordered(counts)
+    refuse_similar_labels(
+        where, names, what="tag", fold_case=entities
+    )  # the case of plain tags can matter, as in Czech
+    return names
 
 
 def refuse_new_tags(tables: Iterable[Table], column: str, labels: Sequence[str]) -> None:
@@ -154,18 +149,18 @@ def refuse_new_tags(tables: Iterable[Table], column: str, labels: Sequence[str])
             continue
         names = table.class_names.get(column, labels)
         for n, tags in enumerate(_tag_lists(table, column)):
-            for word, tag in enumerate(_named(one, names) for one in tags):
-                if isinstance(tag, str) and tag not in labels and not INTEGER.fullmatch(tag):
+            for word, tag in enumerate(named(one, names) for one in tags):
+                if tag not in labels and not INTEGER.fullmatch(tag):
                     new.setdefault(tag, table.location(n, column, word))
     if new:
         tag, place = next(iter(new.items()))
-        meant, every = _alike(tag, labels), _ordered([*labels, *new])
+        other_types = [
+            label for label in labels if entity_type(label) != entity_type(tag)
+        ]  # a spelling has another type
+        meant, every = did_you_mean(tag, other_types), _ordered([*labels, *new])
         correct = f"{meant}; correct it, or" if meant else ";"
-        remedy = (
-            f"pass --labels {comma_joined(every)} to include it"
-            if len(every) <= NAMED
-            else "name all tags with --labels"
-        )
+        named_all = len(every) <= NAMED
+        remedy = f"pass --labels {comma_joined(every)} to include it" if named_all else "name all tags with --labels"
         raise FrostlineError(f"{place}: the training data have no tag {quoted(tag)}{correct} {remedy}.")
 
 
@@ -186,19 +181,23 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
                 f"{table.location(n, column)}: the numbers of tags ({len(tags)}) and words ({len(words)}) differ; give each "
                 "word one tag."
             )
-        named = [_named(tag, names) for tag in tags]
-        unknown = next((k for k, tag in enumerate(named) if tag not in index), None)
+        names_of_tags = [named(tag, names) for tag in tags]
+        unknown = next((k for k, tag in enumerate(names_of_tags) if tag not in index), None)
         if unknown is not None:
             tag = tags[unknown]
             raise FrostlineError(
                 f"{table.location(n, column, unknown)}: the tag {quoted(tag)} of the word {quoted(words[unknown])} is none of "
-                f"the {len(index)} tags ({listed(labels)}){_alike(str(tag), labels)}; correct it, or name all "
+                f"the {len(index)} tags ({listed(labels)}){did_you_mean(str(tag), labels)}; correct it, or name all "
                 "tags with --labels."
             )
-        rows.append([index[tag] for tag in named])
-        if entities and (orphan := _orphan(words, named, labels)):
-            word, problem = orphan
-            raise FrostlineError(f"{table.location(n, column, word)}: {problem}")
+        rows.append([index[tag] for tag in names_of_tags])
+        for word, (before, tag) in enumerate(pairwise([OUTSIDE, *names_of_tags]) if entities else ()):
+            if tag.startswith(INSIDE) and entity_type(before) != entity_type(tag):
+                begin = f"{BEGIN}{entity_type(tag)}"
+                raise FrostlineError(
+                    f"{table.location(n, column, word)}: the word {quoted(words[word])} has the tag {quoted(tag)}, and no "
+                    f"{begin} is before it; write {begin} at the first word of every entity (IOB2), or correct the tag before."
+                )
     return filled(rows, max(map(len, rows)))
 
 
@@ -229,87 +228,22 @@ def _tag_lists(table: Table, column: str) -> list[list[Any]]:
     for n, cell in enumerate(table.cells(column)):
         remedy = "write a list with a tag for each word, or name another column with --label-column"
         tags = items_of(cell, table.location(n, column), "tags", remedy)
-        missing = next((word for word, tag in enumerate(tags) if tag is None or tag == ""), None)
-        if missing is not None:
-            raise FrostlineError(
-                f"{table.location(n, column, missing)}: a word has no tag; write one for each word, such as O."
-            )
-        odd = next((word for word, tag in enumerate(tags) if not isinstance(tag, str | Integral)), None)
-        if odd is not None:
-            raise FrostlineError(
-                f"{table.location(n, column, odd)}: the tag {quoted(tags[odd])} is neither a text nor a number; write one tag "
-                "for each word, such as O."
-            )
+        for word, tag in enumerate(tags):
+            if tag is None or tag == "" or not isinstance(tag, str | Integral):
+                wrong = (
+                    "a word has no tag"
+                    if tag in (None, "")
+                    else f"the tag {quoted(tag)} is neither a text nor a number"
+                )
+                raise FrostlineError(
+                    f"{table.location(n, column, word)}: {wrong}; write one tag for each word, such as {OUTSIDE}."
+                )
         found.append(tags)
     return found
-
-
-def _named(tag: Any, labels: Sequence[str]) -> Any:
-    """The name of a tag. Numbers are indices of the labels, unless the labels themselves are numbers."""
-    number = tag not in labels and INTEGER.fullmatch(str(tag)) is not None
-    return labels[int(tag)] if number and 0 <= int(tag) < len(labels) else tag
-
-
-def _orphan(words: Sequence[str], tags: Sequence[str], labels: Sequence[str]) -> tuple[int, str] | None:
-    """The first word of the first entity that begins with ``I-``, and what is wrong; None if all begin with ``B-``.
-
-    It may be an entity that has two types only because of a typo in one of its tags.
-    """
-    for n, (word, (before, tag)) in enumerate(zip(words, pairwise([OUTSIDE, *tags]), strict=True)):
-        if tag.startswith(INSIDE) and entity_type(before) != entity_type(tag):
-            begin = f"{BEGIN}{entity_type(tag)}"
-            has = f"the word {quoted(word)} has the tag {quoted(tag)}"
-            iob2 = f"write {begin} at the first word of every entity (IOB2)."
-            if meant := _meant(tag, labels):
-                return n, f"{has}, and no {begin} is before it{meant}; correct it, or {iob2}"
-            if meant := _meant(before, labels):
-                return n, f"{has} after the tag {quoted(before)}{meant}; correct that one, or {iob2}"
-            return n, f"{has}, and no {begin} is before it; {iob2}"
-    return None
-
-
-def _meant(tag: str, labels: Sequence[str]) -> str:
-    """The most similar tag, if this one looks like a typo: ``B-`` or ``I-`` of a type of which the other one is nowhere."""
-
-    def is_pair(one: str) -> bool:
-        return {f"{BEGIN}{entity_type(one)}", f"{INSIDE}{entity_type(one)}"} <= set(labels)
-
-    if tag == OUTSIDE or is_pair(tag):
-        return ""
-    return did_you_mean(tag, [one for one in labels if one[: len(BEGIN)] == tag[: len(BEGIN)] and is_pair(one)])
-
-
-def _alike(tag: str, labels: Sequence[str]) -> str:
-    """The most similar tag. One of the same type of entity is no spelling of it."""
-    same_type = (f"{BEGIN}{entity_type(tag)}", f"{INSIDE}{entity_type(tag)}")
-    return did_you_mean(tag, [label for label in labels if label not in same_type])
-
-
-def _almost_entities(labels: Sequence[str]) -> str | None:
-    """What keeps tags from being entities if most look like some; None if most do not, as those of parts of speech."""
-    marked = [label for label in labels if label.upper() != OUTSIDE]
-    like = [label for label in marked if LIKE_ENTITY.fullmatch(label)]
-    begun = any(label[0].upper() == BEGIN[0] for label in like)
-    if 2 * len(like) <= len(marked) or not (begun or len(marked) < len(labels)):
-        return None
-    other = next((one for one in labels if one != OUTSIDE and not _is_of_entity(one)), None)
-    if other is None:
-        begin = f"{BEGIN}{entity_type(like[0])}"
-        return f"the tag {quoted(like[0])} is of an entity, and no tag begins one; write {begin} at its first word"
-    found = LIKE_ENTITY.fullmatch(other)
-    meant = "O, B-TYPE or I-TYPE"
-    if found:
-        meant = f"{BEGIN if found[1].upper() in 'BSU' else INSIDE}{found[2]}"
-    elif other.upper() == OUTSIDE:
-        meant = OUTSIDE
-    return f"most tags look like the BIO scheme of entities, but {quoted(other)} is not in it; write it as {meant}"
 
 
 def _ordered(names: Iterable[str]) -> tuple[str, ...]:
     """Tags of entities ordered by type, ``O`` first; others by code point."""
     tags = tuple(names)
-    return tuple(sorted(tags, key=_order_of_entities) if are_entities(tags) else sorted(tags))
-
-
-def _order_of_entities(tag: str) -> tuple[bool, str, str]:
-    return tag != OUTSIDE, tag[len(BEGIN) :], tag
+    by_type = are_entities(tags)
+    return tuple(sorted(tags, key=lambda tag: (by_type and tag != OUTSIDE, tag[len(BEGIN) :] if by_type else "", tag)))

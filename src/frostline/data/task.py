@@ -1,7 +1,7 @@
 """The prediction task, decided once from the training table, and the targets of a table."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,17 +14,16 @@ from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TASK_T
 from frostline.data.labels import (
     MAX_CLASSES,
     WHOLE,
-    are_too_many,
     check_declared,
     label_cells,
     label_names,
     label_sets,
     lists_in,
     ordered,
-    places_of,
     positions,
     refuse_missing,
     refuse_similar_labels,
+    refuse_too_many,
     whole,
 )
 from frostline.data.table import Table
@@ -75,13 +74,18 @@ def decide_task(
     assert columns.label is not None
     if task_type == TOKENS:
         return Task(name=name, task_type=TOKENS, labels=tag_names(table, columns.label, labels), columns=columns)
-    cells = label_cells(table, columns.label)
-    given = tuple(labels) if labels else table.class_names.get(columns.label)
-    if task_type is None and not given:
-        _refuse_lists(table, columns.label, cells)
-    refuse_missing(table, columns.label, cells)
+    column, where = columns.label, f"{table.name}, column {quoted(columns.label)}"
+    cells = label_cells(table, column)
+    given = tuple(labels) if labels else table.class_names.get(column)
+    if task_type is None and not given and (found := lists_in(cell for cell in cells if cell)):
+        raise FrostlineError(
+            f"{where}: labels such as {quoted(found[1])} look like lists; choose with --label-separator {found[0]!r} for several "
+            f"labels a text, or --task-type {CLASSIFICATION} if each is one class."
+        )
+    refuse_missing(table, column, cells)
+    counts = Counter(cell for cell in cells if cell is not None)
     if task_type is None:
-        task_type = CLASSIFICATION if given else _task_type(table, columns.label, cells)
+        task_type = CLASSIFICATION if given else _task_type(table, column, cells, counts)
     task = Task(name=name, task_type=task_type, labels=(), columns=columns)
     if task_type == REGRESSION:
         if labels:
@@ -89,39 +93,25 @@ def decide_task(
                 "--labels names classes, and a regression has none; leave out --labels or --task-type."
             )
         return task
-    counts = Counter(cell for cell in cells if cell is not None)
-    where, places = f"{table.name}, column {quoted(columns.label)}", places_of(table, [[str(cell)] for cell in cells])
-    refuse_similar_labels(where, counts, places, fold_case=not labels)
     known = {*map(whole, given or ())}
-    refuse_similar_labels(
-        where, [*(given or ()), *(one for one in counts if whole(one) not in known)], places, fold_case=not labels
-    )
+    for several in (counts, [*(given or ()), *(one for one in counts if whole(one) not in known)]):
+        refuse_similar_labels(where, several, fold_case=not labels)
     if len(counts) < 2:
         raise FrostlineError(
-            f"{table.name}, column {quoted(columns.label)}: every row has the label {quoted(cells[0])}; give rows of "
-            "at least two classes, or name another column with --label-column."
+            f"{where}: every row has the label {quoted(cells[0])}; give rows of at least two classes, or name another column "
+            "with --label-column."
         )
     if labels:
-        check_declared(table, columns.label, tuple(labels), counts)
+        check_declared(table, column, tuple(labels), counts)
     if all(map(WHOLE.fullmatch, map(str.strip, counts))):
         counts = Counter({whole(label): rows for label, rows in counts.items()})
     return replace(task, labels=given if given else ordered(counts))
 
 
-def _refuse_lists(table: Table, column: str, cells: Sequence[str | None]) -> None:
-    """Raise an error if the labels look like lists of labels."""
-    if found := lists_in(cell for cell in cells if cell):
-        raise FrostlineError(
-            f"{table.name}, column {quoted(column)}: labels such as {quoted(found[1])} look like lists; choose with "
-            f"--label-separator {found[0]!r} for several labels a text, or --task-type {CLASSIFICATION} if each is one class."
-        )
-
-
-def _task_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
+def _task_type(table: Table, column: str, cells: Sequence[str | None], labels: Iterable[str]) -> str:
     """Classification or regression, or an error if the labels could be either."""
-    counts = Counter(cell for cell in cells if cell)
-    numbers = {cell for cell in counts if NUMBER.fullmatch(cell.strip())}
-    texts = counts.keys() - numbers
+    numbers = {label for label in labels if NUMBER.fullmatch(label.strip())}
+    texts = {*labels} - numbers
     choose = f"choose with --task-type {CLASSIFICATION} or {REGRESSION}"
     if numbers and texts:
         fewer = texts if len(texts) <= len(numbers) else numbers
@@ -131,17 +121,11 @@ def _task_type(table: Table, column: str, cells: Sequence[str | None]) -> str:
             f"{len(texts):,} distinct texts; correct {quoted(cells[odd])}, or {choose}."
         )
     if texts:
-        if are_too_many(len(texts), len(cells)):
-            raise FrostlineError(
-                f"{table.name}, column {quoted(column)}: {len(texts):,} different labels in {len(cells):,} rows; name "
-                f"the column of the labels with --label-column, or {choose}."
-            )
+        refuse_too_many(table, column, len(texts), choose)
         return CLASSIFICATION
-    integers = all(WHOLE.fullmatch(cell.strip()) for cell in numbers)
-    if integers and len(numbers) <= MAX_CLASSES:
-        return CLASSIFICATION
-    if not integers and len(numbers) > MAX_CLASSES:
-        return REGRESSION
+    integers, many = all(WHOLE.fullmatch(cell.strip()) for cell in numbers), len(numbers) > MAX_CLASSES
+    if integers != many:
+        return CLASSIFICATION if integers else REGRESSION
     kind = "integers" if integers else "numbers, not all of them integers"
     raise FrostlineError(
         f"{table.name}, column {quoted(column)}: {len(numbers):,} different {kind}, which may be classes or a "
@@ -168,21 +152,14 @@ def targets_of(table: Table, task: Task) -> Targets:
     refuse_missing(table, column, cells)
     if task.task_type == REGRESSION:
         return _numbers(table, column, cells)
-    return _class_indices(table, column, cells, task.labels)
-
-
-def _class_indices(
-    table: Table, column: str, cells: Sequence[str | None], labels: Sequence[str]
-) -> npt.NDArray[np.int64]:
-    """The position of each row's label among the training labels."""
-    index = positions(labels)
+    index = positions(task.labels)
     known = [cell if cell in index else cell and whole(cell) for cell in cells]
     unknown = next((i for i, cell in enumerate(known) if cell not in index), None)
     if unknown is not None:
         label = str(cells[unknown])
         raise FrostlineError(
-            f"{table.location(unknown, column)}: the label {quoted(label)}{did_you_mean(label, labels)} is none of the "
-            f"{len(labels)} training labels ({listed(labels)}); correct it, or add such rows to the training data."
+            f"{table.location(unknown, column)}: the label {quoted(label)}{did_you_mean(label, task.labels)} is none of the "
+            f"{len(task.labels)} training labels ({listed(task.labels)}); correct it, or add such rows to the training data."
         )
     return np.array([index[cell] for cell in known if cell is not None], dtype=np.int64)
 

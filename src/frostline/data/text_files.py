@@ -10,17 +10,17 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from io import BytesIO, TextIOWrapper
-from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.data.columns import NAME_COLUMNS, PAIRS, TEXTS, WORDS, not_a_header
+from frostline.data.columns import NAME_COLUMNS, WORDS, not_a_header
 from frostline.data.table import Table, refuse_repeated_columns
-from frostline.data.wording import SHOWN_ROWS, listed, quoted
+from frostline.data.wording import SHOWN_ROWS, quoted
 
 UTF8 = "utf-8-sig"  # with or without a byte order mark
 MARKS = {  # byte order marks; that of UTF-16 begins that of UTF-32
@@ -29,39 +29,11 @@ MARKS = {  # byte order marks; that of UTF-16 begins that of UTF-32
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-SIGNS = "‘’“”„«»–—…•€£§°®©™¿¡"
-# Accented letters stand beside ASCII, those of other alphabets do not.
-ACCENTED = rf"(?:(?<![^\x00-\x7f])|(?!.[^\x00-\x7f]))[{{}}ÄÖÜÉ]|[{SIGNS}]"
-ALPHABET = rf"(?<![A-Za-z])[{{}}](?![A-Za-z])|[{SIGNS}]"
-# Encodings that a file may have, each with a pattern of its frequent characters, or of their bytes for those of East Asia. Of
-# encodings that fit a file equally well, the first is named.
-CANDIDATES: dict[str, str | bytes] = {
-    "cp1252": ACCENTED.format("àáâãäåæçèéêëìíîïñòóôõöøùúûüßœ"),
-    "cp949": rb"[\xb0-\xc8][\xa1-\xfe]|\xa4[\xbb\xbe\xcc\xd0]",
-    "cp932": rb"\x82[\x9f-\xf1]|\x83[\x40-\x96]|[\x81\x88-\x97].",
-    "gb18030": rb"[\xa1\xa3\xb0-\xd7][\xa1-\xfe]",
-    "euc_jp": rb"[\xa1\xa4\xa5\xb0-\xcf].",
-    "big5": rb"[\xa1\xa4-\xc6].",
-    "cp1251": ALPHABET.format("а-яё"),
-    "koi8_r": ALPHABET.format("а-яё"),
-    "cp1256": ALPHABET.format("ء-ي"),
-    "cp1253": ALPHABET.format("ΐά-ώ"),
-    "mac_roman": ACCENTED.format("àáâãäåæçèéêëìíîïñòóôõöøùúûüßœ"),
-    "cp1250": ACCENTED.format("ąćęłńóśźżáčďéěíňřšťúůýžőűăâîşţßäöü"),
-}
-LINES, SHARE = 200, 0.6  # lines that are looked at; the share of frequent characters in an encoding that is named
-CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f]")  # but tabs, line ends and form feeds
-UNREADABLE = re.compile(f"{CONTROL.pattern}|\ufffd")
-TWICE = re.compile(
-    "[\xc2-\xf4][\x80-\xbf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]"
-)  # how the bytes of a UTF-8 letter look in cp1252 and latin1
+CELL_LIMIT = 2**31 - 1  # characters; the default of the csv module is 131,072
 
 
 def open_text(path: Path, encoding: str, newline: str = "\n") -> TextIO:
-    """Open a file in the encoding of :func:`text_encoding`. By default lines end at line feeds only.
-
-    Ending lines at U+2028 or at a lone carriage return as well would split texts.
-    """
+    """Open a file. By default lines end at line feeds only: ending them at U+2028 or a lone carriage return would split texts."""
     return path.open(encoding=encoding, newline=newline)
 
 
@@ -71,42 +43,37 @@ def text_encoding(path: Path, given: str | None = None) -> str:
     Raises:
         FrostlineError: The file cannot be decoded, or there is no such encoding.
     """
-    content = path.read_bytes()
-    named, wide = None if given is None else _codec(given), _wide(content)
-    if wide and named and named.startswith(wide[:6]):
-        return wide
-    if wide:
+    content, named = path.read_bytes(), None if given is None else _codec(given)
+    is_wide = named is not None and named.startswith(("utf-16", "utf-32"))
+    if marked := next((name for mark, name in MARKS.items() if content.startswith(mark)), None):
+        if named and named.startswith(marked):
+            return marked
         instead = f", not {given}" if given else ""
         raise FrostlineError(
-            f"{path}: the file is {wide.upper()}{instead}; pass --encoding {wide}, or save it as UTF-8."
+            f"{path}: the file is {marked.upper()}{instead}; pass --encoding {marked}, or save it as UTF-8."
         )
-    if named and named.startswith(("utf-16", "utf-32")):
+    if is_wide and b"\0" not in content:
         raise FrostlineError(f"{path}: the file is not {given}; leave out --encoding, or correct it.")
     error = _first_error(content, "utf-8")
-    if named is None or named.startswith("utf-8") or (error is None and not content.isascii()):
-        if error is None:
-            return UTF8
-        raise FrostlineError(f"{path}{_not_utf8(content, error)}.")
-    if (wrong := _first_error(content, named)) is not None:
-        raise FrostlineError(f"{path}{_place(content, wrong)} is not {given}{_advice(content)}.")
-    return named
-
-
-def garbled_word(text: str) -> str | None:
-    """The first word of a text that was probably decoded wrongly; None if there is none.
-
-    It has a control character or U+FFFD, or the text is UTF-8 that was read as cp1252 or latin1.
-    """
-    if found := UNREADABLE.search(text):
-        return next((word for word in text.split() if UNREADABLE.search(word)), found[0])  # U+0085 is white space
-    if TWICE.search(text):
-        for encoding in ("latin1", "cp1252"):
-            try:
-                text.encode(encoding).decode()
-            except UnicodeError:
-                continue
-            return next(word for word in text.split() if not word.isascii())
-    return None
+    if error is None and not is_wide and (named is None or named.startswith("utf-8") or not content.isascii()):
+        return UTF8
+    if named is not None and not named.startswith("utf-8"):
+        error = _first_error(content, named)
+    if error is None and named is not None:
+        return named
+    if b"\0" in content:
+        raise FrostlineError(
+            f"{path}: this is not a UTF-8 text file; export the table as CSV, or correct the ending of its name."
+        )
+    start = error.start if isinstance(error, UnicodeDecodeError) else 0
+    line = content[content.rfind(b"\n", 0, start) + 1 :].partition(b"\n")[0].decode("cp1252", "replace")
+    word = next((word for word in re.split(r"[\s,;|\"]+", line) if not word.isascii()), line)
+    number = content.count(b"\n", 0, start) + 1
+    raise FrostlineError(
+        f"{path}, line {number}: byte {start:,} (0x{content[start]:02x}) is not {given or 'UTF-8'}; in cp1252 it reads "
+        f"{quoted(word, 24)}: pass --encoding cp1252 if this is right, else that of the program that wrote it, or save it as "
+        "UTF-8."
+    )
 
 
 def _codec(name: str) -> str:
@@ -116,25 +83,8 @@ def _codec(name: str) -> str:
         return codecs.lookup(name).name
     except (LookupError, ValueError):
         raise FrostlineError(
-            f"--encoding {quoted(name)} is not known; give one such as utf-16, {', '.join([*CANDIDATES][:4])}."
+            f"--encoding {quoted(name)} is not known; give one such as cp1252, cp949, cp932, gb18030 or utf-16."
         ) from None
-
-
-def _wide(content: bytes) -> str | None:
-    """UTF-16 or UTF-32: by the byte order mark, or because line ends and commas only make sense so; None for other files."""
-    if marked := next((name for mark, name in MARKS.items() if content.startswith(mark)), None):
-        return marked
-    if b"\0" not in content[:4096]:
-        return None
-    expected = len(re.findall(rb"[\n\t,{]", content)) / 2  # some of these bytes may be parts of letters
-    for name in ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be"):
-        try:
-            text = content.decode(name)
-        except UnicodeError:
-            continue
-        if len(re.findall(r"[\n\t,{]", text)) > expected and not CONTROL.search(text[:4096]):
-            return name
-    return None
 
 
 def _first_error(content: bytes, encoding: str) -> UnicodeError | None:
@@ -143,64 +93,6 @@ def _first_error(content: bytes, encoding: str) -> UnicodeError | None:
     except UnicodeError as error:
         return error
     return None
-
-
-def _place(content: bytes, error: UnicodeError) -> str:
-    """The line and the byte of an error."""
-    start = getattr(error, "start", 0)
-    line = content.count(b"\n", 0, start) + 1
-    return f", line {line}: byte {start:,} (0x{content[start]:02x})"
-
-
-def _not_utf8(content: bytes, error: UnicodeError) -> str:
-    """What is wrong with a file that is not UTF-8, and what to do."""
-    if b"\0" in content:
-        return ": this is not a UTF-8 text file; export the table as CSV, or correct the ending of its name"
-    place = _place(content, error)
-    if getattr(error, "start", 0) > len(content) - 4 and "end of data" in str(error):
-        return f"{place} begins a character that is cut off; the file is not complete, write or copy it again"
-    lines = [line for line in content.split(b"\n") if not line.isascii()]
-    broken = [line for line in lines if _first_error(line, "utf-8") is not None]
-    if len(broken) < len(lines):
-        return (
-            f"{place} is not UTF-8, as in {len(broken):,} of the {len(lines):,} lines with other characters than ASCII: the file "
-            f"mixes encodings, or is damaged; write {'this line' if len(broken) == 1 else 'these lines'} again"
-        )
-    return f"{place} is not UTF-8{_advice(content)}"
-
-
-def _advice(content: bytes) -> str:
-    """The encoding that the bytes look like, with a word as it reads it, and what to do."""
-    name, word = _guess(content)
-    if name is None:
-        return "; pass the encoding that the program which wrote it uses with --encoding, or save the file as UTF-8"
-    return (
-        f"; it looks like {name} ({quoted(word, 24)}): pass --encoding {name} if this reads right, else that of the program "
-        "which wrote it, or save it as UTF-8"
-    )
-
-
-def _guess(content: bytes) -> tuple[str | None, str]:
-    """The encoding in which a file has the largest share of frequent characters, and a word as it reads it."""
-    lines = b"\n".join([line for line in content.split(b"\n") if not line.isascii()][:LINES])
-    best: tuple[float, str | None, str] = (SHARE, None, "")
-    for name, pattern in CANDIDATES.items():
-        try:
-            text = lines.decode(name)
-        except UnicodeDecodeError:
-            continue
-        beyond = [char for char in text if not char.isascii()]
-        if isinstance(pattern, str):
-            frequent = len(re.findall(pattern, text))
-        else:
-            frequent = sum(re.fullmatch(pattern, char.encode(name), re.DOTALL) is not None for char in beyond)
-        if frequent > best[0] * len(beyond):
-            word = next(word for word in re.split(r"[\s,;|\"]+", text) if not word.isascii())
-            best = frequent / len(beyond), name, word
-    return best[1:]
-
-
-CELL_LIMIT = 2**31 - 1  # characters; the default of the csv module is 131,072
 
 
 def read_delimited(
@@ -242,12 +134,22 @@ def read_delimited(
         raise FrostlineError(f"{path}: {reason}; give a file with one example per row.")
     if column_names and complete[0] == header:
         raise FrostlineError(f"{path}, row 1: the file has a header with these names; leave out --column-names.")
+    notes = []
+    if longer:
+        have = "row has" if longer == 1 else "rows have"
+        notes.append(f"{path}: {longer:,} {have} more cells than the {width} named columns; these cells are dropped.")
+    if ragged:
+        shown = ", ".join(str(row) for row in ragged[:SHOWN_ROWS]) + (", ..." if len(ragged) > SHOWN_ROWS else "")
+        notes.append(
+            f"{path}: {len(ragged):,} of {len(ragged) + len(rows):,} rows do not have the {width} cells of the header "
+            f"(row {shown}) and are skipped."
+        )
     columns = {name: list(cells) for name, cells in zip(header, zip(*complete, strict=True), strict=True)}
     return Table(
         name=str(path),
         columns=columns,
         rows=np.array(rows),
-        notes=_notes(path, longer, ragged, len(rows), width),
+        notes=tuple(notes),
         has_header=not column_names,
     )
 
@@ -262,16 +164,12 @@ def first_row(path: Path, encoding: str | None = None) -> list[str]:
 
 def _numbered_rows(path: Path, encoding: str) -> tuple[str, Iterator[tuple[int, list[str]]]]:
     """The separator of a file, and its rows with their numbers."""
-    separator = _csv_separator(path, encoding) if path.suffix.lower() == ".csv" else "\t"
+    separator = "\t"
+    if path.suffix.lower() == ".csv":
+        with open_text(path, encoding) as file:
+            first = file.readline()
+        separator = "\t" if "\t" in first else ";" if ";" in first and "," not in first else ","
     return separator, _tab_rows(path, encoding) if separator == "\t" else _csv_rows(path, encoding, separator)
-
-
-def _csv_separator(path: Path, encoding: str) -> str:
-    with open_text(path, encoding) as file:
-        first_line = file.readline()
-    if "\t" in first_line:
-        return "\t"
-    return ";" if ";" in first_line and "," not in first_line else ","
 
 
 def _tab_rows(path: Path, encoding: str) -> Iterator[tuple[int, list[str]]]:
@@ -321,21 +219,6 @@ def _ragged_row(
     return f"{path}, row {row}: the row has {found} {'cell' if found == 1 else 'cells'} and {expectation}; {remedy}."
 
 
-def _notes(path: Path, longer: int, ragged: Sequence[int], complete: int, width: int) -> tuple[str, ...]:
-    notes = []
-    if longer:
-        have = "row has" if longer == 1 else "rows have"
-        notes.append(f"{path}: {longer:,} {have} more cells than the {width} named columns; these cells are dropped.")
-    if ragged:
-        shown = ", ".join(str(row) for row in ragged[:SHOWN_ROWS])
-        more = ", ..." if len(ragged) > SHOWN_ROWS else ""
-        notes.append(
-            f"{path}: {len(ragged):,} of {len(ragged) + complete:,} rows do not have the {width} cells of the header "
-            f"(row {shown}{more}) and are skipped."
-        )
-    return tuple(notes)
-
-
 def read_json(path: Path, encoding: str = UTF8) -> Table:
     """A table of JSON objects. If an object lacks a key, the value is missing.
 
@@ -345,24 +228,31 @@ def read_json(path: Path, encoding: str = UTF8) -> Table:
         start = file.read(4096).lstrip()
     if not start:
         raise FrostlineError(f"{path}: the file is empty; give a file with one JSON object per line.")
-    numbered = _items_of_list(path, encoding) if start[0] == "[" else _objects(path, encoding)
-    if len(numbered) == 1 and isinstance(numbered[0][1], dict) and (layout := _layout(numbered[0][1])):
-        raise FrostlineError(f"{path}: the file has one object instead of one for each example; {layout}.")
+    if start[0] == "[":
+        numbered = list(enumerate(_parsed(path, path.read_text(encoding=encoding)), start=1))
+    else:
+        numbered = _objects(path, encoding)
+    rows: list[dict[str, Any]] = []
     for row, item in numbered:
-        if isinstance(item, dict):
-            refuse_repeated_columns(f"{path}, row {row}", [name.strip() for name in item])
-        else:
+        if not isinstance(item, dict):
             kind = type(item).__name__
             raise FrostlineError(
                 f'{path}, row {row}: this is a {kind}; write an object such as {{"text": ...}} instead.'
             )
-    numbered = [(row, {name.strip(): cell for name, cell in item.items()}) for row, item in numbered]
-    names = list(dict.fromkeys(name for _, item in numbered for name in item))
-    if not names:
+        names = [name.strip() for name in item]
+        refuse_repeated_columns(f"{path}, row {row}", names)
+        rows.append(dict(zip(names, item.values(), strict=True)))
+    if len(rows) == 1 and _holds_all_examples(rows[0]):
+        raise FrostlineError(
+            f"{path}: the file has one object instead of one for each example; write a list of objects, an example each (in "
+            "pandas orient='records')."
+        )
+    columns = list(dict.fromkeys(name for item in rows for name in item))
+    if not columns:
         raise FrostlineError(f"{path}: the file has no rows; give a file with one JSON object per line.")
     return Table(
         name=str(path),
-        columns={name: [item.get(name) for _, item in numbered] for name in names},
+        columns={name: [item.get(name) for item in rows] for name in columns},
         rows=np.array([row for row, _ in numbered]),
     )
 
@@ -377,83 +267,18 @@ def _objects(path: Path, encoding: str) -> list[tuple[int, Any]]:
             try:
                 found.append((row, _parsed(path, line, row)))
             except FrostlineError:
-                if found or (item := _over_lines(path, encoding)) is None:
-                    raise
-                return [(1, item)]
+                with suppress(ValueError, RecursionError):
+                    if not found:
+                        return [(1, json.loads(path.read_text(encoding=encoding)))]
+                raise
     return found
 
 
-def _over_lines(path: Path, encoding: str) -> Any:
-    """The object that is the whole file; None if it is none.
-
-    Raises:
-        FrostlineError: Several objects have several lines each.
-    """
-    try:
-        return json.loads(path.read_text(encoding=encoding))
-    except (json.JSONDecodeError, RecursionError) as error:
-        if getattr(error, "msg", "") != "Extra data":
-            return None
-        raise FrostlineError(
-            f"{path}, line {getattr(error, 'lineno', 1)}: the objects do not each stand on one line; write each on a line of its "
-            "own, or one list of objects."
-        ) from None
-
-
-def _items_of_list(path: Path, encoding: str) -> list[tuple[int, Any]]:
-    """The items of the list that is the whole file. If each line is a list, the first of these, which is no object."""
-    text = path.read_text(encoding=encoding)
-    try:
-        items = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        lines = getattr(error, "msg", "") == "Extra data"
-        first = json.loads(text[: error.pos]) if lines and isinstance(error, json.JSONDecodeError) else []
-        items = _parsed(path, text) if not first or isinstance(first[0], dict) else [first]
-    return list(enumerate(items, start=1))
-
-
-def _layout(item: Mapping[str, Any]) -> str | None:
-    """Where the examples are in an object that holds all of them, and what to do; None if it is an example itself."""
-    if _is_row(item):
-        return None
-    inner = {name: value for name, value in item.items() if isinstance(value, list | dict)}
-    if {"columns", "data"} <= inner.keys():
-        return "write it with orient='records', if pandas has written it"
-    instead = "write a list of objects, an example each, instead of"
-    keyed = len(inner) == len(item) and all(
-        isinstance(one, dict) and any(not isinstance(cell, list | dict) for cell in one.values())
-        for one in inner.values()
-    )
-    if inner and keyed:
-        return f"{instead} an object for each of the keys {listed(item)} (in pandas orient='records')"
-    lists = [found for name, value in inner.items() for found in _lists_of_objects(name, value)]
-    if lists := [found for found in lists if found[2]] or lists:
-        if len(lists) > 1:
-            return f"save each list of the keys {listed(place for place, _, _ in lists)} as a file of its own"
-        place, within, _ = lists[0]
-        objects = "" if within is None else f", and of its objects only what is under {quoted(within)}"
-        return f"save the list under its key {quoted(place)} alone{objects}"
-    columns = [name for name, value in inner.items() if isinstance(value, list)]
-    return f"{instead} a list for each of the keys {listed(columns)} (in pandas orient='records')" if columns else None
-
-
-def _is_row(item: Mapping[str, Any]) -> bool:
-    """Whether an object has a text, or a list of words, under a common name."""
-    cells = {name.casefold(): cell for name, cell in item.items()}
-    words = [cells[name] for name in WORDS if name in cells]
-    return any(isinstance(cells.get(name), str) for name in (*TEXTS, *chain.from_iterable(PAIRS))) or any(
-        isinstance(cell, list) and cell and isinstance(cell[0], str) for cell in words
-    )
-
-
-def _lists_of_objects(place: str, value: Any) -> Iterator[tuple[str, str | None, bool]]:
-    """The place of each list of objects, the key under which each object holds its example, and whether that is a row."""
-    if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _lists_of_objects(f"{place}.{name}", one)
-    elif isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
-        within = next((name for name, one in value[0].items() if isinstance(one, dict) and _is_row(one)), None)
-        yield place, within, within is not None or _is_row(value[0])
+def _holds_all_examples(item: Mapping[str, Any]) -> bool:
+    """Whether an object holds lists or objects, and neither a text nor words: it is no example."""
+    nested = any(isinstance(value, list | dict) for value in item.values())
+    has_words = any(name.casefold() in WORDS for name in item)
+    return nested and not has_words and not any(isinstance(value, str) for value in item.values())
 
 
 def _parsed(path: Path, text: str, line: int | None = None) -> Any:

@@ -42,6 +42,12 @@ def listed(values: Iterable[object], limit: int = 12) -> str:
     return shown if len(all_values) <= limit else f"{shown} and {len(all_values) - limit:,} more"
 
 
+def first_rows(rows: Iterable[int]) -> str:
+    """The first row numbers for a message: ``3, 8`` or ``3, 8, ...``."""
+    numbers = list(map(int, rows))
+    return ", ".join(map(str, numbers[:SHOWN_ROWS])) + (", ..." if len(numbers) > SHOWN_ROWS else "")
+
+
 def harmless(text: str, *, keep: str = "\n\t") -> str:
     """The text with an escape such as ``\\x1b`` or ``\\u202e`` for each character that a terminal obeys, or does not show.
 

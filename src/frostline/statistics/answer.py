@@ -18,7 +18,7 @@ from frostline.statistics.keyed import Keyed
 def plain(value: Any) -> Any:
     """The value with a dictionary in place of each of the types below."""
     if is_dataclass(value):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value) if one.metadata.get("dumped", True)}
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
     if isinstance(value, Mapping):
         return {name: plain(one) for name, one in value.items()}
     return [plain(one) for one in value] if isinstance(value, list | tuple) else value
@@ -258,7 +258,6 @@ class SizeAnswer(Keyed):
         clear_distance: See :func:`frostline.statistics.outcomes.clear_distance`.
         deciding_point: The operating point that an answer by targets is based on.
         seeds_to_decide: How many seeds would probably decide that point.
-        about: What titles say besides, if there are several tasks or models.
     """
 
     train_size: int | None
@@ -278,7 +277,6 @@ class SizeAnswer(Keyed):
     recommended: Recommended | None = None
     sentence: str = ""
     folds: int | None = None
-    about: str = field(default="", metadata={"dumped": False})
 
     def cell(self, recipe: str | None) -> Cell | None:
         """The cell of a recipe; None if there is none."""

@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Option:
     """Something that can be recommended.
 
     Attributes:
@@ -80,17 +80,17 @@ class Rule:
         """The score that full fine-tuning is worth when a search weighs runs against their time. Certainty has no price."""
         return self.price if self.sure is None else PRICE
 
-    def probability(self, choice: Candidate, full: Candidate) -> float:
+    def probability(self, choice: Option, full: Option) -> float:
         """The probability that the choice reaches the goal; 1 for full fine-tuning itself."""
         if choice is full:
             return 1.0
         return float((choice.draws - self.goal.share * full.draws >= self.goal.threshold).mean())
 
-    def value(self, choice: Candidate) -> float:
+    def value(self, choice: Option) -> float:
         """The expected score less the price of the cost."""
         return choice.expected - self.price * choice.cost
 
-    def choose(self, choices: Sequence[Candidate], full: Candidate) -> Candidate:
+    def choose(self, choices: Sequence[Option], full: Option) -> Option:
         """The recommended choice; of equals the first."""
         if self.sure is None:
             return max((one for one in choices if dominating(one, choices) is None), key=self.value)
@@ -99,7 +99,7 @@ class Rule:
 
 
 def decide(
-    choices: Sequence[Candidate], full: Candidate | None, rule: Rule, *, base: float | None, margin: float
+    choices: Sequence[Option], full: Option | None, rule: Rule, *, base: float | None, margin: float
 ) -> tuple[Decision, list[Choice]]:
     """The decision, and what is known about every choice.
 
@@ -130,17 +130,17 @@ def decide(
     return Decision(**vars(best), reference=reference), known
 
 
-def _smaller_k(choices: Sequence[Candidate]) -> list[Candidate | None]:
+def _smaller_k(choices: Sequence[Option]) -> list[Option | None]:
     """For each choice the k before it; None for the first k, and for what is no k."""
-    found: list[Candidate | None] = []
-    before: Candidate | None = None
+    found: list[Option | None] = []
+    before: Option | None = None
     for choice in choices:
         found.append(before if is_k(choice.name) else None)
         before = choice if is_k(choice.name) else before
     return found
 
 
-def _beside_full(choice: Candidate, full: Candidate, rule: Rule) -> dict[str, Any]:
+def _beside_full(choice: Option, full: Option, rule: Rule) -> dict[str, Any]:
     """A choice compared with full fine-tuning: the expected points below it with their 95 % interval, certainty, cost."""
     below = (full.draws - choice.draws) / POINT
     low, high = np.quantile(below, (0.025, 0.975)).tolist()
@@ -154,7 +154,7 @@ def _beside_full(choice: Candidate, full: Candidate, rule: Rule) -> dict[str, An
     }
 
 
-def _beside_k(choice: Candidate, choices: Sequence[Candidate]) -> BesideK | None:
+def _beside_k(choice: Option, choices: Sequence[Option]) -> BesideK | None:
     """A way to tune compared with the largest k that costs at most as much; None for others, or if there is no such k.
 
     The points that the way is expected to score above it, with their 95 % interval, and the probability that it does.
@@ -168,7 +168,7 @@ def _beside_k(choice: Candidate, choices: Sequence[Candidate]) -> BesideK | None
     return BesideK(choice=k.name, above=float(above.mean()), low=low, high=high, probability=float((above > 0).mean()))
 
 
-def _probabilities(choice: Candidate, full: Candidate, base: float, margin: float) -> dict[str, float]:
+def _probabilities(choice: Option, full: Option, base: float, margin: float) -> dict[str, float]:
     """The probability of each usual goal: shares of full fine-tuning's gain, and the margin."""
     goals = {f"gain_{100 * share:.0f}": Goal.of_gain(share, base) for share in TARGETS}
     return {
@@ -177,7 +177,7 @@ def _probabilities(choice: Candidate, full: Candidate, base: float, margin: floa
     }
 
 
-def dominating(choice: Candidate, choices: Sequence[Candidate]) -> str | None:
+def dominating(choice: Option, choices: Sequence[Option]) -> str | None:
     """The first choice that has measured at least as high a score for at most the cost, one of them better; None: none."""
     for one in choices:
         theirs, ours = (one.comparable, one.cost), (choice.comparable, choice.cost)

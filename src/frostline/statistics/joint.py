@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Self
 
 from frostline.statistics.alternatives import Alternative
-from frostline.statistics.decision import Candidate
+from frostline.statistics.decision import Option
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.posterior import Observed, Posterior, posterior
 from frostline.statistics.run_result import Scored
@@ -55,13 +55,13 @@ class JointEstimate:
         return cls((*cells, *alternatives), costs, observed, posterior(observed), range(len(depth), len(cells)))
 
     @cached_property
-    def choices(self) -> tuple[Candidate, ...]:
+    def choices(self) -> tuple[Option, ...]:
         """The choices that have a score, the cheapest first."""
         observed = self.observed
         measured = observed.means if observed.measured is None else observed.measured
         means = zip(observed.seen.tolist(), observed.means, measured, strict=True)
         choices = [
-            Candidate(
+            Option(
                 name=self.names[n],
                 score=float(score),
                 comparable=float(mean),

@@ -8,7 +8,7 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.data.kinds import MULTI_LABEL, TOKENS, DataSpec
+from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data, load_data
 from frostline.data.splits import least_size
 from frostline.frozen.forward_pass import Rows
@@ -32,32 +32,7 @@ def read_data(spec: Settings, sources: Mapping[str, Any]) -> Data:
     Raises:
         FrostlineError: A table cannot be read or is not usable.
     """
-    given = {name: sources.get(name, getattr(spec, name)) for name in SPLITS}
-    return load_data(
-        DataSpec(
-            **given,
-            data=spec.data,
-            config=spec.config,
-            column_names=spec.column_names,
-            encoding=spec.encoding,
-            text_column=spec.text_column,
-            text_pair_column=spec.text_pair_column,
-            label_column=spec.label_column,
-            indicator_columns=spec.indicator_columns,
-            label_separator=spec.label_separator,
-            tag_column=spec.tag_column,
-            word_column=spec.word_column,
-            task_type=spec.task_type,
-            labels=spec.labels,
-            data_seed=spec.data_seed,
-            held_out_share=spec.held_out_share,
-            first_rows=spec.first_rows,
-            skip_unlabelled=spec.skip_unlabelled,
-            task_name=spec.task,
-            glue=spec.glue,
-            folds=spec.folds,
-        )
-    )
+    return load_data(spec, sources, folds=spec.folds, data_seed=spec.data_seed)
 
 
 def splits_of(data: Data) -> dict[str, Examples]:

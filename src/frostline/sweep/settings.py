@@ -1,14 +1,15 @@
 """What the user asked for: the keys of a TOML file, the flags of the command line, the arguments of :class:`frostline.Sweep`."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.data.kinds import ENDINGS, TaskType, either
-from frostline.data.wording import did_you_mean
+from frostline.data.kinds import HOLD_OUT, NO_TEST, DataSettings, Strict, Strings, of_help
+from frostline.data.wording import did_you_mean, parse_duration
 from frostline.statistics.tune import NAMED, Tune, is_k, is_way, name_of
 from frostline.training.settings import (
     HEAD_LEARNING_RATE,
@@ -16,98 +17,14 @@ from frostline.training.settings import (
     LearningRates,
     Seeds,
     Sizes,
-    Strict,
-    Strings,
     Threshold,
     TrainingSettings,
     Tunes,
-    of_help,
 )
-from frostline.training.ways.names import require_free, way_named
+from frostline.training.ways.names import DEFAULT_RATES, require_free, way_named
 from frostline.training.ways.way import PLAIN, Way
 
 GRID = ("tune", "seeds", "train_size", "learning_rate")  # the dimensions of a grid of runs
-
-
-class DataSettings(Strict):
-    """The source of the examples, the prediction task, and the splits."""
-
-    train: str | None = Field(None, description=f"training table: {either(*ENDINGS)}")
-    validation: str | None = Field(
-        None, description="validation table", json_schema_extra=of_help("held out of training data")
-    )
-    test: str | None = Field(
-        None, description="test table, or none", json_schema_extra=of_help("held out of training data")
-    )
-    data: str | None = Field(None, description="data set on the hub, or folder with splits, instead of --train")
-    config: str | None = Field(None, description="configuration of the hub data set")
-    glue: str | None = Field(None, description="GLUE task, such as SST-2: sets columns, labels, metric, layout")
-    text_column: str | None = Field(
-        None, description="column with the text", json_schema_extra=of_help("found by name")
-    )
-    text_pair_column: str | None = Field(
-        None, description="column with the second text of a pair", json_schema_extra=of_help("found by name")
-    )
-    label_column: str | None = Field(
-        None, description="column with the class or number", json_schema_extra=of_help("found by name")
-    )
-    indicator_columns: Strings | None = Field(
-        None,
-        description="columns of 0 and 1, one for each label, if a text can have several",
-        json_schema_extra=of_help("none"),
-    )
-    label_separator: str | None = Field(
-        None,
-        min_length=1,
-        description="what separates the labels of a text in the label column, such as ;",
-        json_schema_extra=of_help("none"),
-    )
-    tag_column: int | None = Field(
-        None,
-        ge=1,
-        description="column of the tags in a CoNLL file, counted from 1",
-        json_schema_extra=of_help("found by name"),
-    )
-    word_column: int | None = Field(
-        None,
-        ge=1,
-        description="column of the words in a CoNLL file, counted from 1",
-        json_schema_extra=of_help("the first"),
-    )
-    column_names: Strings | None = Field(None, description="column names, for files without a header line")
-    encoding: str | None = Field(
-        None,
-        description="encoding of text files that are not UTF-8, such as cp1252",
-        json_schema_extra=of_help("UTF-8"),
-    )
-    task_type: TaskType | None = Field(
-        None,
-        description="task type: text-classification, multi-label-classification, regression or token-classification",
-        json_schema_extra=of_help("found from the labels"),
-    )
-    labels: Strings | None = Field(
-        None,
-        description="all class labels in output order",
-        json_schema_extra=of_help("found in the data"),
-    )
-    held_out_share: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="share of training data to hold out, for each of validation and test",
-        json_schema_extra=of_help("0.1, at most 2,000 rows"),
-    )
-    first_rows: int | None = Field(
-        None,
-        ge=2,
-        description="read only this many training rows, the first ones",
-        json_schema_extra=of_help("all"),
-    )
-    skip_unlabelled: bool = Field(False, description="leave out rows without a label, and report how many")
-    task: str | None = Field(
-        None, description="name of the task in all output", json_schema_extra=of_help("name of the data")
-    )
-    max_truncated: float = Field(0.05, ge=0, le=1, description="largest share of examples that may be truncated")
 
 
 class ModelSettings(Strict):
@@ -331,6 +248,68 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
     return settings
 
 
+def comparison(ways: str | Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a sweep that compares these ways.
+
+    Raises:
+        FrostlineError: A value of ``tune`` is given too, or the ways have no form of names.
+    """
+    if values.get("tune") is not None:
+        raise FrostlineError("A comparison has ways instead of tune: give --ways, such as last-2,lora-2,full.")
+    try:
+        tunes = TypeAdapter(Tunes).validate_python(ways)
+    except ValidationError as error:
+        raise FrostlineError(f"ways cannot be {ways!r}: {_advice(error.errors()[0], 'ways')}.") from error
+    return {**DEFAULT_RATES, **values, "tune": tunes}
+
+
+def search_settings(values: Mapping[str, Any], max_k: int | None = None) -> Settings:
+    """The settings of a search, before the layers of the model are known.
+
+    Raises:
+        FrostlineError: As for :func:`make_settings`. Or something is given that a search chooses itself.
+    """
+    for name in CHOSEN_BY_SEARCH:
+        if values.get(name) is not None:
+            raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
+    if max_k is not None and max_k < 1:
+        raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more.")
+    settings = make_settings({**values, "tune": 0})
+    if settings.train_size and len(settings.train_size) > 1:
+        raise FrostlineError(
+            "A search has one train size: give one --train-size, or run `frostline sweep` for several."
+        )
+    return settings
+
+
+def budget_seconds(budget: float | str | None, processes: int | None = None) -> float | None:
+    """The budget of a search in seconds.
+
+    Raises:
+        FrostlineError: The budget or the number of processes is impossible.
+    """
+    if processes is not None and processes < 1:
+        raise FrostlineError(f"processes cannot be {processes}: give 1 or more.")
+    if isinstance(budget, str):
+        budget = parse_duration(budget)
+    if budget is not None and not budget > 0:
+        raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
+    return budget
+
+
+def require_tables(settings: Settings) -> None:
+    """Refuse tables that do not exist, before anything heavy is imported.
+
+    Raises:
+        FrostlineError: There is no such file.
+    """
+    from frostline.data.reader import require_file
+
+    for source in (settings.train, settings.validation, settings.test):
+        if source not in (None, HOLD_OUT, NO_TEST):
+            require_file(Path(str(source)))
+
+
 def _require_known_tunes(settings: Settings) -> None:
     """Refuse ways that nobody knows, ``named`` without module names, and module names without ``named``."""
     require_free(settings.way)
@@ -362,7 +341,7 @@ def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:
             return f"A table [[grid]] has no key {key!r}: it may set {', '.join(GRID)}."
         if not isinstance(place, int) or key is None:
             return "grid has the wrong form: give tables [[grid]] in a TOML file, or a list of dictionaries in Python."
-        reason = advice(error, str(key), fields[str(key)].description)
+        reason = _advice(error, str(key), fields[str(key)].description)
         return f"{key} in table {place + 1} of [[grid]] cannot be {error['input']!r}: {reason}."
     if name == "way":
         if place is None:
@@ -371,17 +350,17 @@ def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:
             hint = did_you_mean(str(key), Way.model_fields) or f": it may set {', '.join(Way.model_fields)}"
             return f"The way in [way.{place}] cannot have {key!r}{hint}."
         if key is None:
-            return f"The way {place!r} cannot be used: {advice(error)}."
-        reason = advice(error, str(key), Way.model_fields[str(key)].description)
+            return f"The way {place!r} cannot be used: {_advice(error)}."
+        reason = _advice(error, str(key), Way.model_fields[str(key)].description)
         return f"{key} in [way.{place}] cannot be {error['input']!r}: {reason}."
     name = str(name)
     description = fields[name].description
     if error["type"] == "missing":
         return f"{name} is missing: give --{name.replace('_', '-')}, or the key in a TOML file ({description})."
-    return f"{name} cannot be {values[name]!r}: {advice(error, name, description)}."
+    return f"{name} cannot be {values[name]!r}: {_advice(error, name, description)}."
 
 
-def advice(error: ErrorDetails, name: str = "", description: str | None = None) -> str:
+def _advice(error: ErrorDetails, name: str = "", description: str | None = None) -> str:
     """What to give instead of a refused value. It replaces pydantic's own message."""
     kind, context = error["type"], error.get("ctx", {})
     if kind == "value_error":

@@ -8,17 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     PlainSerializer,
-    ValidationInfo,
-    field_validator,
 )
-from pydantic.types import JsonValue
 
-from frostline.data.wording import comma_separated
+from frostline.data.kinds import Strict, as_list, of_help
 from frostline.statistics.threshold_rule import check_threshold
 from frostline.statistics.tune import Tune, tune_of
 
@@ -26,58 +21,14 @@ HEAD_LEARNING_RATE = 1e-3  # the default
 MOST_SEEDS = 100_000
 
 
-class Strict(BaseModel):
-    """An immutable model that refuses unknown keys, infinite numbers, and true or false for a number."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_boolean_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse true and false where a number is expected, because Python treats True as 1."""
-        assert info.field_name is not None
-        expected = cls.model_fields[info.field_name].annotation
-        given = value if isinstance(value, list | tuple) else [value]
-        if expected not in (bool, bool | None) and any(isinstance(one, bool) for one in given):
-            raise ValueError("give a number or a word, not true or false")
-        return value
-
-
-def of_help(default: str = "", *, panel: str = "") -> dict[str, JsonValue]:
-    """What ``--help`` shows of a setting: the text of its ``default`` if that is None, and its ``panel`` if not its group's."""
-    return {"default": default, "panel": panel}
-
-
-def _as_list(value: Any) -> Any:
-    """A single value or comma-separated text as a list."""
-    if isinstance(value, str):
-        return [_number(part) for part in comma_separated(value) if part]
-    return list(value) if isinstance(value, list | tuple | range | set) else [value]
-
-
-def _number(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
 def _as_tunes(value: Any) -> Any:
     """Values of k and names of ways. ``last-2`` and ``full`` become 2 and ``all``."""
-    return [tune_of(one) if isinstance(one, str) else one for one in _as_list(value)]
-
-
-def _as_strings(value: Any) -> Any:
-    """Comma-separated text as a list of strings. A label that looks like a number stays a string."""
-    values = comma_separated(value) if isinstance(value, str) else _as_list(value)
-    return [str(x) if isinstance(x, int | float) else x for x in values]
+    return [tune_of(one) if isinstance(one, str) else one for one in as_list(value)]
 
 
 def _as_seeds(value: Any) -> Any:
     """The seeds 0 to 4 for ``5``. A list stays unchanged."""
-    values = _as_list(value)
+    values = as_list(value)
     if isinstance(value, int) or (isinstance(value, str) and "," not in value):
         if not values or not isinstance(values[0], int) or values[0] < 1:
             raise ValueError("give a number of seeds, 1 or more, or a list of them")
@@ -109,18 +60,17 @@ Seeds = Annotated[
     AfterValidator(_not_empty_and_distinct),
 ]
 Sizes = Annotated[
-    tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)
+    tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(as_list), AfterValidator(_not_empty_and_distinct)
 ]
-Strings = Annotated[tuple[str, ...], BeforeValidator(_as_strings)]
 Folds = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], AfterValidator(_at_least_two_or_none)]
-LearningRates = Annotated[tuple[Positive, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)]
+LearningRates = Annotated[tuple[Positive, ...], BeforeValidator(as_list), AfterValidator(_not_empty_and_distinct)]
 HeadLearningRate = Annotated[
     Positive | None,  # None: the same as for the layers. Files use "same", because TOML has no null
     BeforeValidator(lambda value: None if value == "same" else value),
     PlainSerializer(lambda value: "same" if value is None else value, when_used="json"),
 ]
 HeadLearningRates = Annotated[
-    tuple[HeadLearningRate, ...], BeforeValidator(_as_list), AfterValidator(_not_empty_and_distinct)
+    tuple[HeadLearningRate, ...], BeforeValidator(as_list), AfterValidator(_not_empty_and_distinct)
 ]
 Threshold = Annotated[float | str, BeforeValidator(check_threshold)]
 

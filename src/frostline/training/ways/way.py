@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from frostline.data.kinds import Strict
 from frostline.model.terms import OWN_HEAD, HeadKind
 from frostline.statistics.tune import FULL, NAMED, Tune
-from frostline.training.settings import Positive, Strict
+from frostline.training.settings import Positive
 
 if TYPE_CHECKING:
     from frostline.model.trainable import Trainable
