@@ -102,9 +102,9 @@ def test_the_time_of_the_next_command_is_said() -> None:
 
 def explained(runs: int, seeds: int) -> str:
     """What is said of an undecided k = 1, if full fine-tuning has this many of the seeds."""
-    point = SimpleNamespace(verdict="undecided", not_ruled_out="last 1", confident="all", margin=None, target=0.95)
-    cells = [SimpleNamespace(recipe="all", runs=runs)]
-    size: Any = SimpleNamespace(reference="all", learned=True, cells=cells, seeds_to_decide=12, deciding_point=point)
+    point = SimpleNamespace(verdict="undecided", not_ruled_out="last 1", confident="full", margin=None, target=0.95)
+    cells = [SimpleNamespace(recipe="full", runs=runs)]
+    size: Any = SimpleNamespace(reference="full", learned=True, cells=cells, seeds_to_decide=12, deciding_point=point)
     sentence = explain_uncertainty(size, seeds, baseline="majority-class baseline")
     assert sentence
     return sentence

@@ -192,7 +192,7 @@ def test_sorting_by_click(visit: Any, page_folder: Callable[[str], Path]) -> Non
     before, values = first_cells(table), [row["p"] for row in raw(folder, "shares")]
     known = sorted((float(value), n) for n, value in enumerate(values) if value)
     unknown = [before[n] for n, value in enumerate(values) if not value]
-    assert "all" in unknown and len(known) > 2
+    assert "full" in unknown and len(known) > 2
     button, head = table.get_by_role("button", name="p-value", exact=True), table.locator("th[aria-sort]")
     assert head.count() == 0
     button.click()

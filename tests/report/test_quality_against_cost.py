@@ -36,7 +36,7 @@ def curve_of(*choices: Any, choice: str = "last 1", **decision: Any) -> Any:
 CURVE = curve_of(
     known("words", 0.5, 0.0, dominated_by="probe"),
     known("probe", 0.86, 0.0),
-    known("last 0", 0.85, 0.0),
+    known("head only", 0.85, 0.0),
     known("last 1", 0.89, 0.25, half=2.0),
 )
 
@@ -50,7 +50,7 @@ def test_a_mark_has_the_interval_of_its_expected_score() -> None:
 
 
 def test_no_interval_ends_below_the_lowest_score() -> None:
-    wide = curve_of(known("last 0", 0.1, 0.0, half=30.0), known("last 1", 0.89, 0.25, half=30.0))
+    wide = curve_of(known("head only", 0.1, 0.0, half=30.0), known("last 1", 0.89, 0.25, half=30.0))
     assert [mark.low for mark in marks(wide, 0.0)] == [0.0, pytest.approx(0.59), None]
     for metric, bottom in ("accuracy", 0.0), ("matthews_correlation", -0.2):
         figure = quality_against_cost(wide, metric=metric)
@@ -99,7 +99,7 @@ def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:
     doubtful = quality_against_cost(curve_of(*CURVE.choices[:-1], above_baseline=False), metric="accuracy")
     assert doubtful is not None and "best so far" in doubtful.get_label() and "recommended" not in doubtful.get_label()
     assert "best so far" in [text.get_text() for text in doubtful.axes[0].texts]
-    near = curve_of(known("last 0", 0.85, 0.0), known("last 1", 0.89, 0.25))
+    near = curve_of(known("head only", 0.85, 0.0), known("last 1", 0.89, 0.25))
     assert limits(marks(near))[0] < 0.84  # a difference of usual size is drawn
 
 
@@ -131,13 +131,13 @@ def test_many_layers_have_upright_labels_and_the_recommended_one_is_labelled() -
 
 
 def test_real_answers(tmp_path: Path) -> None:
-    answer = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "all"), seeds=3))
+    answer = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "full"), seeds=3))
     curve = answer.sizes[0]
     drawn = {mark.name: mark for mark in marks(curve)}
     assert [name for name, mark in drawn.items() if mark.kind == "chosen"] == [curve.decision.choice]
     for one in curve.choices:
-        if one.choice != "all":
-            full = drawn["all"].score
+        if one.choice != "full":
+            full = drawn["full"].score
             mark = drawn[one.choice]
             assert (mark.low, mark.high) == (full - one.high / 100, full - one.low / 100)
             assert mark.low < mark.score < mark.high

@@ -125,12 +125,12 @@ def _seeds(size: "SizeAnswer") -> dict[str, int]:
 
 
 def _row(choice: Any, chosen: str | None, reference: str | None, known: Mapping[str, str]) -> tuple[str, ...]:
-    from frostline.report.names import trainable
+    from frostline.report.names import printed
 
     name, cost, sure = choice.choice, choice.cost_of_full, choice.probability
     return (
         ">" if name == chosen else "",
-        trainable(name),
+        printed(name),
         formatting.score(choice.score),
         known.get(name, ""),
         "" if name == reference else _below(choice),

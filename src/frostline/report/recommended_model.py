@@ -380,7 +380,7 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         sentence=_plain(answer.sentence),
         notes=[_plain(note) for note in answer.notes if not PATH.search(note)],
         splits={name: split["rows"] for name, split in answer.data["report"]["splits"].items()},
-        trainable=names.trainable(recommended.recipe),
+        trainable=names.printed(recommended.recipe),
         named=[_plain(part) for part in spec.tune_modules or ()],
         classes=[replace(one, label=_plain(one.label)) for one in answer.classes or ()],
         outputs=[_plain(text) for text in output_sentences(answer)],

@@ -24,7 +24,7 @@ from frostline.report.figures.drawing import (
     figure_of,
 )
 from frostline.statistics.answer import Cell, Difference, SizeAnswer
-from frostline.statistics.tune import FULL, NAMED, is_way, k_of
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 
 APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
 MAX_LABELS = 9  # with more k, only some of them are labelled
@@ -75,15 +75,15 @@ def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = No
         if any(point.outcome != "ok" for cell in cells for point in cell.points):
             handles.append(Line2D([], [], color=FAILED, marker="x", markersize=7, linewidth=0, label="failed run"))
         figure.legend(handles=handles, loc="outside lower left", ncols=2)
-        means = [f"{names.trainable(one.recipe)} {formatting.score(one.comparable)}" for one in size.cells]
-        advice = f" Recommended: {names.trainable(recommended.recipe)}." if recommended else ""
+        means = [f"{names.printed(one.recipe)} {formatting.score(one.comparable)}" for one in size.cells]
+        advice = f" Recommended: {names.printed(recommended.recipe)}." if recommended else ""
         figure.set_label(f"Mean {names.metric(metric)} on validation over tuned layers: {', '.join(means)}.{advice}")
     return figure
 
 
 def on_axis(cells: Sequence[Cell]) -> list[Cell]:
     """The cells that have a place on the axis, which other ways to tune have not."""
-    return [cell for cell in cells if not is_way(cell.recipe)]
+    return [cell for cell in cells if not Recipe(cell.recipe).is_way]
 
 
 def _positions(cells: Sequence[Cell]) -> list[float]:
@@ -185,7 +185,7 @@ def learning_curves(
         for n, name in enumerate(depths):
             shift = SHIFT ** (n - (len(depths) - 1) / 2)
             known = [(size.train_size * shift, cell) for size in sizes if (cell := size.cell(name))]
-            _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.trainable(name))
+            _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.printed(name))
         if chance is not None:
             axes.axhline(chance, **DASHED)
         axes.set_xscale("log")
@@ -266,7 +266,7 @@ def _changes(group: GroupAnalysis) -> list[tuple[int, Difference]]:
     return [
         (group["layers"] - cell.tuned_layers, cell.difference)
         for cell in size.cells
-        if k_of(cell.recipe) is not None and cell.difference
+        if Recipe(cell.recipe).k is not None and cell.difference
     ]
 
 

@@ -59,7 +59,7 @@ from frostline.statistics.answer import Answer, SizeAnswer
 from frostline.statistics.inference import failure_interval
 from frostline.statistics.outcomes import FAILURES, done, failure_table, with_outcomes
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.tune import sort_key
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
 
@@ -178,11 +178,11 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
     if any(len(cell.learning_rates_tried) > 1 for size in answer.sizes for cell in size.cells):
         by = {
             "size": lambda run: -run.train_size,
-            "k": lambda run: (sort_key(run.recipe), run.recipe),
+            "k": lambda run: (Recipe(run.recipe).order, run.recipe),
             "learning_rate": lambda run: run.learning_rate,
         }
         rates = failure_table(done(runs), by)
-        tables["rates"] = rates_table([{**row, "train_size": -row["size"], "trainable": row["k"][1]} for row in rates])
+        tables["rates"] = rates_table([{**row, "train_size": -row["size"], "recipe": row["k"][1]} for row in rates])
     if labels:
         tables["classes"] = classes_table(answer.data, labels, task_type)
     if answer.search:

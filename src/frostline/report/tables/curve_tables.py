@@ -11,9 +11,9 @@ from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.answer import Cell, Choice, OperatingPoint, SizeAnswer
 from frostline.statistics.curve import BEST_OF_FULL
 from frostline.statistics.outcomes import FAILURES
-from frostline.statistics.tune import is_way
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 
-TUNED = Column("tuned", "tuned", names.trainable, of=lambda one: str(one.recipe), number=False, rank="place")
+TUNED = Column("tuned", "tuned", names.printed, of=lambda one: str(one.recipe), number=False, rank="place")
 LEARNING_RATE = Column("learning_rate", "learning\nrate", formatting.learning_rate)
 Read = Callable[[Any], Any]  # reads a value from the object of a row
 
@@ -164,7 +164,7 @@ def rates_table(rates: Sequence[Mapping[str, Any]]) -> ReportTable:
         Column("mean_with_failures", "mean of all\nwith a score", formatting.score),
     )
     columns = (
-        Column("tuned", "tuned", names.trainable, of=lambda row: str(row["trainable"]), number=False, rank="place"),
+        Column("tuned", "tuned", names.printed, of=lambda row: str(row["recipe"]), number=False, rank="place"),
         *(train_size_column(row["train_size"] for row in rates), LEARNING_RATE, *failure_columns()),
         *(means if all("mean" in row for row in rates) else ()),
     )
@@ -227,16 +227,16 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
     def tags(choice: Choice) -> tuple[str, ...]:
         if choice.choice == chosen:
             return (mark,)
-        return (f"dominated by {names.trainable(choice.dominated_by)}",) if choice.dominated_by else ()
+        return (f"dominated by {names.printed(choice.dominated_by)}",) if choice.dominated_by else ()
 
     def probability(key: str) -> Read:
         return lambda choice: choice.probabilities[key]
 
     parts = any(choice.part_of_rows for choice in choices)
-    beside = "full" if curve.reference_is_full else names.trainable(curve.reference) if curve.reference else ""
+    beside = "full" if curve.reference_is_full else names.printed(curve.reference) if curve.reference else ""
     targets = {"gain_90": "90 %\nof gain", "gain_95": "95 %\nof gain", "gain_99": "99 %\nof gain", "margin": "margin"}
     columns = (
-        Column("choice", "tuned", names.trainable, number=False, strong=True),
+        Column("choice", "tuned", names.printed, number=False, strong=True),
         Column("score", "mean\nscore", formatting.score),
         Column("reference_score", f"{beside} on\nthe same rows" if parts else "", formatting.score),
         Column("below_full", "expected\npoints lost", formatting.points, small=_points_interval),
@@ -284,7 +284,7 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable | 
         low, high = beside("low")(cell), beside("high")(cell)
         return [] if low is None else [f"{formatting.points(low)} to {formatting.points(high)}"]
 
-    ways = [cell for cell in curve.cells if is_way(cell.recipe)]
+    ways = [cell for cell in curve.cells if Recipe(cell.recipe).is_way]
     if not ways:
         return None
     alone = [way.recipe for way in ways if not beside("choice")(way)]
@@ -303,7 +303,7 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable | 
         Column("way", "way", of=lambda cell: cell.recipe, number=False, strong=True, user_text="value"),
         Column("fields", "what it changes", of=lambda cell: in_words.get(cell.recipe, ""), number=False),
         _comparable(curve, "score"),
-        Column("k", "beside", names.trainable, of=beside("choice"), number=False),
+        Column("k", "beside", names.printed, of=beside("choice"), number=False),
         Column("above", "expected\npoints above", formatting.points, of=beside("above"), small=interval),
         *(Column("low", of=beside("low")), Column("high", of=beside("high"))),
         Column("probability", "probability\nof more", formatting.percent, of=beside("probability")),
@@ -319,7 +319,7 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable | 
 def operating_points_table(curve: SizeAnswer) -> ReportTable:
     """The smallest k that reaches each share of full fine-tuning, and the smallest k within the margin."""
     reference, main = curve.reference, curve.deciding_point
-    whole = "full" if reference is None or curve.reference_is_full else names.trainable(reference)
+    whole = "full" if reference is None or curve.reference_is_full else names.printed(reference)
 
     def of(point: OperatingPoint) -> str:
         return "margin" if point.margin is not None else "gain" if point.corrected else "score"
@@ -358,7 +358,7 @@ def sufficient_columns(order: list[str] | None = None, of: Read = lambda point: 
             (lambda row: order.index(read(of(row), key)) if read(of(row), key) in order else None) if order else None
         )
         return Column(
-            key, title, names.trainable, of=lambda row: read(of(row), key), number=False, rank=rank, strong=strong
+            key, title, names.printed, of=lambda row: read(of(row), key), number=False, rank=rank, strong=strong
         )
 
     return [
@@ -403,13 +403,13 @@ def _what_is_shown(curve: SizeAnswer) -> str:
     decision, rates = curve.decision, learning_rates(curve)
     if decision is None or decision.choice not in ALTERNATIVES:
         return rates
-    return f"{rates} The recommended {names.trainable(decision.choice)} trains no layer; it is in the table of choices."
+    return f"{rates} The recommended {names.printed(decision.choice)} trains no layer; it is in the table of choices."
 
 
 def learning_rates(curve: SizeAnswer) -> str:
     """A sentence on the learning rates of a table by k. k = 0 (classifier head only) has its own learning rates."""
     by_k = {cell.recipe: set(cell.learning_rates_tried) for cell in curve.cells}
-    of_head = by_k.pop(names.HEAD_ONLY, set()) if len(by_k) > 1 else set()
+    of_head = by_k.pop(HEAD_ONLY, set()) if len(by_k) > 1 else set()
     tried = set().union(*by_k.values())
     if not tried | of_head:
         return "The learning rates are unknown."
