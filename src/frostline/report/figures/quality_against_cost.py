@@ -172,21 +172,22 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], whole: str) -> None:
     places = [mark.x for mark in drawn]
     axes.set_xlim(places[0] - 0.7, places[-1] + 0.7)
     pixels = _unit(drawn)
-    labels = [f"{_short(mark.name)}\n{_cost(mark.cost)}" for mark in drawn]
-    needed = [LETTER * (_longest(one) + _longest(two)) / 2 + 1 for one, two in pairwise(labels)]
+    labels = [f"{names.depth(mark.name)}\n{_cost(mark.cost)}" for mark in drawn]
+    widths = [max(map(len, label.split("\n"))) for label in labels]
+    needed = [LETTER * (one + two) / 2 + 1 for one, two in pairwise(widths)]
     fits = all(need < pixels * (after - before) for need, (before, after) in zip(needed, pairwise(places), strict=True))
     if not fits:
         labels = [f"{_named(mark.name)}, {_cost(mark.cost)}" for mark in drawn]
     every = 1 if fits else max(1, round(LINE / pixels))
     shown = [n for n, mark in enumerate(drawn) if n % every == 0 or mark.kind == "chosen"]
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
-    last_layers = "tuned last layers, and their share"
-    subject = "what is tuned, and its share" if any(map(_is_way, drawn)) else last_layers
+    ways = any(Recipe(mark.name).is_way and mark.name not in ALTERNATIVES for mark in drawn)
+    subject = "what is tuned, and its share" if ways else "tuned last layers, and their share"
+        "what is tuned, and its share"
+        if any(Recipe(mark.name).is_way and mark.name not in ALTERNATIVES for mark in drawn)
+        else last_layers
+    )
     axes.set_xlabel(f"{subject} of {whole} (the cost)")
-
-
-def _is_way(mark: Mark) -> bool:
-    return Recipe(mark.name).is_way and mark.name not in ALTERNATIVES
 
 
 def _unit(drawn: Sequence[Mark]) -> float:
@@ -194,17 +195,8 @@ def _unit(drawn: Sequence[Mark]) -> float:
     return 0.9 * WIDTH / (drawn[-1].x - drawn[0].x + 1.4)
 
 
-def _longest(label: str) -> int:
-    return max(map(len, label.split("\n")))
-
-
 def _cost(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _short(name: str) -> str:
-    """The name of a choice in the label of its place: the number of layers of k."""
-    return names.depth(name)
 
 
 def _named(name: str) -> str:

@@ -14,9 +14,9 @@ from frostline.statistics.answer import ClassScores, Threshold
 from frostline.statistics.by_class import SCORES
 from frostline.statistics.calibration import FOLDS
 from frostline.statistics.outcomes import FAILURES
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
-from frostline.statistics.recipe import Recipe
 from frostline.training.specification import RunSpec
 
 CHECKS = {
@@ -171,7 +171,7 @@ def audit_table(audits: Mapping[str, Mapping[str, Any]]) -> ReportTable:
         Column("merged", of=lambda of: len(of[1].get("merged", ()))),
         Column("trainable_parameters", "parameters", count, of=read("trainable_parameters"), small=share),
         Column("parameters", of=read("parameters")),
-        *(Column(key, title, formatting.yes_no, of=read(key), bad=failed(key)) for key, title in CHECKS.items()),
+        *(Column(key, title, _yes_no, of=read(key), bad=failed(key)) for key, title in CHECKS.items()),
         Column("clipped_parameters", "tensors\nclipped", count, of=read("clipped_parameters")),
     )
     caption = (
@@ -182,6 +182,10 @@ def audit_table(audits: Mapping[str, Mapping[str, Any]]) -> ReportTable:
     if any(audit.get("phases") for audit in audits.values()):
         caption += " Of each phase: what has other values at its end than at its start."
     return ReportTable("audit", "Audit", caption, columns, tuple(map(Row, audits.items())))
+
+
+def _yes_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _parts(places: Iterable[str]) -> str:
