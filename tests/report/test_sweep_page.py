@@ -15,7 +15,12 @@ from synthetic_sweep import HOSTILE, REASONS, make_folder
 @pytest.fixture(scope="module")
 def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page]:
     """A sweep with failed, missing and erroneous runs, and its page."""
-    failed: dict[str, Any] = {"diverged": [("full", 3)], "degenerate": [(6, 2)], "missing": [(3, 4)], "errors": [(1, 1)]}
+    failed: dict[str, Any] = {
+        "diverged": [("full", 3)],
+        "degenerate": [(6, 2)],
+        "missing": [(3, 4)],
+        "errors": [(1, 1)],
+    }
     notes = ["These texts are generated.", "text is column 'text'."]
     out = make_folder(tmp_path_factory.mktemp("troubled") / "out", seeds=5, notes=notes, **failed)
     with drawn():
@@ -114,51 +119,53 @@ def test_text_from_users_is_escaped(tmp_path: Path) -> None:
     assert "use the same data" in page.words
 
 
-def test_many_classes_show_the_most_confused(tmp_path: Path) -> None:
-    labels = [f"class {n}" for n in range(60)]
-    page = page_of(make_folder(tmp_path / "out", labels=labels, tune=(0, "full"), seeds=2))
-    assert "50 others" in page.words and "Examples of 60 classes" in page.words
-
-
-def test_regression(tmp_path: Path) -> None:
-    page = page_of(make_folder(tmp_path / "out", labels=(), tune=(0, "full"), seeds=2))
-    assert "Largest residuals" in page.words and "mean baseline" in page.words
-    assert "Confusion" not in page.words and "Examples by class" not in page.words
-
-
-def test_named_parts_alone(tmp_path: Path) -> None:
-    out = make_folder(
-        tmp_path / "out", tune=("named",), tune_modules=("layer.3", "layer.5"), seeds=3, diverged=[("named", 2)]
-    )
-    page, answer = page_of(out), answer_of(out)
-    assert "Nothing was compared" in page.words
-    assert "of 300 validation examples (tuning the named parts, seed" in page.words
-    assert ("aria-label", "4 of 6 layers are frozen, 2 and the head are tuned") in page.attributes
-    assert "Tuning the named parts reaches accuracy" in page.words and "full fine-tuning" not in page.words
-    assert answer.sizes[0].recommended.tuned_layers == 3
-
-
-def test_one_seed_and_one_k(tmp_path: Path) -> None:
-    page = page_of(make_folder(tmp_path / "out", tune=(2,), seeds=1))
-    assert "Tune the last 2 of 6 layers. Accuracy" in page.words and "with one seed." in page.words
-    assert "90 % of the gain of last 2" in page.words
-
-
-def test_one_seed_of_several_k(tmp_path: Path) -> None:
-    page = page_of(make_folder(tmp_path / "out", tune=(0, "full"), seeds=1))
-    assert "a difference between two k may be chance" in page.words
-
-
-def test_nothing_succeeded(tmp_path: Path) -> None:
-    runs = [(0, 0), (0, 1), ("full", 0)]
-    page = page_of(make_folder(tmp_path / "out", tune=(0, "full"), seeds=2, diverged=[*runs, ("full", 1)]))
-    assert "There is no answer" in page.words and "4 of 4 finished runs failed" in page.words
-    assert "No run has a usable score" in page.words
-
-
-def test_nothing_was_run(tmp_path: Path) -> None:
-    page = page_of(make_folder(tmp_path / "out", tune=(0,), seeds=2, missing=[(0, 0), (0, 1)]))
-    assert "No run has finished yet." in page.words and page.words.count("not trained yet") > 2
+@pytest.mark.parametrize(
+    ("folder", "there", "not_there"),
+    [
+        (
+            {"labels": [f"class {n}" for n in range(60)], "tune": (0, "full"), "seeds": 2},
+            ["50 others", "Examples of 60 classes"],
+            [],
+        ),
+        (
+            {"labels": (), "tune": (0, "full"), "seeds": 2},
+            ["Largest residuals", "mean baseline"],
+            ["Confusion", "Examples by class"],
+        ),
+        (
+            {"tune": ("named",), "tune_modules": ("layer.3", "layer.5"), "seeds": 3, "diverged": [("named", 2)]},
+            [
+                *("Nothing was compared", "of 300 validation examples (tuning the named parts, seed"),
+                *("Tuning the named parts reaches accuracy", "layers 4 and 6, head"),
+            ],
+            ["full fine-tuning"],
+        ),
+        (
+            {"tune": (2,), "seeds": 1},
+            ["Tune the last 2 of 6 layers. Accuracy", "with one seed.", "90 % of the gain of last 2"],
+            [],
+        ),
+        ({"tune": (0, "full"), "seeds": 1}, ["a difference between two k may be chance"], []),
+        (
+            {"tune": (0, "full"), "seeds": 2, "diverged": [(0, 0), (0, 1), ("full", 0), ("full", 1)]},
+            ["There is no answer", "4 of 4 finished runs failed", "No run has a usable score"],
+            [],
+        ),
+        (
+            {"tune": (0,), "seeds": 2, "missing": [(0, 0), (0, 1)]},
+            ["No run has finished yet.", "2 runs not trained yet"],
+            [],
+        ),
+        (
+            {"tune": (0, 2, "full"), "seeds": 2, "learning_rates": (5e-5, 1e-3)},
+            ["Failures by tuned layers and learning rate", "own best learning rate"],
+            [],
+        ),
+    ],
+)
+def test_what_pages_say(folder: dict[str, Any], there: list[str], not_there: list[str], tmp_path: Path) -> None:
+    words = page_of(make_folder(tmp_path / "out", **folder)).words.replace("\xa0", " ")
+    assert [text for text in there if text not in words] == [text for text in not_there if text in words] == []
 
 
 def test_several_train_sizes(tmp_path: Path) -> None:

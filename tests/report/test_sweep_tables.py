@@ -44,7 +44,10 @@ def test_failures_by_k_and_learning_rate(tmp_path: Path) -> None:
     assert "Failures by tuned layers and learning rate" in page_of(out).words
     rows = raw(out, "rates")
     keys = [(row["tuned"], float(row["learning_rate"]), row["failed"]) for row in rows]
-    expected = [("head only", 1e-3, "0"), *((k, rate, str(int(k == "full"))) for k in ("last 2", "full") for rate in rates)]
+    expected = [
+        ("head only", 1e-3, "0"),
+        *((k, rate, str(int(k == "full"))) for k in ("last 2", "full") for rate in rates),
+    ]
     assert keys == expected
     assert float(rows[-1]["failure_rate"]) == pytest.approx(1 / 3)
     assert float(rows[-1]["failure_low"]) < 0.01 and float(rows[-1]["failure_high"]) > 0.9

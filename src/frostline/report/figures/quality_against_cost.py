@@ -183,10 +183,6 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], whole: str) -> None:
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
     ways = any(Recipe(mark.name).is_way and mark.name not in ALTERNATIVES for mark in drawn)
     subject = "what is tuned, and its share" if ways else "tuned last layers, and their share"
-        "what is tuned, and its share"
-        if any(Recipe(mark.name).is_way and mark.name not in ALTERNATIVES for mark in drawn)
-        else last_layers
-    )
     axes.set_xlabel(f"{subject} of {whole} (the cost)")
 
 
