@@ -83,9 +83,7 @@ def test_a_model_that_is_not_above_the_baseline_is_not_recommended(accuracy: flo
 def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
     equal = as_in_a_sweep(answer_of(make_runs(clear)))
     runs, logits = make_runs(lambda k, seed, *_: 0.9 - 0.1 * (k == 0) - (0.03 if k == 2 else 0.03 * (-1) ** seed))
-    fewer = as_in_a_sweep(
-        answer_of(([run for run in runs if run["recipe"] != "last 2" or run["seed"] == 0], logits))
-    )
+    fewer = as_in_a_sweep(answer_of(([run for run in runs if run["recipe"] != "last 2" or run["seed"] == 0], logits)))
     texts = ["\n".join(line.text for line in answer_lines(one, Path("o"))) for one in (equal, fewer)]
     assert not any("folds" in text or "of different rows" in text for text in texts)
     for choice in fewer["sizes"][0]["choices"]:

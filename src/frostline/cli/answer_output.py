@@ -120,7 +120,7 @@ def _parts_of_rows(choices: Sequence[Any]) -> bool:
 
 def _seeds(size: "SizeAnswer") -> dict[str, int]:
     """How many seeds the score of each k is a mean of; empty if it is the same number for all."""
-    seeds = {cell.recipe: cell.validation.n for cell in size.cells if cell.validation.n}
+    seeds = {str(cell.recipe): cell.validation.n for cell in size.cells if cell.validation.n}
     return seeds if len(set(seeds.values())) > 1 else {}
 
 

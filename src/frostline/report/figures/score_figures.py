@@ -24,7 +24,7 @@ from frostline.report.figures.drawing import (
     figure_of,
 )
 from frostline.statistics.answer import Cell, Difference, SizeAnswer
-from frostline.statistics.recipe import FULL, NAMED, Recipe
+from frostline.statistics.recipe import FULL, NAMED
 
 APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
 MAX_LABELS = 9  # with more k, only some of them are labelled
@@ -83,7 +83,7 @@ def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = No
 
 def on_axis(cells: Sequence[Cell]) -> list[Cell]:
     """The cells that have a place on the axis, which other ways to tune have not."""
-    return [cell for cell in cells if not Recipe(cell.recipe).is_way]
+    return [cell for cell in cells if not cell.recipe.is_way]
 
 
 def _positions(cells: Sequence[Cell]) -> list[float]:
@@ -266,7 +266,7 @@ def _changes(group: GroupAnalysis) -> list[tuple[int, Difference]]:
     return [
         (group["layers"] - cell.tuned_layers, cell.difference)
         for cell in size.cells
-        if Recipe(cell.recipe).k is not None and cell.difference
+        if cell.recipe.k is not None and cell.difference
     ]
 
 

@@ -58,7 +58,6 @@ from frostline.report.tables.table import ReportTable, save_tables
 from frostline.statistics.answer import Answer, SizeAnswer
 from frostline.statistics.inference import failure_interval
 from frostline.statistics.outcomes import FAILURES, done, failure_table, with_outcomes
-from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
@@ -178,7 +177,7 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
     if any(len(cell.learning_rates_tried) > 1 for size in answer.sizes for cell in size.cells):
         by = {
             "size": lambda run: -run.train_size,
-            "k": lambda run: (Recipe(run.recipe).order, run.recipe),
+            "k": lambda run: (run.recipe.order, run.recipe),
             "learning_rate": lambda run: run.learning_rate,
         }
         rates = failure_table(done(runs), by)

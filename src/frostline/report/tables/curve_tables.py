@@ -11,7 +11,7 @@ from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.answer import Cell, Choice, OperatingPoint, SizeAnswer
 from frostline.statistics.curve import BEST_OF_FULL
 from frostline.statistics.outcomes import FAILURES
-from frostline.statistics.recipe import HEAD_ONLY, Recipe
+from frostline.statistics.recipe import HEAD_ONLY
 
 TUNED = Column("tuned", "tuned", names.printed, of=lambda one: str(one.recipe), number=False, rank="place")
 LEARNING_RATE = Column("learning_rate", "learning\nrate", formatting.learning_rate)
@@ -284,7 +284,7 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable | 
         low, high = beside("low")(cell), beside("high")(cell)
         return [] if low is None else [f"{formatting.points(low)} to {formatting.points(high)}"]
 
-    ways = [cell for cell in curve.cells if Recipe(cell.recipe).is_way]
+    ways = [cell for cell in curve.cells if cell.recipe.is_way]
     if not ways:
         return None
     alone = [way.recipe for way in ways if not beside("choice")(way)]

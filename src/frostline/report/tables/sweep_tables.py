@@ -14,7 +14,6 @@ from frostline.statistics.answer import ClassScores, Threshold
 from frostline.statistics.by_class import SCORES
 from frostline.statistics.calibration import FOLDS
 from frostline.statistics.outcomes import FAILURES
-from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
 from frostline.training.specification import RunSpec
@@ -62,7 +61,7 @@ def failed_runs_table(runs: Sequence[RunResult]) -> ReportTable:
     """Every run of the grid without a usable score: it failed, ended in an error, or has no result yet."""
 
     def order(run: RunResult) -> tuple[Any, ...]:
-        return -(run.train_size or 0), Recipe(run.recipe).order, run.learning_rate or 0.0, run.seed
+        return -(run.train_size or 0), run.recipe.order, run.learning_rate or 0.0, run.seed
 
     def what(run: RunResult) -> str:
         return {"failed": "error", "pending": "not trained yet"}.get(run.status) or str(run.outcome)
