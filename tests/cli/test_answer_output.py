@@ -46,7 +46,7 @@ def test_it_fits_on_a_screen() -> None:
     size = answer["sizes"][0]
     (chosen,) = [line for line in lines if line.kind == "chosen"]
     assert chosen.text.startswith(">") and chosen.text.endswith("recommended")
-    assert any(line.text.startswith("   all ") for line in lines) and " more in the report" in text
+    assert any(line.text.startswith("   full ") for line in lines) and " more in the report" in text
     shown = sum(line.text.rstrip().split("%")[0] != line.text for line in choices_table(size, 99)[1:])
     assert shown == len(size["choices"]) == DEPTH + 2
 
@@ -55,9 +55,9 @@ def test_a_short_table_is_complete() -> None:
     answer = as_in_a_sweep(answer_of(make_runs(clear)))
     lines = answer_lines(answer, Path("o"))
     names = [line.text[3:].split("  ")[0] for line in lines if "%" in line.text and "." in line.text[:30]]
-    assert names[-4:] == ["classifier head only", "last layer", "last 2", "full"] and len(lines) < LINES
+    assert names[-4:] == ["head only", "last 1", "last 2", "full"] and len(lines) < LINES
     assert not any("more in the report" in line.text for line in lines)
-    (full,) = [line.text for line in lines if line.text.startswith("   all ")]
+    (full,) = [line.text for line in lines if line.text.startswith("   full ")]
     assert "(" not in full and full.count("%") == 1  # neither an interval nor a probability, only its cost
 
 
@@ -125,7 +125,7 @@ def test_without_a_decision_the_scores_are_shown() -> None:
     answer = as_in_a_sweep(answer_of(none))
     assert answer["decision"] is None
     text = "\n".join(line.text for line in answer_lines(answer, Path("o")))
-    assert "\nlast 2                0.900\n" in text and "Load" not in text and "cost" not in text
+    assert "\nlast 2     0.900\n" in text and "Load" not in text and "cost" not in text
     assert "5 runs not trained yet." in text
 
 

@@ -195,7 +195,7 @@ def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
     labels = [label.get_text() for label in axes.get_xticklabels()]
     assert labels == ["TF-IDF\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
     told = figure.get_label()
-    assert "last layer 0.890 (0.870 to 0.910), measured 0.895, at 25 %, recommended" in told
+    assert "last 1 0.890 (0.870 to 0.910), measured 0.895, at 25 %, recommended" in told
     assert "TF-IDF model 0.500 (0.490 to 0.510), measured 0.505, at 0 %, dominated" in told
     assert "full fine-tuning 0.900, measured 0.905, at 100 %" in told
 
