@@ -106,7 +106,13 @@ def test_a_curve_with_scores_only() -> None:
     names = {"head only": 0, "last 2": 2, "full": 4}
     runs = [
         RunResult(
-            **{"train_size": 100, "recipe": Recipe(name), "tuned_layers": k, "tune_embeddings": name == "full", "seed": seed},
+            **{
+                "train_size": 100,
+                "recipe": Recipe(name),
+                "tuned_layers": k,
+                "tune_embeddings": name == "full",
+                "seed": seed,
+            },
             **{"run": f"{name} {seed}", "validation_best": 0.6 + 0.05 * k + 0.01 * seed},
         )
         for name, k in names.items()
