@@ -102,7 +102,7 @@ def _label_depths(axes: Axes, cells: Sequence[Cell], places: Sequence[float]) ->
     margin = 0.6 if len(places) > 1 else 2.0
     axes.set_xlim(min(places) - margin, max(places) + margin)
     named = "; named: by name" if any(cell.recipe == NAMED for cell in cells) else ""
-    axes.set_xlabel(f"tuned last layers\n(0: classifier head only; all: embeddings too{named})")
+    axes.set_xlabel(f"tuned last layers\n(0: classifier head only; full: embeddings too{named})")
 
 
 def _comparable(cell: Cell) -> Cell:
