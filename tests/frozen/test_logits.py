@@ -20,7 +20,7 @@ from frostline.frozen import logits
 from frostline.frozen.logits import logits_of_texts
 from frostline.model import classifier as classifiers
 from frostline.model import streaming
-from frostline.model.classifier import Classifier, load_classifier, write_pooled, write_recurrent
+from frostline.model.classifier import Classifier, load_classifier, write_classifier
 from frostline.model.model_files import Source, is_unread
 from frostline.model.packed_layout import ALIGNED
 from frostline.model.terms import LAST, MEAN, OWN, HeadKind
@@ -110,10 +110,7 @@ def test_other_heads(kind: HeadKind, tmp_path: Path) -> None:
         one.start_run(frozenset(one.new), 0)
         folder = tmp_path / name
         folder.mkdir()
-        if kind.lstm_width:
-            write_recurrent(folder, one.model)
-        else:
-            write_pooled(folder, one.model, 32)
+        write_classifier(folder, one.model, 32)
         one.tokenizer.save_pretrained(folder)
         assert has_equal_logits(folder)
     tokens = load_classifier(tmp_path / "loaded").encode(texts())
@@ -126,7 +123,7 @@ def test_a_bilstm_that_tags_words_reads_its_lower_layers_together(tmp_path: Path
     one = pretrained.with_head(HeadKind(OWN, lstm_width=8, states=2))
     one.start_run(frozenset(one.new), 0)
     (tmp_path / "saved").mkdir()
-    write_recurrent(tmp_path / "saved", one.model)
+    write_classifier(tmp_path / "saved", one.model, 32)
     one.tokenizer.save_pretrained(tmp_path / "saved")
     assert has_equal_logits(tmp_path / "saved", of_words=True)
 

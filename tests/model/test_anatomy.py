@@ -38,7 +38,7 @@ REFUSED = {
     "canine": "a batch of (4, 40) tokens they are given (4, 10, 64)",
     "longformer": "a batch of (4, 40) tokens they are given (4, 48, 64)",
     "perceiver": "a batch of (4, 40) tokens they are given (4, 16, 64)",
-    "reformer": "return ReformerOutput of 4",
+    "reformer": "return ReformerOutput",
     "xlnet": "are given (40, 4, 64)",  # the first dimension is that of tokens
 }
 FOUND = [name for name in TYPES if name not in REASONS and name not in REFUSED]

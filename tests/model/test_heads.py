@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from frostline import FrostlineError
 from frostline.frozen.exactness import check
 from frostline.model.anatomy import find_layers
-from frostline.model.heads import PooledHead, head_dropout, pooled, with_head
+from frostline.model.heads import Head, pooled, with_head
 from frostline.model.terms import HEAD, LAST, MEAN, HeadKind
 from small_models import small_batch, small_model
 
@@ -70,8 +70,7 @@ def test_the_anatomy_follows_from_that_of_the_own_head():
 def test_dropout_is_that_of_the_own_head():
     own = small_model("roberta", layers=2)
     own.classifier.dropout.p = 0.25
-    assert head_dropout(own) == with_head(own, HeadKind(MEAN), find_layers(own)).head.dropout.p == 0.25
-    assert head_dropout(small_model("llama", layers=2)) == 0
+    assert with_head(own, HeadKind(MEAN), find_layers(own)).head.dropout.p == 0.25
 
 
 def test_the_last_token_is_found_by_the_mask_even_if_it_has_the_id_of_padding():
@@ -99,7 +98,7 @@ def test_a_head_of_more_hidden_states_than_layers_is_refused():
 
 
 def test_the_head_is_dropout_and_one_linear_module():
-    head = PooledHead(HeadKind(MEAN), 3, 2, dropout=0.5)
+    head = Head(HeadKind(MEAN), 3, 2, dropout=0.5)
     hidden, mask = padded([2, 4])
     expected = head.linear(pooled(hidden, mask, MEAN))
     assert not torch.equal(head.train()(hidden, mask), expected) and torch.equal(head.eval()(hidden, mask), expected)

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoModel
 
 from frostline import FrostlineError
-from frostline.model.classifier import is_pooled, load_classifier, read_pooled, write_pooled
+from frostline.model.classifier import format_of, load_classifier, write_classifier
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import LAST, MEAN, HeadKind
 from small_models import edit_config, load, random_texts, write_base
@@ -21,7 +21,7 @@ def written(pretrained, folder, reads, max_length=12):
     """The folder of the classifier, and its model."""
     model = pretrained.with_head(HeadKind(reads)).model
     with quiet_loading():
-        write_pooled(folder, model, max_length)
+        write_classifier(folder, model, max_length)
     pretrained.tokenizer.save_pretrained(folder)
     return folder, model
 
@@ -81,7 +81,7 @@ def test_frostline_opens_it_as_sentence_transformers_wrote_it_again(pretrained, 
         opened(folder).save(str(tmp_path / "again"))
     for one in (folder, tmp_path / "again"):
         classifier = load_classifier(one)
-        assert is_pooled(one)
+        assert format_of(one) == "sentence-transformers"
         found = logits(classifier.model, classifier.tokenizer, TEXTS)
         assert (
             np.abs(found - logits(pretrained.with_head(HeadKind(MEAN)).model, pretrained.tokenizer, TEXTS)).max() < 1e-5
@@ -90,12 +90,12 @@ def test_frostline_opens_it_as_sentence_transformers_wrote_it_again(pretrained, 
 
 
 def test_other_folders_are_none(tiny_bert, folder):
-    assert not is_pooled(tiny_bert)
+    assert format_of(tiny_bert) == "transformers"
     modules = json.loads((folder / "modules.json").read_text())
     (folder / "modules.json").write_text(json.dumps(modules[::-1]))  # another order of the modules
-    assert not is_pooled(folder)
+    assert format_of(folder) == "transformers"
     (folder / "modules.json").write_text("[1]")
-    assert not is_pooled(folder)
+    assert format_of(folder) == "transformers"
 
 
 def edited(folder, name, **values):
@@ -106,22 +106,22 @@ def edited(folder, name, **values):
 def test_what_frostline_does_not_compute_is_refused(folder):
     edited(folder, "2_Dense", activation_function="torch.nn.modules.activation.Tanh")
     with pytest.raises(FrostlineError, match=r"the head in 1_Pooling and 2_Dense cannot be loaded .*Tanh"):
-        read_pooled(folder)
+        load_classifier(folder)
 
 
 def test_several_poolings_are_refused(folder):
     edited(folder, "1_Pooling", pooling_mode_cls_token=True)
     with pytest.raises(FrostlineError, match="pooling_mode_cls_token"):
-        read_pooled(folder)
+        load_classifier(folder)
 
 
 def test_a_head_without_weights_is_refused(folder):
     (folder / "2_Dense" / "model.safetensors").unlink()
     with pytest.raises(FrostlineError, match="cannot be loaded"):
-        read_pooled(folder)
+        load_classifier(folder)
 
 
 def test_a_head_for_other_labels_is_refused(folder):
     edit_config(folder, id2label={"0": "a", "1": "b", "2": "c"}, label2id={"a": 0, "b": 1, "c": 2})
     with pytest.raises(FrostlineError, match="it has 3 labels, but 2_Dense has 2 outputs"):
-        read_pooled(folder)
+        load_classifier(folder)

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModel
 
 from frostline import FrostlineError
-from frostline.model.classifier import is_recurrent, is_tagger, load_classifier, write_recurrent
+from frostline.model.classifier import format_of, is_tagger, load_classifier, write_classifier
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import MEAN, HeadKind
 from small_models import load, random_texts, write_base
@@ -24,7 +24,7 @@ def written(pretrained, folder, kind):
     """The folder of the classifier, and its model."""
     model = pretrained.with_head(kind).model
     with quiet_loading():
-        write_recurrent(folder, model)
+        write_classifier(folder, model, 32)
     pretrained.tokenizer.save_pretrained(folder)
     return model
 
@@ -38,7 +38,7 @@ def logits(model, tokenizer):
 def test_frostline_opens_it(pretrained, tmp_path, kind):
     model = written(pretrained, tmp_path, kind)
     of_words = kind.reads == "type"
-    assert is_recurrent(tmp_path) and is_tagger(tmp_path) == of_words
+    assert format_of(tmp_path) == "frostline" and is_tagger(tmp_path) == of_words
     found = load_classifier(tmp_path, of_words=of_words)
     assert torch.allclose(logits(found.model, found.tokenizer), logits(model, pretrained.tokenizer), atol=1e-6)
 

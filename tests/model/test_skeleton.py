@@ -79,7 +79,7 @@ def test_buffers_and_whole_numbers_are_read(tmp_path: Path) -> None:
         module.register_buffer("ids", values["ids"][...])
         return module, {}
 
-    made = skeleton("this one", tmp_path, load)
-    assert made.sources == {"weight": Source(tmp_path / "model.safetensors", "weight")}
-    assert is_unread(made.model.weight) and made.model.weight.shape == (3, 2)
-    assert torch.equal(made.model.scale, stored["scale"]) and torch.equal(made.model.ids, stored["ids"])
+    model, _, sources = skeleton("this one", tmp_path, load)
+    assert sources == {"weight": Source(tmp_path / "model.safetensors", "weight")}
+    assert is_unread(model.weight) and model.weight.shape == (3, 2)
+    assert torch.equal(model.scale, stored["scale"]) and torch.equal(model.ids, stored["ids"])

@@ -13,7 +13,7 @@ import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError, work
 from frostline.report.answer.groups import load_groups, sweep_groups
 from frostline.studies.protocol import Protocol, load_protocol
-from frostline.studies.sweeps import StudySweep, run_sweeps, study_sweeps
+from frostline.studies.sweeps import StudySweep, study_sweeps
 from frostline.sweep.progress import Progress
 from frostline.training import run as training
 from tiny import QUICK, sentences, write_csv
@@ -67,7 +67,8 @@ def small(protocol: Protocol, out: Path, model: Path, films: Path, **settings: A
 def test_every_k_uses_the_learning_rate_that_is_best_for_full(tmp_path: Path, tiny_bert: Path, films: Path) -> None:
     protocol = load_protocol("lee2019").model_copy(update={"line_search": (1e-4, 1e-3)})
     sweeps = small(protocol, tmp_path, tiny_bert, films, num_train_epochs=2)
-    ((sweep, answer),) = run_sweeps(sweeps, Progress())
+    (sweep,) = sweeps
+    answer = sweep.run(Progress())
     runs = rows_in(sweep.out / "results.csv")
     full = [run for run in runs if run["trainable"] == "all"]
     others = {run["learning_rate"] for run in runs if run["trainable"] != "all"}
@@ -80,7 +81,7 @@ def test_every_k_uses_the_learning_rate_that_is_best_for_full(tmp_path: Path, ti
     assert others == {best} and {cell["learning_rate"] for cell in answer["sizes"][0]["cells"][:-1]} == {float(best)}
     assert all(run["status"] == "done" for run in runs) and not (sweep.out / "model").exists()
     before = {path.name: path.stat().st_mtime_ns for path in (sweep.out / "runs").rglob("*.*")}
-    list(run_sweeps(sweeps, Progress()))
+    sweep.run(Progress())
     assert {path.name: path.stat().st_mtime_ns for path in (sweep.out / "runs").rglob("*.*")} == before
 
 
@@ -88,9 +89,8 @@ def test_a_study_grows_by_further_sizes_and_seeds(tmp_path: Path, tiny_bert: Pat
     protocol = load_protocol("lowdata2021")
     quick = {"num_train_epochs": 1, "evaluations_per_epoch": 2, "tune": "0,all"}
     for sizes, seeds in (("8,16", 2), ("64", 1)):
-        list(
-            run_sweeps(small(protocol, tmp_path, tiny_bert, films, train_size=sizes, seeds=seeds, **quick), Progress())
-        )
+        (sweep,) = small(protocol, tmp_path, tiny_bert, films, train_size=sizes, seeds=seeds, **quick)
+        sweep.run(Progress())
     (group,) = load_groups([tmp_path])
     counts = {n: sum(run["train_size"] == n for run in group.runs) for n in (8, 16, 64)}
     assert counts == {8: 4, 16: 4, 64: 2} and all(run["status"] == "done" for run in group.runs)
@@ -157,7 +157,7 @@ def test_two_commands_of_a_study_share_its_runs(
         return training.run(spec, context, **more)
 
     monkeypatch.setattr(execute_module, "run", run_after_both_have_one)
-    processes = [fork.Process(target=lambda: list(run_sweeps(sweeps, Progress()))) for _ in range(2)]
+    processes = [fork.Process(target=lambda: sweeps[0].run(Progress())) for _ in range(2)]
     for process in processes:
         with warnings.catch_warnings():  # Python warns of forks with threads; those of pytest-xdist are never used
             warnings.simplefilter("ignore", DeprecationWarning)

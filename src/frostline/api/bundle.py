@@ -30,19 +30,18 @@ from frostline.frozen.exactness import LAYER_ERRORS
 from frostline.frozen.trunk import FACTS as BUNDLE_FACTS
 from frostline.frozen.trunk import (
     NAME,
-    BundleWriter,
     Contents,
     LoadedBundle,
-    Sharing,
     branches,
     find_sharing,
     is_bundle,
     read_bundle,
     task_folder,
     task_names,
+    write_bundle,
 )
 from frostline.model.anatomy import find_layers, probe_batch
-from frostline.model.classifier import is_pooled, is_recurrent, load_classifier, logits_of
+from frostline.model.classifier import format_of, load_classifier, logits_of
 from frostline.model.model_files import MODEL_FILES, has_own_code
 from frostline.training.estimators.saved_encoder import FACTS as ENCODER_FACTS
 from frostline.training.probes.saved import FACTS as PROBE_FACTS
@@ -121,18 +120,9 @@ def bundle(
         contents[name] = Contents.of(classifier, find_layers(classifier.model))
     sharing = find_sharing(contents)
     with _written_aside(out) as aside:
-        _write(aside, tasks, sharing)
+        write_bundle(aside, tasks, sharing)
         cost, separate = _compare(aside, tasks)
     return Bundled(out, sharing.layers, dict(zip(tasks, sharing.cuts, strict=True)), cost, separate)
-
-
-def _write(folder: Path, tasks: Mapping[str, Path], sharing: Sharing) -> None:
-    """Write all parts of a bundle."""
-    trunk = load_classifier(list(tasks.values())[sharing.trunk])
-    writer = BundleWriter(folder, find_layers(trunk.model), sharing, trunk)
-    for (name, origin), cut in zip(tasks.items(), sharing.cuts, strict=True):
-        writer.add(name, load_classifier(origin).model, cut, origin)
-    writer.finish(list(tasks), type(trunk.model).__name__)
 
 
 def _compare(folder: Path, tasks: Mapping[str, Path]) -> tuple[Cost, Cost]:
@@ -196,7 +186,7 @@ def _model_folder(folder: Path) -> Path:
         FrostlineError: There is no fine-tuned model, its head does not belong to its type, or SetFit has trained it.
     """
     for candidate in (folder, folder / "model"):
-        if is_pooled(candidate) or is_recurrent(candidate):
+        if format_of(candidate) != "transformers":
             raise FrostlineError(
                 f"The model in {candidate} has another head than its type, which a bundle cannot hold: leave it out, and run "
                 "`frostline predict` with it."

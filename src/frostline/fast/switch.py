@@ -6,9 +6,6 @@ The code of torch and transformers runs instead. Results agree within float roun
 the same.
 
 The environment is read each time a speed-up could be used. A test can therefore change it, and forked workers inherit it.
-
-By default glibc releases large freed blocks to the operating system. The next training step has to request them again, page by
-page. With the options here the process keeps freed memory while runs are trained.
 """
 
 import ctypes
@@ -44,18 +41,13 @@ def enabled(name: str) -> bool:
         FrostlineError: ``FROSTLINE_WITHOUT`` contains an unknown name.
     """
     assert name in SPEED_UPS, name
-    return os.environ.get("FROSTLINE_PLAIN", "0") in ("", "0") and name not in _switched_off()
-
-
-def _switched_off() -> list[str]:
-    """The names in ``FROSTLINE_WITHOUT``."""
-    names = [name for part in os.environ.get("FROSTLINE_WITHOUT", "").split(",") if (name := part.strip())]
-    for name in names:
-        if name not in SPEED_UPS:
-            raise FrostlineError(
-                f"FROSTLINE_WITHOUT={name} names no speed-up{did_you_mean(name, SPEED_UPS)}: choose from {', '.join(SPEED_UPS)}."
-            )
-    return names
+    off = [part for one in os.environ.get("FROSTLINE_WITHOUT", "").split(",") if (part := one.strip())]
+    for unknown in (one for one in off if one not in SPEED_UPS):
+        raise FrostlineError(
+            f"FROSTLINE_WITHOUT={unknown} names no speed-up{did_you_mean(unknown, SPEED_UPS)}: choose from "
+            f"{', '.join(SPEED_UPS)}."
+        )
+    return os.environ.get("FROSTLINE_PLAIN", "0") in ("", "0") and name not in off
 
 
 @contextmanager
@@ -94,13 +86,11 @@ def objects_frozen() -> Iterator[None]:
             gc.unfreeze()
 
 
-FIELDS = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
-
-
 class Mallinfo(ctypes.Structure):
     """glibc's ``struct mallinfo2``: statistics of its heap."""
 
-    _fields_ = [(name, ctypes.c_size_t) for name in FIELDS]
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
 
     @property
     def in_use(self) -> int:
@@ -111,10 +101,8 @@ class Mallinfo(ctypes.Structure):
 @cache
 def glibc() -> ctypes.CDLL | None:
     """The C library of this process; None if it is not glibc, or a version without ``mallinfo2``."""
-    if platform.libc_ver()[0] != "glibc":
-        return None
-    libc = ctypes.CDLL("libc.so.6")
-    if not hasattr(libc, "mallinfo2"):
+    libc = ctypes.CDLL("libc.so.6") if platform.libc_ver()[0] == "glibc" else None
+    if libc is None or not hasattr(libc, "mallinfo2"):
         return None
     libc.mallinfo2.restype = Mallinfo
     return libc
@@ -129,30 +117,31 @@ TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # mallopt's numbers for i
 def memory_reused(*, release_large: bool = False) -> Iterator[None]:
     """While the context is open, the process keeps freed memory, and the garbage collector ignores existing objects.
 
+    By default glibc releases large freed blocks to the operating system. The next training step has to request them again,
+    page by page.
+
     Args:
         release_large: Release large freed blocks to the operating system nevertheless. A heap that holds both large and small
             blocks fragments, so it takes more memory.
     """
+    libc = glibc() if enabled("malloc") else None
+
+    def set_options(*, keep: bool, map_large: bool) -> None:
+        if libc:
+            libc.mallopt(TRIM_THRESHOLD, 2**31 - 1 if keep else 2 * DEFAULT)
+            libc.mallopt(MMAP_MAX, 65536 if map_large else 0)
+            libc.mallopt(MMAP_THRESHOLD, LARGE if keep else DEFAULT)
+
     with objects_frozen():
-        if not enabled("malloc"):
-            yield
-            return
-        _set_options(keep=True, map_large=release_large)
+        set_options(keep=True, map_large=release_large)
         try:
             yield
         finally:
-            _set_options(keep=False, map_large=True)
+            set_options(keep=False, map_large=True)
             release_freed_memory()
 
 
 def release_freed_memory() -> None:
     """Release freed memory to the operating system."""
-    if (libc := glibc()) and enabled("malloc"):
+    if enabled("malloc") and (libc := glibc()):
         libc.malloc_trim(0)
-
-
-def _set_options(*, keep: bool, map_large: bool) -> None:
-    if libc := glibc():
-        libc.mallopt(TRIM_THRESHOLD, 2**31 - 1 if keep else 2 * DEFAULT)
-        libc.mallopt(MMAP_MAX, 65536 if map_large else 0)
-        libc.mallopt(MMAP_THRESHOLD, LARGE if keep else DEFAULT)

@@ -18,7 +18,7 @@ from frostline.frozen.hidden_states import RESERVED_BYTES, SHARD_ROWS, cache_fol
 from frostline.model.anatomy import Anatomy
 from frostline.model.classifier import BATCH, Classifier, logits_of
 from frostline.model.device import free_bytes
-from frostline.model.heads import RecurrentHead, real_logits
+from frostline.model.heads import Head, real_logits
 from frostline.model.streaming import Stream, stream_of
 from frostline.model.tokens import Tokens
 
@@ -63,7 +63,7 @@ def _streamed(
 ) -> Iterator[list[Tensor]]:
     """The logits of these batches, each layer in turn. A head that reads several of the last layers needs them together."""
     head = getattr(model, "head", None)
-    together = 1 + (head.kind.layers if isinstance(head, RecurrentHead) else 0)
+    together = 1 + (head.kind.layers if isinstance(head, Head) else 0)
     top = anatomy.count - together
     steps = [(number, number + 1) for number in range(top)] + [(top, anatomy.count)]
 

@@ -7,7 +7,7 @@ host, one batch ahead on a stream of its own.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -60,13 +60,10 @@ class DeviceCopy:
         self._place[rows] = np.arange(len(rows))
         one = part.read(rows[:1])
         self._vectors = torch.empty((1, int(self._offsets[-1]), *one.shape[2:]), dtype=one.dtype, device=device)
+        self.bytes = self._vectors.nbytes
         for start in range(0, len(rows), COPIED_ROWS):
             some = part.read(rows[start : start + COPIED_ROWS])
             self._vectors[:, self._offsets[start] :][:, : some.shape[1]].copy_(some)
-
-    @property
-    def bytes(self) -> int:
-        return self._vectors.nbytes
 
     def read(self, rows: Rows) -> Tensor:
         """The vectors ``[1, N, ...]`` of these rows on the device, in the order of the rows."""
@@ -107,7 +104,9 @@ class DeviceCopies:
         own = self._copies.pop(part.name, None)
         if own is None or own.part.states is not part.states:
             own = None  # its memory is free before another copy is made
-            needed = _bytes(part)
+            cached = part.states.rows
+            one = part.read(cached[:1])[:, 0]
+            needed = int(part.counts[cached].sum()) * one.numel() * one.element_size()
             if needed > self._limit:
                 return None
             self._drop_for(needed)
@@ -121,19 +120,7 @@ class DeviceCopies:
             del self._copies[next(iter(self._copies))]
 
 
-def _bytes(part: Part) -> int:
-    """The size of a copy of a part."""
-    rows = part.states.rows
-    one = part.read(rows[:1])[:, 0]
-    return int(part.counts[rows].sum()) * one.numel() * one.element_size()
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A copy on its way: the tensor on the device, and the event after which it is complete."""
-
-    tensor: Tensor
-    complete: torch.cuda.Event
+Sent = tuple[Tensor, torch.cuda.Event]  # a copy on its way, and the event after which it is complete
 
 
 class SideStream:
@@ -146,36 +133,30 @@ class SideStream:
     def send(self, x: Tensor) -> Sent:
         """Begin to copy a tensor of the host, from pinned memory."""
         with torch.cuda.stream(self._stream):
-            copy = x.pin_memory().to(self._device, non_blocking=True)
-            return Sent(copy, self._stream.record_event())
+            return x.pin_memory().to(self._device, non_blocking=True), self._stream.record_event()
 
     def receive(self, sent: Sent) -> Tensor:
         """The copy, for the stream that computes. That stream waits for it; its memory is kept until that stream has used it."""
+        copy, complete = sent
         computing = torch.cuda.current_stream(self._device)
-        computing.wait_event(sent.complete)
-        sent.tensor.record_stream(computing)
-        return sent.tensor
+        computing.wait_event(complete)
+        copy.record_stream(computing)
+        return copy
 
     def finish(self) -> None:
         """Wait until no copy is on its way."""
         self._stream.synchronize()
 
 
-class Reader(Protocol):
-    """Reads the hidden states of batches. The host does not wait for the device."""
-
-    def read(self, rows: Rows) -> Tensor:
-        """The vectors ``[1, N, ...]`` of these rows on the device, in the order of the rows."""
-
-
+@dataclass(frozen=True)
 class HostReader:
     """Copies each batch when it is read. On a CPU there is nothing to copy."""
 
-    def __init__(self, part: Part, device: torch.device) -> None:
-        self._part, self._device = part, device
+    part: Part
+    device: torch.device
 
     def read(self, rows: Rows) -> Tensor:
-        return to_device(self._part.read(rows), self._device)
+        return to_device(self.part.read(rows), self.device)
 
 
 class AheadReader:
@@ -202,8 +183,14 @@ class AheadReader:
         self._next = None
 
 
+Reader = DeviceCopy | HostReader | AheadReader
+
+
 def reader_of(part: Part, device: torch.device, copies: DeviceCopies) -> Reader:
-    """Reads a part on a device: from a copy there if it fits, else from the host. With CUDA, it can read one batch ahead."""
+    """Reads the vectors ``[1, N, ...]`` of a part on a device, in the order of the rows. The host does not wait for the device.
+
+    They are read from a copy there if it fits, else from the host. With CUDA, it can read one batch ahead.
+    """
     if copy := copies.of(part, device):
         return copy
     return AheadReader(part, SideStream(device)) if device.type == "cuda" else HostReader(part, device)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +21,7 @@ from frostline.frozen.exactness import (
     weighted_sum,
 )
 from frostline.model.anatomy import Anatomy, Batch, probe_batch
-from frostline.model.packing import Packing, packable
+from frostline.model.packing import packable
 from frostline.model.stacking import Start, stacked
 from frostline.model.tokens import padding_fill
 
@@ -57,90 +56,42 @@ def stack_refusal(
             tokens.
     """
     batches = batches or [probe_batch(model, lengths, seed=run) for run, lengths in enumerate(LENGTHS)]
+    separate: list[tuple[Tensor, Sequence[Tensor | None]]] = []  # logits and gradients of each run
     with restored(model), packable(model) if packed else nullcontext() as packing:
-        comparison = _StackComparison(model, anatomy, names, cut, packing, batched, head_token, batches)
         try:
-            difference = comparison.difference()
+            hidden = [None if cut is None else hidden_states_by_cut(model, anatomy, batch)[cut] for batch in batches]
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_(name in names)
+            trained = {name: p for name, p in model.named_parameters() if name in names}
+            with _different_values(trained) as start:
+                with cut_at(model, anatomy, cut, packing=packing, head_token=head_token) as upper:
+                    for run, batch in enumerate(batches):
+                        start(run)
+                        torch.manual_seed(0)
+                        logits = upper(batch, hidden[run])
+                        own = torch.autograd.grad(weighted_sum(logits), list(trained.values()), allow_unused=True)
+                        separate.append((logits.detach(), own))
+                with (
+                    stacked(model, names, len(batches), start, batched=batched) as parameters,
+                    cut_at(model, anatomy, cut, packing=packing, runs=len(batches), head_token=head_token) as upper,
+                ):
+                    torch.manual_seed(0)
+                    states = [x for x in hidden if x is not None]
+                    joined = upper(_joined(batches, model), torch.cat(states, 1) if states else None)
+                    # one row of logits for each example, or one for each real token
+                    examples = [len(batch["attention_mask"]) for batch in batches]
+                    tokens = [int(batch["attention_mask"].sum()) for batch in batches]
+                    parts = torch.split(joined, examples if sum(examples) == len(joined) else tokens)
+                    torch.stack([weighted_sum(part) for part in parts]).sum().backward()  # type: ignore[no-untyped-call]
+            differences = []
+            for (expected, gradients), part, of_run in zip(separate, parts, parameters, strict=True):
+                found = [torch.zeros_like(p) if p.grad is None else p.grad for p in of_run.values()]
+                pairs = [(x, torch.zeros_like(x) if g is None else g) for x, g in zip(found, gradients, strict=True)]
+                differences.append(Difference(relative_difference(part.detach(), expected), gradient_difference(pairs)))
         except LAYER_ERRORS as error:
             return f"Its modules cannot compute the examples of several runs together ({first_line(error)})."
+    difference = largest(differences)
     return None if difference.is_small else f"In a stack, {difference}."
-
-
-@dataclass(frozen=True)
-class _StackComparison:
-    """Compares runs in a stack with the same runs one after the other."""
-
-    model: PreTrainedModel
-    anatomy: Anatomy
-    names: frozenset[str]
-    cut: int | None
-    packing: Packing | None
-    batched: bool
-    head_token: HeadTokenPart | None
-    batches: Sequence[Batch]  # one for each run
-
-    def difference(self) -> Difference:
-        """The largest relative difference over all runs."""
-        hidden = [self._hidden(batch) for batch in self.batches]
-        for name, parameter in self.model.named_parameters():
-            parameter.requires_grad_(name in self.names)
-        trained = {name: p for name, p in self.model.named_parameters() if name in self.names}
-        with _different_values(trained) as start:
-            separate = self._separate(hidden, start, trained)
-            stacked_results = self._stacked(hidden, start)
-        return largest(
-            Difference(
-                relative_difference(logits, expected_logits),
-                gradient_difference(list(zip(actual, _zeros_for_none(expected, actual), strict=True))),
-            )
-            for (expected_logits, expected), (logits, actual) in zip(separate, stacked_results, strict=True)
-        )
-
-    def _hidden(self, batch: Batch) -> Tensor | None:
-        return None if self.cut is None else hidden_states_by_cut(self.model, self.anatomy, batch)[self.cut]
-
-    def _separate(
-        self, hidden: Sequence[Tensor | None], start: Start, trained: Mapping[str, nn.Parameter]
-    ) -> list[tuple[Tensor, Sequence[Tensor | None]]]:
-        """Logits and gradients of each run, computed separately."""
-        results: list[tuple[Tensor, Sequence[Tensor | None]]] = []
-        with cut_at(self.model, self.anatomy, self.cut, packing=self.packing, head_token=self.head_token) as upper:
-            for run, batch in enumerate(self.batches):
-                start(run)
-                torch.manual_seed(0)
-                logits = upper(batch, hidden[run])
-                gradients = torch.autograd.grad(weighted_sum(logits), list(trained.values()), allow_unused=True)
-                results.append((logits.detach(), gradients))
-        return results
-
-    def _stacked(self, hidden: Sequence[Tensor | None], start: Start) -> list[tuple[Tensor, list[Tensor]]]:
-        """Logits and gradients of each run, from one forward pass of the stack."""
-        runs = len(self.batches)
-        with (
-            stacked(self.model, self.names, runs, start, batched=self.batched) as parameters,
-            cut_at(
-                self.model, self.anatomy, self.cut, packing=self.packing, runs=runs, head_token=self.head_token
-            ) as upper,
-        ):
-            torch.manual_seed(0)
-            states = [x for x in hidden if x is not None]
-            joined = upper(_joined(self.batches, self.model), torch.cat(states, 1) if states else None)
-            logits = torch.split(joined, self._outputs(len(joined)))
-            torch.stack([weighted_sum(part) for part in logits]).sum().backward()  # type: ignore[no-untyped-call]
-        return [
-            (part.detach(), [torch.zeros_like(p) if p.grad is None else p.grad for p in of_run.values()])
-            for part, of_run in zip(logits, parameters, strict=True)
-        ]
-
-    def _outputs(self, total: int) -> list[int]:
-        """How many of the ``total`` rows of logits each run has: one for each example, or one for each real token."""
-        examples = [len(batch["attention_mask"]) for batch in self.batches]
-        tokens = [int(batch["attention_mask"].sum()) for batch in self.batches]
-        return examples if sum(examples) == total else tokens
-
-
-def _zeros_for_none(gradients: Sequence[Tensor | None], like: Sequence[Tensor]) -> list[Tensor]:
-    return [torch.zeros_like(x) if g is None else g for g, x in zip(gradients, like, strict=True)]
 
 
 @contextmanager

@@ -16,7 +16,6 @@ Shapes: B examples in a batch, S padded length, C outputs, D width.
 
 import re
 import shutil
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -38,7 +37,7 @@ from frostline.data.files import files_in, read_record, require_recorded, write_
 from frostline.data.wording import first_line, listed
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import Anatomy, Batch, find_layers
-from frostline.model.classifier import Classifier, prepared
+from frostline.model.classifier import Classifier, load_classifier, prepared
 from frostline.model.loading import load_tokenizer, read_config, without_load_settings
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import EMBEDDINGS, OUTPUT_KEYS, layer_number
@@ -159,32 +158,24 @@ def find_sharing(contents: Mapping[str, Contents]) -> Sharing:
 
 def _require_equal_settings(contents: Mapping[str, Contents]) -> None:
     """Refuse classifiers that do not turn a text into the same tokens, or do not compute in the same way."""
-    for name, found, usual in _unusual({name: one.kind for name, one in contents.items()}):
-        raise FrostlineError(f"{name} is a {found}, but other models are {usual}: a bundle has models of one type.")
-    for name, found, usual in _unusual({name: one.max_length for name, one in contents.items()}):
-        raise FrostlineError(
-            f"{name} reads at most {found} tokens of a text, but other models {usual}: train it again with max_length = "
-            f"{usual}, or leave it out."
-        )
-    first, *others = contents.items()
+    (first, usual), *others = contents.items()
     for name, one in others:
-        settings = _different(one.config, first[1].config)
-        if settings or len(one.lower) != len(first[1].lower):
+        if one.kind != usual.kind:
             raise FrostlineError(
-                f"{name} and {first[0]} differ in their config.json ({', '.join(settings) or 'layers'}): a bundle has models "
-                "of one pretrained model."
+                f"{name} is a {one.kind}, but {first} is a {usual.kind}: a bundle has models of one type."
             )
-        if settings := _different(one.tokenizer, first[1].tokenizer):
+        if one.max_length != usual.max_length:
             raise FrostlineError(
-                f"{name} and {first[0]} have different tokenizers ({', '.join(settings)}): a bundle has models of one "
+                f"{name} reads at most {one.max_length} tokens of a text, but {first} {usual.max_length}: train it again with "
+                f"max_length = {usual.max_length}, or leave it out."
+            )
+        settings, rules = _different(one.config, usual.config), _different(one.tokenizer, usual.tokenizer)
+        if settings or rules or len(one.lower) != len(usual.lower):
+            what = "have different tokenizers" if rules and not settings else "differ in their config.json"
+            raise FrostlineError(
+                f"{name} and {first} {what} ({', '.join(settings or rules) or 'layers'}): a bundle has models of one "
                 "pretrained model."
             )
-
-
-def _unusual(values: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Names whose value is not the most frequent one, with their own and the most frequent value."""
-    usual = Counter(values.values()).most_common(1)[0][0]
-    yield from ((name, value, usual) for name, value in values.items() if value != usual)
 
 
 def _different(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
@@ -224,11 +215,6 @@ def _digest(tensor: Tensor) -> bytes:
     return digest.digest()
 
 
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors have the same type, shape and bits."""
-    return a.dtype == b.dtype and a.shape == b.shape and _digest(a) == _digest(b)
-
-
 FORMAT = 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a task
 FACTS, WEIGHTS = "bundle.json", "model.safetensors"
@@ -258,39 +244,32 @@ class LoadedBundle:
         return [one.model for one in self.classifiers]
 
 
-class BundleWriter:
-    """Writes a bundle: first the trunk, then the other tasks one after the other, so that two models are in memory."""
-
-    def __init__(self, folder: Path, anatomy: Anatomy, sharing: Sharing, trunk: Classifier) -> None:
-        self.folder, self.anatomy, self.sharing = folder, anatomy, sharing
-        cut = max(sharing.cuts)
-        self.shared = {name: x for name, x, part in lower_tensors(trunk.model, anatomy) if part <= cut}
-        _write_weights(folder / SHARED, self.shared)
-        with without_load_settings(trunk.tokenizer):
-            trunk.tokenizer.save_pretrained(folder / SHARED)
-
-    def add(self, name: str, model: PreTrainedModel, cut: int, origin: Path) -> None:
-        """Write what a task does not share. ``origin`` is the folder of its whole model."""
-        target = self.folder / TASKS / name
+def write_bundle(folder: Path, tasks: Mapping[str, Path], sharing: Sharing) -> None:
+    """Write a bundle of the classifiers in these folders, by the names of their tasks. Two models are in memory at once."""
+    trunk = load_classifier(list(tasks.values())[sharing.trunk])
+    anatomy, deepest = find_layers(trunk.model), max(sharing.cuts)
+    shared = {name: x for name, x, part in lower_tensors(trunk.model, anatomy) if part <= deepest}
+    _write_weights(folder / SHARED, shared)
+    with without_load_settings(trunk.tokenizer):
+        trunk.tokenizer.save_pretrained(folder / SHARED)
+    for (task, origin), cut in zip(tasks.items(), sharing.cuts, strict=True):
+        model, target = load_classifier(origin).model, task_folder(folder, task)
         lower = {
             name
-            for name, x, part in lower_tensors(model, self.anatomy)
-            if part <= cut and name in self.shared and same_bits(x, self.shared[name])
+            for name, x, part in lower_tensors(model, anatomy)
+            if part <= cut and name in shared and _digest(x) == _digest(shared[name])
         }
         _write_weights(target, {name: x for name, x in model.state_dict().items() if name not in lower})
         for file in COPIED:
             if (origin / file).is_file():
                 shutil.copyfile(origin / file, target / file)
-
-    def finish(self, names: Sequence[str], model_class: str) -> None:
-        """Write ``bundle.json``."""
-        facts = {
-            "format": FORMAT,
-            "model_class": model_class,
-            "trunk": names[self.sharing.trunk],
-            "tasks": {name: {"shared_layers": cut} for name, cut in zip(names, self.sharing.cuts, strict=True)},
-        }
-        write_record(self.folder / FACTS, facts, files_in(self.folder).values(), inside=self.folder)
+    facts = {
+        "format": FORMAT,
+        "model_class": type(trunk.model).__name__,
+        "trunk": list(tasks)[sharing.trunk],
+        "tasks": {name: {"shared_layers": cut} for name, cut in zip(tasks, sharing.cuts, strict=True)},
+    }
+    write_record(folder / FACTS, facts, files_in(folder).values(), inside=folder)
 
 
 def is_bundle(folder: str | Path) -> bool:

@@ -11,6 +11,7 @@ A name that ``--tune-modules`` gives is one or more whole, consecutive segments 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -80,7 +81,7 @@ class Trace:
         try:
             with ExitStack() as hooks, torch.no_grad():
                 for name, module in self.model.named_modules():
-                    hooks.callback(module.register_forward_pre_hook(self._count_call(name)).remove)
+                    hooks.callback(module.register_forward_pre_hook(partial(self._begun, name)).remove)
                 for number, layer in enumerate(self.layers):
                     enter, leave = self._layer_hooks(number, grid)
                     hooks.callback(layer.register_forward_pre_hook(enter, with_kwargs=True).remove)
@@ -89,14 +90,9 @@ class Trace:
         finally:
             self.model.train(mode)
 
-    def _count_call(self, name: str) -> Any:
-        """A hook that runs before the module at path ``name``."""
-
-        def hook(module: nn.Module, args: Any) -> None:
-            self.calls_so_far += 1
-            self.first_called.setdefault(name, self.calls_so_far)
-
-        return hook
+    def _begun(self, name: str, *_: Any) -> None:
+        self.calls_so_far += 1
+        self.first_called.setdefault(name, self.calls_so_far)
 
     def _layer_hooks(self, number: int, grid: torch.Size) -> tuple[Any, Any]:
         """Hooks that run before and after layer ``number``; ``grid`` is the shape ``[B, S]`` of the batch."""
@@ -114,9 +110,10 @@ class Trace:
             first = out[0] if wrap else out
             if hidden is None or not _is_hidden(first, grid):
                 given = next((tuple(x.shape) for _, x in named if isinstance(x, Tensor)), "no tensor")
+                returned = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
                 self.problem = (
                     f"its layers do not take and return one vector per token (for a batch of {tuple(grid)} tokens they "
-                    f"are given {given} and return {_shape(out)})"
+                    f"are given {given} and return {returned})"
                 )
                 return
             if dict(named)[hidden].shape != first.shape:
@@ -129,7 +126,8 @@ class Trace:
 
     def refusal(self) -> str:
         """Why the modules are not layers that run one after the other; empty if they are."""
-        if len(self.order) > len(set(self.order)) or self._layers_share_weights():
+        parameters = [id(p) for layer in self.layers for p in set(layer.parameters())]
+        if len(self.order) > len(set(self.order)) or len(parameters) > len(set(parameters)):
             return "it shares weights between layers, so no layer is tuned alone"
         if self.order != list(range(len(self.layers))):
             return f"its layers are not called one after the other, but in the order {self.order}"
@@ -141,23 +139,11 @@ class Trace:
         Each layer is then spread over several lists: modules of ``others`` run between the first and the last module of this
         list.
         """
-        start, end = self.first_called[f"{path}.0"], self.after_layer[-1]
-        calls = {
-            other: [n for name, n in self.first_called.items() if name.startswith(f"{other}.")] for other in others
-        }
-        parallel = [other.rpartition(".")[2] for other in others if any(start < n <= end for n in calls[other])]
-        names = ", ".join([path.rpartition(".")[2], *parallel])
+        between = range(self.first_called[f"{path}.0"] + 1, self.after_layer[-1] + 1)
+        inside = [name for name, number in self.first_called.items() if number in between]
+        parallel = [other for other in others if any(name.startswith(f"{other}.") for name in inside)]
+        names = ", ".join(one.rpartition(".")[2] for one in (path, *parallel))
         return f"its layers are spread over parallel lists of modules ({names})" if parallel else ""
-
-    def _layers_share_weights(self) -> bool:
-        parameters = [id(p) for layer in self.layers for p in set(layer.parameters())]
-        return len(parameters) > len(set(parameters))
-
-
-def _shape(out: Any) -> Any:
-    if isinstance(out, Tensor):
-        return tuple(out.shape)
-    return f"{type(out).__name__} of {len(out)}" if isinstance(out, tuple | list) else type(out).__name__
 
 
 def _is_hidden(x: Any, grid: torch.Size) -> bool:
@@ -370,11 +356,27 @@ def parameters_in(anatomy: Anatomy, modules: Iterable[str]) -> frozenset[str]:
     """
     found: set[str] = set()
     for module in modules:
-        inside = {name for name in anatomy.places if _matches(module, module_of(name))}
+        inside = {name for name in anatomy.places if f".{module}." in f".{module_of(name)}."}
         if not inside:
-            raise _no_match(anatomy, module)
+            paths = {module_of(name) for name in anatomy.places}
+            near = _nearest(module, paths) or sorted({path.split(".")[0] for path in paths})
+            raise FrostlineError(
+                f"tune_modules: no module with parameters is called {module!r}; the nearest are {', '.join(near)}. "
+                f"Give module paths or whole segments of them; the {anatomy.count} layers are {anatomy.path}.0 to "
+                f"{anatomy.path}.{anatomy.count - 1}, numbered from 0."
+            )
         found |= inside
     return frozenset(found)
+
+
+def _nearest(module: str, paths: Set[str]) -> list[str]:
+    """The nearest names of modules with as many segments, or else with one fewer."""
+    for length in (len(module.split(".")), len(module.split(".")) - 1):
+        segments = [path.split(".") for path in paths]
+        known = {".".join(path[n : n + length]) for path in segments for n in range(len(path) - length + 1)}
+        if near := similar_names(module, sorted(known), limit=3):
+            return near
+    return []
 
 
 def module_of(parameter: str) -> str:
@@ -392,29 +394,6 @@ def topmost_modules(names: Iterable[str], others: Iterable[str]) -> tuple[str, .
     """The topmost modules that hold parameters of ``names`` but none of ``others``, in the order of ``names``."""
     excluded = {path for name in others for path in paths_to(name)}
     return tuple(dict.fromkeys(next(path for path in paths_to(name) if path not in excluded) for name in names))
-
-
-def _matches(module: str, path: str) -> bool:
-    """Whether ``path`` contains the whole segments of ``module``, one after the other."""
-    return f".{module}." in f".{path}."
-
-
-def _no_match(anatomy: Anatomy, module: str) -> FrostlineError:
-    """The error for a name that matches no module. It lists the nearest names with as many segments, or with one fewer."""
-    paths = {module_of(name) for name in anatomy.places}
-
-    def nearest(length: int) -> list[str]:
-        segments = [path.split(".") for path in paths]
-        known = {".".join(path[n : n + length]) for path in segments for n in range(len(path) - length + 1)}
-        return similar_names(module, sorted(known), limit=3)
-
-    length = len(module.split("."))
-    near = nearest(length) or nearest(length - 1) or sorted({path.split(".")[0] for path in paths})
-    return FrostlineError(
-        f"tune_modules: no module with parameters is called {module!r}; the nearest are {', '.join(near)}. "
-        f"Give module paths or whole segments of them; the {anatomy.count} layers are {anatomy.path}.0 to "
-        f"{anatomy.path}.{anatomy.count - 1}, numbered from 0."
-    )
 
 
 def set_train_mode(model: PreTrainedModel, anatomy: Anatomy, trained: frozenset[str]) -> None:

@@ -15,13 +15,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.core_model_loading import revert_weight_conversion
 from transformers.modeling_utils import remove_tied_weights_from_state_dict
@@ -30,33 +29,134 @@ from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import replace_file, write_json
 from frostline.data.kinds import CLASSIFICATION, TOKENS
-from frostline.model.anatomy import Anatomy, find_layers, position_limit
-from frostline.model.heads import PooledHead, RecurrentHead, on_base
+from frostline.model.anatomy import Anatomy, Call, find_layers, position_limit
+from frostline.model.heads import Head, on_base
 from frostline.model.loading import (
     LONGEST,
     MODEL_CLASSES,
     UNLOADABLE,
     Streams,
+    load_saved,
     load_tokenizer,
     never_streams,
-    saved_checkpoint,
     settle_padding,
 )
 from frostline.model.model_files import (
     INDEX,
     WHOLE,
-    Source,
     is_unread,
     json_object,
     read_weights,
     readable,
     require_files,
 )
-from frostline.model.streaming import Stream, aligned, stream_of
+from frostline.model.streaming import aligned, stream_of
 from frostline.model.terms import LAST, MEAN, OWN, HeadKind
 from frostline.model.tokens import Tokens, encode, suited, vocabulary_tables
 
 SHARD_BYTES = 1 << 30  # of one file with streamed weights, unless a single weight is larger
+MODULES, POOLING, DENSE = "modules.json", "1_Pooling", "2_Dense"
+KINDS = {"": "Transformer", POOLING: "Pooling", DENSE: "Dense"}  # of modules of sentence-transformers, by folder
+POOLING_KEYS = {MEAN: "pooling_mode_mean_tokens", LAST: "pooling_mode_lasttoken"}
+OTHER_POOLING_KEYS = ("pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
+IDENTITY = "torch.nn.modules.linear.Identity"
+NEWER_MODES = {MEAN: "mean", LAST: "lasttoken"}  # the only mode, as sentence-transformers writes it since version 6
+HEAD, HEAD_WEIGHTS = "head.json", "head.safetensors"
+BATCH = 64
+
+
+def write_classifier(folder: Path, model: PreTrainedModel, max_length: int) -> None:
+    """Write a classifier into ``folder``, without its tokenizer, in the format of the library that opens it.
+
+    ``max_length`` is the most tokens of a text, which sentence-transformers reads.
+    """
+    head = getattr(model, "head", None)
+    if not isinstance(head, Head):
+        save_files(model, folder)
+        return
+    save_files(model.base_model, folder)
+    sizes = {"width": head.width, "outputs": head.linear.out_features}
+    if head.lstm is not None:
+        write_json(folder / HEAD, {**asdict(head.kind), **sizes}, inside=folder)
+        _save(head, folder / HEAD_WEIGHTS)
+        return
+    modes = dict.fromkeys((*POOLING_KEYS.values(), *OTHER_POOLING_KEYS), False) | {POOLING_KEYS[head.kind.reads]: True}
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (path, kind) in enumerate(KINDS.items())
+    ]
+    dense = {"in_features": head.width, "out_features": sizes["outputs"], "bias": True, "activation_function": IDENTITY}
+    for name, content in {
+        MODULES: modules,
+        "sentence_bert_config.json": {"max_seq_length": max_length, "do_lower_case": False},
+        f"{POOLING}/config.json": {"word_embedding_dimension": head.width, **modes},
+        f"{DENSE}/config.json": dense,
+    }.items():
+        replace_file(folder / name, f"{json.dumps(content, indent=2)}\n".encode(), inside=folder)
+    _save(nn.ModuleDict({"linear": head.linear}), folder / DENSE / WHOLE)
+
+
+def _save(module: nn.Module, file: Path) -> None:
+    save_file({name: p.detach().cpu().contiguous() for name, p in module.named_parameters()}, file)
+
+
+def format_of(folder: Path) -> str:
+    """The library that opens the classifier in a folder (:func:`frostline.model.terms.opened_by`)."""
+    if (folder / HEAD).is_file():
+        return "frostline"
+    try:
+        modules = json.loads((folder / MODULES).read_bytes())
+        found = [(one["path"], one["type"].rpartition(".")[2]) for one in modules]
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        found = []
+    return "sentence-transformers" if found == [*KINDS.items()] else "transformers"
+
+
+def _read_with_head(folder: Path, library: str, *, trust_remote_code: bool, streams: Streams) -> PreTrainedModel:
+    """A classifier with a head of frostline.
+
+    Raises:
+        FrostlineError: A file is missing or damaged, or the modules compute something other than logits of the labels.
+    """
+    what = "transformers cannot load its base model"
+    base, _ = load_saved(folder, AutoModel, what, trust_remote_code=trust_remote_code, streams=streams)
+    layers: list[nn.Module] = []
+    calls: tuple[Call, ...] = ()
+    if library == "frostline":
+        problem = f"the head in {HEAD} and {HEAD_WEIGHTS} cannot be loaded"
+        head = readable(lambda: _read_recurrent_head(folder), str(folder), problem)
+        anatomy = find_layers(base)
+        layers, calls = anatomy.layers(base), anatomy.calls
+    else:
+        head = readable(
+            lambda: _read_pooled_head(folder), str(folder), f"the head in {POOLING} and {DENSE} cannot be loaded"
+        )
+        if head.linear.out_features != base.config.num_labels:
+            raise FrostlineError(
+                f"The model in {folder} is not a trained classifier: it has {base.config.num_labels} labels, but {DENSE} "
+                f"has {head.linear.out_features} outputs. Give the folder OUT/model of a sweep."
+            )
+    return on_base(base, base.base_model_prefix, head, layers, calls)
+
+
+def _read_pooled_head(folder: Path) -> Head:
+    pooling, dense = (json.loads((folder / name / "config.json").read_bytes()) for name in (POOLING, DENSE))
+    modes = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on]
+    modes += [pooling["pooling_mode"]] if "pooling_mode" in pooling else []
+    reads = [reads for reads, key in POOLING_KEYS.items() if modes in ([key], [NEWER_MODES[reads]])]
+    if not reads or dense.get("activation_function") != IDENTITY:
+        raise ValueError(f"it reads {modes}, with the activation {dense.get('activation_function')}")
+    head = Head(HeadKind(reads[0]), int(dense["in_features"]), int(dense["out_features"]))
+    head.load_state_dict(load_file(folder / DENSE / WHOLE))
+    return head
+
+
+def _read_recurrent_head(folder: Path) -> Head:
+    facts = json.loads((folder / HEAD).read_bytes())
+    width, outputs = facts.pop("width"), facts.pop("outputs")
+    head = Head(HeadKind(**facts), width, outputs)
+    head.load_state_dict(load_file(folder / HEAD_WEIGHTS))
+    return head
 
 
 def save_files(model: PreTrainedModel, folder: Path) -> None:
@@ -70,39 +170,24 @@ def save_files(model: PreTrainedModel, folder: Path) -> None:
         model.save_pretrained(folder)
         return
     model.save_pretrained(folder, state_dict={})  # all other files
-    values = _published(model)
-    sources = _sources(model, stream, values)
+    # the values that transformers would save, by the names that it would give them
+    values = {k: v for k, v in model.state_dict().items() if k not in (model._keys_to_ignore_on_save or ())}
+    values = remove_tied_weights_from_state_dict(values, model)
+    values = dict(sorted(revert_weight_conversion(model, values).items()))
+    absent = {p.data_ptr(): stream.sources[name] for name, p in model.named_parameters() if name in stream.absent}
+    sources = {key: absent[value.data_ptr()] for key, value in values.items() if is_unread(value)}
     parts = list(_parts(values))
-    names = (
-        [WHOLE]
-        if len(parts) == 1
-        else [f"model-{n:05}-of-{len(parts):05}.safetensors" for n in range(1, len(parts) + 1)]
-    )
+    names = [f"model-{n:05}-of-{len(parts):05}.safetensors" for n in range(1, len(parts) + 1)]
+    names = [WHOLE] if len(parts) == 1 else names
     for name, keys in zip(names, parts, strict=True):
-        read = {
-            key: value.to(values[key].dtype)
-            for key, value in read_weights({k: sources[k] for k in keys & sources.keys()})
-        }
+        own = read_weights({key: sources[key] for key in keys & sources.keys()})
+        read = {key: value.to(values[key].dtype) for key, value in own}
         save_file({key: read.get(key, values[key]).contiguous() for key in keys}, folder / name, {"format": "pt"})
     if len(parts) > 1:
-        size = sum(map(_bytes, values.values()))
-        facts = {"total_parameters": model.num_parameters(), "total_size": size}
+        facts = {"total_parameters": model.num_parameters(), "total_size": sum(map(_bytes, values.values()))}
         weight_map = {key: name for name, keys in zip(names, parts, strict=True) for key in keys}
         index = json.dumps({"metadata": facts, "weight_map": weight_map}, indent=2, sort_keys=True)
         (folder / INDEX).write_text(index + "\n", encoding="utf-8")
-
-
-def _published(model: PreTrainedModel) -> dict[str, Tensor]:
-    """The values that transformers would save, by the names that it would give them."""
-    values = {k: v for k, v in model.state_dict().items() if k not in (model._keys_to_ignore_on_save or ())}
-    values = remove_tied_weights_from_state_dict(values, model)
-    return dict(sorted(revert_weight_conversion(model, values).items()))
-
-
-def _sources(model: PreTrainedModel, stream: Stream, values: Mapping[str, Tensor]) -> dict[str, Source]:
-    """Where the values are that are not in memory, by the names under which they are saved."""
-    absent = {p.data_ptr(): stream.sources[name] for name, p in model.named_parameters() if name in stream.absent}
-    return {key: absent[value.data_ptr()] for key, value in values.items() if is_unread(value)}
 
 
 def _parts(values: Mapping[str, Tensor]) -> Iterator[set[str]]:
@@ -120,141 +205,6 @@ def _parts(values: Mapping[str, Tensor]) -> Iterator[set[str]]:
 
 def _bytes(value: Tensor) -> int:
     return value.numel() * value.element_size()
-
-
-MODULES = "modules.json"
-POOLING, DENSE = "1_Pooling", "2_Dense"
-KINDS = {"": "Transformer", POOLING: "Pooling", DENSE: "Dense"}  # by folder
-POOLING_KEYS = {MEAN: "pooling_mode_mean_tokens", LAST: "pooling_mode_lasttoken"}
-OTHER_POOLING_KEYS = ("pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
-IDENTITY = "torch.nn.modules.linear.Identity"
-WEIGHTS = "model.safetensors"
-NEWER_MODES = {MEAN: "mean", LAST: "lasttoken"}  # the only mode, as sentence-transformers writes it since version 6
-
-
-def write_pooled(folder: Path, model: PreTrainedModel, max_length: int) -> None:
-    """Write a classifier with a pooled head into ``folder``, without its tokenizer."""
-    head = model.head
-    assert isinstance(head, PooledHead)
-    save_files(model.base_model, folder)
-    modules = [
-        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for n, (path, kind) in enumerate(KINDS.items())
-    ]
-    _write(folder, MODULES, modules)
-    _write(folder, "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
-    width, outputs = head.linear.in_features, head.linear.out_features
-    modes = dict.fromkeys((*POOLING_KEYS.values(), *OTHER_POOLING_KEYS), False) | {POOLING_KEYS[head.kind.reads]: True}
-    _write(folder, f"{POOLING}/config.json", {"word_embedding_dimension": width, **modes})
-    dense = {"in_features": width, "out_features": outputs, "bias": True, "activation_function": IDENTITY}
-    _write(folder, f"{DENSE}/config.json", dense)
-    weights = {f"linear.{name}": p.detach().cpu().contiguous() for name, p in head.linear.named_parameters()}
-    save_file(weights, folder / DENSE / WEIGHTS)
-
-
-def is_pooled(folder: Path) -> bool:
-    """Whether a folder has a transformer, pooling and a dense module of sentence-transformers, in this order."""
-    try:
-        modules = json.loads((folder / MODULES).read_bytes())
-        return [(one["path"], one["type"].rpartition(".")[2]) for one in modules] == [*KINDS.items()]
-    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return False
-
-
-def read_pooled(folder: Path, *, trust_remote_code: bool = False, streams: Streams = never_streams) -> PreTrainedModel:
-    """The classifier in such a folder.
-
-    Raises:
-        FrostlineError: A file is missing or damaged, or the modules compute something other than logits of the labels.
-    """
-    base = read_base(folder, trust_remote_code=trust_remote_code, streams=streams)
-    head = readable(lambda: _read_head(folder), str(folder), f"the head in {POOLING} and {DENSE} cannot be loaded")
-    if head.linear.out_features != base.config.num_labels:
-        raise FrostlineError(
-            f"The model in {folder} is not a trained classifier: it has {base.config.num_labels} labels, but {DENSE} has "
-            f"{head.linear.out_features} outputs. Give the folder OUT/model of a sweep."
-        )
-    return on_base(base, base.base_model_prefix, head)
-
-
-def _read_head(folder: Path) -> PooledHead:
-    pooling, dense = (json.loads((folder / name / "config.json").read_bytes()) for name in (POOLING, DENSE))
-    modes = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on]
-    modes += [pooling["pooling_mode"]] if "pooling_mode" in pooling else []
-    reads = [reads for reads, key in POOLING_KEYS.items() if modes in ([key], [NEWER_MODES[reads]])]
-    if not reads or dense.get("activation_function") != IDENTITY:
-        raise ValueError(f"it reads {modes}, with the activation {dense.get('activation_function')}")
-    head = PooledHead(HeadKind(reads[0]), int(dense["in_features"]), int(dense["out_features"]))
-    weights = load_file(folder / DENSE / WEIGHTS)
-    head.linear.load_state_dict({name.removeprefix("linear."): x for name, x in weights.items()})
-    return head
-
-
-def _write(folder: Path, name: str, content: Any) -> None:
-    replace_file(folder / name, f"{json.dumps(content, indent=2)}\n".encode(), inside=folder)
-
-
-LSTM_HEAD, LSTM_WEIGHTS = "head.json", "head.safetensors"
-
-
-def read_base(folder: Path, *, trust_remote_code: bool, streams: Streams) -> PreTrainedModel:
-    """The base model in a folder.
-
-    Raises:
-        FrostlineError: transformers cannot load it.
-    """
-    return saved_checkpoint(
-        folder, AutoModel, "transformers cannot load its base model", trust_remote_code=trust_remote_code
-    ).load(streams)[0]
-
-
-def write_recurrent(folder: Path, model: PreTrainedModel) -> None:
-    """Write a classifier with a BiLSTM into ``folder``, without its tokenizer."""
-    head = model.head
-    assert isinstance(head, RecurrentHead)
-    save_files(model.base_model, folder)
-    facts = {**asdict(head.kind), "width": head.width, "outputs": head.linear.out_features}
-    write_json(folder / LSTM_HEAD, facts, inside=folder)
-    save_file({name: p.detach().cpu().contiguous() for name, p in head.named_parameters()}, folder / LSTM_WEIGHTS)
-
-
-def is_recurrent(folder: Path) -> bool:
-    """Whether a folder has a classifier with a BiLSTM."""
-    return (folder / LSTM_HEAD).is_file()
-
-
-def is_recurrent_tagger(folder: Path) -> bool:
-    """Whether a folder has a classifier with a BiLSTM that predicts a tag for each word."""
-    return bool(json_object(folder / LSTM_HEAD).get("reads") == OWN)
-
-
-def read_recurrent(
-    folder: Path, *, trust_remote_code: bool = False, streams: Streams = never_streams
-) -> PreTrainedModel:
-    """The classifier in such a folder.
-
-    Raises:
-        FrostlineError: A file is missing or damaged.
-    """
-    base = read_base(folder, trust_remote_code=trust_remote_code, streams=streams)
-    head = readable(
-        lambda: _read_lstm(folder), str(folder), f"the head in {LSTM_HEAD} and {LSTM_WEIGHTS} cannot be loaded"
-    )
-    anatomy = find_layers(base)
-    model: Any = on_base(base, base.base_model_prefix, head)
-    model.read_lower_states(anatomy.layers(base), anatomy.calls)
-    return model
-
-
-def _read_lstm(folder: Path) -> RecurrentHead:
-    facts = json.loads((folder / LSTM_HEAD).read_bytes())
-    width, outputs = facts.pop("width"), facts.pop("outputs")
-    head = RecurrentHead(HeadKind(**facts), width, outputs)
-    head.load_state_dict(load_file(folder / LSTM_WEIGHTS))
-    return head
-
-
-BATCH = 64
 
 
 @dataclass(frozen=True)
@@ -289,7 +239,7 @@ def is_tagger(folder: Path) -> bool:
     """Whether the folder has a model that predicts a tag for each word."""
     kinds = json_object(folder / "config.json").get("architectures")
     kind = kinds[0] if isinstance(kinds, list) and kinds else ""
-    return str(kind).endswith("ForTokenClassification") or is_recurrent_tagger(folder)
+    return str(kind).endswith("ForTokenClassification") or json_object(folder / HEAD).get("reads") == OWN
 
 
 def load_classifier(
@@ -308,36 +258,33 @@ def load_classifier(
         raise FrostlineError(
             f"The model in {folder} predicts tags of words: give one that predicts labels or a number for a text."
         )
-    if is_pooled(folder):
-        model = read_pooled(folder, trust_remote_code=trust_remote_code, streams=streams)
-    elif is_recurrent(folder):
-        model = read_recurrent(folder, trust_remote_code=trust_remote_code, streams=streams)
+    library = format_of(folder)
+    if library == "transformers":
+        kind = MODEL_CLASSES[TOKENS if of_words else CLASSIFICATION]
+        model, info = load_saved(folder, kind, UNLOADABLE, trust_remote_code=trust_remote_code, streams=streams)
+        if info["missing_keys"]:
+            raise FrostlineError(
+                f"The model in {folder} is not a trained classifier (its weights lack {min(info['missing_keys'])}): give "
+                "the folder OUT/model of a sweep."
+            )
     else:
-        model = _read_classifier(folder, of_words=of_words, trust_remote_code=trust_remote_code, streams=streams)
+        model = _read_with_head(folder, library, trust_remote_code=trust_remote_code, streams=streams)
     tokenizer = load_tokenizer(str(folder), folder, of_words=of_words, trust_remote_code=trust_remote_code)
     return replace(prepared(model, tokenizer), of_words=of_words)
 
 
-def _read_classifier(folder: Path, *, of_words: bool, trust_remote_code: bool, streams: Streams) -> PreTrainedModel:
-    """The classifier with the head of its model type.
-
-    Raises:
-        FrostlineError: transformers cannot load it, or it has no trained head.
-    """
-    kind = MODEL_CLASSES[TOKENS if of_words else CLASSIFICATION]
-    model, info = saved_checkpoint(folder, kind, UNLOADABLE, trust_remote_code=trust_remote_code).load(streams)
-    if info["missing_keys"]:
-        raise FrostlineError(
-            f"The model in {folder} is not a trained classifier (its weights lack {min(info['missing_keys'])}): give the "
-            "folder OUT/model of a sweep."
-        )
-    return model
-
-
 def prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Classifier:
-    """The classifier of a loaded model and its tokenizer."""
+    """The classifier of a loaded model and its tokenizer.
+
+    Weights whose address is not aligned are copied, so that logits do not depend on where a file stores the weights. The table of
+    the vocabulary is not, because it is only looked up.
+    """
     settle_padding(model, tokenizer)
-    _align_weights(model)
+    tables = vocabulary_tables(model).values()
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False) if module not in tables else ():
+            if not is_unread(parameter):
+                parameter.data = aligned(parameter.data)
     anatomy, stream = None, stream_of(model)
     if stream:
         stream.align = True
@@ -372,17 +319,3 @@ def logits_of(
         np.argsort(order if lengths is None else np.repeat(order, lengths[order]), kind="stable")
     )
     return [torch.cat(of_task)[restore] for of_task in zip(*logits, strict=True)]
-
-
-def _align_weights(model: PreTrainedModel) -> None:
-    """Copy weights whose address is not aligned, so that logits do not depend on where a file stores the weights.
-
-    The table of the vocabulary is not copied, because it is only looked up.
-    """
-    tables = vocabulary_tables(model).values()
-    for module in model.modules():
-        if module in tables:
-            continue
-        for parameter in module.parameters(recurse=False):
-            if not is_unread(parameter):
-                parameter.data = aligned(parameter.data)

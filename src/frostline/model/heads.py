@@ -22,34 +22,13 @@ from frostline.model.streaming import share_stream
 from frostline.model.terms import LAST, MEAN, OWN, HeadKind
 
 
-class PooledHead(nn.Module):
-    """Logits of texts from the hidden states of their tokens.
+class Head(nn.Module):
+    """Logits of texts or tokens from hidden states.
 
     Attributes:
-        kind: What the head reads: the ``mean`` of all tokens, or the ``last`` one.
-        dropout: On the vector that the linear module reads.
-        linear: Its outputs are the logits.
-    """
-
-    def __init__(self, kind: HeadKind, width: int, outputs: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.kind = kind
-        self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(width, outputs)
-
-    def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
-        """Logits ``[B, C]`` of hidden states ``[B, S, D]`` with the attention mask ``[B, S]``."""
-        logits: Tensor = self.linear(self.dropout(pooled(hidden, mask, self.kind.reads)))
-        return logits
-
-
-class RecurrentHead(nn.Module):
-    """Logits of texts or tokens from a two-layer BiLSTM over hidden states (Devlin et al. 2019, section 5.3).
-
-    Attributes:
-        kind: The width of the LSTM. The head reads texts (``mean`` or ``last`` of its outputs), or each token (``type``).
+        kind: What the head reads: the ``mean`` of all tokens or the ``last`` one; with an LSTM also ``type``, each token.
         width: The width of one hidden state, D.
-        lstm: The BiLSTM. It does not read padding.
+        lstm: A two-layer BiLSTM that does not read padding (Devlin et al. 2019, section 5.3); None without one.
         dropout: On the vectors that the linear module reads.
         linear: Its outputs are the logits.
     """
@@ -57,25 +36,21 @@ class RecurrentHead(nn.Module):
     def __init__(self, kind: HeadKind, width: int, outputs: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.kind, self.width = kind, width
-        self.lstm = nn.LSTM(kind.states * width, kind.lstm_width, num_layers=2, bidirectional=True, batch_first=True)
+        self.lstm: nn.LSTM | None = None
+        if kind.lstm_width:
+            sizes = (kind.states * width, kind.lstm_width)
+            self.lstm = nn.LSTM(*sizes, num_layers=2, bidirectional=True, batch_first=True)
         self.dropout = nn.Dropout(dropout)
-        self.linear = nn.Linear(2 * kind.lstm_width, outputs)
+        self.linear = nn.Linear(2 * kind.lstm_width or width, outputs)
 
     def forward(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Logits ``[B, C]`` of texts or ``[B, S, C]`` of tokens, of hidden states ``[B, S, states * D]``."""
-        texts = pack_padded_sequence(hidden, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
-        outputs, _ = pad_packed_sequence(self.lstm(texts)[0], batch_first=True, total_length=mask.shape[1])
-        read = outputs if self.kind.reads == OWN else pooled(outputs, mask, self.kind.reads)
+        if self.lstm is not None:
+            texts = pack_padded_sequence(hidden, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+            hidden, _ = pad_packed_sequence(self.lstm(texts)[0], batch_first=True, total_length=mask.shape[1])
+        read = hidden if self.kind.reads == OWN else pooled(hidden, mask, self.kind.reads)
         logits: Tensor = self.linear(self.dropout(read))
         return logits
-
-
-Head = PooledHead | RecurrentHead
-
-
-def new_head(kind: HeadKind, width: int, outputs: int, dropout: float = 0.0) -> Head:
-    """A head of this kind with random values, for hidden states of this width."""
-    return (RecurrentHead if kind.lstm_width else PooledHead)(kind, width, outputs, dropout)
 
 
 def pooled(hidden: Tensor, mask: Tensor, reads: str) -> Tensor:
@@ -94,35 +69,32 @@ def pooled(hidden: Tensor, mask: Tensor, reads: str) -> Tensor:
 def real_logits(logits: Tensor, mask: Tensor) -> Tensor:
     """Logits ``[B, C]`` of examples as they are. Those of a token classifier, ``[B, S, C]``, become ``[T, C]``.
 
-    The logits of padded positions mean nothing, and depend on how a batch was computed.
-
-    Args:
-        logits: The logits of a model.
-        mask: The attention mask ``[B, S]``.
+    The logits of padded positions mean nothing, and depend on how a batch was computed. The attention mask is ``[B, S]``.
     """
     return logits if logits.dim() == 2 else logits[mask.bool()]
 
 
 def logits_at(logits: Tensor, positions: Callable[[], Tensor]) -> Tensor:
-    """The same logits as :func:`real_logits`, without asking a device for positions.
+    """The same as :func:`real_logits`, without asking a device for positions.
 
-    Args:
-        logits: The logits of a model.
-        positions: Returns the positions ``[T]`` of the real tokens in the flattened grid ``[B * S]``.
+    ``positions`` returns those of the real tokens in the flattened grid ``[B * S]``.
     """
     return logits if logits.dim() == 2 else logits.flatten(0, 1).index_select(0, positions())
+
+
+def padding_id(model: PreTrainedModel) -> int | None:
+    """The id of the tokens that the head skips when it looks for the last one; None if it goes by the attention mask alone."""
+    if isinstance(getattr(model, "head", None), Head):
+        return None
+    found: int | None = model.config.get_text_config().pad_token_id
+    return found
 
 
 def with_head(own: PreTrainedModel, kind: HeadKind, anatomy: Anatomy) -> PreTrainedModel:
     """The classifier ``own`` with a new head. Both share the base model and its configuration.
 
     Its parameters are called as those of ``own``, except for the head, which is called ``head``. The new head has the
-    number of outputs and the dropout probability of the old one.
-
-    Args:
-        own: A classifier of transformers.
-        kind: The kind of the head.
-        anatomy: The layers of ``own``.
+    number of outputs and the dropout probability of the old one. ``anatomy`` has the layers of ``own``.
 
     Raises:
         FrostlineError: ``own`` has no base model inside it, or has too few layers.
@@ -138,32 +110,23 @@ def with_head(own: PreTrainedModel, kind: HeadKind, anatomy: Anatomy) -> PreTrai
             f"The head reads {kind.states} hidden states, but the model has {anatomy.count} layers: give "
             f"lstm_states = {anatomy.count} or less, in a table [way.NAME] of a TOML file."
         )
-    head = new_head(kind, anatomy.width, own.config.num_labels, head_dropout(own))
+    inside = {*base.modules()}
+    dropouts = (module.p for module in own.modules() if isinstance(module, nn.Dropout) and module not in inside)
+    head = Head(kind, anatomy.width, own.config.num_labels, next(dropouts, 0.0))
     share_stream(own, base)
-    model = on_base(base, own.base_model_prefix, head)
-    model.read_lower_states(anatomy.layers(own), anatomy.calls)
-    return model
+    return on_base(base, own.base_model_prefix, head, anatomy.layers(own), anatomy.calls)
 
 
-def on_base(base: PreTrainedModel, prefix: str, head: Head) -> Any:
-    """A classifier with this head on a base model. Its attribute ``prefix`` is the base model.
-
-    If the head reads several hidden states, ``read_lower_states`` must be called with the layers of the classifier.
-    """
-    model = _class_for(base)(base.config, prefix, base, head)
-    model.head.to(base.device)
-    share_stream(base, model)
-    return model.eval()
-
-
-def _class_for(base: PreTrainedModel) -> Any:
-    """The class of such classifiers. It has what transformers knows of the model type, such as how weights are initialized."""
-    kinds = [kind for kind in type(base).__mro__[1:] if issubclass(kind, PreTrainedModel)]
-    parent: Any = kinds[0]
+def on_base(
+    base: PreTrainedModel, prefix: str, head: Head, layers: Sequence[nn.Module], calls: Sequence[Call]
+) -> PreTrainedModel:
+    """A classifier with this head on a base model with these layers. Its attribute ``prefix`` is the base model."""
+    # what transformers knows of the model type, such as how weights are initialized
+    parent: Any = next(kind for kind in type(base).__mro__[1:] if issubclass(kind, PreTrainedModel))
 
     class WithHead(parent):  # type: ignore[misc]
-        def __init__(self, config: Any, prefix: str, base: PreTrainedModel, head: Head) -> None:
-            super().__init__(config)
+        def __init__(self) -> None:
+            super().__init__(base.config)
             self.base_model_prefix = prefix
             self.add_module(prefix, base)
             self.head = head
@@ -176,11 +139,6 @@ def _class_for(base: PreTrainedModel) -> Any:
             else:
                 super()._init_weights(module)
 
-        def read_lower_states(self, layers: Sequence[nn.Module], calls: Sequence[Call]) -> None:
-            first = len(layers) - self.head.kind.layers
-            for layer, call in zip(layers[first:], calls[first:], strict=True):
-                layer.register_forward_hook(_input_kept(self, call), with_kwargs=True)
-
         def forward(self, attention_mask: Tensor, **inputs: Any) -> SequenceClassifierOutput:
             self.lower = []
             try:
@@ -192,30 +150,20 @@ def _class_for(base: PreTrainedModel) -> Any:
                 self.lower = None
             return SequenceClassifierOutput(logits=self.head(hidden, attention_mask))
 
+    def keep_input_of(call: Call) -> Callable[..., None]:
+        """A hook after a layer that keeps the hidden states which it has read, ``[B, S, D]`` or packed ``[1, T, D]``."""
+
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+            if model.lower is not None:  # other classifiers have the same layers
+                model.lower.append(args[call.hidden] if isinstance(call.hidden, int) else kwargs[call.hidden])
+
+        return hook
+
     WithHead.__module__ = parent.__module__  # where transformers looks for the attention of the model type
-    return WithHead
-
-
-def _input_kept(model: Any, call: Call) -> Any:
-    """A hook after a layer that keeps the hidden states which the layer has read, ``[B, S, D]`` or packed ``[1, T, D]``."""
-
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        if model.lower is not None:  # other classifiers have the same layers
-            model.lower.append(args[call.hidden] if isinstance(call.hidden, int) else kwargs[call.hidden])
-
-    return hook
-
-
-def head_dropout(own: PreTrainedModel) -> float:
-    """The dropout probability of a classifier's own head; 0 if it has no dropout."""
-    inside = {*own.base_model.modules()}
-    found = (module.p for module in own.modules() if isinstance(module, nn.Dropout) and module not in inside)
-    return next(found, 0.0)
-
-
-def padding_id(model: PreTrainedModel) -> int | None:
-    """The id of the tokens that the head skips when it looks for the last one; None if it goes by the attention mask alone."""
-    if isinstance(getattr(model, "head", None), Head):
-        return None
-    found: int | None = model.config.get_text_config().pad_token_id
-    return found
+    model = WithHead()
+    first = len(layers) - head.kind.layers
+    for layer, call in zip(layers[first:], calls[first:], strict=True):
+        layer.register_forward_hook(keep_input_of(call), with_kwargs=True)
+    model.head.to(base.device)
+    share_stream(base, model)
+    return model.eval()

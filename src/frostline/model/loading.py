@@ -7,7 +7,6 @@ model. A checkpoint whose weights it must compute from others is refused.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,24 +46,9 @@ from frostline.model.model_files import (
     weight_files,
 )
 from frostline.model.pretrained import Pretrained
-from frostline.model.streaming import move, stream_of, streamed
+from frostline.model.streaming import stream_of, streamed
 from frostline.model.terms import HEAD, POOLER
 from frostline.model.tokens import is_token, padding_fill, tokenized, vocabulary_size
-
-
-@dataclass(frozen=True)
-class Skeleton:
-    """A model whose weights are not in memory.
-
-    Attributes:
-        model: The model. Parameters in ``sources`` are :func:`frostline.model.model_files.unread`; all others have their values.
-        info: transformers' report of missing and mismatched weights.
-        sources: Where the values of parameters are, by name.
-    """
-
-    model: PreTrainedModel
-    info: Any
-    sources: Mapping[str, Source]
 
 
 class _StandIn:
@@ -98,7 +82,7 @@ def skeleton(
     folder: Path,
     load: Callable[[Mapping[str, Any]], tuple[PreTrainedModel, Any]],
     dtype: torch.dtype = torch.float32,
-) -> Skeleton:
+) -> tuple[PreTrainedModel, Any, Mapping[str, Source]]:
     """A model without its weights.
 
     Args:
@@ -106,6 +90,10 @@ def skeleton(
         folder: Its folder.
         load: Loads the model with these values of weights, by their names in the files.
         dtype: The type of the model's parameters.
+
+    Returns:
+        The model, transformers' report of missing and mismatched weights, and where the values of parameters are, by name. These
+        parameters are :func:`frostline.model.model_files.unread`; all others have their values.
 
     Raises:
         FrostlineError: transformers computes weights of this model from others.
@@ -134,7 +122,7 @@ def skeleton(
         if _storage(buffer) in by_storage:
             buffer.data = read_weight(by_storage[_storage(buffer)]).to(buffer.dtype)
     sources = {name: by_storage[_storage(p)] for name, p in model.named_parameters() if _storage(p) in by_storage}
-    return Skeleton(model, info, sources)
+    return model, info, sources
 
 
 def _storage(x: Any) -> int:
@@ -169,82 +157,88 @@ def read_config(name: str, folder: Path, problem: str, *, trust_remote_code: boo
     return config
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """What transformers needs to make a model from a folder.
+def load_weights(
+    name: str,
+    folder: Path,
+    kind: Any,
+    config: PreTrainedConfig,
+    dtype: torch.dtype,
+    *,
+    streams: Streams,
+    unloadable: str,
+    device: torch.device | str = CPU,
+    trust_remote_code: bool = False,
+    **more: Any,
+) -> tuple[PreTrainedModel, Any]:
+    """The model in eval mode, and transformers' report of missing and mismatched weights.
 
-    Attributes:
+    Args:
         name: The name of the model for errors.
-        folder: The folder.
+        folder: Its folder.
         kind: The class that loads it, such as ``AutoModel``.
         config: Its configuration.
         dtype: The type of its parameters.
+        streams: Whether its layers are streamed.
         unloadable: What an error says if transformers cannot load it.
+        device: Where it is loaded.
         trust_remote_code: Whether to run code that comes with the model.
-        options: Other arguments of ``from_pretrained``.
+        more: Other arguments of ``from_pretrained``.
+
+    Raises:
+        FrostlineError: transformers cannot load it, or its layers cannot be streamed.
     """
+    options = {"config": config, "dtype": dtype, "output_loading_info": True, **more}
 
-    name: str
-    folder: Path
-    kind: Any
-    config: PreTrainedConfig
-    dtype: torch.dtype
-    unloadable: str
-    trust_remote_code: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def load(self, streams: Streams, device: torch.device | str = CPU) -> tuple[PreTrainedModel, Any]:
-        """The model in eval mode, and transformers' report of missing and mismatched weights.
-
-        Raises:
-            FrostlineError: transformers cannot load it, or its layers cannot be streamed.
-        """
-        needed = readable(lambda: weight_bytes(weight_files(self.folder), self.dtype), self.name, self.unloadable)
-        if not streams(needed):
-            model, info = self._read(None)
-            model.to(device)
-            return model.eval(), info
-        made = skeleton(self.name, self.folder, self._read, self.dtype)
-        move(made.model, made.sources, torch.device(device))
-        streamed(made.model, made.sources)
-        return made.model.eval(), made.info
-
-    def _read(self, values: Mapping[str, Any] | None) -> tuple[PreTrainedModel, Any]:
+    def read(values: Mapping[str, Any] | None = None) -> tuple[PreTrainedModel, Any]:
         """The model with these ``values`` instead of the weights in the folder, if they are given."""
-        kind, options = self.kind, {"config": self.config, "dtype": self.dtype, "output_loading_info": True}
 
         def load() -> Any:
             if values is None:
-                trust = {"trust_remote_code": self.trust_remote_code}
-                return kind.from_pretrained(self.folder, use_safetensors=True, **options, **self.options, **trust)
-            known = kind._model_mapping[type(self.config)]
-            model, info = known.from_pretrained(None, state_dict=values, **options, **self.options)
-            model.name_or_path = model.config.name_or_path = str(self.folder)
+                trust = {"trust_remote_code": trust_remote_code}
+                return kind.from_pretrained(folder, use_safetensors=True, **options, **trust)
+            model, info = kind._model_mapping[type(config)].from_pretrained(None, state_dict=values, **options)
+            model.name_or_path = model.config.name_or_path = str(folder)
             return model, info
 
-        if values is not None and type(self.config) not in kind._model_mapping:
+        if values is not None and type(config) not in kind._model_mapping:
             raise FrostlineError(
-                f"The weights of {self.name} cannot be streamed, because transformers itself has no such model: load the whole "
+                f"The weights of {name} cannot be streamed, because transformers itself has no such model: load the whole "
                 "model with --no-stream."
             )
         with quiet_loading():
-            return readable(load, self.name, self.unloadable)  # type: ignore[no-any-return]
+            return readable(load, name, unloadable)  # type: ignore[no-any-return]
+
+    if not streams(readable(lambda: weight_bytes(weight_files(folder), dtype), name, unloadable)):
+        model, info = read()
+        model.to(device)
+        return model.eval(), info
+    model, info, sources = skeleton(name, folder, read, dtype)
+    streamed(model, sources, torch.device(device))
+    return model.eval(), info
 
 
-def saved_checkpoint(folder: Path, kind: Any, unloadable: str, *, trust_remote_code: bool) -> Checkpoint:
-    """The model that was saved in a folder, with the parameters of the type that they have there.
+def load_saved(
+    folder: Path, kind: Any, unloadable: str, *, trust_remote_code: bool, streams: Streams
+) -> tuple[PreTrainedModel, Any]:
+    """The model that was saved in a folder, with the parameters of the type that they have there (:func:`load_weights`).
 
     transformers takes that type from the configuration, or else from the first weights.
-
-    Raises:
-        FrostlineError: The configuration or the weights cannot be read.
     """
     name, files = str(folder), weight_files(folder)
     config = read_config(name, folder, unloadable, trust_remote_code=trust_remote_code)
     dtype = config.dtype
     if not isinstance(dtype, torch.dtype):
         dtype = readable(lambda: floating_type(files), name, unloadable)
-    return Checkpoint(name, folder, kind, config, dtype, unloadable, trust_remote_code)
+    return load_weights(
+        name,
+        folder,
+        kind,
+        config,
+        dtype,
+        streams=streams,
+        unloadable=unloadable,
+        trust_remote_code=trust_remote_code,
+    )
 
 
 MODEL_CLASSES = {  # by task type
@@ -289,18 +283,32 @@ def load_pretrained(
     config = read_config(name, folder, "its config.json cannot be used", **trust)
     require_files(name, folder)
     tokenizer = load_tokenizer(name, folder, of_words=task_type == TOKENS, trust_remote_code=trust_remote_code)
-    _set_labels(config, labels, task_type)
+    config.num_labels = len(labels) or 1
+    if labels:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {label: n for n, label in enumerate(labels)}
+    config.problem_type = PROBLEM_TYPES[task_type]
     use_cache = getattr(config, "use_cache", None)
     if use_cache is not None:
         config.use_cache = False
 
-    kind, options = MODEL_CLASSES[task_type], {"ignore_mismatched_sizes": True}
-    checkpoint = Checkpoint(name, folder, kind, config, torch.float32, UNLOADABLE, **trust, options=options)
-    model, info = checkpoint.load(streams, device)
+    model, info = load_weights(
+        name,
+        folder,
+        MODEL_CLASSES[task_type],
+        config,
+        torch.float32,
+        streams=streams,
+        unloadable=UNLOADABLE,
+        device=device,
+        ignore_mismatched_sizes=True,
+        **trust,
+    )
     settle_padding(model, tokenizer)
     anatomy = find_layers(model)
     if stream := stream_of(model):
         stream.settle(anatomy)
+    positions = getattr(model.config.get_text_config(), "n_positions", None)  # the limit's name in some configurations
     return Pretrained(
         name=name,
         folder=folder,
@@ -310,19 +318,10 @@ def load_pretrained(
         anatomy=anatomy,
         weights=files_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json"]),
         vocabulary=files_digest(sorted(p for p in folder.iterdir() if p.name in tokenizer_files(folder))),
-        max_length=_max_length(model, tokenizer),
+        max_length=int(min(tokenizer.model_max_length, position_limit(model) or positions or LONGEST, LONGEST)),
         new=_new_parameters(model, anatomy, info),
         use_cache=use_cache,
     )
-
-
-def _set_labels(config: PreTrainedConfig, labels: Sequence[str], task_type: str) -> None:
-    """Write the task into the configuration."""
-    config.num_labels = len(labels) or 1
-    if labels:
-        config.id2label = dict(enumerate(labels))
-        config.label2id = {label: n for n, label in enumerate(labels)}
-    config.problem_type = PROBLEM_TYPES[task_type]
 
 
 def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:
@@ -352,12 +351,6 @@ def _new_parameters(model: PreTrainedModel, anatomy: Anatomy, info: Any) -> froz
             "the checkpoint that its config.json describes. Download the model again."
         )
     return frozenset(head | missing)
-
-
-def _max_length(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
-    """The most tokens that tokenizer and model allow, at most ``LONGEST``."""
-    positions = getattr(model.config.get_text_config(), "n_positions", None)  # the limit's name in some configurations
-    return int(min(tokenizer.model_max_length, position_limit(model) or positions or LONGEST, LONGEST))
 
 
 def load_tokenizer(
@@ -402,9 +395,8 @@ def settle_padding(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -
     text_config = model.config.get_text_config()
     pad = getattr(text_config, "pad_token_id", None)
     if not is_token(pad, size) and first_position(model) is None:
-        at_end = tokenized(tokenizer, ["a"])["input_ids"][0][
-            -1:
-        ]  # what the tokenizer puts at the end of every text, if anything
+        # what the tokenizer puts at the end of every text, if anything
+        at_end = tokenized(tokenizer, ["a"])["input_ids"][0][-1:]
         known = [one for one in (tokenizer.pad_token_id, *special) if is_token(one, size) and one not in at_end]
         known.sort(key=lambda one: one == tokenizer.unk_token_id)  # a text may end with an unknown word
         pad = known[0] if known else padding_fill(model)

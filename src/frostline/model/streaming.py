@@ -1,8 +1,8 @@
 """A model whose layers are read from the model folder when they run, and released after that.
 
-:func:`streamed` turns a :class:`frostline.model.loading.Skeleton` into such a model. Everything outside of the layers is in
-memory, and so is the last layer. Another layer is in memory while it runs, while :meth:`Stream.loaded` holds it, or for good
-after :meth:`Stream.keep`. At any other time its weights are NaN. A result that used them would therefore be NaN, too.
+:func:`streamed` makes such a model of one without weights (:func:`frostline.model.loading.skeleton`). Everything outside of the
+layers is in memory, and so is the last layer. Another layer is in memory while it runs, while :meth:`Stream.loaded` holds it, or
+for good after :meth:`Stream.keep`. At any other time its weights are NaN. A result that used them would therefore be NaN, too.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -82,11 +82,17 @@ class Stream:
         return [name for name in self.sources if name.startswith(inside)]
 
 
-def streamed(model: PreTrainedModel, sources: Mapping[str, Source]) -> Stream:
-    """Load everything outside of lists of modules, and let each module of a list be loaded when it runs.
+def streamed(model: PreTrainedModel, sources: Mapping[str, Source], device: torch.device) -> Stream:
+    """Move a model without weights to a device, and load everything outside of lists of modules.
 
-    Which of the lists holds the layers is found by running the model. :meth:`Stream.settle` then loads the others for good.
+    Each module of a list is loaded when it runs. Which of the lists holds the layers is found by running the model.
+    :meth:`Stream.settle` then loads the others for good.
     """
+    for name, parameter in model.named_parameters():
+        data = parameter.data
+        parameter.data = unread(data.shape, device, data.dtype) if name in sources else data.to(device)
+    for _, buffer in model.named_buffers():
+        buffer.data = buffer.data.to(device)
     stream = Stream(model, sources)
     layers = {f"{path}.{number}.": layer for path, stack in module_lists(model) for number, layer in enumerate(stack)}
     stream.keep([name for name in sources if not name.startswith(tuple(layers))])
@@ -123,12 +129,3 @@ def _loading(stream: Stream, layer: nn.Module, names: Collection[str]) -> Callab
             return forward(*args, **kwargs)
 
     return load_and_run
-
-
-def move(model: PreTrainedModel, sources: Mapping[str, Source], device: torch.device) -> None:
-    """Move a model to a device without the memory for the values that are in ``sources``."""
-    for name, parameter in model.named_parameters():
-        data = parameter.data
-        parameter.data = unread(data.shape, device, data.dtype) if name in sources else data.to(device)
-    for _, buffer in model.named_buffers():
-        buffer.data = buffer.data.to(device)

@@ -22,7 +22,7 @@ from frostline import FrostlineError
 from frostline.data.files import FILES, files_in, new_folder, read_record, remove, require_recorded, write_record
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.wording import capitalized
-from frostline.model.classifier import save_files, write_pooled, write_recurrent
+from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import RECORD
 from frostline.model.pretrained import Pretrained
@@ -251,13 +251,7 @@ def save_model(
     """
     with _replacing(target) as aside:
         with _as_published(pretrained, identity.max_length):
-            match opened_by(pretrained.head):
-                case "transformers":
-                    save_files(pretrained.model, aside)
-                case "sentence-transformers":
-                    write_pooled(aside, pretrained.model, identity.max_length)
-                case _:
-                    write_recurrent(aside, pretrained.model)
+            write_classifier(aside, pretrained.model, identity.max_length)
             pretrained.tokenizer.save_pretrained(aside)
         if adapter:
             write_adapter(aside / ADAPTER, spec, pretrained)

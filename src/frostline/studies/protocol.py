@@ -7,7 +7,6 @@ import csv
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
@@ -24,8 +23,7 @@ from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS
 FOLDER = files("frostline.studies")
 
 
-@dataclass(frozen=True)
-class PublishedNumber:
+class PublishedNumber(BaseModel):
     """One published number. A field that does not apply is None.
 
     Attributes:
@@ -40,12 +38,14 @@ class PublishedNumber:
         value: The number; scores are between 0 and 1.
     """
 
+    model_config = ConfigDict(frozen=True)
+
     table: str
     model: str | None
     task: str | None
     metric: str | None
     train_size: int | None
-    tuned: int | str | None
+    tuned: int | str | None = Field(union_mode="left_to_right")
     of_layers: int | None
     statistic: str
     value: float
@@ -91,7 +91,9 @@ class Protocol(BaseModel):
     @cached_property
     def published(self) -> tuple[PublishedNumber, ...]:
         """All published numbers."""
-        return read_published(self.name)
+        with (FOLDER / "published" / f"{self.name}.csv").open(encoding="utf-8") as file:
+            rows = [{name: cell or None for name, cell in row.items()} for row in csv.DictReader(file)]
+        return tuple(PublishedNumber.model_validate(row) for row in rows)
 
     def short_name(self, model: str) -> str | None:
         """The study's name of a model, given that name or the hub name; None for any other model."""
@@ -125,27 +127,6 @@ def load_protocol(name: str) -> Protocol:
     if name not in known:
         raise FrostlineError(f"There is no study {name!r}{did_you_mean(name, known)}: choose from {', '.join(known)}.")
     return Protocol(name=name, **tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
-
-
-def read_published(study: str) -> tuple[PublishedNumber, ...]:
-    """All published numbers of a study."""
-    with (FOLDER / "published" / f"{study}.csv").open(encoding="utf-8") as file:
-        return tuple(_number(row) for row in csv.DictReader(file))
-
-
-def _number(row: Mapping[str, str]) -> PublishedNumber:
-    tuned = row["tuned"]
-    return PublishedNumber(
-        table=row["table"],
-        model=row["model"] or None,
-        task=row["task"] or None,
-        metric=row["metric"] or None,
-        train_size=int(row["train_size"]) if row["train_size"] else None,
-        tuned=int(tuned) if tuned.isdigit() else tuned or None,
-        of_layers=int(row["of_layers"]) if row["of_layers"] else None,
-        statistic=row["statistic"],
-        value=float(row["value"]),
-    )
 
 
 TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
@@ -183,13 +164,12 @@ def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
             )
         first, last = (_term_value(match[name] or match["first"], layers) for name in ("first", "last"))
         numbers = range(first, last + 1, int(match["step"] or 1))
-        found += [_way(match["kind"], k, layers) for k in numbers] if match["kind"] else numbers
+        if (kind := match["kind"]) is None:
+            found += numbers
+        else:
+            found += [FULL if kind == "transferred" and k >= layers else f"{kind}-{k}" for k in numbers]
     ks = sorted({k for k in found if isinstance(k, int)})
     return [*ks, *dict.fromkeys(k for k in found if not isinstance(k, int))]
-
-
-def _way(kind: str, count: int, layers: int) -> Tune:
-    return FULL if kind == "transferred" and count >= layers else f"{kind}-{count}"
 
 
 def _term_value(term: str, layers: int) -> int:

@@ -112,9 +112,7 @@ def test_models_without_the_same_embeddings_are_named(one: tuple[Path, Path], tm
 def test_models_that_compute_differently_are_refused(one: tuple[Path, Path], tmp_path: Path) -> None:
     base, first = one
     roberta = write_base(tmp_path / "roberta", "roberta")
-    with pytest.raises(
-        FrostlineError, match="roberta is a RobertaForSequenceClassification, but other models are Bert"
-    ):
+    with pytest.raises(FrostlineError, match="roberta is a RobertaForSequenceClassification, but one is a Bert"):
         found(first, write_task(tmp_path / "same", base, 1, seed=2), roberta)
     deeper = write_base(tmp_path / "deeper", "bert", layers=5)
     with pytest.raises(FrostlineError, match=r"deeper and one differ in their config.json \(num_hidden_layers\)"):
@@ -131,7 +129,7 @@ def test_models_that_read_texts_differently_are_refused(one: tuple[Path, Path], 
     short, words = (write_task(tmp_path / name, base, 1, seed=2) for name in ("short", "words"))
     config = short / "tokenizer_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"model_max_length": 12}))
-    message = "short reads at most 12 tokens of a text, but other models 64: train it again with max_length = 64"
+    message = "short reads at most 12 tokens of a text, but one 64: train it again with max_length = 64"
     with pytest.raises(FrostlineError, match=message):
         found(first, short)
     rules = words / "tokenizer.json"
