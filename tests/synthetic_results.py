@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from frostline.report.answer.groups import RunGroup
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.scores import Scores
 
@@ -15,7 +16,7 @@ Quality = Callable[[int | str, int, int | None], float | None]  # from k, seed a
 def synthetic_runs(
     quality: Quality,
     *,
-    ks: Sequence[int | str] = (0, 1, 2, 4, "all"),
+    ks: Sequence[int | str] = (0, 1, 2, 4, "full"),
     seeds: int = 5,
     sizes: Sequence[int | None] = (None,),
     layers: int = 4,
@@ -27,8 +28,8 @@ def synthetic_runs(
     return [
         RunResult(
             **{"model": model, "task": task, "train_size": size, "seed": seed, "learning_rate": rate},
-            recipe=k if isinstance(k, str) else f"last {k}",
-            **{"tuned_layers": k if isinstance(k, int) else layers, "tune_embeddings": k == "all"},
+            recipe=Recipe(k),
+            **{"tuned_layers": k if isinstance(k, int) else layers, "tune_embeddings": k == "full"},
             **{"run": f"{task}-{size}-{k}-{seed}-{rate}", "validation_best": quality(k, seed, size)},
         )
         for size in sizes
@@ -56,4 +57,4 @@ def noisy(level: dict[int | str, float], spread: float = 0.01, seed: int = 0) ->
     return quality
 
 
-RISING: dict[int | str, float] = {0: 0.6, 1: 0.75, 2: 0.85, 4: 0.9, "all": 0.9}
+RISING: dict[int | str, float] = {0: 0.6, 1: 0.75, 2: 0.85, 4: 0.9, "full": 0.9}

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from frostline.statistics.inference import GROUPS, QUANTILE
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 
 Array = NDArray[Any]
@@ -156,7 +157,7 @@ def judge(low: Array, high: Array, truth: float) -> dict[str, float]:
 
 def run(k: str, seed: int, score: float) -> RunResult:
     return RunResult(
-        recipe=k,
+        recipe=Recipe(k),
         tuned_layers=6 if k == "all" else int(k),
         tune_embeddings=k == "all",
         seed=seed,

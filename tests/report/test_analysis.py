@@ -13,6 +13,7 @@ from frostline.report.answer.groups import group_of
 from frostline.statistics import answer
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.learning_rates import runs_at_best_learning_rate
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.results_table import read_results
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.scores import Scores
@@ -36,7 +37,7 @@ def test_the_analysis_has_plain_values() -> None:
     assert found["groups"][0]["sentence"].startswith(("Tune", "With"))
     assert found["comparisons"] == 2 * 2 * 4 and found["head_only"]["groups"] == 2
     assert found["head_only"]["mean_share"] == pytest.approx(0.6 / 0.9, abs=0.02)
-    assert [row["what"] for row in found["failures"]] == ["classifier head only", "some layers", "full"]
+    assert [row["what"] for row in found["failures"]] == ["head only", "some layers", "full"]
     assert all(row["runs"] == 20 for row in found["groups"][0]["rates"]) is False  # 5 seeds each
     assert len(found["groups"][0]["rates"]) == 2 * 5
 
@@ -72,7 +73,7 @@ def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
     shifted = [
         replace(
             run,
-            validation_best=run.score - 0.1 * ((run.learning_rate == 1e-4) == (run.recipe == "all")),
+            validation_best=run.score - 0.1 * ((run.learning_rate == 1e-4) == (run.recipe == "full")),
         )
         for run in runs
     ]  # full is best at 1e-5, all others at 1e-4
@@ -90,7 +91,7 @@ def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
         return [
             RunResult(
                 **{
-                    "recipe": name,
+                    "recipe": Recipe(name),
                     "seed": seed,
                     "run": f"{name}/{seed}/{rate}",
                     "outcome": "ok",
@@ -103,7 +104,7 @@ def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
         ]
 
     cells = {
-        "all": runs_of("all", 1e-4, (1e-5, 1e-4)),
+        "full": runs_of("full", 1e-4, (1e-5, 1e-4)),
         "lora-2": runs_of("lora-2", 1e-4, (1e-4, 1e-3)),
         "llrd": runs_of("llrd", 1e-5, (1e-5, 1e-4)),
         "mine": runs_of("mine", 1e-5, (1e-5, 1e-4, 1e-3)),
@@ -119,7 +120,7 @@ def test_failures_are_counted_by_learning_rate_and_excluded_by_choice() -> None:
         return None if (k, seed) == (2, 0) else 0.5 if (k, seed) == (2, 1) else noisy(RISING, 0.001)(k, seed, size)
 
     found = analyze([synthetic_group(quality)], AnalysisSettings())["groups"][0]
-    row = next(row for row in found["rates"] if row["trainable"] == "last 2")
+    row = next(row for row in found["rates"] if row["recipe"] == "last 2")
     assert (row["diverged"], row["at_chance"], row["failed"], row["runs"]) == (1, 1, 2, 5)
     assert row["mean"] == pytest.approx(0.85, abs=0.005) and row["mean_with_failures"] == pytest.approx(
         0.7625, abs=0.005
@@ -132,7 +133,7 @@ def test_a_difference_that_known_rows_explain_is_no_failure() -> None:
     """A run is .05 below the others of its cell, where the best gain is .08. On 100 rows that is one standard error."""
 
     def quality(k: int | str, seed: int, size: int | None) -> float | None:
-        return 0.52 if (k, seed) == (2, 1) else 0.58 if k == "all" else 0.57
+        return 0.52 if (k, seed) == (2, 1) else 0.58 if k == "full" else 0.57
 
     group = synthetic_group(quality)
     for rows, failed in ((None, 1), (100, 0)):
@@ -163,7 +164,7 @@ def test_the_numbers_of_lee_et_al() -> None:
 @needs_elsa
 def test_the_line_search_of_lee_et_al() -> None:
     protocol = load_protocol("lee2019")
-    read = read_results(ELSA / "full_finetuning_lr_search.csv", constants={"tuned_layers": "all"})
+    read = read_results(ELSA / "full_finetuning_lr_search.csv", constants={"tuned_layers": "full"})
     found = analyze([group_of(results) for results in read], protocol.as_published)
     rows = compare(protocol, found)
     assert len(rows) == 32 and {row["statistic"] for row in rows} == {"mean_at_best_rate"}

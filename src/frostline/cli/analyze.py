@@ -19,7 +19,7 @@ from frostline.data.kinds import TABLES, either
 from frostline.data.wording import comma_separated, did_you_mean, harmless, normalized_name
 from frostline.model.terms import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
 from frostline.report.formatting import UNBROKEN
-from frostline.statistics.tune import NAMED, name_of
+from frostline.statistics.recipe import NAMED
 
 results = partial(typer.Option, rich_help_panel="Results")
 of_analysis = partial(typer.Option, rich_help_panel="Settings")
@@ -350,12 +350,12 @@ def print_parameter_counts(name: str, settings: Mapping[str, Any]) -> None:
         by_k = {row.tuned: int(row.value) for row in printed if row.statistic == "trainable_parameters"}
         rows = [
             {
-                "tune": name_of(k),
+                "tune": k,
                 "trainable parameters": f"{number:,}",
                 "share": f"{100 * number / counts.total:.1f} %",
                 "printed": f"{by_k[k]:,}" if k in by_k else "",
             }
-            for k, number in counts.trainable.items()
+            for k, number in counts.trained.items()
         ]
         print_table(rows, ("tune", "trainable parameters", "share", *["printed"] * bool(by_k)))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from frostline.cli.printing import print_table, size_of, wrapped
 from frostline.data.wording import capitalized, duration, duration_at_least
 from frostline.search import FULL_RUNS, SECONDS
-from frostline.statistics.tune import Tune, name_of
+from frostline.statistics.recipe import Recipe
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.search.search_plan import SearchPlan
@@ -65,20 +65,20 @@ def print_space(plan: "Plan") -> None:
 def _plan_rows(plan: "Plan") -> Iterator[dict[str, Any]]:
     """A row for each k; with a forecast of several train sizes, a row for each k and size."""
     forecast = plan.forecast
-    cells = {(cell.trainable, cell.train_size): cell for cell in forecast.cells} if forecast else {}
+    cells = {(cell.recipe, cell.train_size): cell for cell in forecast.cells} if forecast else {}
     stacked = any(cell.stack > 1 for cell in cells.values())
     sizes = sorted({run.train_size for run in plan.runs})
     several = len(sizes) > 1 and bool(cells)
-    for k in plan.trainable:
+    for k in plan.trained:
         for size in sizes if several else [None]:
-            runs = [run for run in plan.runs if run.tune == k and size in (None, run.train_size)]
+            runs = [run for run in plan.runs if run.recipe == k and size in (None, run.train_size)]
             if not runs:
                 continue
-            row: dict[str, Any] = {"tune": runs[0].trainable} | ({"examples": f"{size:,}"} if several else {})
+            row: dict[str, Any] = {"tune": runs[0].recipe} | ({"examples": f"{size:,}"} if several else {})
             row |= {"runs": len(runs), "done": sum(run.digest in plan.done for run in runs)}
-            row["trainable parameters"] = f"{plan.trainable[k]:,}"
+            row["trainable parameters"] = f"{plan.trained[k]:,}"
             if forecast and cells:
-                cell = cells.get((runs[0].trainable, runs[0].train_size))  # None if all these runs are done
+                cell = cells.get((runs[0].recipe, runs[0].train_size))  # None if all these runs are done
                 names = ["per run", "in total", "memory", "per run with Trainer", *["stack"] * stacked, "fits"]
                 row |= dict.fromkeys(names, "")
                 if cell:
@@ -118,16 +118,16 @@ def print_forecast(forecast: "Forecast | None") -> None:
             f"{forecast.trainer_seconds / forecast.seconds:.1f} times as long\n(every layer of every padded batch, in float32, "
             "eight examples per evaluation batch)."
         )
-    if between := [cell.trainable for cell in forecast.cells if not cell.timed]:
+    if between := [cell.recipe for cell in forecast.cells if not cell.timed]:
         print(f"Not timed, but estimated from the others: {', '.join(dict.fromkeys(between))}.")
 
 
-def print_groups(all_groups: "Mapping[Tune, Sequence[Group]]") -> None:
+def print_groups(all_groups: "Mapping[Recipe, Sequence[Group]]") -> None:
     """Print every parameter group of each value of ``tune``."""
     for tune, groups in all_groups.items():
         trained = sum(group.parameters for group in groups if group.trained)
         whole = sum(group.parameters for group in groups)
-        print(f"\ntune {name_of(tune)}: {trained:,} of {whole:,} parameters are trained")
+        print(f"\ntune {tune}: {trained:,} of {whole:,} parameters are trained")
         rows = [
             {
                 "": "trained" if group.trained else "frozen",
@@ -165,7 +165,7 @@ def _of_reference(made: "SearchPlan") -> str:
     """The time and the memory of one run of the reference."""
     from frostline.report.names import tuning  # needs numpy
 
-    cell, name = made.of_reference, capitalized(tuning(name_of(made.reference)))
+    cell, name = made.of_reference, capitalized(tuning(made.reference))
     forecast, seconds = made.plan.forecast, made.reference_seconds
     if made.measured is not None:
         return f"{name}: {duration(made.measured)} a run, as measured in this folder."
@@ -197,7 +197,7 @@ def _of_budget(made: "SearchPlan") -> str:
     if made.budget is not None and made.enough is not None and made.enough > made.budget:
         from frostline.report.names import tuning
 
-        name = tuning(name_of(made.reference))
+        name = tuning(made.reference)
         text += (
             f" It probably ends before {name} has run, and then nothing can be compared: give about "
             f"--budget {duration_at_least(made.enough)} or more."

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from frostline.statistics.inference import Ratio, Summary
 from frostline.statistics.keyed import Keyed
+from frostline.statistics.recipe import Recipe
 
 
 def plain(value: Any) -> Any:
@@ -90,7 +91,7 @@ class Cell(Keyed):
         test: Scores on test, which are added after every choice.
     """
 
-    recipe: str
+    recipe: Recipe
     tuned_layers: int | None
     tune_embeddings: bool | None
     tuned_share: float | None
@@ -225,7 +226,7 @@ class OperatingPoint(Keyed):
 class MissingRun(Keyed):
     """A run without a result."""
 
-    recipe: str
+    recipe: Recipe
     seed: int | str
     learning_rate: float | None
     status: str
@@ -236,7 +237,7 @@ class MissingRun(Keyed):
 class Recommended(Keyed):
     """The recommended recipe with its best run on validation, and how it compares with the reference on test."""
 
-    recipe: str
+    recipe: Recipe
     tuned_layers: int | None
     tune_embeddings: bool | None
     learning_rate: float | None

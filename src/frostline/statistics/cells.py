@@ -11,8 +11,8 @@ from frostline.statistics.answer import Cell, Difference, Point
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import DIFFERENCE, Pair, Summary, ratio, summarize
 from frostline.statistics.outcomes import failures, near_the_best, scored, succeeded
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.tune import sort_key
 
 
 def by_depth(runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
@@ -21,7 +21,7 @@ def by_depth(runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
     The runs of a k are sorted by train size, learning rate and seed, so the order of the table's rows does not matter.
     """
     cells: dict[str, list[RunResult]] = {}
-    for run in sorted(runs, key=lambda run: (sort_key(run.recipe), _order(run))):
+    for run in sorted(runs, key=lambda run: (Recipe(run.recipe).order, _order(run))):
         cells.setdefault(run.recipe, []).append(run)
     return cells
 

@@ -23,8 +23,8 @@ from frostline.statistics.joint import JointEstimate
 from frostline.statistics.learning_rates import runs_at_best_learning_rate
 from frostline.statistics.operating_points import UNDECIDED, margin_point, share_point
 from frostline.statistics.outcomes import ANSWERS, clear_distance, done, with_outcomes
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.statistics.run_result import RunResult, Scored
-from frostline.statistics.tune import FULL, is_k, is_way
 
 ITSELF = Ratio(1.0, 1.0, 1.0)  # the reference's share of itself
 BEST_OF_EACH_K, BEST_OF_FULL = "best_of_each_k", "best_of_full"  # which learning rate represents a k
@@ -44,7 +44,7 @@ def compare(
     clear = clear_distance(runs, evidence)
     every = by_depth(with_outcomes(runs, evidence.chance, clear))
     cells = _cells(every, evidence.chance, settings)
-    with_k = [k for k in cells if is_k(k)]
+    with_k = [k for k in cells if Recipe(k).is_k]
     reference = next((k for k in reversed(with_k) if any(run.outcome in ANSWERS for run in cells[k].good)), None)
     full = cells[reference].good if reference else ()
     pairs = {k: evidence.pair(cell.good, full) if reference else None for k, cell in cells.items()}
@@ -58,7 +58,7 @@ def compare(
     steps = [cell for cell in described if cell.recipe in with_k]
     points = _points(steps, of_reference, settings)
     deciding = next(point for point in points if settings.decides(point))
-    ways = [cell for cell in described if is_way(cell.recipe)]
+    ways = [cell for cell in described if Recipe(cell.recipe).is_way]
     others = [name for name in alternatives if name not in cells]
     decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, others)
     for choice in [decision, *choices] if decision else ():
@@ -124,7 +124,7 @@ def _decide(
 
     See ``decision.py``.
     """
-    usable = [step for step in steps if any(run["in_mean"] and run.outcome in ANSWERS for run in step["points"])]
+    usable = [step for step in steps if any(run.outcome in ANSWERS for run in step.in_mean)]
     if reference is None:  # then only what is shown to have learned can be recommended
         alternatives = [one for one in alternatives if evidence.learned([Alternative(one)], len(alternatives))]
         if not alternatives:
@@ -133,13 +133,13 @@ def _decide(
     depth = [
         1 + 1 / layers if step.tune_embeddings else (step.tuned_layers or 0) / layers
         for step in usable
-        if is_k(step.recipe)
+        if step.recipe.is_k
     ]
     # of the reference, as the costs of k are; a table of others may not know how many layers a way trains
-    most = max((step.tuned_share or 0.0 for step in usable if is_k(step.recipe)), default=0.0) or 1.0
-    shares = [step.tuned_share for step in usable if is_way(step.recipe)]
+    most = max((step.tuned_share or 0.0 for step in usable if step.recipe.is_k), default=0.0) or 1.0
+    shares = [step.tuned_share for step in usable if step.recipe.is_way]
     ways = [1.0 if share is None else min(1.0, share / most) for share in shares]
-    good = {step.recipe: cells[step.recipe].good for step in usable}
+    good: dict[str, Sequence[RunResult]] = {step.recipe: cells[step.recipe].good for step in usable}
     choices = JointEstimate.of(good, depth, alternatives, evidence, ways).choices
     base = evidence.chance if settings.corrected else None
     rule = Rule.of(settings, evidence.chance)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from frostline.statistics.keyed import Keyed
+from frostline.statistics.recipe import Recipe
 
 
 class Scored(Protocol):
@@ -41,7 +42,7 @@ class RunResult(Keyed):
     model: str = ""
     task: str = ""
     train_size: int | None = None
-    recipe: str
+    recipe: Recipe
     tuned_layers: int | None = None
     tune_embeddings: bool | None = None
     tuned_share: float | None = None

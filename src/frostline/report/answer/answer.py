@@ -19,8 +19,8 @@ from frostline.statistics.curve import adjust, compare
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.outcomes import FAILURES, done, scored, with_outcomes
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult, Scored
-from frostline.statistics.tune import is_k
 
 SCHEMA_VERSION = 8
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
@@ -136,7 +136,7 @@ def _missing_reference(runs: Sequence[RunResult], search: SearchOutcome) -> str 
     if search.over:
         return None
     ended, awaited = {run.recipe for run in runs if run.status != "pending"}, search.awaited
-    reference = awaited or next((k for k in reversed(by_depth(runs)) if is_k(k)), None)
+    reference = awaited or next((k for k in reversed(by_depth(runs)) if Recipe(k).is_k), None)
     return reference if reference not in ended and (ended or awaited) else None
 
 

@@ -36,7 +36,7 @@ def add_test_scores(
     """
     evidence, by_name = RunPredictions(test, logits), {run.run: run for run in runs}
     for size in answer.sizes:
-        tested = {
+        tested: dict[str, list[RunResult]] = {
             cell.recipe: [by_name[point.run] for point in cell.in_mean if point.run in by_name] for cell in size.cells
         }
         for cell in size.cells:
@@ -58,7 +58,7 @@ def sentences_on_test(size: SizeAnswer, metric: str) -> list[str]:
     if recommended is None:
         beside = [_reached(full, metric)] if full is not None and full["test"]["n"] else []
         return [*_of_alternative(size["decision"], metric), *beside]
-    cell = size.cell(recommended["trainable"])
+    cell = size.cell(recommended["recipe"])
     assert cell is not None
     sentences = [_reached(cell, metric)]
     if full is not None and cell is not full:
@@ -90,4 +90,4 @@ def _reached(cell: Cell, metric: str) -> str:
     if test["low"] is not None:
         seeds += f", 95 % confidence interval {formatting.score_interval(test['low'], test['high'])}"
     mean = f"{name_of_metric(metric)} {formatting.score(test['mean'])}"
-    return f"{capitalized(tuning(cell['trainable']))} reaches {mean} on test (mean of {seeds})."
+    return f"{capitalized(tuning(cell['recipe']))} reaches {mean} on test (mean of {seeds})."

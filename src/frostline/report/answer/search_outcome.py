@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 from frostline.data.wording import capitalized
 from frostline.report.names import tuning
 from frostline.statistics.outcomes import ANSWERS
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.tune import is_k, sort_key
 
 if TYPE_CHECKING:
     from frostline.sweep.results.search_record import SearchRecord
@@ -71,7 +71,7 @@ def _instead(search: "SearchRecord", rows: Sequence[RunResult]) -> str | None:
     newer = newer_runs(search, rows)
     if not newer:
         return search.why
-    if any(row["trainable"] == failed for row in newer):
+    if any(row["recipe"] == failed for row in newer):
         return f"No run of {tuning(failed)} has a usable score, so nothing can be compared with it."
     again = "search again with a larger --budget, or add it with --tune of `frostline sweep`"
     return f"{capitalized(tuning(failed))} has no result: {again}."
@@ -81,8 +81,8 @@ def _has_result(reference: str | None, rows: Sequence[RunResult]) -> bool:
     """Whether the reference of a search has a usable score, or a larger k, which is then the reference of the answer."""
     if reference is None:
         return False
-    with_score = [row.recipe for row in rows if is_k(row.recipe) and row.outcome in ANSWERS]
-    return any(sort_key(k) >= sort_key(reference) for k in with_score)
+    with_score = [row.recipe for row in rows if Recipe(row.recipe).is_k and row.outcome in ANSWERS]
+    return any(Recipe(k).order >= Recipe(reference).order for k in with_score)
 
 
 NO_SEARCH = SearchOutcome()
