@@ -61,10 +61,10 @@ def test_any_table_gives_a_coherent_answer(
 ) -> None:
     """Points are ordered and intervals contain their means, with ties, gaps, one seed, no spread or failed cells."""
     got = answer(runs_of(table), chance, corrected=corrected)
-    place = {name: n for n, name in enumerate(by_name(got))}
+    place = {cell.recipe: n for n, cell in enumerate(got.cells)}
     for cell in got["cells"]:
         summary = cell["validation"]
-        assert summary["n"] <= cell["runs"] == sum(k == cell["recipe"] for k, _ in table)
+        assert summary["n"] <= cell["runs"] == sum(k == cell.recipe.short for k, _ in table)
         assert cell["failures"]["failed"] == sum(cell["failures"][name.replace(" ", "_")] for name in FAILURES)
         if summary["low"] is not None:
             assert summary["low"] - 1e-9 <= summary["mean"] <= summary["high"] + 1e-9
@@ -88,7 +88,7 @@ def test_one_seed_has_no_interval() -> None:
 def test_no_spread_is_certain() -> None:
     got = answer([one(k, seed, 0.8 if k != "0" else 0.5) for k in KS for seed in range(3)])
     point = next(p for p in got["operating_points"] if p["corrected"] and p["target"] == 0.95)
-    assert point == replace(point, estimate="1", confident="1", not_ruled_out="1", verdict="decided")
+    assert point == replace(point, estimate="last 1", confident="last 1", not_ruled_out="last 1", verdict="decided")
     assert by_name(got)["1"]["difference"]["p"] == 1 and by_name(got)["0"]["difference"]["p"] < 1e-20
 
 
@@ -101,7 +101,7 @@ def test_failed_runs_only_and_a_cell_without_finished_runs() -> None:
     pending = [one(k, seed, 0.8, status="pending" if k == "1" else "done") for k in KS for seed in range(3)]
     empty = by_name(answer(pending))["1"]
     assert (empty["runs"], empty["share"], empty["difference"], empty["failures"]["interval"]) == (0, None, None, None)
-    assert [run["recipe"] for run in answer(pending)["missing"]] == ["1"] * 3
+    assert [run.recipe.short for run in answer(pending)["missing"]] == ["1"] * 3
 
 
 def test_a_repeated_seed_counts_once_if_seeds_are_paired() -> None:
@@ -119,7 +119,7 @@ def test_seeds_are_paired_if_that_drops_few_runs(ours: int, theirs: int, paired:
     """Otherwise every run counts: all ten runs have more information than two common seeds of five."""
     draw = np.random.default_rng(0)
     runs = [one(k, n, draw.uniform(0.8, 0.9)) for k, count in (("1", ours), ("full", theirs)) for n in range(count)]
-    got, by_k = by_name(answer(runs))["1"], {k: [r["validation_best"] for r in runs if r["recipe"] == k] for k in KS}
+    got, by_k = by_name(answer(runs))["1"], {k: [r["validation_best"] for r in runs if r.recipe.short == k] for k in KS}
     common = min(ours, theirs)
     means = [np.mean(by_k[k][:common] if paired else by_k[k]) for k in ("1", "full")]
     assert got["difference"]["estimate"] == pytest.approx(means[0] - means[1])
@@ -184,7 +184,7 @@ def test_a_mean_has_at_least_half_of_a_cell_and_its_best_run(
     cell: list[float], best: float, chance: float | None
 ) -> None:
     runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("full", 0, best)]
-    ours = [run for run in with_outcomes(runs, chance) if run["recipe"] == "1"]
+    ours = [run for run in with_outcomes(runs, chance) if run.recipe.short == "1"]
     good = succeeded(ours)
     assert 2 * len(good) >= len(cell)
     assert max(run["validation_best"] for run in good) == max(cell)
