@@ -227,12 +227,9 @@ class Sweep:
 
         ``plain``: whether to forecast the time of transformers' Trainer, too.
         """
-        if missing:
-            progress.begin("checking that the model can be cut")
-            check_cuts(prepared)
         if prepared.plan.forecast is None or prepared.plan.forecast.runs != len(missing):
-            progress.begin("timing a few steps")
-            prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, missing, plain=plain))
+            forecast = make_forecast(prepared, missing, progress, plain=plain)
+            prepared.plan = replace(prepared.plan, forecast=forecast)
 
     def _requested(self, prepared: Prepared) -> list[RunSpec]:
         """The runs of this call. The grid in the folder may be larger."""
