@@ -227,7 +227,7 @@ def _phases(
         works = [(run, workload.batches(run)) for run in same]
         steps = sum(matrices.training(names, work.steps, workload.cut(run)) for run, work in works)
         moved = sum(work.steps.count for _, work in works) * OPTIMIZER_BYTES * matrices.updated_parameters(names)
-        took = sum(results[run.digest]["cost"]["train_seconds"] for run in same)
+        took = sum(results[run.digest].cost.train_seconds for run in same)
         training += took
         yield {
             **_phase(f"training, {same[0].recipe}", took, steps / best + moved / rates["memory"]),
@@ -236,7 +236,7 @@ def _phases(
     for tune in dict.fromkeys(run.recipe for run in runs):
         same = [run for run in runs if run.recipe == tune and run.digest in results]
         took = sum(  # including test and the overhead of a run
-            cost["run_seconds"] - cost["train_seconds"] for cost in (results[run.digest]["cost"] for run in same)
+            cost.run_seconds - cost.train_seconds for cost in (results[run.digest].cost for run in same)
         )
         work = sum(matrices.forward(workload.batches(run).scored, workload.cut(run) or 0) for run in same)
         evaluation += took

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from frostline import FrostlineError
 from frostline.fast.switch import objects_frozen
 from frostline.report.rebuild import finish, rebuild
+from frostline.statistics.answer import Answer
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute
@@ -22,8 +23,7 @@ from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.register import register
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.forecast_record import record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
@@ -96,9 +96,7 @@ class Sweep:
                     self._check_and_forecast(prepared, missing, progress, plain=True)
             return prepared.plan
 
-    def run(
-        self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None
-    ) -> dict[str, Any]:
+    def run(self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None) -> Answer:
         """Train every run that has no result yet, and write tables, answer, report and model into ``out``.
 
         Args:
@@ -156,7 +154,7 @@ class Sweep:
         """
         return frame(Folder(self.out).rows())
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> Answer:
         """The answer, rebuilt from the results in ``out``.
 
         Raises:
@@ -177,7 +175,7 @@ class Sweep:
 
     def _run(
         self, prepared: Prepared, progress: Progress, *, save_model: bool, retry: Collection[str], ray: Ray | None
-    ) -> dict[str, Any]:
+    ) -> Answer:
         requested = self._begin(prepared, progress, retry)
         ended = prepared.store.ended()
         missing = [run for run in requested if run.digest not in ended]
@@ -223,12 +221,9 @@ class Sweep:
 
         ``plain``: whether to forecast the time of transformers' Trainer, too.
         """
-        if missing:
-            progress.begin("checking that the model can be cut")
-            check_cuts(prepared)
         if prepared.plan.forecast is None or prepared.plan.forecast.runs != len(missing):
-            progress.begin("timing a few steps")
-            prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, missing, plain=plain))
+            forecast = make_forecast(prepared, missing, progress, plain=plain)
+            prepared.plan = replace(prepared.plan, forecast=forecast)
 
     def _requested(self, prepared: Prepared) -> list[RunSpec]:
         """The runs of this call. The grid in the folder may be larger."""
@@ -243,9 +238,7 @@ class Sweep:
             progress.close()
 
 
-def compare(
-    *, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | None = None, **settings: Any
-) -> dict[str, Any]:
+def compare(*, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | None = None, **settings: Any) -> Answer:
     """Train ways to tune on the same examples, and recommend one.
 
     By default, each has three learning rates. Those of what trains only a head are ``head_learning_rate``.

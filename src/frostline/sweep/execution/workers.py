@@ -33,6 +33,7 @@ from frostline.sweep.operations import CostModel
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.slurm import TERMINATED
+from frostline.training.result import Failure, RunRecord
 from frostline.training.specification import RunSpec
 
 T = TypeVar("T")
@@ -148,11 +149,11 @@ def run_in_each_worker(workers: int, work: Callable[[], T]) -> list[T]:
     found: list[T] = []
 
     def send_result(number: int, sender: Progress) -> None:
-        sender.result(work(), "")  # type: ignore[arg-type]
+        sender.result(work())  # type: ignore[arg-type]
 
     class Results(Progress):
-        def result(self, facts: Any, recipe: str) -> None:
-            found.append(facts)
+        def result(self, ended: Any) -> None:
+            found.append(ended)
 
     run_concurrently(range(workers), workers, send_result, lambda number: "a few steps for the forecast", Results())
     return found
@@ -267,8 +268,8 @@ class _SentProgress(Progress):
     def finish(self, work: float) -> None:
         self.send("finish", work)
 
-    def result(self, facts: Any, recipe: str) -> None:
-        self.send("result", facts, recipe)
+    def result(self, ended: RunRecord | Failure) -> None:
+        self.send("result", ended)
 
 
 @dataclass
