@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ def test_a_failed_run_is_reported_after_the_table(
     real = execute_module.run
 
     def fails_for_k_1(spec: Any, context: Any, **more: Any) -> Any:
-        if spec.tune == 1:
+        if spec.recipe == 1:
             raise RuntimeError("out of memory")
         return real(spec, context, **more)
 
@@ -180,8 +181,7 @@ def test_a_diverged_run_is_trained_again_on_request(
 
     def diverges(spec: Any, context: Any, **more: Any) -> Any:
         result = real(spec, context, **more)
-        result.facts["outcome"] = "diverged"
-        return result
+        return replace(result, record=result.record.model_copy(update={"outcome": "diverged"}))
 
     words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "1", "--seeds", "1", "--out", "o", *FAST]
     monkeypatch.setattr(execute_module, "run", diverges)
@@ -191,7 +191,7 @@ def test_a_diverged_run_is_trained_again_on_request(
     assert "diverged" in frostline(*words).out + frostline("status", "o").out
     assert frostline(*words, "--retry", "failed,diverged").code == 0
     assert "diverged" not in frostline("status", "o").out and len(list((here / "o" / "retried").iterdir())) == 1
-    got = frostline(*words, "--retry", "all")
+    got = frostline(*words, "--retry", "full")
     assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
 
 

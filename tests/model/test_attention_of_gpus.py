@@ -10,7 +10,7 @@ from model.test_stacking import RUNS, context_of, furthest, outcome, spec_of
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "qwen2", "modernbert"])
-@pytest.mark.parametrize("tune", [1, "all"])
+@pytest.mark.parametrize("tune", [1, "full"])
 def test_the_attention_of_gpus_gives_the_same_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_type: str, tune: int | str
 ) -> None:
@@ -32,8 +32,8 @@ def test_a_run_that_diverges_does_not_change_the_other_runs(tmp_path: Path, monk
     monkeypatch.setattr(Layout, "indexed", True)
     context, found = context_of("bert", tmp_path), []
     for rate in (1e-3, 1e30):
-        specs = [spec_of("all", seed, rate if seed == 0 else 1e-3, head_learning_rate="same") for seed in range(3)]
+        specs = [spec_of("full", seed, rate if seed == 0 else 1e-3, head_learning_rate="same") for seed in range(3)]
         found.append(run_stacked(specs, context, batched=True))
-    assert found[1][0].facts["outcome"] == "diverged"
+    assert found[1][0].record.outcome == "diverged"
     for n in (1, 2):
         assert outcome(found[1][n]) == outcome(found[0][n])

@@ -5,31 +5,32 @@ import torch
 
 from frostline.model.anatomy import find_layers, frozen_modules, set_train_mode
 from frostline.model.trainable import Trainable
+from frostline.statistics.recipe import Recipe
 from small_models import load, small_batch, small_model
 
 
 @pytest.mark.parametrize("tune_pooler", [True, False])
-@pytest.mark.parametrize("k", [0, 1, 3, "all"])
+@pytest.mark.parametrize("k", [0, 1, 3, "full"])
 def test_frozen_modules_are_in_eval_mode(tiny_bert, k, tune_pooler):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
-    names = Trainable(k, pooler=tune_pooler).parameters(anatomy)
+    names = Trainable(Recipe(k), pooler=tune_pooler).parameters(anatomy)
     set_train_mode(model.train(), anatomy, names)
     for path, module in model.named_modules():
         own = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=False)}
         assert not own or module.training == bool(own & names), path
     for number, layer in enumerate(anatomy.layers(model)):
-        tuned = k == "all" or number >= 3 - k
+        tuned = k == "full" or number >= 3 - k
         assert all(module.training == tuned for module in layer.modules())
     assert model.dropout.training  # the dropout of the classifier head
-    assert model.bert.embeddings.dropout.training == (k == "all")
+    assert model.bert.embeddings.dropout.training == (k == "full")
 
 
 @pytest.mark.parametrize("modules", [["layer.1"], ["layer.0.output", "pooler"], ["embeddings"], ["query", "LayerNorm"]])
 def test_with_named_modules_all_modules_without_trained_parameters_are_in_eval_mode(tiny_bert, modules):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
-    names = Trainable("named", modules).parameters(anatomy)
+    names = Trainable(Recipe("named"), modules).parameters(anatomy)
     set_train_mode(model.train(), anatomy, names)
     for path, module in model.named_modules():
         inside = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters()}
@@ -52,7 +53,7 @@ def test_no_dropout_below_the_first_tuned_layer(model_type):
     model = small_model(model_type)
     anatomy = find_layers(model, small_batch(model))
     first = anatomy.layers(model)[3]
-    set_train_mode(model, anatomy, Trainable(1).parameters(anatomy))
+    set_train_mode(model, anatomy, Trainable(Recipe(1)).parameters(anatomy))
     inputs = []
     hook = first.register_forward_pre_hook(lambda m, args, kwargs: inputs.append(args[0]), with_kwargs=True)
     if not any(True for _ in first.parameters()):

@@ -14,7 +14,7 @@ from torch import nn
 from frostline.fast.switch import memory_reused
 from frostline.frozen.exactness import find_head_reads, find_head_token_part
 from frostline.frozen.forward_pass import StateSelection, selection_for
-from frostline.frozen.hidden_states import HiddenStates, Recipe, load_or_compute
+from frostline.frozen.hidden_states import CacheKey, HiddenStates, load_or_compute
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import packable
@@ -23,6 +23,7 @@ from frostline.model.stacking import stacked
 from frostline.model.terms import HEAD, OWN_HEAD, POOLER
 from frostline.model.tokens import Tokens
 from frostline.model.trainable import Trainable
+from frostline.statistics.recipe import Recipe
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.result import Result
@@ -69,7 +70,7 @@ def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: 
 
 
 def with_states(context: Experiment, folder: Path) -> Experiment:
-    recipe = Recipe("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
+    recipe = CacheKey("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
     need = selection_for([1, 2, 3], context.pretrained.anatomy, context.head_reads)
     rows = np.arange(len(context.tokens))
     states = load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "cache")
@@ -94,22 +95,22 @@ def spec_of(tune: int | str, seed: int = 0, learning_rate: float = 1e-3, **more:
             "warmup_steps": 0,
         },
     }
-    return RunSpec.model_validate({"tune": tune, "precision": "float32", "metric": "accuracy", **values, **more})
+    return RunSpec.model_validate({"recipe": tune, "precision": "float32", "metric": "accuracy", **values, **more})
 
 
 def outcome(result: Result) -> tuple[str, dict[str, bytes]]:
     """All results of a run without its cost and provenance, for a bitwise comparison."""
-    facts = {name: value for name, value in result.facts.items() if name not in ("cost", "provenance")}
+    facts = result.record.model_dump(mode="json", exclude={"cost", "provenance"})
     logits = {name: value.tobytes() for name, value in result.logits.items()} | {"test": result.test_logits.tobytes()}
-    return json.dumps([facts, result.test_facts], sort_keys=True), logits
+    return json.dumps([facts, result.test and result.test.scores], sort_keys=True), logits
 
 
 def furthest(one: Result, other: Result) -> float:
     """The largest relative difference of the logits and losses of two runs."""
     gaps = [
-        abs(a["value"] - b["value"]) / abs(b["value"])
-        for a, b in zip(one.facts["scores"], other.facts["scores"], strict=True)
-        if a["metric"] == "loss"
+        abs(a.value - b.value) / abs(b.value)
+        for a, b in zip(one.record.scores, other.record.scores, strict=True)
+        if a.metric == "loss"
     ]
     pairs = [(one.logits[name], other.logits[name]) for name in other.logits] + [(one.test_logits, other.test_logits)]
     return max([*gaps, *(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)])
@@ -117,8 +118,11 @@ def furthest(one: Result, other: Result) -> float:
 
 def scores(result: Result) -> list[object]:
     """The discrete results of a run, which do not differ by rounding."""
-    accuracies = [tuple(s.values()) for s in result.facts["scores"] if s["metric"] == "accuracy"]
-    return [*accuracies, *(result.facts[name] for name in ("best_epoch", "outcome", "train_last", "digest", "audit"))]
+    accuracies = [s for s in result.record.scores if s.metric == "accuracy"]
+    return [
+        *accuracies,
+        *(getattr(result.record, name) for name in ("best_epoch", "outcome", "train_last", "digest", "audit")),
+    ]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -132,7 +136,7 @@ def test_stacked_runs_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> 
     """The runs differ in seed, learning rate and rows. Dropout is off."""
     context = context_of(model_type, tmp_path)
     assert context.packed
-    for tune in (0, 1, 2, L, "all") if model_type == "bert" else (2, "all"):
+    for tune in (0, 1, 2, L, "full") if model_type == "bert" else (2, "full"):
         specs = [spec_of(tune, *run_values) for run_values in RUNS]
         alone = [run(spec, context) for spec in specs]
         assert len({result.logits["validation_last"].tobytes() for result in alone}) == 3
@@ -141,7 +145,7 @@ def test_stacked_runs_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> 
             for one, expected in zip(together, alone, strict=True):
                 assert scores(one) == scores(expected)
                 assert furthest(one, expected) < 2e-4, (tune, batched)  # rounding, after six steps of Adam
-                assert one.facts["provenance"] == {**expected.facts["provenance"], "stacked": 3}
+                assert one.record.provenance == expected.record.provenance.model_copy(update={"stacked": 3})
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2"])
@@ -174,7 +178,7 @@ def test_stacked_runs_equal_runs_one_by_one_if_frozen_layers_run_too(tmp_path: P
     for states in (None, after_one_layer(context)):
         other = context.with_worker(states=states)
         for one, spec in zip(run_stacked(specs, other), specs, strict=True):
-            assert one.facts["provenance"]["cut"] in (None, 1)
+            assert one.record.provenance.cut in (None, 1)
             assert furthest(one, run(spec, other)) < 2e-5
 
 
@@ -186,7 +190,7 @@ def after_one_layer(context: Experiment) -> HiddenStates:
 
 @pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("dropout", [False, True])
-@pytest.mark.parametrize("tune", [0, 1, "all"])
+@pytest.mark.parametrize("tune", [0, 1, "full"])
 def test_a_run_that_diverges_does_not_change_the_other_runs_of_its_stack(
     tmp_path: Path, tune: int | str, dropout: bool, batched: bool
 ) -> None:
@@ -197,22 +201,22 @@ def test_a_run_that_diverges_does_not_change_the_other_runs_of_its_stack(
     stable = [spec_of(tune, *one, **more) for one in runs]
     diverging = [stable[0], spec_of(tune, 1, 1e30, **more), stable[2]]
     without, with_diverged = (run_stacked(specs, context, batched=batched) for specs in (stable, diverging))
-    assert [result.facts["outcome"] for result in with_diverged][1] == "diverged"
-    assert with_diverged[1].facts["cost"]["steps"] < 6 and with_diverged[1].test_logits is None
+    assert [result.record.outcome for result in with_diverged][1] == "diverged"
+    assert with_diverged[1].record.cost.steps < 6 and with_diverged[1].test_logits is None
     for n in (0, 2):
         assert outcome(with_diverged[n]) == outcome(without[n])
-        assert with_diverged[n].facts["outcome"] != "diverged" and with_diverged[n].facts["cost"]["steps"] == 6
+        assert with_diverged[n].record.outcome != "diverged" and with_diverged[n].record.cost.steps == 6
     alone = run(diverging[1], context)
-    assert [alone.facts[name] for name in ("outcome", "reason")] == [
-        with_diverged[1].facts[name] for name in ("outcome", "reason")
+    assert [getattr(alone.record, name) for name in ("outcome", "reason")] == [
+        getattr(with_diverged[1].record, name) for name in ("outcome", "reason")
     ]
 
 
 def test_all_runs_of_a_stack_may_diverge(tmp_path: Path) -> None:
     context = context_of("bert", tmp_path)
     results = run_stacked([spec_of(1, seed, 1e30) for seed in (0, 1)], context)
-    assert [result.facts["outcome"] for result in results] == ["diverged"] * 2
-    assert all(result.test_facts is None and result.facts["audit"]["trainable_parameters"] for result in results)
+    assert [result.record.outcome for result in results] == ["diverged"] * 2
+    assert all(result.test is None and result.record.audit.trainable_parameters for result in results)
 
 
 def test_with_dropout_the_losses_of_stacked_runs_have_the_same_distribution(tmp_path: Path) -> None:
@@ -228,13 +232,13 @@ def test_with_dropout_the_losses_of_stacked_runs_have_the_same_distribution(tmp_
 
 
 def last_loss(result: Result) -> float:
-    return next(s["value"] for s in result.facts["scores"] if s["metric"] == "loss" and s["split"] == "train_running")
+    return next(s.value for s in result.record.scores if s.metric == "loss" and s.split == "train_running")
 
 
 def test_stacked_restores_the_model(tmp_path: Path) -> None:
     context = context_of("qwen3", tmp_path)
     model = context.pretrained.model
-    names = Trainable(2).parameters(context.pretrained.anatomy)
+    names = Trainable(Recipe(2)).parameters(context.pretrained.anatomy)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     model.requires_grad_(False)
     batch = probe_batch(model)
@@ -262,7 +266,7 @@ def test_stacked_restores_the_model(tmp_path: Path) -> None:
 def test_gradients_of_a_run_come_from_its_own_examples_only(tmp_path: Path, batched: bool) -> None:
     """A NaN in the parameters of one run does not change the gradients of the other run."""
     context = context_of("llama", tmp_path)
-    model, names = context.pretrained.model, Trainable(2).parameters(context.pretrained.anatomy)
+    model, names = context.pretrained.model, Trainable(Recipe(2)).parameters(context.pretrained.anatomy)
     batch = {name: torch.cat([x, x]) for name, x in probe_batch(model).items()}
     found = []
     for with_nan in (False, True):

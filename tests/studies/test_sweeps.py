@@ -20,17 +20,17 @@ def test_a_sweep_for_every_model_and_task(tmp_path: Path, tiny_bert: Path) -> No
         protocol, tmp_path, models=["bert-base", str(tiny_bert)], tasks=["CoLA", "RTE"], data={"RTE": "here"}
     )
     assert [(sweep.out.relative_to(tmp_path).as_posix(), sweep.settings["tune"]) for sweep in sweeps] == [
-        ("bert-base/CoLA", [0, 1, 2, 3, 4, 5, 6, "all"]),
-        ("bert-base/RTE", [0, 1, 2, 3, 4, 5, 6, "all"]),
-        (f"{tiny_bert.name}/CoLA", [0, 1, "all"]),
-        (f"{tiny_bert.name}/RTE", [0, 1, "all"]),
+        ("bert-base/CoLA", ["head only", *(f"last {k}" for k in range(1, 7)), "full"]),
+        ("bert-base/RTE", ["head only", *(f"last {k}" for k in range(1, 7)), "full"]),
+        (f"{tiny_bert.name}/CoLA", ["head only", "last 1", "full"]),
+        (f"{tiny_bert.name}/RTE", ["head only", "last 1", "full"]),
     ]
     assert sweeps[1].settings["data"] == "here" and "data" not in sweeps[0].settings
     assert sweeps[0].line_search == (1e-5, 2e-5, 3e-5, 4e-5, 5e-5)
     fixed = study_sweeps(
         protocol, tmp_path, models=["bert-base"], tasks=["CoLA"], settings={"learning_rate": "1e-4", "tune": "0"}
     )
-    assert fixed[0].line_search == () and fixed[0].settings["tune"] == [0]
+    assert fixed[0].line_search == () and fixed[0].settings["tune"] == ["head only"]
     with pytest.raises(FrostlineError, match="MNLI is not a task of this study"):
         study_sweeps(protocol, tmp_path, tasks=["CoLA"], data={"MNLI": "here"})
 
@@ -65,8 +65,8 @@ def test_every_k_uses_the_learning_rate_that_is_best_for_full(tmp_path: Path, ti
     (sweep,) = sweeps
     answer = sweep.run(Progress())
     runs = rows_in(sweep.out / "results.csv")
-    full = [run for run in runs if run["trainable"] == "all"]
-    others = {run["learning_rate"] for run in runs if run["trainable"] != "all"}
+    full = [run for run in runs if run["recipe"] == "full"]
+    others = {run["learning_rate"] for run in runs if run["recipe"] != "full"}
     assert len({run["learning_rate"] for run in full}) == 2 and len(full) == 4 and len(others) == 1
     scores: dict[str, list[float]] = {}
     for run in full:
@@ -119,10 +119,8 @@ def test_a_further_validation_set_is_a_separate_task(tmp_path: Path, tiny_bert: 
     scores = [row for row in rows_in(out / "scores.csv") if row["split"] == "validation_mismatched"]
     values = {row["run"]: float(row["value"]) for row in scores if row["metric"] == "accuracy"}
     assert {run["run"]: run["validation_best"] for run in mismatched.runs} == values and len(values) == 4
-    summary = mismatched.evidence.summary([run for run in mismatched.runs if run["trainable"] == "all"])
-    assert summary["mean"] == pytest.approx(
-        sum(values[r["run"]] for r in mismatched.runs if r["trainable"] == "all") / 2
-    )
+    summary = mismatched.evidence.summary([run for run in mismatched.runs if run["recipe"] == "full"])
+    assert summary["mean"] == pytest.approx(sum(values[r["run"]] for r in mismatched.runs if r["recipe"] == "full") / 2)
 
 
 def test_a_folder_with_the_sweeps_of_a_study_is_named(tmp_path: Path) -> None:

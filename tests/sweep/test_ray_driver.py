@@ -21,7 +21,7 @@ from frostline.sweep.execution import ray_tasks
 from frostline.sweep.execution.ray_tasks import Cluster, driver_on, train_on_ray
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
+from frostline.sweep.results.folder import register
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
@@ -100,8 +100,8 @@ def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepare
 def test_what_a_task_asks_for(
     train: Train, prepared: Prepared, here: RayHere, node: dict[str, float], memory: list[float], gpus: int
 ) -> None:
-    cell = Cell("last 0", 20, 2, 0.5, 0.5, 1.0, 7e9, None, True, 1)
-    cells = (cell, replace(cell, trainable="last 1", seconds=9.0, memory_bytes=9e9))
+    cell = Cell("head only", 20, 2, 0.5, 0.5, 1.0, 7e9, None, True, 1)
+    cells = (cell, replace(cell, recipe="last 1", seconds=9.0, memory_bytes=9e9))
     prepared.plan = replace(prepared.plan, forecast=Forecast(cells, 0, 0))
     here.resources = [node]
     here.before = stop
@@ -286,5 +286,5 @@ def test_a_lost_run_continues_from_its_checkpoint_if_the_node_shares_the_folder(
     assert set(store.failures()) == set(lost) and (store.out / "checkpoints").exists() == shared
     store.retry(lost, ["failed"])
     assert_same_predictions(train(), Store(finished_small))
-    continued = store.result(lost[0])["provenance"]["continued_after"]
+    continued = store.result(lost[0]).provenance.continued_after
     assert continued == ([2] if shared else []) and not (store.out / "checkpoints").exists()

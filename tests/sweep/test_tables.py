@@ -12,12 +12,12 @@ import pytest
 
 from frostline import write_report
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.store import Store
 from frostline.sweep.results.tables import COLUMNS, COST, SCORE_COLUMNS, csv_bytes, frame, write_tables
+from records import failure
 from tiny import run_sweep
 
 DESIGN = """
-model, task, train_size, trainable, tuned_layers, tune_embeddings, tuned_share, seed, learning_rate, status, reason, outcome,
+model, task, train_size, recipe, tuned_layers, tune_embeddings, tuned_share, seed, learning_rate, status, reason, outcome,
 metric, validation_best, validation_last, train_last, test, best_epoch, trainable_parameters, train_seconds,
 cache_seconds, concurrent_runs, peak_memory_bytes
 """
@@ -33,8 +33,8 @@ def test_the_columns_are_the_documented_ones(finished_sweep: Path) -> None:
 
 def test_there_is_one_row_per_run_in_the_order_of_the_grid(finished_sweep: Path) -> None:
     table = pd.read_csv(finished_sweep / "results.csv")
-    assert table[["seed", "trainable"]].to_numpy().tolist() == [
-        [seed, name] for seed in (0, 1) for name in ("last 0", "last 1", "all")
+    assert table[["seed", "recipe"]].to_numpy().tolist() == [
+        [seed, name] for seed in (0, 1) for name in ("head only", "last 1", "full")
     ]
     assert table.tuned_layers.tolist() == [0, 1, 3] * 2
     assert table.tune_embeddings.tolist() == [False, False, True] * 2
@@ -44,18 +44,15 @@ def test_there_is_one_row_per_run_in_the_order_of_the_grid(finished_sweep: Path)
     assert (table[["train_seconds", "peak_memory_bytes"]] > 0).all().all()
 
 
-def test_the_forward_pass_is_split_over_all_runs_that_start_from_the_cache(
-    finished_sweep: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_forward_pass_is_split_over_all_runs_that_start_from_the_cache(finished_sweep: Path) -> None:
     folder = Folder(finished_sweep)
-    results = folder.store.results()
-    used = [facts for facts in results.values() if facts["provenance"]["cut"] is not None]
-    assert len(used) == 4 and all(facts["cost"]["forward_pass_seconds"] > 0 for facts in used)
-    for seconds, facts in zip((8.0, 8.0, 2.0, 2.0), used, strict=True):  # two are of a later call, with fewer rows
-        facts["cost"]["forward_pass_seconds"] = seconds
-    monkeypatch.setattr(Store, "results", lambda store: results)
+    used = [one for one in folder.results.values() if one.provenance.from_cache]
+    assert len(used) == 4 and all(one.cost.forward_pass_seconds > 0 for one in used)
+    for seconds, one in zip((8.0, 8.0, 2.0, 2.0), used, strict=True):  # two are of a later call, with fewer rows
+        cost = one.cost.model_copy(update={"forward_pass_seconds": seconds})
+        folder.results[one.digest] = one.model_copy(update={"cost": cost})
     assert [row["cache_seconds"] for row in folder.rows()] == [2.0, 2.0, 0.0] * 2
-    del results[used[-1]["digest"]]
+    del folder.results[used[-1].digest]
     shares = [row["cache_seconds"] for row in folder.rows() if row["status"] == "done"]
     assert sum(shares) == pytest.approx(8.0) and shares.count(0.0) == 2
 
@@ -100,7 +97,7 @@ def test_a_missing_run_is_pending_and_a_failed_run_has_a_reason(finished_sweep: 
     first, second = folder.runs[:2]
     for spec in (first, second):
         shutil.rmtree(folder.store.runs / spec.digest)
-    folder.store.fail(second.digest, {"digest": second.digest, "reason": "RuntimeError: out of memory"})
+    folder.store.fail(failure(second, "RuntimeError: out of memory"))
     rows = folder.rows()
     assert [row["status"] for row in rows] == ["pending", "failed", *["done"] * 4]
     assert [row["reason"] for row in rows[:2]] == ["", "RuntimeError: out of memory"]
@@ -118,7 +115,7 @@ def test_the_depth_of_named_parts_is_that_of_the_lowest_one(
 ) -> None:
     sweep = run_sweep(settings, tune="named", tune_modules=modules, seeds=1)
     (row,) = Folder(settings["out"]).rows()
-    assert (row["trainable"], row["tuned_layers"], row["tune_embeddings"]) == ("named", layers, embeddings)
+    assert (row["recipe"], row["tuned_layers"], row["tune_embeddings"]) == ("named", layers, embeddings)
     shutil.rmtree(Path(settings["out"]) / "runs")
     (row,) = sweep.table().to_dict("records")
     assert row["status"] == "pending" and pd.isna(row["tuned_layers"]) and pd.isna(row["tune_embeddings"])

@@ -8,7 +8,7 @@ import torch
 from frostline.data.kinds import CLASSIFICATION, REGRESSION
 from frostline.frozen.exactness import find_head_reads
 from frostline.frozen.forward_pass import selection_for
-from frostline.frozen.hidden_states import Recipe, load_or_compute
+from frostline.frozen.hidden_states import CacheKey, load_or_compute
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained
@@ -50,7 +50,7 @@ def with_states(context, folder, cuts=EVERY_CUT):
     """The context with hidden states cached after these layers."""
     context.pretrained.restore()
     rows = np.arange(len(context.tokens))
-    recipe = Recipe("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
+    recipe = CacheKey("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
     selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
     states = load_or_compute(context.forward_pass(selection), context.tokens, rows, recipe, folder=folder)
     return context.with_worker(states=states)
@@ -68,7 +68,7 @@ def spec_of(tune=1, **more):
         "per_device_train_batch_size": 8,
         "precision": "float32",
     }
-    return RunSpec(tune=tune, **values | more)
+    return RunSpec(recipe=tune, **values | more)
 
 
 def named_spec(*modules, **more):
@@ -77,10 +77,10 @@ def named_spec(*modules, **more):
 
 def outcome(result):
     """The whole result except its cost, for bitwise comparisons."""
-    facts = {name: value for name, value in result.facts.items() if name not in COST}
+    facts = result.record.model_dump(mode="json", exclude=set(COST))
     logits = {name: value.tobytes() for name, value in result.logits.items()}
     test = None if result.test_logits is None else result.test_logits.tobytes()
-    return json.dumps(facts, sort_keys=True), logits, result.test_facts, test
+    return json.dumps(facts, sort_keys=True), logits, result.test and result.test.scores, test
 
 
 def weights_of(context):
@@ -92,7 +92,7 @@ def same(one, other):
 
 
 def losses(result):
-    return {(s["split"], s["epoch"]): s["value"] for s in result.facts["scores"] if s["metric"] == "loss"}
+    return {(s.split, s.epoch): s.value for s in result.record.scores if s.metric == "loss"}
 
 
 def largest_difference(one, other):

@@ -61,7 +61,7 @@ def ending(specs, context, folder, after):
     else:
         results = run_stacked(specs, context, checkpoints=Interrupting(folder, None))
     assert bool(interruptions) == (after is not None)
-    assert all(len(one.facts["provenance"]["continued_after"]) == interruptions for one in results)
+    assert all(len(one.record.provenance.continued_after) == interruptions for one in results)
     values = [{name: p.detach().numpy().tobytes() for name, p in one.learned.items()} for one in results]
     return [outcome(one) for one in results], values
 
@@ -77,7 +77,7 @@ def test_after_every_step(context, tmp_path):
 
 
 def test_all_layers(uncached, tmp_path):
-    plain, *interrupted = endings([spec_of("all")], uncached, tmp_path, (3,))
+    plain, *interrupted = endings([spec_of("full")], uncached, tmp_path, (3,))
     assert interrupted == [plain] * len(interrupted)
 
 
@@ -114,5 +114,5 @@ def test_a_stack_whose_runs_diverge_at_other_steps(context, tmp_path):
 
 def test_tables_with_deferred_updates(uncached, tmp_path, monkeypatch):
     monkeypatch.setattr(sparse_gradients, "LARGE", 8)
-    plain, *interrupted = endings([spec_of("all", weight_decay=0.5)], uncached, tmp_path, (3,))
+    plain, *interrupted = endings([spec_of("full", weight_decay=0.5)], uncached, tmp_path, (3,))
     assert interrupted == [plain] * len(interrupted)

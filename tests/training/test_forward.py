@@ -35,7 +35,7 @@ def test_a_run_and_a_check_on_the_cpu_ask_no_gpu(context, monkeypatch):
     assert not asked
 
 
-@pytest.mark.parametrize("k", [2, "all"])
+@pytest.mark.parametrize("k", [2, "full"])
 def test_batches_are_scored_in_chunks(context, monkeypatch, k):
     """A chunk has at most as many tokens as fit into memory. Training batches are not split."""
     spec, seen, upper = spec_of(k), [], UpperModel.__call__
@@ -57,7 +57,7 @@ def test_batches_are_scored_in_chunks(context, monkeypatch, k):
         np.testing.assert_allclose(parts.logits[name], logits, atol=1e-5)
 
 
-@pytest.mark.parametrize("k", [0, 2, "all"])
+@pytest.mark.parametrize("k", [0, 2, "full"])
 def test_when_memory_runs_out_smaller_chunks_are_scored(context, monkeypatch, k):
     """An allocator with memory to score 64 tokens. No step is repeated, and the next run scores smaller chunks at once."""
     spec, seen, real = spec_of(k), [], ForwardFunction._logits
@@ -74,7 +74,7 @@ def test_when_memory_runs_out_smaller_chunks_are_scored(context, monkeypatch, k)
     monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
     for fails in (True, False):
         parts = run(spec, short)
-        assert seen.count((True, False)) == whole.facts["cost"]["steps"] and ((False, True) in seen) is fails
+        assert seen.count((True, False)) == whole.record.cost.steps and ((False, True) in seen) is fails
         for name, logits in whole.logits.items():
             np.testing.assert_allclose(parts.logits[name], logits, atol=1e-5)
         seen.clear()
@@ -95,15 +95,15 @@ def test_bfloat16(tiny_bert, context, tmp_path):
         assert {p.dtype for p in cached.pretrained.model.parameters()} == {torch.float32}
 
 
-@pytest.mark.parametrize("tune", [0, 2, "all"])
+@pytest.mark.parametrize("tune", [0, 2, "full"])
 def test_float16_has_the_losses_of_float32_within_rounding(tiny_bert, context, uncached, tmp_path, tune):
     """Losses are scaled, so that small gradients do not become zero."""
     half = context_of(tiny_bert, precision="float16")
-    half = half if tune == "all" else with_states(half, tmp_path)
+    half = half if tune == "full" else with_states(half, tmp_path)
     spec = spec_of(tune, precision="float16", learning_rate=3e-4)
     one = run(spec, half)
-    assert one.facts["outcome"] == "ok" and outcome(run(spec, half)) == outcome(one)
-    exact = run(spec_of(tune, learning_rate=3e-4), uncached if tune == "all" else context)
+    assert one.record.outcome == "ok" and outcome(run(spec, half)) == outcome(one)
+    exact = run(spec_of(tune, learning_rate=3e-4), uncached if tune == "full" else context)
     assert 0 < largest_difference(one, exact) < 0.01
     assert {p.dtype for p in half.pretrained.model.parameters()} == {torch.float32}
 
@@ -116,10 +116,10 @@ def test_with_frozen_dropout_nothing_is_cached_and_frozen_layers_have_dropout(co
         one = run(spec_of(1, frozen_dropout=True), context)
     finally:
         hook.remove()
-    assert one.facts["provenance"]["cut"] is None
-    assert modes.count(True) == one.facts["cost"]["steps"]
-    assert one.facts["audit"]["frozen_in_eval_mode"] is False
-    assert one.facts["audit"]["frozen_bytes_unchanged"] is True
+    assert one.record.provenance.cut is None
+    assert modes.count(True) == one.record.cost.steps
+    assert one.record.audit.checks["frozen_in_eval_mode"] is False
+    assert one.record.audit.checks["frozen_bytes_unchanged"] is True
     assert outcome(one)[1] != outcome(run(spec_of(1), uncached))[1]
 
 
@@ -143,7 +143,7 @@ def test_a_frozen_layer_above_a_named_module_has_no_dropout(context):
 @pytest.mark.parametrize("evaluations", [0, 1])
 def test_deferred_weight_decay_of_embedding_rows_changes_no_result(uncached, monkeypatch, evaluations):
     """Embeddings that only validation examples read get their deferred decay before they are read."""
-    spec = spec_of("all", train_size=8, num_train_epochs=4, weight_decay=2.0, evaluations_per_epoch=evaluations)
+    spec = spec_of("full", train_size=8, num_train_epochs=4, weight_decay=2.0, evaluations_per_epoch=evaluations)
     whole, after = run(spec, uncached), weights_of(uncached)
     monkeypatch.setattr(fast_tables, "LARGE", 8)
     seen, read = [], SparseGradient.read
@@ -200,7 +200,7 @@ def test_reading_ahead_gives_the_same_results_and_copies_each_batch_once(context
     assert sorted(numbers) == list(range(len(stream.sent))) and len(stream.sent) == len(read)
     assert all(torch.equal(stream.sent[number], x) for number, x in zip(numbers, read, strict=True))
     assert not stream.in_flight and stream.events[-1][0] == "finish"
-    assert announced == expected.facts["cost"]["steps"] * parts - EPOCHS  # all but the first one of each epoch
+    assert announced == expected.record.cost.steps * parts - EPOCHS  # all but the first one of each epoch
 
 
 def test_copies_on_the_device_give_the_same_results(context):
@@ -214,7 +214,7 @@ def test_copies_on_the_device_give_the_same_results(context):
 
 
 def test_a_diverged_run_leaves_no_copy_in_flight(context, streams):
-    assert run(spec_of(2, learning_rate=1e30, max_grad_norm=0), context).facts["outcome"] == "diverged"
+    assert run(spec_of(2, learning_rate=1e30, max_grad_norm=0), context).record.outcome == "diverged"
     assert len(streams) == 1 and not streams[0].in_flight and streams[0].events[-1][0] == "finish"
 
 

@@ -18,11 +18,11 @@ def without_setting(result):
 def same(one, other):
     """Whether all results but the digest are bitwise identical."""
     (facts, logits), (others, other_logits) = without_setting(one), without_setting(other)
-    return facts.replace(one.facts["digest"], other.facts["digest"]) == others and logits == other_logits
+    return facts.replace(one.record.digest, other.record.digest) == others and logits == other_logits
 
 
 @pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("tune", [0, 1, "all"])
+@pytest.mark.parametrize("tune", [0, 1, "full"])
 @pytest.mark.parametrize("model_type", ["bert", "llama"])
 def test_results_are_bitwise_identical(tmp_path, model_type, tune, packed):
     """With dropout, whose masks are drawn again in the backward pass."""
@@ -57,7 +57,7 @@ def test_several_micro_batches(tmp_path):
 def test_fewer_bytes_are_kept_until_the_backward_pass(tmp_path):
     context, kept = context_of("bert", tmp_path, dropout=True), []
     for on in (False, True):
-        spec, storages = spec_of("all", gradient_checkpointing=on), {}
+        spec, storages = spec_of("full", gradient_checkpointing=on), {}
 
         def count(x, storages=storages):
             storages[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()

@@ -16,11 +16,11 @@ from training.runs import (
 )
 
 
-@pytest.mark.parametrize("tune", [0, 1, 2, 3, "all"])
+@pytest.mark.parametrize("tune", [0, 1, 2, 3, "full"])
 def test_the_same_run_twice_is_bitwise_identical(context, tune):
     first = run(spec_of(tune), context)
     weights = weights_of(context)
-    assert first.facts["outcome"] in ("ok", "degenerate") and first.facts["status"] == "done"
+    assert first.record.outcome in ("ok", "degenerate") and first.record.digest == spec_of(tune).digest
     again = run(spec_of(tune), context)
     assert outcome(again) == outcome(first) and same(weights_of(context), weights)
     other = run(spec_of(tune, seed=1), context)
@@ -32,7 +32,7 @@ def test_a_run_does_not_depend_on_earlier_runs(context):
     short = {"num_train_epochs": 1}
     specs = [
         spec_of(1, **short),
-        spec_of("all", learning_rate=1e-2, **short),
+        spec_of("full", learning_rate=1e-2, **short),
         spec_of(0, **short),
         spec_of(3, seed=1, **short),
         spec_of(2, tune_pooler=False, **short),
@@ -60,13 +60,13 @@ def test_after_a_run_the_model_has_the_weights_of_the_best_epoch(context):
 
 
 def test_training_reduces_the_loss(context):
-    result = run(spec_of("all", num_train_epochs=10, train_size=48), context)
+    result = run(spec_of("full", num_train_epochs=10, train_size=48), context)
     assert losses(result)["train", 10] < losses(result)["train_running", 1] - 0.2
 
 
 def test_regression(tiny_bert, tmp_path):
     context = with_states(context_of(tiny_bert, regression=True), tmp_path)
     result = run(spec_of(1), context)
-    assert {s["metric"] for s in result.facts["scores"]} == {"pearson", "spearmanr", "r2", "loss"}
+    assert {s.metric for s in result.record.scores} == {"pearson", "spearmanr", "r2", "loss"}
     assert result.logits["validation_best"].shape == (24, 1)
     assert outcome(run(spec_of(1), context)) == outcome(result)

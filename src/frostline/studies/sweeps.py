@@ -23,7 +23,7 @@ from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.learning_rates import best_learning_rate
-from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.studies.protocol import FOLDER, Protocol, tune_values
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.progress import Progress
@@ -42,12 +42,12 @@ class ParameterCounts:
     Attributes:
         layers: The number of layers, L.
         places: Parameter counts by place: embeddings, layer 0 to layer L - 1, final norm, pooler, head.
-        trainable: The number of trainable parameters of each k.
+        trained: The number of trainable parameters of each k.
     """
 
     layers: int
     places: Mapping[str, int]
-    trainable: Mapping[Tune, int]
+    trained: Mapping[Recipe, int]
 
     @property
     def total(self) -> int:
@@ -70,7 +70,7 @@ def model_config(protocol: Protocol, model: str) -> PreTrainedConfig:
 
 def parameter_counts(
     config: PreTrainedConfig,
-    ks: Sequence[Tune],
+    ks: Sequence[Recipe],
     *,
     tune_pooler: bool = True,
     tune_modules: Sequence[str] | None = None,
@@ -82,13 +82,13 @@ def parameter_counts(
         places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
     facts = {"tune_pooler": tune_pooler, "tune_modules": tune_modules, "learning_rate": 1.0}
     runs = {k: _run(k, way_named(k, {}) or PLAIN, facts) for k in ks}
-    trainable = {
+    trained = {
         k: sum(p.numel() for p in planned(run, *_with_head_of(run, model, anatomy)).values()) for k, run in runs.items()
     }
-    return ParameterCounts(anatomy.count, places, trainable)
+    return ParameterCounts(anatomy.count, places, trained)
 
 
-def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Tune, tuple[Group, ...]]:
+def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Recipe, tuple[Group, ...]]:
     """All parameter groups of a sweep with these settings, for each value of ``tune``."""
     spec = make_settings({**settings, "out": "-"})
     facts = {name: value for name, value in spec.model_dump().items() if name in RunSpec.model_fields}
@@ -112,13 +112,13 @@ def _with_head_of(run: RunSpec, own: PreTrainedModel, anatomy: Anatomy) -> tuple
     return model, anatomy.of_head(model)
 
 
-def _run(tune: Tune, way: Way, facts: Mapping[str, Any]) -> RunSpec:
+def _run(tune: Recipe, way: Way, facts: Mapping[str, Any]) -> RunSpec:
     """A run without data."""
     if way.chooses_by_weights:
         raise FrostlineError(f"{tune} chooses matrices by their weights, which a configuration has not: leave it out.")
     of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
     modules = facts["tune_modules"] if tune == NAMED else None
-    return RunSpec.model_validate({**facts, **of_data, "tune": tune, "way": way, "tune_modules": modules})
+    return RunSpec.model_validate({**facts, **of_data, "recipe": tune, "way": way, "tune_modules": modules})
 
 
 def _meta_classifier(config: PreTrainedConfig) -> tuple[PreTrainedModel, Anatomy]:
@@ -156,7 +156,7 @@ class StudySweep:
             search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
             Sweep(**{**settings, **search}).run(save_model=False)
             group = next(iter(sweep_groups(self.out)))
-            full = [run for run in group.runs if run["trainable"] == FULL and run["learning_rate"] in self.line_search]
+            full = [run for run in group.runs if run["recipe"] == FULL and run["learning_rate"] in self.line_search]
             largest = max(run["train_size"] for run in full)
             full = [run for run in full if run["train_size"] == largest]
             settings["learning_rate"] = best_learning_rate(full, group.evidence.chance, self.analysis)

@@ -23,7 +23,7 @@ from frostline.model.loading import Streams, load_pretrained, never_streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import check_metric
-from frostline.statistics.tune import Tune, is_way
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.inputs import (
     SPLITS,
     data_digest,
@@ -37,9 +37,8 @@ from frostline.sweep.join import join_existing
 from frostline.sweep.make_plan import make_plan, rows_trained
 from frostline.sweep.plan import Identity, Origin, Plan, expand, read_identity, read_settings
 from frostline.sweep.progress import Progress
-from frostline.sweep.results import search_record
 from frostline.sweep.results.folder import ALTERNATIVES_FILE
-from frostline.sweep.results.store import Store
+from frostline.sweep.results.store import SEARCH, Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
 from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuitable_sizes
@@ -91,7 +90,7 @@ def prepare(
     sources: Mapping[str, Any],
     progress: Progress,
     *,
-    tunes: Callable[[int], tuple[Tune, ...]] | None = None,
+    tunes: Callable[[int], tuple[Recipe, ...]] | None = None,
     probes: bool = False,
     data: Data | None = None,
 ) -> Prepared:
@@ -160,7 +159,7 @@ def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:
         require_peft()
     if pretrained.stream:
         require_no_choice_by_weights(spec)
-    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if is_way(name)}
+    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if Recipe(name).is_way}
     chosen = with_modules(ways, pretrained.model, pretrained.anatomy)
     return spec.model_copy(update={"way": {**spec.way, **chosen}})
 
@@ -269,7 +268,7 @@ def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
     older, out = store.read_spec(), store.out
     if older is not None:
         return older, read_identity(older, out)
-    before_first_run = (search_record.FILE, ALTERNATIVES_FILE)
+    before_first_run = (SEARCH, ALTERNATIVES_FILE)
     if out.exists() and (
         not out.is_dir()
         or not all(

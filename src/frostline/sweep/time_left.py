@@ -7,17 +7,14 @@ from math import log
 from statistics import mean
 from typing import NamedTuple, Self
 
-from frostline.statistics.tune import is_way
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.forecast_record import forecast_seconds
+from frostline.sweep.results.forecast_record import forecast_seconds, makespan
 from frostline.sweep.results.leases import Lease, Leases
-from frostline.sweep.results.record_form import well_formed_result
 from frostline.sweep.results.store import DamagedError, Store
-from frostline.sweep.work.makespan import makespan
 from frostline.training.specification import RunSpec
 
 SAMPLED = 20  # results of one k and train size that are read
-Kind = tuple[str, int]  # trainable and train size: runs of one kind take about equally long
+Kind = tuple[str, int]  # recipe and train size: runs of one kind take about equally long
 Work = tuple[int, float]  # the layers that a run of a kind trains, and its work
 
 
@@ -52,7 +49,7 @@ class TimeLeft:
         done: dict[Kind, list[RunSpec]] = defaultdict(list)
         for run, state in zip(folder.runs, folder.states(), strict=True):
             if state != "failed":
-                (pending if state == "pending" else done)[run.trainable, run.train_size].append(run)
+                (pending if state == "pending" else done)[run.recipe, run.train_size].append(run)
         measured = {kind: _measured(folder.store, done[kind], note) for kind in pending}
         forecast = forecast_seconds(folder.out)
         least = False
@@ -95,15 +92,15 @@ def _measured(store: Store, runs: Sequence[RunSpec], note: Callable[[str], None]
     found: dict[bool, list[float]] = {True: [], False: []}
     for run in runs[:: len(runs) // SAMPLED + 1]:
         try:
-            facts = well_formed_result(store, run.digest)
+            result = store.result(run.digest)
         except DamagedError as error:
             note(str(error))
             continue
-        cost = facts["cost"]
+        cost = result.cost
         # of a run that was continued, run_seconds is a part
-        seconds = max(cost["train_seconds"] + cost["evaluation_seconds"], cost.get("run_seconds") or 0.0)
+        seconds = max(cost.train_seconds + cost.evaluation_seconds, cost.run_seconds)
         if seconds > 0:
-            found[facts["outcome"] != "diverged"].append(seconds)
+            found[result.outcome != "diverged"].append(seconds)
     return next((_Measured(mean(seconds), whole) for whole, seconds in found.items() if seconds), _Measured(0.0, False))
 
 
@@ -112,8 +109,8 @@ def _work(run: RunSpec, layers: int) -> Work:
 
     The work of named parts, and of ways that do not tune the last layers, is that of the whole model at most.
     """
-    k = run.way.last_layers if is_way(run.tune) else run.tune
-    trained = k if isinstance(k, int) else layers + 1
+    k = run.way.last_layers if run.recipe.is_way else run.recipe.k
+    trained = layers + 1 if k is None else k
     return trained, run.train_size * (trained + 1)
 
 

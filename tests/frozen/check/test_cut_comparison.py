@@ -10,14 +10,14 @@ from frostline.frozen.exactness import CutComparison, check
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.model.anatomy import find_layers
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import Recipe
 from small_models import small_model
 
 DEPENDS_ON_PADDING = "Its output for an example depends on the padding in the batch"
 SOMETHING_ELSE = "Something other than the hidden states passes from below the cut to the logits"
 
 
-def refusals(model: Any, ks: Sequence[Tune] | None = None) -> dict[Tune | None, str | None]:
+def refusals(model: Any, ks: Sequence[Recipe] | None = None) -> dict[Recipe | None, str | None]:
     return {row.tuned_layers: row.refused for row in check(model, tuned_layers=ks)}
 
 
@@ -27,7 +27,7 @@ def test_a_skip_connection_around_the_cut_is_refused() -> None:
     model.bert.encoder.layer[0].register_forward_hook(lambda module, args, out: seen.update(hidden=out))
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["hidden"][:, 0])
     found = refusals(model)
-    assert found.pop(4) is None and found.pop("all") is None  # nothing is cut
+    assert found.pop(4) is None and found.pop("full") is None  # nothing is cut
     for k in range(4):
         assert SOMETHING_ELSE in (found[k] or ""), k
 
@@ -37,8 +37,8 @@ def test_weights_of_a_lower_layer_in_the_head_are_refused() -> None:
     model = small_model("bert")
     weight = model.bert.encoder.layer[1].output.dense.weight
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * weight[:, 0])
-    for k, refused in refusals(model, [1, 2, 3, "all"]).items():
-        assert (refused is None) == (k in (3, "all")), k  # for k = 3 the layer is not below the cut
+    for k, refused in refusals(model, [1, 2, 3, "full"]).items():
+        assert (refused is None) == (k in (3, "full")), k  # for k = 3 the layer is not below the cut
         assert refused is None or SOMETHING_ELSE in refused
 
 
@@ -62,7 +62,7 @@ def test_a_gradient_that_is_nan_is_refused() -> None:
     model = small_model("bert")
     bias = model.bert.pooler.dense.bias
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + (bias * 0).sqrt().sum())
-    for row in check(model, tuned_layers=[0, 2, "all"]):
+    for row in check(model, tuned_layers=[0, 2, "full"]):
         assert row.refused and row.batches is None and math.isnan(row.max_gradient_difference or 0.0)
         assert row.max_logit_difference is not None and row.max_logit_difference < 1e-5
 
@@ -72,9 +72,9 @@ def test_max_uncut_layers_limits_the_compared_gradients(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         CutComparison, "check", lambda self, k, names: compared.append(names) or original(self, k, names)
     )
-    (row,) = check(model, tuned_layers=["all"], max_uncut_layers=1)
-    assert row.tuned_layers == "all" and row.batches == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
-    assert compared == [Trainable(1).parameters(find_layers(model))]
+    (row,) = check(model, tuned_layers=["full"], max_uncut_layers=1)
+    assert row.tuned_layers == "full" and row.batches == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
+    assert compared == [Trainable(Recipe(1)).parameters(find_layers(model))]
 
 
 @pytest.mark.parametrize("name", ["bert", "deberta"])

@@ -90,7 +90,7 @@ def test_every_type_is_exact_or_refused(model_type: str) -> None:
         assert row.refused and reason in row.refused
         assert (row.tuned_layers, row.batches, row.max_logit_difference, row.max_gradient_difference) == (None,) * 4
         return
-    assert [row.tuned_layers for row in rows] == [0, 1, 2, 3, 4, "all"]
+    assert [row.tuned_layers for row in rows] == [0, 1, 2, 3, 4, "full"]
     for row in rows:
         if model_type in REFUSED and row.tuned_layers in (1, 2, 3):
             assert row.batches is None and row.refused and REFUSED[model_type] in row.refused
@@ -185,20 +185,20 @@ def test_the_check_does_not_change_the_model(model_type: str) -> None:
     for n, parameter in enumerate(model.parameters()):
         parameter.requires_grad_(n % 2 == 0)
     before = state_of(model)
-    check(model, tuned_layers=[0, 2, "all"])
+    check(model, tuned_layers=[0, 2, "full"])
     after = state_of(model)
     for name, value in before.items():
         assert after[name] == value, name
 
 
 def test_only_the_given_ks_are_checked() -> None:
-    rows = check(small_model("bert"), tuned_layers=["all", 2])
-    assert [row.tuned_layers for row in rows] == ["all", 2] and all(isinstance(row, Check) for row in rows)
+    rows = check(small_model("bert"), tuned_layers=["full", 2])
+    assert [row.tuned_layers for row in rows] == ["full", 2] and all(isinstance(row, Check) for row in rows)
     (row,) = check(small_model("bert"), tuned_layers=[9])
     assert row.refused and "the model has 4" in row.refused
 
 
-@pytest.mark.parametrize("modules, layers", [(["layer.1", "pooler"], 3), (["pooler"], 0), (["embeddings"], "all")])
+@pytest.mark.parametrize("modules, layers", [(["layer.1", "pooler"], 3), (["pooler"], 0), (["embeddings"], "full")])
 def test_named_parts_are_checked_too(modules: list[str], layers: int | str) -> None:
     *_, row = check(small_model("bert"), tuned_layers=[], tune_modules=modules)
     assert (row.tuned_layers, row.batches, row.refused) == (layers, "packed", None)

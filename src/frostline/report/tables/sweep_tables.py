@@ -14,9 +14,9 @@ from frostline.statistics.by_class import SCORES
 from frostline.statistics.calibration import FOLDS
 from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import FAILURES
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
-from frostline.statistics.tune import sort_key
-from frostline.training.specification import RunSpec
+from frostline.training.result import AuditRecord, Cost, RunRecord
 
 CHECKS = {
     "optimizer_holds_exactly_the_trained": "optimizer holds\nonly trainable",
@@ -41,14 +41,14 @@ def search_table(found: Mapping[str, Any]) -> ReportTable:
     columns = (
         Column("step", "step", of=lambda step: found["steps"].index(step) + 1),
         Column("why", "reason", number=False),
-        Column("tuned", "tuned", of=each(names.trainable, "trainable"), number=False),
+        Column("tuned", "tuned", of=each(names.printed, "recipe"), number=False),
         Column("rates", "learning\nrate", of=each(formatting.learning_rate, "learning_rate"), number=False),
         Column("runs", "runs", formatting.count, of=lambda step: len(step["runs"])),
         Column("low", "lowest\nscore", formatting.score, of=lambda step: min(scores(step), default=None)),
         Column("high", "highest\nscore", formatting.score, of=lambda step: max(scores(step), default=None)),
         Column("seconds", "time", formatting.seconds),
     )
-    budget, skipped = found["budget_seconds"], ", ".join(map(names.trainable, found["skipped"]))
+    budget, skipped = found["budget_seconds"], ", ".join(map(names.printed, found["skipped"]))
     spent = f"{formatting.seconds(found['spent_seconds'])} of training"
     if budget is not None:
         spent += f"; the budget was {formatting.seconds(budget)}"
@@ -61,7 +61,7 @@ def failed_runs_table(runs: Sequence[Run]) -> ReportTable:
     """Every run of the grid without a usable score: it failed, ended in an error, or has no result yet."""
 
     def order(run: Run) -> tuple[Any, ...]:
-        return -run["train_size"], sort_key(run["trainable"]), run["learning_rate"] or 0.0, run["seed"]
+        return -run["train_size"], Recipe(run["recipe"]).order, run["learning_rate"] or 0.0, run["seed"]
 
     def what(run: Run) -> str:
         return {"failed": "error", "pending": "not trained yet"}.get(run["status"]) or str(run["outcome"])
@@ -96,31 +96,29 @@ class _Cost:
         return self.predicted / self.measured if self.measured else None
 
 
-def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> ReportTable:
+def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[RunRecord]) -> ReportTable:
     """Forecast and measured time and memory: a row for each cell, for the forward pass, and in total.
 
     Args:
         calls: The recorded forecasts, one for each call of the command.
-        results: The facts of finished runs.
+        results: The finished runs.
     """
-    cells = {(cell["trainable"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
-    measured: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for facts in results:
-        spec = RunSpec.model_validate(facts["spec"])
-        if "run_seconds" in facts["cost"]:  # results older than forecasts have none
-            measured.setdefault((spec.trainable, spec.train_size), []).append(facts["cost"])
+    cells = {(cell["recipe"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
+    measured: dict[tuple[str, int], list[Cost]] = {}
+    for result in results:
+        measured.setdefault((result.spec.recipe, result.spec.train_size), []).append(result.cost)
     costs = []
     for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
         known = measured.get((name, size), [])
-        seconds = sum(cost["run_seconds"] for cost in known) / len(known) if known else None
-        memory = max((cost["peak_memory_bytes"] for cost in known), default=None)
+        seconds = sum(cost.run_seconds for cost in known) / len(known) if known else None
+        memory = max((cost.peak_memory_bytes for cost in known), default=None)
         costs.append(_Cost(name, size, len(known), cell["seconds"], seconds, cell["memory_bytes"], memory))
     ended = [call for call in calls if call["measured"]]
     for name, key in (("forward pass", "forward_pass_seconds"), ("total", "seconds")) if ended else ():
         predicted, taken = (sum(call[which][key] for call in ended) for which in ("predicted", "measured"))
         costs.append(_Cost(name, None, None, predicted, taken))
     columns = (
-        Column("tuned", "tuned", names.trainable, number=False, rank="place"),
+        Column("tuned", "tuned", names.printed, number=False, rank="place"),
         *(train_size_column(size for _, size in cells), Column("runs", "runs", formatting.count)),
         Column("predicted", "forecast", formatting.seconds),
         Column("measured", "measured", formatting.seconds),
@@ -135,50 +133,43 @@ def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping
     return ReportTable("predicted", "Forecast and measured cost", caption, columns, tuple(map(Row, costs)))
 
 
-def is_checked(audit: Mapping[str, Any]) -> bool:
-    """Whether a run was trained in the training loop, which checks what it trains."""
-    return CHECKS.keys() <= audit.keys()
+def audit_table(audits: Mapping[str, AuditRecord]) -> ReportTable:
+    """The audit of one run of each k: frozen parameters stay frozen. ``audits`` are by name of k."""
 
+    def trained(of: tuple[str, AuditRecord]) -> str:
+        return _parts(of[1].trained_places)
 
-def audit_table(audits: Mapping[str, Mapping[str, Any]]) -> ReportTable:
-    """The audit of one run of each k: frozen parameters stay frozen. ``audits`` has the ``audit`` of a result by name of k."""
-
-    def trained(of: tuple[str, Mapping[str, Any]]) -> str:
-        return _parts(place for place, counts in of[1]["by_place"].items() if counts["trained"])
-
-    def small(of: tuple[str, Mapping[str, Any]]) -> list[str]:
+    def small(of: tuple[str, AuditRecord]) -> list[str]:
         """Merged matrices, and what each of several phases changed."""
-        merged, phases = len(of[1].get("merged", ())), of[1].get("phases", [])
+        merged, phases = len(of[1].merged), of[1].phases
         lines = [f"{merged} matri{'x' if merged == 1 else 'ces'} merged"] if merged else []
-        return lines + [
-            f"phase {n}, {phase['steps']:,} steps: {_parts(phase['moved'])}" for n, phase in enumerate(phases, 1)
-        ]
+        return lines + [f"phase {n}, {phase.steps:,} steps: {_parts(phase.moved)}" for n, phase in enumerate(phases, 1)]
 
-    def read(key: str) -> Read:
-        return lambda of: of[1][key]
+    def holds(key: str) -> Read:
+        return lambda of: of[1].checks[key]
 
     def failed(key: str) -> Callable[[Any], bool]:
-        return lambda of: not of[1][key]
+        return lambda of: not of[1].checks[key]
 
-    def share(of: tuple[str, Mapping[str, Any]]) -> list[str]:
-        return [formatting.percent(of[1]["trainable_parameters"] / of[1]["parameters"])]
+    def share(of: tuple[str, AuditRecord]) -> list[str]:
+        return [formatting.percent(of[1].trainable_parameters / of[1].parameters)]
 
     count = formatting.count
     columns = (
-        Column("tuned", "tuned", names.trainable, of=lambda of: str(of[0]), number=False, rank="place"),
+        Column("tuned", "tuned", names.printed, of=lambda of: str(of[0]), number=False, rank="place"),
         Column("trained", "trained", of=trained, number=False, small=small),
-        Column("merged", of=lambda of: len(of[1].get("merged", ()))),
-        Column("trainable_parameters", "parameters", count, of=read("trainable_parameters"), small=share),
-        Column("parameters", of=read("parameters")),
-        *(Column(key, title, formatting.yes_no, of=read(key), bad=failed(key)) for key, title in CHECKS.items()),
-        Column("clipped_parameters", "tensors\nclipped", count, of=read("clipped_parameters")),
+        Column("merged", of=lambda of: len(of[1].merged)),
+        Column("trainable_parameters", "parameters", count, of=lambda of: of[1].trainable_parameters, small=share),
+        Column("parameters", of=lambda of: of[1].parameters),
+        *(Column(key, title, formatting.yes_no, of=holds(key), bad=failed(key)) for key, title in CHECKS.items()),
+        Column("clipped_parameters", "tensors\nclipped", count, of=lambda of: of[1].clipped_parameters),
     )
     caption = (
         "One run of each k. The optimizer holds, and gradient clipping counts, the trainable parameters and no others."
     )
-    if any(audit.get("merged") for audit in audits.values()):
+    if any(audit.merged for audit in audits.values()):
         caption += " Of merged matrices, low-rank updates were trained and added to the weights."
-    if any(audit.get("phases") for audit in audits.values()):
+    if any(audit.phases for audit in audits.values()):
         caption += " Of each phase: what has other values at its end than at its start."
     return ReportTable("audit", "Audit", caption, columns, tuple(map(Row, audits.items())))
 

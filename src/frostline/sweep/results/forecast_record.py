@@ -1,5 +1,6 @@
 """The forecast of a sweep, and its record next to the measured time in ``forecast.json``."""
 
+import heapq
 import json
 import uuid
 from collections.abc import Mapping, Sequence
@@ -10,10 +11,18 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
-from frostline.sweep.work.makespan import makespan
+from frostline.statistics.recipe import Recipe
 
 FILE = "forecast.json"
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
+
+
+def makespan(seconds: Sequence[float], workers: int) -> float:
+    """Seconds until the last run ends, if the longest run starts first and every free worker takes the next one."""
+    busy_until = [0.0] * workers
+    for one in sorted(seconds, reverse=True):
+        heapq.heapreplace(busy_until, busy_until[0] + one)
+    return max(busy_until)
 
 
 class Predicted(BaseModel):
@@ -53,7 +62,7 @@ class Cell:
     workers.
     """
 
-    trainable: str
+    recipe: Recipe
     train_size: int
     runs: int
     training_seconds: float
@@ -137,7 +146,7 @@ def forecast_seconds(out: Path) -> dict[tuple[str, int], float]:
     cells = [
         cell for call in recorded(out) for cell in call["predicted"]["cells"]
     ]  # a later call is about its own runs
-    return {(cell["trainable"], cell["train_size"]): cell["seconds"] for cell in cells}
+    return {(cell["recipe"], cell["train_size"]): cell["seconds"] for cell in cells}
 
 
 def _write(out: Path, calls: Sequence[Mapping[str, Any]]) -> None:
