@@ -26,7 +26,7 @@ from frostline.sweep.work.operations import (
     sorted_batch_totals,
 )
 from frostline.sweep.work.workload import Workload
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from small_models import small_model
 
 LENGTHS = st.lists(st.integers(1, 64), min_size=1, max_size=60).map(np.array)

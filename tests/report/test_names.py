@@ -2,7 +2,7 @@
 
 from frostline.frozen.forward_pass import POOLED
 from frostline.report import names
-from frostline.training.probes.inputs import WORD
+from frostline.training.probes import WORD
 
 
 def test_a_model_name_shows_no_path_of_the_machine() -> None:

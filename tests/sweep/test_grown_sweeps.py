@@ -16,7 +16,7 @@ from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.register import register
 from frostline.sweep.results.folder import Folder
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import run_sweep, table
 
 

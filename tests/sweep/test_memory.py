@@ -12,8 +12,8 @@ from frostline.model.device import Machine
 from frostline.sweep.forecast import timer as timer_module
 from frostline.sweep.forecast.timer import Timer
 from frostline.sweep.work.workload import KEPT_KERNELS, KERNEL_BYTES, KERNELS, Workload, kernel_bytes
-from frostline.training.rows import training_batches
-from frostline.training.session import training_session
+from frostline.training.forward import training_batches
+from frostline.training.train import training_session
 from training.runs import context_of, spec_of
 
 

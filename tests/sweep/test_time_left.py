@@ -18,7 +18,7 @@ from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.time_left import SAMPLED, TimeLeft
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 NOW = datetime(2026, 11, 26, 12).astimezone()
 

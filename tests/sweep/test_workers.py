@@ -19,7 +19,7 @@ from frostline.sweep.execution.workers import run_concurrently, run_in_each_work
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.work import workload as workload_module
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import run_sweep
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forks")

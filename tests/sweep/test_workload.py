@@ -6,8 +6,8 @@ import pytest
 
 from frostline.frozen.forward_pass import StateSelection
 from frostline.sweep.work.workload import Workload
-from frostline.training.run import run
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.train import run
 from training.runs import context_of, spec_of, with_states
 
 

@@ -15,7 +15,7 @@ from frostline.sweep.plan import Plan
 from frostline.sweep.results.forecast_record import Cell
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.work.makespan import makespan
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from frostline.sweep.results.leases import Lease, Leases
 from frostline.sweep.results.record_form import well_formed_result
 from frostline.sweep.results.store import DamagedError, Store
 from frostline.sweep.work.makespan import makespan
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 SAMPLED = 20  # results of one k and train size that are read
 Kind = tuple[str, int]  # recipe and train size: runs of one kind take about equally long

@@ -11,8 +11,7 @@ from torch import Tensor
 from frostline.statistics.metrics import defined
 from frostline.training.experiment import Experiment
 from frostline.training.learner import TrainingRecord
-from frostline.training.specification import RunSpec
-from frostline.training.ways.phases import trainings_of
+from frostline.training.run import RunSpec, trainings_of
 
 SCHEMA_VERSION = 1
 

@@ -16,7 +16,7 @@ from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import FAILURES
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 CHECKS = {
     "optimizer_holds_exactly_the_trained": "optimizer holds\nonly trainable",

@@ -24,7 +24,7 @@ from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.sweep.work.workload import COPY_BYTES, SCORED_BYTES, STEP_BYTES, RunWork, Workload, kernel_bytes
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 
 def estimated_cells(

@@ -22,12 +22,10 @@ from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.work.operations import BatchTotals, batch_totals
 from frostline.sweep.work.workload import COPY_BYTES, TimingCase
 from frostline.training.experiment import Experiment
-from frostline.training.gradients import backward
-from frostline.training.rows import shuffled, train_rows
-from frostline.training.run import run_stacked
-from frostline.training.seeds import generator_seed
-from frostline.training.session import set_mode, training_session
-from frostline.training.specification import RunSpec
+from frostline.training.forward import shuffled, train_rows
+from frostline.training.run import RunSpec, generator_seed
+from frostline.training.train import run_stacked, set_mode, training_session
+from frostline.training.updates import backward
 
 
 @dataclass(frozen=True)

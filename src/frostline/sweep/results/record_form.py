@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from frostline import FrostlineError
 from frostline.sweep.results.store import Store
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 Number = FiniteFloat | None
 Seconds = Annotated[float, Field(ge=0, le=1e12)]

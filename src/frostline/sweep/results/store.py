@@ -36,7 +36,7 @@ from frostline.sweep.toml import to_toml
 
 if TYPE_CHECKING:
     from frostline.training.result import Result
-    from frostline.training.specification import RunSpec
+    from frostline.training.run import RunSpec
 
 RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
 TEST_RECORD, TEST_PREDICTIONS = "test.json", "test.safetensors"

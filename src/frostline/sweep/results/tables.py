@@ -13,7 +13,7 @@ from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.statistics.recipe import FULL
 from frostline.sweep.results.record_form import scores_on_test, well_formed
 from frostline.sweep.results.store import Store
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
