@@ -81,7 +81,7 @@ def test_the_page_shows_what_was_merged_and_what_each_phase_changed(compared: tu
 
 def test_lora_starts_from_the_same_hidden_states(compared: tuple[Path, dict[str, Any]]) -> None:
     store = Folder(compared[0]).store
-    cuts = {facts["spec"]["tune"]: facts["provenance"]["cut"] for facts in store.results().values()}
+    cuts = {facts.spec.tune: facts.provenance.cut for facts in store.results().values()}
     assert cuts["lora-1"] == cuts[1] == 2 and cuts["lp-ft"] is None
 
 
@@ -160,11 +160,9 @@ def test_heads_that_read_something_else_share_the_cached_hidden_states(
     assert shares["mean-pooled-0"] == 0 and shares["mean-pooled-1"] == shares["last 1"] == pytest.approx(1 / 3)
     costs = {choice["choice"]: choice["cost_of_full"] for choice in answer["sizes"][0]["choices"]}
     assert costs.get("mean-pooled-0", 0) == 0
-    cuts = {
-        facts["spec"]["tune"]: facts["provenance"]["cut"] for facts in Folder(tmp_path / "o").store.results().values()
-    }
+    cuts = {facts.spec.recipe: facts.provenance.cut for facts in Folder(tmp_path / "o").store.results().values()}
     assert cuts == {0: 3, 1: 2, "mean-pooled-0": 3, "mean-pooled-1": 2, "last-token": 1, "full": None}
-    token = {f["spec"]["tune"]: f["provenance"]["head_token"] for f in Folder(tmp_path / "o").store.results().values()}
+    token = {f.spec.recipe: f.provenance.head_token for f in Folder(tmp_path / "o").store.results().values()}
     assert token == {0: True, 1: True, "full": True, "last-token": True, "mean-pooled-0": False, "mean-pooled-1": False}
 
 
@@ -219,7 +217,7 @@ def test_a_probe_is_one_run_for_each_seed(beside_a_probe: tuple[Path, dict[str, 
     runs = [run for run in folder.runs if run.recipe == "probe"]
     assert [(run.seed, run.learning_rate) for run in runs] == [(0, None), (1, None)]
     # it reads cached features, whose time it shares
-    assert {folder.store.result(run.digest)["provenance"]["cut"] for run in runs} == {3}
+    assert {folder.store.result(run.digest).provenance.cut for run in runs} == {3}
 
 
 def test_a_probe_competes_at_no_cost(beside_a_probe: tuple[Path, dict[str, Any]]) -> None:

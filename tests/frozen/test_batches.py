@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from frostline.frozen import forward_pass as module
 from frostline.frozen.forward_pass import TINY, ForwardPass, tokens_per_batch
 from frostline.model.packed_layout import LENGTH_MULTIPLE
-from frostline.sweep.work.operations import forward_totals
+from frostline.sweep.operations import forward_totals
 from frozen.passes import bytes_by_row, pass_over
 from frozen.random_tokens import random_tokens
 from small_models import small_model

@@ -34,6 +34,6 @@ def test_a_run_that_diverges_does_not_change_the_other_runs(tmp_path: Path, monk
     for rate in (1e-3, 1e30):
         specs = [spec_of("full", seed, rate if seed == 0 else 1e-3, head_learning_rate="same") for seed in range(3)]
         found.append(run_stacked(specs, context, batched=True))
-    assert found[1][0].facts["outcome"] == "diverged"
+    assert found[1][0].record.outcome == "diverged"
     for n in (1, 2):
         assert outcome(found[1][n]) == outcome(found[0][n])

@@ -1,22 +1,25 @@
 """The tables of a whole sweep: its audit, and its runs by learning rate."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from frostline.report.tables.sweep_tables import CHECKS, audit_table
+from frostline.training.result import AuditRecord
 from pages import page_of, raw
 from synthetic_sweep import make_folder
 
 TRAINED = {"embeddings": 0, "layer 0": 0, "layer 1": 4, "layer 2": 4, "head": 2}
 
 
-def audit(**more: Any) -> dict[str, Any]:
+def audit(*, failed: Sequence[str] = (), **more: Any) -> AuditRecord:
     """The audit of a run that trains two layers."""
     places = {place: {"trained": count, "frozen": 4 - count} for place, count in TRAINED.items()}
-    numbers = {"parameters": 20, "trainable_parameters": 10, "clipped_parameters": 3}
-    return {"by_place": places, **numbers, **dict.fromkeys(CHECKS, True), **more}
+    numbers = {"parameters": 20, "trainable_parameters": 10, "clipped_parameters": 3, "tuned_share": 0.5}
+    checks = {name: name not in failed for name in CHECKS}
+    return AuditRecord.model_validate({"by_place": places, **numbers, "checks": checks, **more})
 
 
 def test_merged_matrices_and_phases_are_told() -> None:
@@ -31,7 +34,7 @@ def test_merged_matrices_and_phases_are_told() -> None:
         ("phase 1, 4 steps: head", "phase 2, 2 steps: layer 3, head"),
     ]
     assert "low-rank updates" in table.caption and "Of each phase" in table.caption and b'last 2,"' in table.csv()
-    plain = audit_table({"last 2": audit(frozen_bytes_unchanged=False)})
+    plain = audit_table({"last 2": audit(failed=["frozen_bytes_unchanged"])})
     assert "low-rank" not in plain.caption and "phase" not in plain.caption
     assert [entry.text for entry in plain.entries()[0][1] if entry.bad] == ["no"]
 

@@ -61,7 +61,7 @@ def ending(specs, context, folder, after):
     else:
         results = run_stacked(specs, context, checkpoints=Interrupting(folder, None))
     assert bool(interruptions) == (after is not None)
-    assert all(len(one.facts["provenance"]["continued_after"]) == interruptions for one in results)
+    assert all(len(one.record.provenance.continued_after) == interruptions for one in results)
     values = [{name: p.detach().numpy().tobytes() for name, p in one.learned.items()} for one in results]
     return [outcome(one) for one in results], values
 

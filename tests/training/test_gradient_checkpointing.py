@@ -18,7 +18,7 @@ def without_setting(result):
 def same(one, other):
     """Whether all results but the digest are bitwise identical."""
     (facts, logits), (others, other_logits) = without_setting(one), without_setting(other)
-    return facts.replace(one.facts["digest"], other.facts["digest"]) == others and logits == other_logits
+    return facts.replace(one.record.digest, other.record.digest) == others and logits == other_logits
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -67,7 +67,7 @@ def test_stacked_runs_are_those_trained_alone(context):
 
 def test_a_model_learns_and_a_run_can_be_repeated(context):
     result = run(spec_of("full", num_train_epochs=12, train_size=48), context)
-    assert {s["metric"] for s in result.facts["scores"]} == {"f1_micro", "f1_macro", "subset_accuracy", "loss"}
+    assert {s.metric for s in result.record.scores} == {"f1_micro", "f1_macro", "subset_accuracy", "loss"}
     assert min(losses(result).values()) < 0.5 and result.logits["validation_best"].shape == (24, 3)
     spec = spec_of(1, num_train_epochs=1)
     assert outcome(run(spec, context)) == outcome(run(spec, context))

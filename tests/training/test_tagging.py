@@ -113,9 +113,9 @@ def largest_difference_of_words(one, other):
 
 def test_the_model_learns_entities(bert):
     result = run(spec_of("full", num_train_epochs=12, train_size=48), bert)
-    scores = {s["metric"]: s["value"] for s in result.facts["scores"] if s["split"] == "train"}
+    scores = {s.metric: s.value for s in result.record.scores if s.split == "train"}
     assert set(scores) == {"entity_f1", "entity_precision", "entity_recall", "token_accuracy", "loss"}
-    assert result.facts["validation_best"] > 0.5 and losses(result)["train", 12] < 0.5
+    assert result.record.validation_best > 0.5 and losses(result)["train", 12] < 0.5
 
 
 @pytest.mark.parametrize("batched", [False, True])

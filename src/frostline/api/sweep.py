@@ -16,15 +16,14 @@ from frostline.statistics.answer import Answer
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute
+from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.execution.ray_tasks import Ray, package, train_on_ray
 from frostline.sweep.execution.workers import OtherGpus
-from frostline.sweep.forecast.prediction import make_forecast
 from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.register import register
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.forecast_record import record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
@@ -93,7 +92,8 @@ class Sweep:
             prepared = self._prepare(progress)
             if timed:
                 with objects_frozen():
-                    self._check_and_forecast(prepared, self._requested(prepared), progress, plain=True)
+                    missing = prepared.missing(self._requested(prepared))
+                    self._check_and_forecast(prepared, missing, progress, plain=True)
             return prepared.plan
 
     def run(self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None) -> Answer:
@@ -221,23 +221,18 @@ class Sweep:
         return self._prepared
 
     def _check_and_forecast(
-        self, prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, *, plain: bool = False
+        self, prepared: Prepared, missing: Sequence[RunSpec], progress: Progress, *, plain: bool = False
     ) -> None:
-        """Run the exactness check and add a forecast to the plan, if any of the ``runs`` has no result.
+        """Run the exactness check and add a forecast to the plan, if any run is ``missing``.
 
-        Args:
-            prepared: The sweep.
-            runs: The runs.
-            progress: Shows progress.
-            plain: Whether to forecast the time of transformers' Trainer, too.
+        ``plain``: whether to forecast the time of transformers' Trainer, too.
         """
-        missing = len(prepared.missing(runs))
         if missing:
             progress.begin("checking that the model can be cut")
             check_cuts(prepared)
-        if prepared.plan.forecast is None or prepared.plan.forecast.runs != missing:
+        if prepared.plan.forecast is None or prepared.plan.forecast.runs != len(missing):
             progress.begin("timing a few steps")
-            prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, runs, plain=plain))
+            prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, missing, plain=plain))
 
     def _requested(self, prepared: Prepared) -> list[RunSpec]:
         """The runs of this call. The grid in the folder may be larger."""

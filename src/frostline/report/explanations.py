@@ -10,6 +10,7 @@ from frostline.data.wording import capitalized, duration
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import is_saved
 from frostline.statistics.operating_points import UNDECIDED
+from frostline.training.result import Provenance
 
 Answer = Mapping[str, Any]  # answer.json
 ProbeFacts = Mapping[str, Any]  # one label column in probes.json
@@ -91,11 +92,11 @@ def _runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
 
 
-def machines(provenances: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def machines(provenances: Sequence[Provenance]) -> dict[str, str]:
     """The machine and versions of the runs. If runs differ, each value has its number of runs."""
     found: dict[str, dict[str, int]] = {}
     for provenance in provenances:
-        for name, value in provenance.items():
+        for name, value in provenance.model_dump().items():
             if name not in ("cut", "from_cache", "continued_after"):
                 counts = found.setdefault(name, {})
                 counts[str(value)] = counts.get(str(value), 0) + 1

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
-from frostline.data.files import ELSEWHERE, locked, read_inside, require_inside, unseal, with_nulls, write_json
+from frostline.data.files import ELSEWHERE, locked, with_nulls, write_json
 from frostline.model.terms import opened_by
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import NextCommand, next_command
@@ -17,7 +17,6 @@ from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettin
 from frostline.statistics.answer import Answer, Recommended
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import TEST, Folder, read_alternatives
-from frostline.sweep.results.record_form import DataForm
 from frostline.sweep.results.search_record import SearchRecord, as_of_now
 from frostline.sweep.results.tables import write_tables
 from frostline.sweep.settings import Settings
@@ -121,7 +120,7 @@ def _rebuild(folder: Folder) -> Answer:
         add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
     answer.tested = test is not None
     answer.opened_by = _opened_by(folder.spec, first.recommended)
-    answer.data = _data_facts(folder.out)
+    answer.data = folder.data().model_dump()
     answer.notes, answer.columns = answer.data["notes"], answer.data.get("columns")
     write_tables(folder.out, rows, folder.scores())
     known = with_nulls(answer.to_json())
@@ -177,14 +176,3 @@ def _labelled(folder: Folder, split: str) -> Labelled | None:
         return None
     identity = folder.identity
     return Labelled(examples.targets, identity.task_type, identity.labels, identity.metric)
-
-
-def _data_facts(out: Path) -> dict[str, Any]:
-    path = out / "data.json"
-    require_inside(path, out)
-    try:
-        facts = unseal(read_inside(path, out))
-        DataForm.model_validate(facts)
-    except (OSError, ValueError) as error:
-        raise FrostlineError(f"{path} is missing or damaged: run the sweep's command again to write it.") from error
-    return facts

@@ -21,8 +21,8 @@ from frostline.statistics.next_step import NextStep
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.statistics.run_result import RunResult
+from frostline.sweep.results.forecast_record import makespan
 from frostline.sweep.results.search_record import Expected
-from frostline.sweep.work.makespan import makespan
 
 HIGHEST_SCORE = 1.0  # of every metric
 

@@ -28,15 +28,14 @@ from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import OtherGpus, workers_for
+from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
-from frostline.sweep.results.folder import Folder, write_alternatives
+from frostline.sweep.results.folder import Folder, register, write_alternatives
 from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
-from frostline.sweep.work.workload import Workload
 from frostline.training.probes.alternatives import Alternatives
 from frostline.training.specification import RunSpec
 from frostline.training.step_profile import profile_step
@@ -195,7 +194,7 @@ class Search:
         logits = _validation_logits(prepared, runs, alternatives.values)
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
-        workload, space = Workload(prepared.context, prepared.plan.cached), {}
+        costs, space = CostModel(prepared.context, prepared.plan.cached), {}
         if estimate := estimates.get("probes"):
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
@@ -204,9 +203,7 @@ class Search:
                 learning_rates=tuple(sorted(spec.learning_rate)),
                 head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(HEAD_ONLY) if rate is not None),
                 seeds=spec.seeds,
-                operations={
-                    tune: workload.operations(run) for tune, run in {r.recipe: r for r in runs.values()}.items()
-                },
+                operations={tune: costs.operations(run) for tune, run in {r.recipe: r for r in runs.values()}.items()},
                 **space,
             ),
             Rule.of(settings_of(spec), rows.chance),
@@ -328,11 +325,11 @@ class Search:
         """What became of a run; a diverged run has no score."""
         if not self.prepared.store.has(run.digest):  # it ended in an error
             return Observation(None, 0.0)
-        facts = self.prepared.store.result(run.digest)
-        score = facts["validation_best"] if facts["outcome"] != "diverged" else None
-        own = facts["provenance"]["workers"]
-        seconds, workers = facts["cost"]["run_seconds"] * own, max(own, self.together or 1)
-        return Observation(score, seconds, run.digest, workers, facts["outcome"])
+        result = self.prepared.store.result(run.digest)
+        score = result.validation_best if result.outcome != "diverged" else None
+        own = result.provenance.workers
+        seconds, workers = result.cost.run_seconds * own, max(own, self.together or 1)
+        return Observation(score, seconds, run.digest, workers, result.outcome)
 
     def _so_far(self) -> str:
         """A line of progress: the best choice so far and how sure that is, the time spent and the budget left."""

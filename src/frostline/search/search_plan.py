@@ -10,11 +10,10 @@ from frostline.search.policy import Batch, initial_design
 from frostline.search.search import Search
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.execution.cuts import check_cuts
-from frostline.sweep.forecast.prediction import make_forecast
+from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.plan import Plan
-from frostline.sweep.results.forecast_record import Cell
+from frostline.sweep.results.forecast_record import Cell, makespan
 from frostline.sweep.results.search_record import read_search
-from frostline.sweep.work.makespan import makespan
 from frostline.training.specification import RunSpec
 
 
@@ -121,7 +120,7 @@ def _with_forecast(search: Search, runs: Sequence[RunSpec]) -> Plan:
     progress.begin("checking that the model can be cut")
     check_cuts(prepared)
     progress.begin("timing a few steps")
-    return replace(prepared.plan, forecast=make_forecast(prepared, runs, plain=True))
+    return replace(prepared.plan, forecast=make_forecast(prepared, prepared.missing(runs), plain=True))
 
 
 def _measured(search: Search) -> float | None:

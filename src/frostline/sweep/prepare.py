@@ -37,9 +37,8 @@ from frostline.sweep.join import join_existing
 from frostline.sweep.make_plan import make_plan, rows_trained
 from frostline.sweep.plan import Identity, Origin, Plan, expand, read_identity, read_settings
 from frostline.sweep.progress import Progress
-from frostline.sweep.results import search_record
 from frostline.sweep.results.folder import ALTERNATIVES_FILE
-from frostline.sweep.results.store import Store
+from frostline.sweep.results.store import SEARCH, Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
 from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuitable_sizes
@@ -269,7 +268,7 @@ def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
     older, out = store.read_spec(), store.out
     if older is not None:
         return older, read_identity(older, out)
-    before_first_run = (search_record.FILE, ALTERNATIVES_FILE)
+    before_first_run = (SEARCH, ALTERNATIVES_FILE)
     if out.exists() and (
         not out.is_dir()
         or not all(

@@ -27,7 +27,7 @@ from frostline.training.experiment import Experiment
 from frostline.training.forward import forward_function
 from frostline.training.learner import Evaluation, Learner, TrainingRecord, joined
 from frostline.training.loop import train
-from frostline.training.result import Measured, Result, make_result
+from frostline.training.result import AuditRecord, PhaseAudit, Result, make_result
 from frostline.training.rows import train_rows, validation_rows
 from frostline.training.session import score_rows, set_mode, start_values, training_session
 from frostline.training.specification import RunSpec
@@ -40,13 +40,11 @@ class Phase:
 
     Attributes:
         records: The course of each run.
-        facts: The audit of what all runs share.
-        own_facts: The audit of each run.
+        audits: The audit of each run.
     """
 
     records: Sequence[TrainingRecord]
-    facts: Mapping[str, Any]
-    own_facts: Sequence[Mapping[str, Any]]
+    audits: Sequence[AuditRecord]
 
     @property
     def diverged(self) -> bool:
@@ -54,11 +52,15 @@ class Phase:
         return all(record.outcome == "diverged" for record in self.records)
 
     def state(self) -> State:
-        return {**vars(self), "records": [record.state() for record in self.records]}
+        return {
+            "records": [record.state() for record in self.records],
+            "audits": [audit.model_dump() for audit in self.audits],
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        return cls(**{**state, "records": [TrainingRecord.from_state(record) for record in state["records"]]})
+        records = [TrainingRecord.from_state(record) for record in state["records"]]
+        return cls(records, [AuditRecord.model_validate(audit) for audit in state["audits"]])
 
 
 class Course:
@@ -84,21 +86,20 @@ class Course:
         self.finished.append(phase)
         self.learned = {name: p.detach().clone() for name, p in learned.items()}  # the model is reset before a phase
 
-    def audit(self, run: int) -> dict[str, Any]:
+    def audit(self, run: int) -> AuditRecord:
         """The audit of a run. With several phases, it has the steps of each phase and the places that it moved."""
-        audits = [{**phase.facts, **phase.own_facts[run]} for phase in self.finished]
+        audits = [phase.audits[run] for phase in self.finished]
         if len(audits) == 1:
             return audits[0]
-        phases = [
-            {"steps": phase.records[run].steps, "moved": phase.own_facts[run]["moved"]} for phase in self.finished
-        ]
-        moved = {place for phase in phases for place in phase["moved"]}
-        return {
-            **audits[-1],
-            "tuned_share": sum(audit["tuned_share"] for audit in audits) / len(audits),
-            "moved": [place for place in audits[-1]["by_place"] if place in moved],
-            "phases": phases,
+        moved = {place for audit in audits for place in audit.moved}
+        update = {
+            "tuned_share": sum(audit.tuned_share for audit in audits) / len(audits),
+            "moved": [place for place in audits[-1].by_place if place in moved],
+            "phases": [
+                PhaseAudit(steps=phase.records[run].steps, moved=phase.audits[run].moved) for phase in self.finished
+            ],
         }
+        return audits[-1].model_copy(update=update)
 
     def of_phase(self, forward: Stateful, audit: Stateful) -> Checkpoints:
         """The checkpoints of the phase that trains with this forward function and has this audit."""
@@ -150,8 +151,21 @@ def fit_run(spec: RunSpec, context: Experiment, estimator: Estimator) -> Result:
         }
     ended = perf_counter()
     record = replace(record, train_seconds=trained - begun, evaluation_seconds=ended - trained)
-    measured = Measured(_facts(spec, context, fitted), peak.bytes, ended - begun, 1, continued_after=())
-    return replace(make_result(spec, context, record, scored, measured), learned=fitted.learned)
+    anatomy = context.pretrained.anatomy
+    names = spec.to_train.parameters(anatomy)
+    depth, below_head = anatomy.depth(names), {name for name in names if anatomy.places[name] != HEAD}
+    audit = AuditRecord(
+        parameters=count_parameters(context.pretrained.model),
+        trainable_parameters=fitted.parameters,
+        tuned_share=1.0 if depth is None else depth / anatomy.count,
+        by_place=parameters_by_place(context.pretrained, below_head),
+    )
+    return make_result(
+        *(spec, context, record, scored, audit),
+        learned=fitted.learned,
+        peak_memory_bytes=peak.bytes,
+        run_seconds=ended - begun,
+    )
 
 
 def _record(spec: RunSpec, context: Experiment, fitted: Fitted) -> TrainingRecord:
@@ -167,19 +181,6 @@ def _record(spec: RunSpec, context: Experiment, fitted: Fitted) -> TrainingRecor
     if problem.is_degenerate(logits, rows):
         record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
     return record
-
-
-def _facts(spec: RunSpec, context: Experiment, fitted: Fitted) -> dict[str, Any]:
-    """The audit of a run: what was trained of the model, and the share of its layers that ran in training."""
-    anatomy = context.pretrained.anatomy
-    names = spec.to_train.parameters(anatomy)
-    depth, below_head = anatomy.depth(names), {name for name in names if anatomy.places[name] != HEAD}
-    return {
-        "parameters": count_parameters(context.pretrained.model),
-        "trainable_parameters": fitted.parameters,
-        "tuned_share": 1.0 if depth is None else depth / anatomy.count,
-        "by_place": parameters_by_place(context.pretrained, below_head),
-    }
 
 
 def run(
@@ -241,10 +242,15 @@ def run_stacked(
     for n, (spec, learner) in enumerate(zip(specs, trained.learners, strict=True)):
         record = joined([phase.records[n] for phase in course.finished])
         own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in trained.scored.items()}
-        measured = Measured(
-            course.audit(n), peak.bytes - context.worker.copies.bytes, seconds, len(specs), course.continued_after
+        result = make_result(
+            *(spec, context, record, own, course.audit(n)),
+            learned=learner.learned,
+            peak_memory_bytes=peak.bytes - context.worker.copies.bytes,
+            run_seconds=seconds,
+            stacked=len(specs),
+            continued_after=course.continued_after,
         )
-        results.append(replace(make_result(spec, context, record, own, measured), learned=learner.learned))
+        results.append(result)
     return results
 
 
@@ -312,8 +318,8 @@ def _train(specs: Sequence[RunSpec], context: Experiment, part: _Part, *, batche
         if part.last and any(record.outcome != "diverged" for record in records):
             other_splits = [split for split in context.splits if split not in ("train", "validation")]
             scored = {split: score_rows(forward, context, context.splits[split], specs) for split in other_splits}
-        facts = audit.facts(frozen_dropout=first.frozen_dropout)
-    return Trained(Phase(records, facts, audit.own_facts()), learners, scored)
+        audits = audit.records(frozen_dropout=first.frozen_dropout)
+    return Trained(Phase(records, audits), learners, scored)
 
 
 def restore(spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:

@@ -104,8 +104,8 @@ def test_no_row_is_read_twice_if_memory_runs_out_in_the_head(uncached, monkeypat
 
 def test_the_run_goes_on_from_the_fitted_head(context):
     fitted, random = run(SPEC, context), run(way_spec(Way()), context)
-    first = [next(s for s in one.facts["scores"] if s["metric"] == "loss") for one in (fitted, random)]
-    assert first[0]["value"] < first[1]["value"] and "embeddings" in fitted.facts["audit"]["moved"]
+    first = [next(s for s in one.record.scores if s.metric == "loss") for one in (fitted, random)]
+    assert first[0].value < first[1].value and "embeddings" in fitted.record.audit.moved
 
 
 def test_named_modules_are_tuned_from_the_fitted_head(context):

@@ -54,9 +54,9 @@ def test_the_result_is_that_of_peft(context, tune):
     merged |= {name: p for name, p in trained.items() if matrix_of(name) == name}
     result = run(spec, context)
     assert gap(result, merged) < 2e-6
-    audit = result.facts["audit"]
-    assert audit["trainable_parameters"] == sum(p.numel() for p in trained.values())
-    assert set(audit["merged"]) == set(matrices) and len(audit["merged"]) == len(matrices)
+    audit = result.record.audit
+    assert audit.trainable_parameters == sum(p.numel() for p in trained.values())
+    assert set(audit.merged) == set(matrices) and len(audit.merged) == len(matrices)
     assert max(float(trained[name + UP].detach().abs().max()) for name in matrices) > 1e-3
 
 
@@ -77,7 +77,7 @@ def test_cached_hidden_states_change_nothing(context, tmp_path):
     without = run(spec, context)
     cached = with_states(context, tmp_path)
     found = run(spec, cached)
-    assert found.facts["provenance"]["cut"] == 2 and largest_difference(without, found) < 1e-5
+    assert found.record.provenance.cut == 2 and largest_difference(without, found) < 1e-5
 
 
 def test_scaled_losses_change_nothing(context):
@@ -101,7 +101,7 @@ def test_a_rank_gives_as_many_parameters_as_the_last_layers(context):
     spec, pretrained = way_spec(way_named("lora-like-2", {})), context.pretrained
     rank = rank_of(spec, pretrained.model, pretrained.anatomy)
     result, last = run(spec, context), run(spec_of(2), context)
-    counts = [one.facts["audit"]["trainable_parameters"] for one in (result, last)]
+    counts = [one.record.audit.trainable_parameters for one in (result, last)]
     by_rank = sum(sum(p.shape) for name, p in result.learned.items() if ".layer." in name)
     assert rank > 1 and abs(counts[0] - counts[1]) <= by_rank / 2
     with pytest.raises(FrostlineError, match="lora-like-9: 9 layers were requested, but the model has 3"):

@@ -48,7 +48,6 @@ from frostline.report.tables.sweep_tables import (
     classes_table,
     failed_runs_table,
     forecast_table,
-    is_checked,
     search_table,
     splits_table,
     threshold_table,
@@ -61,6 +60,7 @@ from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
+from frostline.training.result import AuditRecord, RunRecord
 
 
 def write_page(folder: Folder, answer: Answer) -> None:
@@ -68,7 +68,7 @@ def write_page(folder: Folder, answer: Answer) -> None:
 
     Text from users (labels, texts, names) is escaped, so it never becomes markup.
     """
-    out, results, runs = folder.out, folder.store.results(), _with_outcomes(folder.rows(), answer)
+    out, results, runs = folder.out, folder.results, _with_outcomes(folder.rows(), answer)
     sizes = [_with_tables(size, answer, folder) for size in answer["sizes"]]
     first, errors = sizes[0], errors_of_recommended(folder, answer)
     audits = _audits(answer["sizes"][0], results)
@@ -83,7 +83,7 @@ def write_page(folder: Folder, answer: Answer) -> None:
         spec=folder.spec.model_dump(mode="json", exclude_none=True),
         identity=folder.identity,
         sizes=sizes,
-        tuned=_tuned(results[first["recommended"]["run"]]["audit"]["by_place"]) if first["recommended"] else None,
+        tuned=_tuned(results[first["recommended"]["run"]].audit.trained_places) if first["recommended"] else None,
         tables=tables,
         figures=save_figures(out, _figures(answer)),
         headline=headline(sentence_without_command(answer)),
@@ -94,7 +94,7 @@ def write_page(folder: Folder, answer: Answer) -> None:
         failed_runs=_failure_rate(runs),
         errors=errors,
         classes=_class_sentences(answer),
-        machines=machines([facts["provenance"] for facts in results.values()]),
+        machines=machines([result.provenance for result in results.values()]),
         model=names.model_name(answer["model"]),
     )
     of_sizes = (table for size in sizes for table in size["tables"].values())
@@ -202,15 +202,14 @@ def _class_sentences(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _audits(size: SizeAnswer, results: Mapping[str, Any]) -> dict[str, Any]:
+def _audits(size: SizeAnswer, results: Mapping[str, RunRecord]) -> dict[str, AuditRecord]:
     """The audit of the first run of each k that was trained in the training loop, which checks what it trains."""
     firsts = {cell["recipe"]: cell["points"][0]["run"] for cell in size["cells"] if cell["points"]}
-    return {name: audit for name, run in firsts.items() if is_checked(audit := results[run]["audit"])}
+    return {name: audit for name, run in firsts.items() if (audit := results[run].audit).checks}
 
 
-def _tuned(by_place: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+def _tuned(places: Sequence[str]) -> dict[str, Any]:
     """Whether the embeddings are trained, and the indices of the trained layers, for the drawing of the model."""
-    places = [place for place, counts in by_place.items() if counts["trained"]]
     layers = [number for place in places if (number := layer_number(place)) is not None]
     return {"embeddings": EMBEDDINGS in places, "layers": layers}
 

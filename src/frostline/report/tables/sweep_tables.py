@@ -16,7 +16,7 @@ from frostline.statistics.outcomes import FAILURES
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
-from frostline.training.specification import RunSpec
+from frostline.training.result import AuditRecord, Cost, RunRecord
 
 CHECKS = {
     "optimizer_holds_exactly_the_trained": "optimizer holds\nonly trainable",
@@ -96,24 +96,22 @@ class _Cost:
         return self.predicted / self.measured if self.measured else None
 
 
-def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> ReportTable:
+def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[RunRecord]) -> ReportTable:
     """Forecast and measured time and memory: a row for each cell, for the forward pass, and in total.
 
     Args:
         calls: The recorded forecasts, one for each call of the command.
-        results: The facts of finished runs.
+        results: The finished runs.
     """
     cells = {(cell["recipe"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
-    measured: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for facts in results:
-        spec = RunSpec.model_validate(facts["spec"])
-        if "run_seconds" in facts["cost"]:  # results older than forecasts have none
-            measured.setdefault((spec.recipe, spec.train_size), []).append(facts["cost"])
+    measured: dict[tuple[str, int], list[Cost]] = {}
+    for result in results:
+        measured.setdefault((result.spec.recipe, result.spec.train_size), []).append(result.cost)
     costs = []
     for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
         known = measured.get((name, size), [])
-        seconds = sum(cost["run_seconds"] for cost in known) / len(known) if known else None
-        memory = max((cost["peak_memory_bytes"] for cost in known), default=None)
+        seconds = sum(cost.run_seconds for cost in known) / len(known) if known else None
+        memory = max((cost.peak_memory_bytes for cost in known), default=None)
         costs.append(_Cost(name, size, len(known), cell["seconds"], seconds, cell["memory_bytes"], memory))
     ended = [call for call in calls if call["measured"]]
     for name, key in (("forward pass", "forward_pass_seconds"), ("total", "seconds")) if ended else ():
@@ -135,50 +133,43 @@ def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping
     return ReportTable("predicted", "Forecast and measured cost", caption, columns, tuple(map(Row, costs)))
 
 
-def is_checked(audit: Mapping[str, Any]) -> bool:
-    """Whether a run was trained in the training loop, which checks what it trains."""
-    return CHECKS.keys() <= audit.keys()
+def audit_table(audits: Mapping[str, AuditRecord]) -> ReportTable:
+    """The audit of one run of each k: frozen parameters stay frozen. ``audits`` are by name of k."""
 
+    def trained(of: tuple[str, AuditRecord]) -> str:
+        return _parts(of[1].trained_places)
 
-def audit_table(audits: Mapping[str, Mapping[str, Any]]) -> ReportTable:
-    """The audit of one run of each k: frozen parameters stay frozen. ``audits`` has the ``audit`` of a result by name of k."""
-
-    def trained(of: tuple[str, Mapping[str, Any]]) -> str:
-        return _parts(place for place, counts in of[1]["by_place"].items() if counts["trained"])
-
-    def small(of: tuple[str, Mapping[str, Any]]) -> list[str]:
+    def small(of: tuple[str, AuditRecord]) -> list[str]:
         """Merged matrices, and what each of several phases changed."""
-        merged, phases = len(of[1].get("merged", ())), of[1].get("phases", [])
+        merged, phases = len(of[1].merged), of[1].phases
         lines = [f"{merged} matri{'x' if merged == 1 else 'ces'} merged"] if merged else []
-        return lines + [
-            f"phase {n}, {phase['steps']:,} steps: {_parts(phase['moved'])}" for n, phase in enumerate(phases, 1)
-        ]
+        return lines + [f"phase {n}, {phase.steps:,} steps: {_parts(phase.moved)}" for n, phase in enumerate(phases, 1)]
 
-    def read(key: str) -> Read:
-        return lambda of: of[1][key]
+    def holds(key: str) -> Read:
+        return lambda of: of[1].checks[key]
 
     def failed(key: str) -> Callable[[Any], bool]:
-        return lambda of: not of[1][key]
+        return lambda of: not of[1].checks[key]
 
-    def share(of: tuple[str, Mapping[str, Any]]) -> list[str]:
-        return [formatting.percent(of[1]["trainable_parameters"] / of[1]["parameters"])]
+    def share(of: tuple[str, AuditRecord]) -> list[str]:
+        return [formatting.percent(of[1].trainable_parameters / of[1].parameters)]
 
     count = formatting.count
     columns = (
         Column("tuned", "tuned", names.printed, of=lambda of: str(of[0]), number=False, rank="place"),
         Column("trained", "trained", of=trained, number=False, small=small),
-        Column("merged", of=lambda of: len(of[1].get("merged", ()))),
-        Column("trainable_parameters", "parameters", count, of=read("trainable_parameters"), small=share),
-        Column("parameters", of=read("parameters")),
-        *(Column(key, title, formatting.yes_no, of=read(key), bad=failed(key)) for key, title in CHECKS.items()),
-        Column("clipped_parameters", "tensors\nclipped", count, of=read("clipped_parameters")),
+        Column("merged", of=lambda of: len(of[1].merged)),
+        Column("trainable_parameters", "parameters", count, of=lambda of: of[1].trainable_parameters, small=share),
+        Column("parameters", of=lambda of: of[1].parameters),
+        *(Column(key, title, formatting.yes_no, of=holds(key), bad=failed(key)) for key, title in CHECKS.items()),
+        Column("clipped_parameters", "tensors\nclipped", count, of=lambda of: of[1].clipped_parameters),
     )
     caption = (
         "One run of each k. The optimizer holds, and gradient clipping counts, the trainable parameters and no others."
     )
-    if any(audit.get("merged") for audit in audits.values()):
+    if any(audit.merged for audit in audits.values()):
         caption += " Of merged matrices, low-rank updates were trained and added to the weights."
-    if any(audit.get("phases") for audit in audits.values()):
+    if any(audit.phases for audit in audits.values()):
         caption += " Of each phase: what has other values at its end than at its start."
     return ReportTable("audit", "Audit", caption, columns, tuple(map(Row, audits.items())))
 

@@ -6,7 +6,7 @@ from math import ceil, isfinite
 from frostline.frozen.stack_check import stack_refusal
 from frostline.model.device import memory_limit
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.work.workload import COPIES
+from frostline.sweep.operations import COPIES
 from frostline.training.experiment import Experiment, StackSize
 from frostline.training.session import start_values
 from frostline.training.specification import RunSpec
