@@ -24,7 +24,6 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
 from frostline.training.ways.names import DEFAULT_WAYS, way_named
-from pages import page_of
 from tagged import conll, tagged
 from tiny import sentences, write_csv
 
@@ -69,14 +68,6 @@ def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path,
     assert cells["lora-1"]["trainable_parameters"] < cells["last 1"]["trainable_parameters"]
     page = (compared[0] / "report.html").read_text(encoding="utf-8")
     assert "Ways to tune" in page and (compared[0] / "tables" / "ways.csv").is_file()
-
-
-def test_the_page_shows_what_was_merged_and_what_each_phase_changed(compared: tuple[Path, dict[str, Any]]) -> None:
-    words = page_of(compared[0]).words
-    assert "6 matrices merged" in words and "One run of each way that is trained in phases" in words
-    lines = (compared[0] / "tables" / "phases.csv").read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "tuned,phase,steps,moved" and len(lines) == 6
-    assert lines[1].startswith("gradual,1,") and lines[5].endswith('"embeddings, layers 1 to 3, pooler, head"')
 
 
 def test_lora_starts_from_the_same_hidden_states(compared: tuple[Path, dict[str, Any]]) -> None:

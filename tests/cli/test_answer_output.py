@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,20 +104,20 @@ def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
 def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 40))
     choices = [
-        {
-            "choice": f"last {n}",
+        SimpleNamespace(
+            choice=f"last {n}",
             **{name: data.draw(st.floats(0, 1)) for name in ("score", "value")},
-            "dominated_by": data.draw(st.sampled_from([None, "head only"])),
-        }
+            dominated_by=data.draw(st.sampled_from([None, "head only"])),
+        )
         for n in range(count)
     ]
     chosen, reference = (f"last {data.draw(st.integers(0, count - 1))}" for _ in range(2))
     order = by_interest(choices, chosen, reference)
-    assert sorted(order) == sorted(choice["choice"] for choice in choices)
+    assert sorted(order) == sorted(choice.choice for choice in choices)
     assert order[0] == chosen and reference in order[:2]
-    best = max(choices, key=lambda choice: choice["score"])["choice"]
-    second = max((one for one in choices if one["choice"] != chosen), key=lambda one: one["value"], default=choices[0])
-    assert second["choice"] in order[:3] and best in order[:4]
+    best = max(choices, key=lambda choice: choice.score).choice
+    second = max((one for one in choices if one.choice != chosen), key=lambda one: one.value, default=choices[0])
+    assert second.choice in order[:3] and best in order[:4]
 
 
 def test_without_a_decision_the_scores_are_shown() -> None:
@@ -124,7 +125,7 @@ def test_without_a_decision_the_scores_are_shown() -> None:
     answer = as_in_a_sweep(answer_of(none))
     assert answer["decision"] is None
     text = "\n".join(line.text for line in answer_lines(answer, Path("o")))
-    assert "\nlast 2                0.900\n" in text and "Load" not in text and "cost" not in text
+    assert "\nlast 2     0.900\n" in text and "Load" not in text and "cost" not in text
     assert "5 runs not trained yet." in text
 
 

@@ -14,7 +14,7 @@ from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.explanations import advice
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
-from frostline.statistics.answer import Answer, Recommended
+from frostline.statistics.answer import Answer
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import TEST, Folder, read_alternatives
 from frostline.sweep.results.search_record import SearchRecord, as_of_now
@@ -107,7 +107,11 @@ def _rebuild(folder: Folder) -> Answer:
     first.sentence += advice(answer)
     answer.sentence = first.sentence
     answer.search = as_of_now(search, rows).model_dump() if search else None
-    add_classes(answer, validation, predictions, _of_outputs(folder.spec, first.recommended))
+    way = folder.spec.way_of(first.recommended.recipe) if first.recommended else None
+    spec = folder.spec  # other models cannot be saved with a temperature and a threshold
+    if way and not way.in_loop:
+        spec = spec.model_copy(update={"calibrate": False, "threshold": None})
+    add_classes(answer, validation, predictions, spec)
     test = _labelled(folder, "test") if folder.is_complete else None
     if test is not None:
         done = [row for row in rows if row.test is not None]
@@ -119,7 +123,7 @@ def _rebuild(folder: Folder) -> Answer:
 
         add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
     answer.tested = test is not None
-    answer.opened_by = _opened_by(folder.spec, first.recommended)
+    answer.opened_by = opened_by(way.head) if way and way.in_loop else "frostline"
     answer.data = folder.data().model_dump()
     answer.notes, answer.columns = answer.data["notes"], answer.data.get("columns")
     write_tables(folder.out, rows, folder.scores())
@@ -154,20 +158,6 @@ def settings_of(spec: Settings) -> AnalysisSettings:
     sure = spec.sure or (LIKELY if given else None)
     settings = AnalysisSettings(target=spec.target or AnalysisSettings.target, price=spec.price * POINT, sure=sure)
     return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)
-
-
-def _opened_by(spec: Settings, recommended: Recommended | None) -> str:
-    """The library that opens the recommended model."""
-    if recommended is None:
-        return "frostline"
-    way = spec.way_of(recommended.recipe)
-    return opened_by(way.head) if way.in_loop else "frostline"
-
-
-def _of_outputs(spec: Settings, recommended: Recommended | None) -> Settings:
-    """The sweep without a temperature and a threshold if the recommended model cannot be saved with them."""
-    saved = recommended is None or spec.way_of(recommended.recipe).in_loop
-    return spec if saved else spec.model_copy(update={"calibrate": False, "threshold": None})
 
 
 def _labelled(folder: Folder, split: str) -> Labelled | None:

@@ -330,7 +330,7 @@ def register(prepared: "Prepared") -> None:
         "columns": asdict(data.task.columns),
         "notes": plan.notes,
         "report": data.report.as_dict(),
-        "max_length": plan.max_length,
+        "max_length": prepared.identity.max_length,
         "truncated": plan.truncated,
         "truncated_by_class": plan.truncated_by_class,
     }

@@ -74,30 +74,28 @@ def run_rows(
     rows = []
     for spec in specs:
         result, failure = results.get(spec.digest), failures.get(spec.digest)
-        row: dict[str, Any] = {
-            "model": model,
-            "task": task,
-            "train_size": spec.train_size,
-            "recipe": spec.recipe,
+        about = {
+            **{"model": model, "task": task, "train_size": spec.train_size, "recipe": spec.recipe, "run": spec.digest},
             **_depth_columns(spec, result.audit if result else None, layers),
-            "seed": spec.seed,
-            "learning_rate": spec.learning_rate,
-            "status": "done" if result else "failed" if failure else "pending",
-            "reason": failure.reason if failure and not result else "",
-            "run": spec.digest,
+            **{"seed": spec.seed, "learning_rate": spec.learning_rate},
         }
-        if result:
-            on_test = store.test(spec.digest) if with_test else None
-            row |= {
+        if result is None:
+            status, reason = "failed" if failure else "pending", failure.reason if failure else ""
+            rows.append(RunResult(**about, status=status, reason=reason))
+            continue
+        on_test = store.test(spec.digest) if with_test else None
+        rows.append(
+            RunResult(
+                **about,
                 **{name: getattr(result, name) for name in OF_RESULT},
-                "test": on_test and on_test[0].scores.get(result.metric),
-                "trainable_parameters": result.audit.trainable_parameters,
-                "train_seconds": result.cost.train_seconds,
-                "cache_seconds": share if result.provenance.from_cache else 0.0,
-                "concurrent_runs": result.provenance.workers,
-                "peak_memory_bytes": result.cost.peak_memory_bytes,
-            }
-        rows.append(RunResult(**row))
+                test=on_test[0].scores.get(result.metric) if on_test else None,
+                trainable_parameters=result.audit.trainable_parameters,
+                train_seconds=result.cost.train_seconds,
+                cache_seconds=share if result.provenance.from_cache else 0.0,
+                concurrent_runs=result.provenance.workers,
+                peak_memory_bytes=result.cost.peak_memory_bytes,
+            )
+        )
     return rows
 
 
