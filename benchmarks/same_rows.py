@@ -50,7 +50,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
         "labels": list(prepared.identity.labels),
         "task_type": prepared.identity.task_type,
         "metric": prepared.identity.metric,
-        "max_length": plan.max_length,
+        "max_length": plan.runs[0].max_length,
         "layers": anatomy.count,
         "train_size": plan.runs[0].train_size,
         "validation_rows": len(context.splits["validation"]),

@@ -53,7 +53,7 @@ __all__ = [
 _MODULES = {
     "Bundle": "api.bundle",
     "Bundled": "api.bundle",
-    "Check": "frozen.check.cut_comparison",
+    "Check": "frozen.exactness",
     "LabelSetPredictions": "api.prediction",
     "Plan": "sweep.plan",
     "Predictions": "api.prediction",
@@ -64,7 +64,7 @@ _MODULES = {
     "Settings": "sweep.settings",
     "TagPredictions": "api.prediction",
     "bundle": "api.bundle",
-    "check": "frozen.check.exactness",
+    "check": "frozen.exactness",
     "compare": "api.sweep",
     "find": "api.find",
     "load_bundle": "api.bundle",

@@ -48,7 +48,7 @@ def test_failures_by_k_and_learning_rate(tmp_path: Path) -> None:
     rows = raw(out, "rates")
     keys = [(row["tuned"], float(row["learning_rate"]), row["failed"]) for row in rows]
     expected = [
-        ("last 0", 1e-3, "0"),
+        ("head only", 1e-3, "0"),
         *((k, rate, str(int(k == "full"))) for k in ("last 2", "full") for rate in rates),
     ]
     assert keys == expected

@@ -425,7 +425,7 @@ class SetFitEstimator:
 
         examples = context.examples_of(train_rows(context, spec), "train")
         with _quiet(), TemporaryDirectory() as folder:
-            model = _new_model(context)
+            model = _new_model(spec, context)
             arguments = TrainingArguments(
                 output_dir=folder,
                 batch_size=spec.per_device_train_batch_size,
@@ -447,7 +447,7 @@ class SetFitEstimator:
 
     def restore(self, spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> RunSetFit:
         with _quiet():
-            model = _new_model(context)
+            model = _new_model(spec, context)
         body = {name.removeprefix(BODY): value for name, value in learned.items() if name.startswith(BODY)}
         model.model_body.load_state_dict(body)
         for name in HEAD_PARTS:
@@ -461,7 +461,7 @@ class SetFitEstimator:
         return training * 4 * max(equal, pairs - equal) / spec.train_size
 
 
-def _new_model(context: Experiment) -> Any:
+def _new_model(spec: RunSpec, context: Experiment) -> Any:
     """The pretrained encoder with an unfitted logistic regression.
 
     ``SetFitModel.from_pretrained`` does the same, but it also unpickles a ``model_head.pkl`` in the folder, which runs any code.
@@ -472,7 +472,7 @@ def _new_model(context: Experiment) -> Any:
 
     folder, device = str(context.pretrained.folder), str(context.machine.device)
     body = SentenceTransformer(folder, device=device, trust_remote_code=False)
-    body.max_seq_length = context.max_length
+    body.max_seq_length = spec.max_length
     return SetFitModel(model_body=body, model_head=LogisticRegression())
 
 

@@ -43,7 +43,7 @@ def with_texts(folder: Path) -> Experiment:
     texts = {
         split: examples([rows[n] for n in own], context.problem.targets[own]) for split, own in context.splits.items()
     }
-    return replace(context, labels=("negative", "positive"), max_length=32, examples=texts)
+    return replace(context, labels=("negative", "positive"), examples=texts)
 
 
 @pytest.fixture(scope="module")
