@@ -18,7 +18,7 @@ from frostline.sweep.settings import Settings
 from frostline.sweep.time_left import SAMPLED, TimeLeft
 from frostline.sweep.time_left import time_left as time_left_of
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from records import failure
 from records import record as run_record
 
