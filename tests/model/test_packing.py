@@ -1,16 +1,20 @@
-"""Packed batches: packing and unpacking, groups of similar length, and the context in which a model runs them."""
+"""Packed batches: packing and unpacking, groups of similar length, and the context in which a model runs them.
+
+- Masks of padded batches on devices other than CPUs.
+"""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.masking_utils import bidirectional_mask_function, causal_mask_function, sdpa_mask
 
 import frostline.model.packed_layout as layout_module
 import frostline.model.packing as packing_module
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import find_layers
 from frostline.model.packed_layout import Layout
-from frostline.model.packing import ATTENTION, packable
+from frostline.model.packing import ATTENTION, packable, padded_mask
 from small_models import small_batch, small_model
 
 ragged = st.lists(st.integers(1, 9), min_size=1, max_size=6)
@@ -235,3 +239,19 @@ def test_two_models_do_not_share_a_layout():
         first.layout = layout_of([3, 2])
         assert second.layout is None
         assert {m.frostline_packing for m in two.modules()} == {second}
+
+
+@pytest.mark.parametrize("mask_function", [bidirectional_mask_function, causal_mask_function])
+def test_devices_have_a_mask_without_being_asked_for_padding(mask_function):
+    """A read of the device ``meta`` fails."""
+    attention_mask = torch.ones(2, 4, dtype=torch.bool, device="meta")
+    given = {"mask_function": mask_function, "attention_mask": attention_mask, "device": "meta"}
+    mask = padded_mask(2, 4, 4, **given)
+    assert mask.shape == (2, 1, 4, 4) and (mask.stride(2) == 0) == (mask_function is bidirectional_mask_function)
+
+
+@pytest.mark.parametrize("lengths", [[4, 4], [4, 1]])
+def test_a_cpu_has_the_mask_of_transformers(lengths):
+    attention_mask = torch.arange(4) < torch.tensor(lengths)[:, None]
+    mask, expected = (make(2, 4, 4, attention_mask=attention_mask) for make in (padded_mask, sdpa_mask))
+    assert (mask is None and expected is None) or torch.equal(mask, expected)

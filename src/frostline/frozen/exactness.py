@@ -43,7 +43,7 @@ from frostline.frozen.hidden_states import HiddenStates, Recipe, load_or_compute
 from frostline.model.anatomy import Anatomy, Batch, find_layers, position_limit, probe_batch
 from frostline.model.device import random_state_restored
 from frostline.model.heads import padding_id, real_logits
-from frostline.model.model_files import quiet_loading, runs_own_code
+from frostline.model.model_files import quiet_loading, runs_own_code, unread
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.packing import is_packable, packable
 from frostline.model.pretrained import Pretrained
@@ -252,26 +252,33 @@ def _recorded(layer: nn.Module, grid: torch.Size) -> Iterator[dict[str, list[Ten
         record.pop(path, None)
 
 
-def weights_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> dict[str, nn.Parameter]:
-    """The parameters of the layers below the cut and the embedding tables of the vocabulary, by name."""
+@contextmanager
+def wrong_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
+    """While the context is open, all weights below the cut are NaN and the first layer gets a wrong input.
+
+    These weights are those of the layers below, and the embedding tables of the vocabulary. None is copied.
+    """
+    call = anatomy.calls[0]
     tables = {f"{path}.weight" for path in vocabulary_tables(model)}
     lower = tuple(f"{anatomy.path}.{number}." for number in range(cut))
-    return {
-        name: parameter
+    before = {
+        parameter: parameter.data
         for name, parameter in model.named_parameters()
         if name.startswith(lower) or (name in tables and anatomy.places[name] == EMBEDDINGS)
     }
 
+    def change_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+        given[call.hidden] = 7.0 - given[call.hidden]
+        return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
 
-@contextmanager
-def replaced_by_nan(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
-    """While the context is open, every element of these parameters is NaN. Nothing is copied."""
-    before = {parameter: parameter.data for parameter in parameters}
-    for parameter, data in before.items():
-        parameter.data = torch.full((), torch.nan, dtype=data.dtype, device=data.device).expand(data.shape)
+    hook = anatomy.layers(model)[0].register_forward_pre_hook(change_input, with_kwargs=True)
     try:
+        for parameter, data in before.items():
+            parameter.data = unread(data.shape, data.device, data.dtype)
         yield
     finally:
+        hook.remove()
         for parameter, data in before.items():
             parameter.data = data
 
@@ -348,7 +355,7 @@ class CutComparison:
             differences = [self.difference(lambda: upper(self.batch, hidden))]
             if self.cut is not None and cached is not None:
                 differences.append(self.difference(lambda: self.from_cache(upper, *cached)))
-                with _wrong_below(self.model, self.anatomy, self.cut):
+                with wrong_below(self.model, self.anatomy, self.cut):
                     differences.append(self.difference(lambda: upper(self.batch, hidden)))
             if packing and not packing.calls and self.cut != self.anatomy.count:
                 return NOT_COMPARED
@@ -409,24 +416,6 @@ class CutComparison:
         if not by_padding < TOLERANCE:
             return f"Its output for an example depends on the padding in the batch (by {by_padding:.1e}); {difference}."
         return f"Something other than the hidden states passes from below the cut to the logits; {difference}."
-
-
-@contextmanager
-def _wrong_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
-    """While the context is open, all weights below the cut are NaN and the first layer gets a wrong input."""
-    call = anatomy.calls[0]
-
-    def change_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
-        given[call.hidden] = 7.0 - given[call.hidden]
-        return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
-
-    hook = anatomy.layers(model)[0].register_forward_pre_hook(change_input, with_kwargs=True)
-    try:
-        with replaced_by_nan(weights_below(model, anatomy, cut).values()):
-            yield
-    finally:
-        hook.remove()
 
 
 def packed_pass_is_exact(model: PreTrainedModel, anatomy: Anatomy) -> bool:
@@ -493,7 +482,15 @@ def check(
     with restored(model):
         try:
             anatomy = find_layers(model, batch)
-            _require_repeatable(model, batch)
+            with torch.no_grad():
+                before = model(**batch).logits
+                model(**last_example_alone(batch))
+                difference = relative_difference(model(**batch).logits, before)
+            if not difference < TOLERANCE:
+                raise FrostlineError(
+                    f"A model of type {model.config.model_type!r} cannot be cut: the same batch gives different logits "
+                    f"(by {difference:.1e}) when it is repeated after a shorter one. Choose another model."
+                )
             comparison = CutComparison(model, anatomy, batch)
             checks = []
             for k in [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers:
@@ -538,20 +535,3 @@ def _hidden_states(base: nn.Module, inputs: Batch) -> tuple[Tensor, ...]:
     with torch.no_grad():
         out = base(**inputs, output_hidden_states=True)
     return *(getattr(out, "hidden_states", None) or ()), out[0]
-
-
-def _require_repeatable(model: PreTrainedModel, batch: Batch) -> None:
-    """Refuse a model whose output depends on more than its input.
-
-    Raises:
-        FrostlineError: The same batch gives other logits after a shorter batch.
-    """
-    with torch.no_grad():
-        before = model(**batch).logits
-        model(**last_example_alone(batch))
-        difference = relative_difference(model(**batch).logits, before)
-    if not difference < TOLERANCE:
-        raise FrostlineError(
-            f"A model of type {model.config.model_type!r} cannot be cut: the same batch gives different logits "
-            f"(by {difference:.1e}) when it is repeated after a shorter one. Choose another model."
-        )

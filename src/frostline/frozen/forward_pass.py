@@ -133,17 +133,14 @@ class ForwardBatch:
 
 
 def tokens_per_batch(device: torch.device, anatomy: Anatomy) -> int:
-    """How many tokens the forward pass computes in one batch."""
+    """How many tokens the forward pass computes in one batch. A CUDA GPU's memory is that which was free when first asked."""
     most = TOKENS[device.type]
     if device.type == "cuda":
-        most *= _times_as_many(device)
+        most *= min(MOST_TIMES, max(1, _free_at_first(device) // MEMORY))
     return min(most, max(1, most * WIDE // anatomy.width // LENGTH_MULTIPLE) * LENGTH_MULTIPLE)
 
 
-@cache
-def _times_as_many(device: torch.device) -> int:
-    """How many times as many tokens a CUDA GPU computes in one batch, by its free memory when this is first asked."""
-    return min(MOST_TIMES, max(1, memory_limit(device) // MEMORY))
+_free_at_first = cache(memory_limit)
 
 
 def packed_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int | None) -> list[ForwardBatch]:

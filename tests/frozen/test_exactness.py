@@ -1,4 +1,13 @@
-"""The exactness check on small models of every type. Each passes, or is refused for the right reason."""
+"""The exactness check on small models of every type. Each passes, or is refused for the right reason.
+
+- The comparison finds every dependence on more than the hidden states at the cut, and reports the reason.
+- Which token the head reads. ``tests/fast/test_last_layer.py`` tests the modules that run for that token only.
+- Whether the forward pass may use packed batches.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -6,7 +15,11 @@ from torch import nn
 from transformers import AutoModelForTokenClassification
 
 from frostline import FrostlineError
-from frostline.frozen.exactness import Check, check
+from frostline.frozen.exactness import Check, CutComparison, check, find_head_reads, packed_pass_is_exact, wrong_below
+from frostline.frozen.forward_pass import ForwardPass
+from frostline.model.anatomy import find_layers
+from frostline.model.trainable import Trainable
+from frostline.statistics.tune import Tune
 from model.test_anatomy import REFUSED as NO_LAYERS
 from small_models import REASONS, TAG_TYPES, TYPES, small_batch, small_model
 
@@ -221,3 +234,136 @@ def test_examples_have_different_lengths_and_exceed_the_sliding_window(
     )
     check(model, tuned_layers=[], lengths=lengths)
     assert seen[0].shape == shape and len(set(seen[0].sum(1).tolist())) == shape[0]
+
+
+SOMETHING_ELSE = "Something other than the hidden states passes from below the cut to the logits"
+
+
+def refusals(model: Any, ks: Sequence[Tune] | None = None) -> dict[Tune | None, str | None]:
+    return {row.tuned_layers: row.refused for row in check(model, tuned_layers=ks)}
+
+
+def test_a_skip_connection_around_the_cut_is_refused() -> None:
+    """The pooler adds the output of the first layer."""
+    model, seen = small_model("bert"), {}
+    model.bert.encoder.layer[0].register_forward_hook(lambda module, args, out: seen.update(hidden=out))
+    model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["hidden"][:, 0])
+    found = refusals(model)
+    assert found.pop(4) is None and found.pop("all") is None  # nothing is cut
+    for k in range(4):
+        assert SOMETHING_ELSE in (found[k] or ""), k
+
+
+def test_weights_of_a_lower_layer_in_the_head_are_refused() -> None:
+    """Only NaN in the lower weights reveals this, because the cut does not remove them from the model."""
+    model = small_model("bert")
+    weight = model.bert.encoder.layer[1].output.dense.weight
+    model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * weight[:, 0])
+    for k, refused in refusals(model, [1, 2, 3, "all"]).items():
+        assert (refused is None) == (k in (3, "all")), k  # for k = 3 the layer is not below the cut
+        assert refused is None or SOMETHING_ELSE in refused
+
+
+def test_a_mean_of_the_embeddings_in_the_head_is_refused() -> None:
+    """At k = 0 the head gets one token per example, and the embeddings of the other tokens are missing."""
+    model, seen = small_model("bert"), {}
+    model.bert.embeddings.register_forward_hook(lambda module, args, out: seen.update(mean=out.mean(1)))
+    model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["mean"])
+    assert refusals(model, [0])[0]
+
+
+def test_layers_whose_output_depends_on_padding_are_refused() -> None:
+    model = small_model("bert")
+    for layer in model.bert.encoder.layer:
+        layer.output.register_forward_hook(lambda module, args, out: out + 0.1 * out.mean(1, keepdim=True))
+    for k, refused in refusals(model, [1, 2, 3]).items():
+        assert DEPENDS_ON_PADDING in (refused or ""), k
+
+
+def test_a_gradient_that_is_nan_is_refused() -> None:
+    model = small_model("bert")
+    bias = model.bert.pooler.dense.bias
+    model.bert.pooler.register_forward_hook(lambda module, args, out: out + (bias * 0).sqrt().sum())
+    for row in check(model, tuned_layers=[0, 2, "all"]):
+        assert row.refused and row.batches is None and math.isnan(row.max_gradient_difference or 0.0)
+        assert row.max_logit_difference is not None and row.max_logit_difference < 1e-5
+
+
+def test_max_uncut_layers_limits_the_compared_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, compared, original = small_model("bert"), [], CutComparison.check
+    monkeypatch.setattr(
+        CutComparison, "check", lambda self, k, names: compared.append(names) or original(self, k, names)
+    )
+    (row,) = check(model, tuned_layers=["all"], max_uncut_layers=1)
+    assert row.tuned_layers == "all" and row.batches == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
+    assert compared == [Trainable(1).parameters(find_layers(model))]
+
+
+@pytest.mark.parametrize("name", ["bert", "deberta"])
+def test_the_check_computes_few_tokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, original = [], ForwardPass.batches
+
+    def batches(self: ForwardPass, *args: Any) -> Any:
+        found = original(self, *args)
+        seen.extend(found)
+        return found
+
+    monkeypatch.setattr(ForwardPass, "batches", batches)
+    assert not check(small_model(name), tuned_layers=[1], lengths=[23, 17, 9])[0].refused
+    computed = [batch.capacity or batch.examples * batch.padded_lengths[0] for batch in seen]
+    assert seen and max(computed) <= 2 * (23 + 17 + 9 + 3 * 8)
+    assert all(batch.examples > len(batch.rows) for batch in seen)  # copies fill the batch
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama"])
+def test_weights_below_the_cut_are_nan_and_restored(model_type: str) -> None:
+    model = small_model(model_type, layers=4)
+    anatomy, table = find_layers(model), model.get_input_embeddings().weight
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    with pytest.raises(ZeroDivisionError), wrong_below(model, anatomy, 2):
+        lower = {name for name, place in anatomy.places.items() if place in ("layer 0", "layer 1")}
+        for name, p in model.named_parameters():
+            assert bool(p.isnan().all()) == (name in lower or p is table), name
+        raise ZeroDivisionError
+    assert all(p.requires_grad and torch.equal(p, before[name]) for name, p in model.named_parameters())
+
+
+@pytest.mark.parametrize(
+    "model_type, reads",
+    [
+        ("bert", "first"),
+        ("roberta", "first"),
+        ("distilbert", "first"),
+        ("deberta-v2", "first"),
+        ("modernbert", "first"),
+        ("gpt2", "last"),
+        ("llama", "last"),
+        ("opt", "last"),
+        ("gte", "first"),
+    ],
+)
+def test_the_token_that_the_head_reads(model_type: str, reads: str) -> None:
+    model = small_model(model_type)
+    batch = small_batch(model)
+    assert find_head_reads(model, find_layers(model, batch), batch) == reads
+
+
+def test_a_head_with_mean_pooling_reads_all_tokens() -> None:
+    model = small_model("modernbert")
+    model.config.classifier_pooling = "mean"
+    batch = small_batch(model)
+    assert find_head_reads(model, find_layers(model, batch), batch) == "all"
+    rows = check(model, tuned_layers=[0, 1])
+    assert [row.refused for row in rows] == [None, None]
+
+
+def test_a_model_that_cannot_be_packed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model("bert")
+    anatomy = find_layers(model)
+    assert packed_pass_is_exact(model, anatomy)
+    dense = model.bert.encoder.layer[1].output.dense
+    dense.register_forward_pre_hook(lambda module, args: (args[0] + args[0].mean(1, keepdim=True),))
+    assert not packed_pass_is_exact(model, anatomy)  # the module mixes tokens
+    dense._forward_pre_hooks.clear()
+    monkeypatch.setattr(model.config, "_attn_implementation", "eager")
+    assert not packed_pass_is_exact(model, anatomy)
