@@ -34,7 +34,6 @@ from frostline.model.device import (
     random_state_restored,
     sampled_peak,
     this_machine,
-    to_device,
 )
 from frostline.model.packed_layout import Layout
 from frostline.training.run import run, run_stacked
@@ -123,19 +122,6 @@ def test_the_random_state_of_the_device_is_restored_and_no_other_gpu_is_asked(mo
     with random_state_restored(torch.device(device)):
         torch.rand(1)
     assert got == restored == asked and torch.equal(torch.get_rng_state(), before)
-
-
-def test_large_copies_to_a_gpu_come_from_pinned_memory(monkeypatch):
-    copies = []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda x: copies.append("pinned") or x)
-    monkeypatch.setattr(torch.Tensor, "to", lambda x, *args, **more: copies.append((args, more)) or x)
-    copied = ((torch.device("cuda"),), {"non_blocking": True})
-    to_device(torch.ones(2**14 + 1), torch.device("cuda"))
-    assert copies == ["pinned", copied]
-    to_device(torch.ones(2**14), torch.device("cuda"))  # CUDA stages these itself
-    assert copies[2:] == [copied]
-    to_device(torch.ones(2), torch.device("cpu"))
-    assert copies[3:] == [((torch.device("cpu"),), {})]
 
 
 def wait_until(true: Callable[[], object]) -> None:

@@ -121,17 +121,10 @@ def remove_shard(shard: Path) -> None:
 def write_shard(
     folder: Path, forward_pass: ForwardPass, tokens: Tokens, rows: Rows, progress: Callable[[float], None]
 ) -> Path:
-    """Compute the hidden states of these rows of ``tokens`` and write them as a shard into ``folder``.
+    """Compute the hidden states of these rows of ``tokens`` and write them as a shard into ``folder``, that of the recipe.
 
-    Args:
-        folder: The folder of the recipe.
-        forward_pass: Computes the hidden states.
-        tokens: The token table.
-        rows: Positions in the table. No two rows may have the same tokens.
-        progress: Called after every batch with the number of examples that it is worth.
-
-    Returns:
-        The folder of the shard.
+    No two rows may have the same tokens. ``progress`` is called after every batch with the number of examples that it is worth.
+    Returns the folder of the shard.
     """
     part = folder / f"{uuid.uuid4().hex}.part"
     part.mkdir()
@@ -415,8 +408,7 @@ def load_or_compute(
         rows: Positions in the table.
         recipe: Identifies the folder of the hidden states in the cache.
         folder: The cache folder; by default :func:`cache_folder`.
-        progress: Called first with the number of cached examples, then after each batch with the number of examples
-            that it is worth.
+        progress: Called with the number of cached examples, then after each batch with that of the examples it is worth.
         warn: Called with a sentence for each damaged shard. Its hidden states are computed again.
 
     Raises:

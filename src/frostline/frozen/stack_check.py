@@ -39,21 +39,11 @@ def stack_refusal(
     head_token: HeadTokenPart | None = None,
     batches: Sequence[Batch] | None = None,
 ) -> str | None:
-    """Why runs cannot be trained as one stack; None if they can.
+    """Why runs that train the parameters ``names`` above a ``cut`` cannot be trained as one stack; None if they can.
 
     Two runs with different weights and different examples are computed as a stack and one after the other. Their logits
-    and gradients must be equal.
-
-    Args:
-        model: A classifier of transformers. It is not changed.
-        anatomy: Its layers.
-        names: The parameters that the runs train.
-        cut: The number of lower layers that do not run; None runs all.
-        packed: Whether batches are packed.
-        batched: How the stack treats the runs' parameters; see :mod:`frostline.model.stacking`.
-        head_token: The part of the last layer that runs for the head's token only.
-        batches: One batch for each run, all with the same number of examples, for a model type that needs more inputs than
-            tokens.
+    and gradients must be equal. The model is not changed. ``packed``, ``batched`` and ``head_token`` are those of the training
+    (:mod:`frostline.model.stacking`). ``batches``, one for each run, are for a model type that needs more inputs than tokens.
     """
     batches = batches or [probe_batch(model, lengths, seed=run) for run, lengths in enumerate(LENGTHS)]
     separate: list[tuple[Tensor, Sequence[Tensor | None]]] = []  # logits and gradients of each run
