@@ -101,7 +101,7 @@ def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[st
     layers = runs.folder.identity.layers
     named = {
         "find": search.named,
-        "always full": "all",
+        "always full": "full",
         "always the last half": f"last {layers // 2}",
         "always the last quarter": f"last {round(layers / 4)}",
         "best probe": "probe",
@@ -111,11 +111,11 @@ def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[st
     truth = runs.truth(search.held_out)
     for rule, name in named.items():
         if name in truth:
-            loss, cost = round(100 * (truth["all"] - truth[name]), 3), round(runs.costs[name], 4)
+            loss, cost = round(100 * (truth["full"] - truth[name]), 3), round(runs.costs[name], 4)
             facts = {"named": name, "loss": loss, "cost": cost, "learned": search.learned}
             stated = search.probabilities if rule == "find" else {}
-            came = {k: truth[k] >= runs.required(truth["all"]) for k in stated}
-            yield rule, {**facts, "stated": [(round(p, 3), bool(came[k])) for k, p in stated.items() if k != "all"]}
+            came = {k: truth[k] >= runs.required(truth["full"]) for k in stated}
+            yield rule, {**facts, "stated": [(round(p, 3), bool(came[k])) for k, p in stated.items() if k != "full"]}
 
 
 def result(tasks: Mapping[str, Facts]) -> list[Facts]:

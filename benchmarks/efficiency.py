@@ -1,6 +1,6 @@
 """How close a sweep comes to the speed of the machine: its time divided by a lower bound, for each phase.
 
-    python benchmarks/efficiency.py --json FILE --model FOLDER --train FILE --validation FILE --tune 0,1,2,all --seeds 1
+    python benchmarks/efficiency.py --json FILE --model FOLDER --train FILE --validation FILE --tune 0,1,2,full --seeds 1
 
 A calibration of a few seconds measures three speeds of this machine: matrix products in the shapes that occur, memory, disk.
 The bound of a phase is the time of its operations at the highest matrix speed. For training, the time of the bytes that the
@@ -222,8 +222,8 @@ def _phases(
             "of_matrix_rate": real / clock.seconds["pass"] / rates["pass"],
         }
     training = evaluation = 0.0
-    for tune in dict.fromkeys(run.tune for run in runs):
-        same = [run for run in runs if run.tune == tune and run.digest in results]
+    for tune in dict.fromkeys(run.recipe for run in runs):
+        same = [run for run in runs if run.recipe == tune and run.digest in results]
         names = same[0].to_train.parameters(workload.anatomy)
         works = [(run, workload.run_work(run)) for run in same]
         steps = sum(matrices.training(names, work.steps, workload.cut(run)) for run, work in works)
@@ -231,18 +231,18 @@ def _phases(
         took = sum(results[run.digest]["cost"]["train_seconds"] for run in same)
         training += took
         yield {
-            **_phase(f"training, {same[0].trainable}", took, steps / best + moved / rates["memory"]),
+            **_phase(f"training, {same[0].recipe}", took, steps / best + moved / rates["memory"]),
             **{"operations": steps, "rate": steps / took, "of_matrix_rate": steps / took / rates["training"]},
         }
-    for tune in dict.fromkeys(run.tune for run in runs):
-        same = [run for run in runs if run.tune == tune and run.digest in results]
+    for tune in dict.fromkeys(run.recipe for run in runs):
+        same = [run for run in runs if run.recipe == tune and run.digest in results]
         took = sum(  # including test and the overhead of a run
             cost["run_seconds"] - cost["train_seconds"] for cost in (results[run.digest]["cost"] for run in same)
         )
         work = sum(matrices.forward(workload.run_work(run).scored, workload.cut(run) or 0) for run in same)
         evaluation += took
         yield {
-            **_phase(f"evaluation, {same[0].trainable}", took, work / best),
+            **_phase(f"evaluation, {same[0].recipe}", took, work / best),
             **{"operations": work, "rate": work / took, "of_matrix_rate": work / took / rates["evaluation"]},
         }
     yield _phase("between runs", clock.seconds.get("runs", 0.0) - training - evaluation, None)

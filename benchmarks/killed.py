@@ -1,6 +1,6 @@
 """Is a sweep whose processes were killed with SIGKILL many times bitwise identical to an uninterrupted one?
 
-    python benchmarks/killed.py --kills 30 --processes 2 -- --model FOLDER --train FILE --tune 0,1,2,all --train-size 300
+    python benchmarks/killed.py --kills 30 --processes 2 -- --model FOLDER --train FILE --tune 0,1,2,full --train-size 300
     python benchmarks/killed.py --kills 200 --stand-in
 
 Everything after the two dashes goes to ``frostline sweep``. ``frostline work`` joins it in the other processes. At random moments

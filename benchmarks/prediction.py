@@ -1,6 +1,6 @@
 """How accurate is the forecast of a plan? Predicted and measured seconds, by k and in total, over several repetitions.
 
-    python benchmarks/prediction.py --repetitions 3 --json FILE --model FOLDER --train FILE --validation FILE --tune 0,2,all
+    python benchmarks/prediction.py --repetitions 3 --json FILE --model FOLDER --train FILE --validation FILE --tune 0,2,full
 
 Each repetition is a new process that makes a plan and then runs the sweep. Its cache is empty, so the forward pass over the
 frozen layers is measured too. The settings are those of `frostline sweep` without --out. Do not use the machine for anything else
@@ -43,11 +43,11 @@ def once(settings: Mapping[str, Any]) -> dict[str, Any]:
         costs = [
             results[run.digest]["cost"]
             for run in runs
-            if (run.trainable, run.train_size) == (cell["trainable"], cell["train_size"])
+            if (run.recipe, run.train_size) == (cell["recipe"], cell["train_size"])
         ]
         parts.append(
             {
-                **{"part": cell["trainable"], "train_size": cell["train_size"], "kind": "cell"},
+                **{"part": cell["recipe"], "train_size": cell["train_size"], "kind": "cell"},
                 **{"predicted": cell["seconds"], "measured": statistics.mean(c["run_seconds"] for c in costs)},
                 **{"predicted_training": cell["training_seconds"], "predicted_evaluation": cell["evaluation_seconds"]},
                 "measured_training": statistics.mean(c["train_seconds"] for c in costs),

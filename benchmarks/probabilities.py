@@ -66,9 +66,7 @@ def observed(scores: Array, groups: Array, rows: int, depth: Sequence[float | No
     """What an answer knows about these runs: those of each k that did not fail."""
     every = [run(str(k), seed, score) for seed, some in enumerate(scores) for k, score in enumerate(some)]
     known = with_outcomes(every, BASELINE, CLEAR / 2 / np.sqrt(rows))
-    good = [
-        [one["seed"] for one in succeeded([r for r in known if r["trainable"] == str(k)])] for k in range(len(depth))
-    ]
+    good = [[one["seed"] for one in succeeded([r for r in known if r["recipe"] == str(k)])] for k in range(len(depth))]
     by_seed = [{str(seed): float(scores[seed, k]) for seed in seeds} for k, seeds in enumerate(good)]
     without = [{str(seed): groups[:, seed, k] for seed in seeds} for k, seeds in enumerate(good)]
     return Observed(by_seed, shared_row_covariance(without, 1 / rows), depth)

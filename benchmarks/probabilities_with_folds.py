@@ -24,6 +24,7 @@ from frostline.statistics.evidence import Run
 from frostline.statistics.goal import Goal
 from frostline.statistics.joint import JointEstimate
 from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.recipe import Recipe
 
 RESULT = Path(__file__).parent / "results" / "probabilities_with_folds.json"
 LAYERS, ROWS, FOLDS = 6, 900, 5
@@ -57,10 +58,10 @@ def search(random: np.random.Generator, truth: Array, probe: float) -> tuple[dic
 
     cells: dict[str, list[Run]] = {}
     for k, accuracy in enumerate(truth):
-        name = "all" if k > LAYERS else f"last {k}"
+        name = str(Recipe("full" if k > LAYERS else k))
         some = int(random.choice(SEEDS, p=SEED_SHARES))
-        count = {"last 0": 2, "all": int(random.integers(1, 4))}.get(name, some)
-        cells[name] = [{"trainable": name, "run": f"{name}/{seed}", "seed": seed} for seed in range(count)]
+        count = {"head only": 2, "full": int(random.integers(1, 4))}.get(name, some)
+        cells[name] = [{"recipe": name, "run": f"{name}/{seed}", "seed": seed} for seed in range(count)]
         for run in cells[name]:
             add(run["run"], accuracy, of_k[k], folds == run["seed"])
     add(PROBE, probe, OF_K * random.standard_normal(ROWS), np.ones(ROWS, bool))
@@ -80,24 +81,24 @@ def measure(count: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
         for side, evidence in SIDES.items():
             found = JointEstimate.of(cells, depth, [PROBE], evidence(split, logits.__getitem__))
             stated += [{"side": side, **facts} for facts in _stated(found, true)]
-            full = next(choice for choice in found.choices if choice.name == "all")
+            full = next(choice for choice in found.choices if choice.name == "full")
             value = {choice.name: true[choice.name] - PRICE * choice.cost for choice in found.choices}
             choice = Rule(goal=Goal.of_gain(0.95, 0.5)).choose(found.choices, full)
             lost = (max(value.values()) - value[choice.name]) / POINT
-            below = (true["all"] - true[choice.name]) / POINT
+            below = (true["full"] - true[choice.name]) / POINT
             named.append({"side": side, "lost": lost, "below": below, "cost": choice.cost})
     return pd.DataFrame(stated), pd.DataFrame(named)
 
 
 def _stated(found: JointEstimate, true: dict[str, float]) -> Iterator[dict[str, Any]]:
     """The probability of 95 % of full's gain, and the expected points below full, of each choice but full."""
-    goal, full = Goal.of_gain(0.95, 0.5), next(choice for choice in found.choices if choice.name == "all")
+    goal, full = Goal.of_gain(0.95, 0.5), next(choice for choice in found.choices if choice.name == "full")
     for choice in found.choices:
         if choice is full:
             continue
-        below, truly = (full.draws - choice.draws) / POINT, (true["all"] - true[choice.name]) / POINT
+        below, truly = (full.draws - choice.draws) / POINT, (true["full"] - true[choice.name]) / POINT
         low, high = np.quantile(below, (0.025, 0.975))
-        reached = true[choice.name] - goal.share * true["all"] >= goal.threshold
+        reached = true[choice.name] - goal.share * true["full"] >= goal.threshold
         p = Rule(goal=goal).probability(choice, full)
         yield {
             "p": p,

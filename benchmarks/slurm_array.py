@@ -1,6 +1,6 @@
 """Is a sweep exact whose job array of SLURM lost one task to scancel and had one requeued?
 
-    python benchmarks/slurm_array.py -- --model FOLDER --train FILE --tune 0,1,2,all --train-size 300
+    python benchmarks/slurm_array.py -- --model FOLDER --train FILE --tune 0,1,2,full --train-size 300
 
 It needs a SLURM that runs, with room for two tasks. Everything after the two dashes goes to ``frostline sweep``. The first task
 is cancelled and the second one requeued while each trains a run. The requeued task then trains the rest.

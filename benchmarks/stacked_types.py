@@ -17,11 +17,11 @@ from frostline import check
 from frostline.frozen.stack_check import stack_refusal
 from frostline.model.anatomy import find_layers
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from small_models import REASONS, TYPES, small_batch, small_model
 
 RESULT = Path(__file__).parent / "results" / "stacked_types.json"
-KS: tuple[Tune, ...] = (0, 2, "all")  # k = 0, half of four layers, everything
+KS: tuple[Recipe, ...] = (HEAD_ONLY, Recipe(2), FULL)  # k = 0, half of four layers, everything
 LENGTHS = (11, 36, 5, 29)  # text lengths of the second run
 
 

@@ -1,6 +1,6 @@
 r"""A whole grid with frostline and with transformers' Trainer: wall-clock time from start to end, seconds of each k, scores.
 
-    python benchmarks/versus_trainer.py --model FOLDER --train FILE --validation FILE --tune 0,1,2,3,4,6,all \
+    python benchmarks/versus_trainer.py --model FOLDER --train FILE --validation FILE --tune 0,1,2,3,4,6,full \
         --train-size 1000 --seeds 3 --json speed.json --figure docs/speed.svg --table -
 
 Each side runs in a new process. The sides run one after the other, and every repeat starts with another side.

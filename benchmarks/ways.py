@@ -36,7 +36,7 @@ GRIDS: Mapping[str, Mapping[str, Any]] = {  # by the number of examples
     "1000": {"train_size": 1000, "num_train_epochs": 3, "seeds": 3},
 }
 RATES = (1e-4, 3e-4)
-CELL = ("trainable", "learning_rate", "trainable_parameters", "seconds", "peak_memory_bytes", "tuned_share")
+CELL = ("recipe", "learning_rate", "trainable_parameters", "seconds", "peak_memory_bytes", "tuned_share")
 
 
 def train(folder: Path, ways: Sequence[str], sizes: Sequence[str], settings: Mapping[str, str]) -> None:
@@ -61,7 +61,7 @@ def summary(folder: Path) -> list[dict[str, Any]]:
                     "seeds": size["seeds"],
                     "sentence": size["sentence"],
                     "decision": size["decision"],
-                    "cells": [_cell(cell, beside.get(cell["trainable"])) for cell in size["cells"]],
+                    "cells": [_cell(cell, beside.get(cell["recipe"])) for cell in size["cells"]],
                 }
             )
     return sorted(sizes, key=lambda one: one["train_size"])
@@ -85,7 +85,7 @@ def table(size: Mapping[str, Any]) -> dict[str, Any]:
     header = ["way", size["metric"], "failed runs", "beside", "points above it", "probability of more", "parameters"]
     rows = [
         [
-            cell["trainable"],
+            cell["recipe"],
             _score(cell["scores"]),
             f"{cell['failed']} of {cell['runs']}",
             *_beside(cell["expected"] and cell["expected"]["beside_k"]),

@@ -107,12 +107,12 @@ def with_failures(out: Path) -> None:
     """A sweep with several train sizes and learning rates, failed runs and named parts."""
     make_folder(
         out,
-        tune=(0, 1, 2, 4, 6, "all", "named"),
+        tune=(0, 1, 2, 4, 6, "full", "named"),
         tune_modules=("layer.3", "layer.5"),
         seeds=3,
         sizes=(100, 1000),
         learning_rates=(5e-5, 1e-4),
-        diverged=[("all", 1)],
+        diverged=[("full", 1)],
         degenerate=[(6, 2)],
         missing=[(2, 0)],
         errors=[(1, 1)],
@@ -124,12 +124,12 @@ def with_failures(out: Path) -> None:
 def classes(out: Path) -> None:
     """A sweep with many classes and hostile names."""
     labels = [*HOSTILE, *(f"class {n}" for n in range(30))]
-    write_report(make_folder(out, labels=labels, tune=(0, 1, "all"), seeds=2, texts=HOSTILE))
+    write_report(make_folder(out, labels=labels, tune=(0, 1, "full"), seeds=2, texts=HOSTILE))
 
 
 def regression(out: Path) -> None:
     """A regression with one seed."""
-    write_report(make_folder(out, labels=(), tune=(0, 2, 3, "all"), seeds=1))
+    write_report(make_folder(out, labels=(), tune=(0, 2, 3, "full"), seeds=1))
 
 
 def study(out: Path) -> None:
@@ -142,7 +142,7 @@ def study(out: Path) -> None:
 
     protocol = load_protocol("lowdata2021")
     group = synthetic_group(
-        quality, sizes=(50, 100), layers=6, ks=(0, 1, 2, 4, 6, "all"), model="a-model", task="SST-2"
+        quality, sizes=(50, 100), layers=6, ks=(0, 1, 2, 4, 6, "full"), model="a-model", task="SST-2"
     )
     for run in group.runs:
         run["train_last"] = 0.95  # type: ignore[index]

@@ -9,7 +9,7 @@ from frostline.sweep.results.search_record import SearchRecord
 
 def runs_in(out: Path) -> dict[tuple[Any, ...], Any]:
     """The rows of results.csv by k, learning rate and seed."""
-    return {(row["trainable"], row["learning_rate"], row["seed"]): row for row in Folder(out).rows()}
+    return {(row["recipe"], row["learning_rate"], row["seed"]): row for row in Folder(out).rows()}
 
 
 def record_of(**more: Any) -> SearchRecord:
@@ -18,16 +18,16 @@ def record_of(**more: Any) -> SearchRecord:
         "train_size": 20,
         "why": None,
         "over": False,
-        "pending_reference": "all",
+        "pending_reference": "full",
         "interim_analyses": 3,
         "budget_seconds": None,
         "spent_seconds": 0.0,
-        "operations": {"last 0": 1.0, "all": 2.0},
+        "operations": {"head only": 1.0, "full": 2.0},
         "learning_rates": [1e-4],
         "head_learning_rates": [1e-3],
         "selected_learning_rates": {},
         "results_so_far": [],
-        "skipped": ["last 0", "all"],
+        "skipped": ["head only", "full"],
         "failed_reference": None,
         "untried": None,
         "requested": [],

@@ -29,7 +29,7 @@ from frostline.model.loading import load_pretrained
 from frostline.model.model_files import RECORD, quiet_loading
 from frostline.model.pretrained import Pretrained
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import Recipe
 from tiny import tiny_tokenizer
 
 PAD, BOS, EOS, SEP, CLS, MASK, IMAGE = 0, 1, 2, 3, 4, 5, 6
@@ -443,7 +443,7 @@ def bare_tokenizer(folder, **more):
 
 
 def write_task(
-    folder: Path, base: Path, k: Tune, *, labels: Sequence[str] = ("no", "yes"), seed: int = 0, **config: Any
+    folder: Path, base: Path, k: Recipe, *, labels: Sequence[str] = ("no", "yes"), seed: int = 0, **config: Any
 ) -> Path:
     """Write the model of ``base`` with other weights in its last ``k`` layers and its head. No labels: a regression."""
     task = {"num_labels": 1, "problem_type": "regression"}
@@ -453,7 +453,7 @@ def write_task(
     with quiet_loading(), torch.random.fork_rng():
         torch.manual_seed(seed)
         model = AutoModelForSequenceClassification.from_pretrained(base, **task, **config, ignore_mismatched_sizes=True)
-        trained = Trainable(k).parameters(find_layers(model.eval()))
+        trained = Trainable(Recipe(k)).parameters(find_layers(model.eval()))
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 if name in trained:

@@ -10,11 +10,12 @@ from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.predictions import Labelled
+from frostline.statistics.recipe import Recipe
 
 ROWS, LAYERS = 1000, 4
 TARGETS = np.arange(ROWS) % 2
 VALIDATION = Labelled(TARGETS, "text-classification", ("no", "yes"), "accuracy")
-KS: tuple[int | str, ...] = (0, 1, 2, "all")
+KS: tuple[int | str, ...] = (0, 1, 2, "full")
 Made = tuple[list[dict[str, Any]], dict[str, np.ndarray]]
 
 
@@ -45,13 +46,13 @@ def make_runs(
                     if score is not None:
                         logits[name] = logits_with(score, rng)
                         score = float((logits[name].argmax(1) == TARGETS).mean())
-                    number = {"all": LAYERS, "named": 2}.get(k, k if isinstance(k, int) else 2)
+                    number = {"full": LAYERS, "named": 2}.get(k, k if isinstance(k, int) else 2)
                     rows.append(
                         {
                             **{"model": "m", "task": "t", "train_size": size, "seed": seed, "learning_rate": rate},
-                            **{"trainable": f"last {k}" if isinstance(k, int) else k, "tuned_layers": number},
+                            **{"recipe": Recipe(k), "tuned_layers": number},
                             **{
-                                "tune_embeddings": k == "all",
+                                "tune_embeddings": k == "full",
                                 "tuned_share": number / LAYERS,
                                 "status": "done" if done else how,
                             },
@@ -60,7 +61,7 @@ def make_runs(
                             "train_last": None if score is None else (1 + score) / 2,
                             **{"trainable_parameters": 10 * (int(number) + 1) if done else None},
                             **{"train_seconds": 1.0 + int(number) if done else None, "peak_memory_bytes": 1000},
-                            "cache_seconds": (0.0 if k == "all" else 0.5) if done else None,
+                            "cache_seconds": (0.0 if k == "full" else 0.5) if done else None,
                         }
                     )
     return rows, logits
@@ -83,12 +84,12 @@ def point(size: Mapping[str, Any], target: float = 0.95, corrected: bool = True)
 
 def cells(size: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The cells of a train size by their k."""
-    return {cell["trainable"]: cell for cell in size["cells"]}
+    return {cell["recipe"]: cell for cell in size["cells"]}
 
 
 def clear(k: int | str, seed: int, rate: float, size: int) -> float:
     """A quality at which k = 2 clearly reaches full, and smaller k do not."""
-    return {0: 0.6, 1: 0.75, 2: 0.9, "all": 0.9}[k]
+    return {0: 0.6, 1: 0.75, 2: 0.9, "full": 0.9}[k]
 
 
 def with_named(k: int | str, seed: int, rate: float, size: int) -> float:

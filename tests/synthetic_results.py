@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from frostline.report.answer.groups import RunGroup
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.scores import Scores
 
 Quality = Callable[[int | str, int, int | None], float | None]  # from k, seed and train size to the score
@@ -14,7 +15,7 @@ Quality = Callable[[int | str, int, int | None], float | None]  # from k, seed a
 def synthetic_runs(
     quality: Quality,
     *,
-    ks: Sequence[int | str] = (0, 1, 2, 4, "all"),
+    ks: Sequence[int | str] = (0, 1, 2, 4, "full"),
     seeds: int = 5,
     sizes: Sequence[int | None] = (None,),
     layers: int = 4,
@@ -26,7 +27,7 @@ def synthetic_runs(
     return [
         {
             **{"model": model, "task": task, "train_size": size, "seed": seed, "learning_rate": rate},
-            **{"trainable": k if isinstance(k, str) else f"last {k}", "tune_embeddings": k == "all"},
+            **{"recipe": Recipe(k), "tune_embeddings": k == "full"},
             **{"tuned_layers": k if isinstance(k, int) else layers, "status": "done", "reason": ""},
             **{"outcome": None, "run": f"{task}-{size}-{k}-{seed}-{rate}", "validation_best": quality(k, seed, size)},
         }
@@ -55,4 +56,4 @@ def noisy(level: dict[int | str, float], spread: float = 0.01, seed: int = 0) ->
     return quality
 
 
-RISING: dict[int | str, float] = {0: 0.6, 1: 0.75, 2: 0.85, 4: 0.9, "all": 0.9}
+RISING: dict[int | str, float] = {0: 0.6, 1: 0.75, 2: 0.85, 4: 0.9, "full": 0.9}

@@ -2,6 +2,7 @@
 
 import zlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,17 +13,29 @@ from frostline.search.policy import Batch, Stop, policy
 from frostline.statistics.decision import Rule
 from frostline.statistics.goal import Goal
 from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.scores import Scores
-from frostline.statistics.tune import Tune
 
 LAYERS = 6
+
+
+def by_recipe(values: Mapping[Any, float]) -> dict[Recipe, float]:
+    """Values by k."""
+    return {Recipe(k): value for k, value in values.items()}
+
+
+def curve(*values: float) -> dict[Recipe, float]:
+    """Values of k = 0 to 6 and of full fine-tuning."""
+    return by_recipe(dict(zip((*range(LAYERS + 1), "full"), values, strict=True)))
+
+
 # Seconds of one run, by k.
-SECONDS: dict[Tune, float] = {0: 0.2, 1: 1.5, 2: 4.0, 3: 6.5, 4: 8.5, 5: 11.0, 6: 13.0, "all": 14.5}
+SECONDS = curve(0.2, 1.5, 4.0, 6.5, 8.5, 11.0, 13.0, 14.5)
 RATES = (5e-5, 1e-4, 2e-4)
 # Scores by k.
-RISING: dict[Tune, float] = {0: 0.6, 1: 0.7, 2: 0.76, 3: 0.795, 4: 0.80, 5: 0.80, 6: 0.80, "all": 0.80}
+RISING = curve(0.6, 0.7, 0.76, 0.795, 0.80, 0.80, 0.80, 0.80)
 SPACE = SearchSpace(
-    recipes=(*range(LAYERS + 1), "all"),
+    recipes=tuple(SECONDS),
     learning_rates=RATES,
     head_learning_rates=(1e-4,),
     seeds=tuple(range(5)),
@@ -63,6 +76,7 @@ def nothing_seen(rows: Rows | None = None, **more: Any) -> Observations:
     ``more`` replaces values of the space and of the observations.
     """
     space = {name: more.pop(name) for name in [*more] if name in SearchSpace.__dataclass_fields__}
+    space |= {"recipes": tuple(map(Recipe, space["recipes"]))} if "recipes" in space else {}
     rule = more.pop("rule", RULE)
     evidence = Scores("accuracy", 0.5) if rows is None else rows.evidence
     return Observations(replace(SPACE, **space), rule, evidence, **more)
@@ -88,7 +102,7 @@ def run_search(seen: Observations, score: Any, rows: Rows | None = None) -> tupl
             for one in batch.candidates:
                 value = score(one)
                 found = Observation(value, SECONDS[one.recipe]) if rows is None else rows.observe(one, value)
-                workers = seen.workers if len(batch.candidates) > 1 and one.recipe else 1
+                workers = seen.workers if len(batch.candidates) > 1 and one.recipe != "head only" else 1
                 seen.known[one] = replace(found, workers=workers)
     except StopIteration as end:
         stop: Stop = end.value
@@ -102,11 +116,12 @@ def best(seen: Observations) -> str:
     return surrogate.best.name
 
 
-def runs_per_k(batches: list[Batch]) -> Counter[Tune]:
-    """The number of candidates of each k."""
-    return Counter(one.recipe for batch in batches for one in batch.candidates)
+def runs_per_k(batches: list[Batch]) -> Counter[int | None]:
+    """The number of candidates of each k; None stands for full fine-tuning."""
+    return Counter(one.recipe.k for batch in batches for one in batch.candidates)
 
 
-def exact(curve: dict[Tune, float]) -> Any:
-    """Scores without noise: those of ``curve`` at the learning rate 1e-4, and .04 less at any other."""
-    return lambda one: curve[one.recipe] - (0.04 if one.recipe != 0 and one.learning_rate != 1e-4 else 0.0)
+def exact(scores: Mapping[Any, float]) -> Any:
+    """Scores without noise by k: those given at the learning rate 1e-4, and .04 less at any other."""
+    known = by_recipe(scores)
+    return lambda one: known[one.recipe] - (0.04 if one.recipe.k != 0 and one.learning_rate != 1e-4 else 0.0)

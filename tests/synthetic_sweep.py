@@ -14,6 +14,7 @@ from frostline.data.files import write_sealed
 from frostline.data.task import Task
 from frostline.report.rebuild import rebuild
 from frostline.statistics.metrics import score
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.plan import Identity, expand
 from frostline.sweep.results.folder import write_rows
 from frostline.sweep.results.store import Store
@@ -54,7 +55,7 @@ class Texts:
 def make_folder(
     out: Path,
     *,
-    tune: Sequence[int | str] = (0, 1, 2, 3, 4, 6, "all"),
+    tune: Sequence[int | str] = (0, 1, 2, 3, 4, 6, "full"),
     seeds: int = 3,
     sizes: Sequence[int] = (1000,),
     diverged: Runs = (),
@@ -92,17 +93,21 @@ def make_folder(
     store.write_spec({**spec.model_dump(mode="json"), "identity": {**vars(identity), "labels": list(labels)}})
     for name, examples in splits.items():
         write_rows(out, name, examples)
-    outcomes = dict.fromkeys(diverged, "diverged") | dict.fromkeys(degenerate, "degenerate")
+    outcomes = dict.fromkeys(places(diverged), "diverged") | dict.fromkeys(places(degenerate), "degenerate")
     for run in expand(spec, identity):
-        place = (run.tune, run.seed)
-        if place in errors:
+        place = (run.recipe, run.seed)
+        if place in places(errors):
             failure = {"digest": run.digest, "status": "failed", "reason": "RuntimeError: <b>no</b> memory"}
             store.fail(run.digest, failure)
-        elif place not in missing:
+        elif place not in places(missing):
             store.publish(run.digest, _result(run, outcomes.get(place, "ok"), splits, identity, rng))
     _write_data(out, identity, {"train": kind.draw(rng, "train", max(sizes)), **splits}, notes)
     rebuild(out)
     return out
+
+
+def places(runs: Runs) -> set[tuple[Recipe, int]]:
+    return {(Recipe(k), seed) for k, seed in runs}
 
 
 def _write_data(out: Path, identity: Identity, splits: Mapping[str, Examples], notes: Sequence[str]) -> None:
@@ -120,7 +125,7 @@ def _write_data(out: Path, identity: Identity, splits: Mapping[str, Examples], n
 
 
 def _logits(rng: np.random.Generator, run: RunSpec, outcome: str, examples: Examples, classes: int) -> np.ndarray:
-    k = {"all": LAYERS + 1, "named": 3}.get(run.tune, run.tune)
+    k = {"full": LAYERS + 1, "named": 3}.get(run.recipe, run.recipe.k)
     skill = 0.9 + 1.1 * (1 - np.exp(-k / 2)) + 0.1 * np.log10(run.train_size / 1000)
     noise = rng.normal(size=(len(examples), max(1, classes)))
     if outcome == "degenerate":
@@ -134,7 +139,7 @@ def _result(
     run: RunSpec, outcome: str, splits: Mapping[str, Examples], identity: Identity, rng: np.random.Generator
 ) -> Result:
     """The result of a run. The audited model has 1,000 parameters in each of its parts."""
-    k = {"all": LAYERS, "named": 3}.get(run.tune, run.tune)
+    k = {"full": LAYERS, "named": 3}.get(run.recipe, run.recipe.k)
     predicted = outcome != "diverged"
     logits = {
         name: _logits(rng, run, outcome, part, len(identity.labels)) for name, part in splits.items() if predicted
@@ -156,7 +161,7 @@ def _result(
         "train_last": min(1.0, best + 0.02 * k) if outcome == "ok" else None,
         "scores": [],
         "cost": {
-            "train_seconds": 0.2 + 2.0 * k + 4 * (run.tune == "all") + 0.1 * run.seed,
+            "train_seconds": 0.2 + 2.0 * k + 4 * (run.recipe == "full") + 0.1 * run.seed,
             "evaluation_seconds": 1.0,
             "forward_pass_seconds": 0.0,
             "peak_memory_bytes": 700_000_000 + 150_000_000 * k,
@@ -174,8 +179,8 @@ def _result(
 
 
 def _audit(run: RunSpec, k: int) -> dict[str, Any]:
-    layers = {3, 5} if run.tune == "named" else range(LAYERS - k, LAYERS)
-    places = {"embeddings": run.tune == "all", **{f"layer {n}": n in layers for n in range(LAYERS)}, "head": True}
+    layers = {3, 5} if run.recipe == "named" else range(LAYERS - k, LAYERS)
+    places = {"embeddings": run.recipe == "full", **{f"layer {n}": n in layers for n in range(LAYERS)}, "head": True}
     trained = 1000 * sum(places.values())
     return {
         "parameters": 1000 * len(places),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from frostline.statistics.inference import GROUPS, QUANTILE
+from frostline.statistics.recipe import Recipe
 
 Array = NDArray[Any]
 
@@ -155,7 +156,7 @@ def judge(low: Array, high: Array, truth: float) -> dict[str, float]:
 
 def run(k: str, seed: int, score: float) -> dict[str, Any]:
     return {
-        **{"trainable": k, "tuned_layers": 6 if k == "all" else int(k), "tune_embeddings": k == "all"},
+        **{"recipe": Recipe(k), "tuned_layers": Recipe(k).k or 6, "tune_embeddings": k == "all"},
         **{"seed": seed, "learning_rate": 1e-4, "train_size": 100, "status": "done", "run": f"{k}-{seed}"},
         **{"validation_best": float(score), "validation_last": float(score), "train_last": 1.0, "outcome": "ok"},
         **{"train_seconds": 1.0, "cache_seconds": 0.0, "trainable_parameters": 1, "peak_memory_bytes": 1},

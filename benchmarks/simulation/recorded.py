@@ -15,7 +15,7 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.decision import Rule
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.tune import Tune, name_of
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.sweep.results.folder import Folder, read_alternatives
 
 WORKERS, SEEDS = 2, 5
@@ -40,13 +40,15 @@ class RecordedRuns:
     def rows(self) -> dict[Candidate, Mapping[str, Any]]:
         """The row of results.csv of each run."""
         return {
-            Candidate("all" if row["tune_embeddings"] else row["tuned_layers"], row["learning_rate"], row["seed"]): row
+            Candidate(
+                Recipe("full" if row["tune_embeddings"] else row["tuned_layers"]), row["learning_rate"], row["seed"]
+            ): row
             for row in self.folder.rows()
             if row["status"] == "done"
         }
 
     @cached_property
-    def tunes(self) -> tuple[Tune, ...]:
+    def tunes(self) -> tuple[Recipe, ...]:
         return tuple(dict.fromkeys(trial.recipe for trial in self.rows))
 
     @cached_property
@@ -76,9 +78,9 @@ class RecordedRuns:
         return self.labelled.chance if score is None or row["outcome"] == "diverged" else float(score)
 
     @cached_property
-    def best_rates(self) -> dict[Tune, float]:
+    def best_rates(self) -> dict[Recipe, float]:
         """The learning rate of every k with most runs; before the fresh seeds are run, the one with the best mean."""
-        scores: dict[Tune, dict[float, list[float]]] = {}
+        scores: dict[Recipe, dict[float, list[float]]] = {}
         for trial, row in self.rows.items():
             scores.setdefault(trial.recipe, {}).setdefault(trial.learning_rate, []).append(self.score(row))
         return {
@@ -91,7 +93,7 @@ class RecordedRuns:
         """The seeds that were run at the best learning rates only."""
         return sorted({trial.seed for trial in self.rows} - set(self.choosing))
 
-    def scores(self, tune: Tune, seeds: Sequence[int]) -> list[float]:
+    def scores(self, tune: Recipe, seeds: Sequence[int]) -> list[float]:
         """The scores of a k at its best learning rate, without failed runs, as in an answer."""
         cell = [
             row
@@ -112,17 +114,17 @@ class RecordedRuns:
 
     def truth(self, seeds: Sequence[int]) -> dict[str, float]:
         """The mean score of every choice by its name, over these seeds."""
-        known = {name_of(tune): float(np.mean(self.scores(tune, seeds))) for tune in self.tunes}
+        known = {tune: float(np.mean(self.scores(tune, seeds))) for tune in self.tunes}
         return known | {name: self.evidence.alone(name)["score"] for name in self.alternatives}
 
     @cached_property
     def costs(self) -> dict[str, float]:
         """The training time of every choice relative to full fine-tuning."""
-        known = {name_of(tune): seconds / self.seconds["all"] for tune, seconds in self.seconds.items()}
+        known = {tune: seconds / self.seconds[FULL] for tune, seconds in self.seconds.items()}
         return known | dict.fromkeys(self.alternatives, 0.0)
 
     @cached_property
-    def seconds(self) -> dict[Tune, float]:
+    def seconds(self) -> dict[Recipe, float]:
         """The shortest training time of every k; the load of the machine prolongs others."""
         return {
             tune: min(row["train_seconds"] for trial, row in self.rows.items() if trial.recipe == tune)
@@ -137,8 +139,8 @@ class RecordedRuns:
         """The smallest k whose mean reaches a share of full's gain."""
         means = {tune: float(np.mean(self.scores(tune, seeds))) for tune in self.tunes}
         chance = self.labelled.chance
-        enough = [tune for tune in self.tunes if means[tune] - chance >= share * (means["all"] - chance)]
-        return name_of(enough[0]) if enough else "all"  # full itself, if it is below the baseline
+        enough = [tune for tune in self.tunes if means[tune] - chance >= share * (means[FULL] - chance)]
+        return enough[0] if enough else FULL  # full itself, if it is below the baseline
 
     def one_standard_error(self, seeds: Sequence[int]) -> str:
         """The smallest k whose mean is within one standard error of the best mean."""
@@ -146,15 +148,15 @@ class RecordedRuns:
         best = max(self.tunes, key=lambda tune: float(np.mean(scores[tune])))
         error = float(np.std(scores[best], ddof=1)) / len(scores[best]) ** 0.5
         least = float(np.mean(scores[best])) - error
-        return name_of(next(tune for tune in self.tunes if float(np.mean(scores[tune])) >= least))
+        return str(next(tune for tune in self.tunes if float(np.mean(scores[tune])) >= least))
 
     def facts(self) -> dict[str, Any]:
         """The scores of the fresh seeds and the cost of every k."""
         return {
-            name_of(tune): {
+            tune: {
                 "learning_rate": self.best_rates[tune],
                 "scores": self.scores(tune, self.fresh),
-                "cost": self.costs[name_of(tune)],
+                "cost": self.costs[tune],
             }
             for tune in self.tunes
         }
@@ -205,14 +207,14 @@ def replayed(runs: RecordedRuns, random: np.random.Generator) -> Replay:
 
 def _nothing_seen(runs: RecordedRuns, seeds: Sequence[int]) -> Observations:
     """No observations, with the settings that a search has by default."""
-    rates = {one.learning_rate for one in runs.rows if one.recipe}
-    head = {one.learning_rate for one in runs.rows if not one.recipe}
+    rates = {one.learning_rate for one in runs.rows if one.recipe != HEAD_ONLY}
+    head = {one.learning_rate for one in runs.rows if one.recipe == HEAD_ONLY}
     space = SearchSpace(
-        recipes=(*(tune for tune in runs.tunes if isinstance(tune, int)), "all"),
+        recipes=(*(tune for tune in runs.tunes if tune.k is not None), FULL),
         learning_rates=tuple(sorted(rates)),
         head_learning_rates=tuple(sorted(head)),
         seeds=tuple(seeds[:SEEDS]),
-        operations={tune: 1e9 * runs.costs[name_of(tune)] for tune in runs.tunes},
+        operations={tune: 1e9 * runs.costs[tune] for tune in runs.tunes},
     )
     return Observations(
         space,

@@ -1,7 +1,7 @@
 """How many of the last layers of a pretrained transformer should I fine-tune on my data, what does it cost, how sure is that?
 
 >>> import frostline
->>> answer = frostline.Sweep(model="...", train="reviews.csv", tune="0,1,2,4,all", seeds=5, out="reviews").run()
+>>> answer = frostline.Sweep(model="...", train="reviews.csv", tune="0,1,2,4,full", seeds=5, out="reviews").run()
 >>> print(answer["sentence"])
 """
 

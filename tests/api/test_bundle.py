@@ -63,13 +63,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def bundled(models: list[Path], tmp_path_factory: pytest.TempPathFactory) -> frostline.Bundled:
     """Their bundle."""
     torch.set_num_threads(1)
-    return frostline.bundle(models, out=tmp_path_factory.mktemp("bundled") / "all")
+    return frostline.bundle(models, out=tmp_path_factory.mktemp("bundled") / "full")
 
 
 @pytest.mark.parametrize("model_type", TYPES)
 def test_all_tasks_are_bitwise_identical_to_each_model_alone(model_type: str, tmp_path: Path) -> None:
     folders = write_tasks(tmp_path, write_base(tmp_path / "base", model_type))
-    made = frostline.bundle(folders, out=tmp_path / "all")
+    made = frostline.bundle(folders, out=tmp_path / "full")
     assert list(made.shared_layers.values()) == [3, 2, 3, 1, 2] and made.layers == 4
     assert (made.cost.layers, made.separate.layers) == (3 + 1 + 2 + 1 + 3 + 2, 20)
     assert_identical(made.out, folders, random_texts(65))  # a full batch, and one of a single text
@@ -79,7 +79,7 @@ def test_all_tasks_are_bitwise_identical_to_each_model_alone(model_type: str, tm
 @pytest.mark.parametrize("k", [(2, 2, 3), *(pytest.param(k, marks=pytest.mark.slow) for k in ((0, 0, 1), (6, 6, 6)))])
 def test_minilm(k: tuple[int, ...], minilm: Path, tmp_path: Path) -> None:
     folders = write_tasks(tmp_path, minilm, {f"t{n}": (one, ("a", "b", "c")[: 2 + n % 2]) for n, one in enumerate(k)})
-    made = frostline.bundle(folders, out=tmp_path / "all")
+    made = frostline.bundle(folders, out=tmp_path / "full")
     assert list(made.shared_layers.values()) == [min(6 - one, 6 - sorted(k)[1]) for one in k]
     texts = [row["text"] for row in sentences(12)]
     assert_identical(made.out, folders, [*texts, "warm " * 400, ""])
@@ -110,7 +110,7 @@ def test_each_task_has_its_own_temperature_and_threshold(models: list[Path], tmp
     plain = frostline.predict(folders[0], random_texts(9))
     keys = {"calibration_temperature": 3.0, "decision_threshold": 0.9, "decision_threshold_label": "yes"}
     edit_config(folders[0], **keys)
-    made = frostline.bundle(folders, out=tmp_path / "all")
+    made = frostline.bundle(folders, out=tmp_path / "full")
     assert list(made.shared_layers.values()) == [2, 2]
     assert_identical(made.out, folders, random_texts(9))
     found = frostline.load_bundle(made.out)(random_texts(9))["two"]

@@ -18,7 +18,7 @@ from frostline.report.answer.groups import load_groups
 from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.outcomes import ANSWERS
-from frostline.statistics.tune import tune_of
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
@@ -43,13 +43,13 @@ def compared(
 
 def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, dict[str, Any]]) -> None:
     out, answer = compared
-    names = [run.trainable for run in Folder(out).runs]
+    names = [run.recipe for run in Folder(out).runs]
     assert {name: names.count(name) for name in names} == dict.fromkeys(
-        ("last 1", "lora-1", "gradual", "lp-ft", "all"), 4
+        ("last 1", "lora-1", "gradual", "lp-ft", "full"), 4
     )
-    assert {cell["trainable"] for cell in answer["sizes"][0]["cells"]} == set(names)
+    assert {cell["recipe"] for cell in answer["sizes"][0]["cells"]} == set(names)
     usable = {
-        cell["trainable"]
+        cell["recipe"]
         for cell in answer["sizes"][0]["cells"]
         if any(point["in_mean"] and point["outcome"] in ANSWERS for point in cell["points"])
     }
@@ -58,13 +58,13 @@ def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, dict[str, A
 
 def test_by_default_every_way_has_as_many_learning_rates() -> None:
     spec = sweep_of("head,last-1,lora-1,bilstm,mean-pooled-0,setfit,full", model="m", train="t.csv", out="o").spec
-    assert {tune: len(spec.learning_rate_pairs(tune)) for tune in spec.tune} == dict.fromkeys(spec.tune, 3)
+    assert {tune: len(spec.learning_rate_pairs(tune)) for tune in spec.recipe} == dict.fromkeys(spec.recipe, 3)
 
 
 def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path, dict[str, Any]]) -> None:
-    cells = {cell["trainable"]: cell for cell in compared[1]["sizes"][0]["cells"]}
+    cells = {cell["recipe"]: cell for cell in compared[1]["sizes"][0]["cells"]}
     shares = {name: cell["tuned_share"] for name, cell in cells.items()}
-    assert shares == pytest.approx({"last 1": 1 / 3, "lora-1": 1 / 3, "gradual": 3 / 5, "lp-ft": 1.0, "all": 1.0})
+    assert shares == pytest.approx({"last 1": 1 / 3, "lora-1": 1 / 3, "gradual": 3 / 5, "lp-ft": 1.0, "full": 1.0})
     assert cells["lora-1"]["trainable_parameters"] < cells["last 1"]["trainable_parameters"]
     page = (compared[0] / "report.html").read_text(encoding="utf-8")
     assert "Ways to tune" in page and (compared[0] / "tables" / "ways.csv").is_file()
@@ -117,7 +117,7 @@ def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path
     grown = sweep_of("last-1,spectrum-34", progress=Progress(), **given)
     grown.run(save_model=False)
     folder = Folder(tmp_path / "o")
-    assert {run.trainable for run in folder.runs} == {"all", "mine", "last 1", "spectrum-34"} and folder.is_complete
+    assert {run.recipe for run in folder.runs} == {"full", "mine", "last 1", "spectrum-34"} and folder.is_complete
     assert folder.spec.way["spectrum-34"].modules and grown.run(save_model=False)["runs"]["done"] == 8
     with pytest.raises(FrostlineError, match="another way called 'mine'"):
         sweep_of("full,mine", way={"mine": {"tune": 2}}, progress=Progress(), **given).run()
@@ -155,16 +155,16 @@ def test_heads_that_read_something_else_share_the_cached_hidden_states(
     places = {tune: [group.places for group in groups if group.trained] for tune, groups in plan.groups.items()}
     assert places["mean-pooled-0"] == [("head",), ("head",)] and "pooler" in str(places[0])
     answer = sweep.run(save_model=False)
-    shares = {cell["trainable"]: cell["tuned_share"] for cell in answer["sizes"][0]["cells"]}
+    shares = {cell["recipe"]: cell["tuned_share"] for cell in answer["sizes"][0]["cells"]}
     assert shares["mean-pooled-0"] == 0 and shares["mean-pooled-1"] == shares["last 1"] == pytest.approx(1 / 3)
     costs = {choice["choice"]: choice["cost_of_full"] for choice in answer["sizes"][0]["choices"]}
     assert costs.get("mean-pooled-0", 0) == 0
     cuts = {
         facts["spec"]["tune"]: facts["provenance"]["cut"] for facts in Folder(tmp_path / "o").store.results().values()
     }
-    assert cuts == {0: 3, 1: 2, "mean-pooled-0": 3, "mean-pooled-1": 2, "last-token": 1, "all": None}
+    assert cuts == {0: 3, 1: 2, "mean-pooled-0": 3, "mean-pooled-1": 2, "last-token": 1, "full": None}
     token = {f["spec"]["tune"]: f["provenance"]["head_token"] for f in Folder(tmp_path / "o").store.results().values()}
-    assert token == {0: True, 1: True, "all": True, "last-token": True, "mean-pooled-0": False, "mean-pooled-1": False}
+    assert token == {0: True, 1: True, "full": True, "last-token": True, "mean-pooled-0": False, "mean-pooled-1": False}
 
 
 def test_a_head_that_reads_one_vector_of_a_text_is_refused_for_tags_of_words(tiny_bert: Path, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_head_that_reads_one_vector_of_a_text_is_refused_for_tags_of_words(tin
 
 def test_the_default_ways_exist() -> None:
     names = DEFAULT_WAYS.split(",")
-    assert [name for name in names if way_named(tune_of(name), {}) is None] == ["last-2", "full"]
+    assert [name for name in names if way_named(Recipe(name), {}) is None] == ["last-2", "full"]
 
 
 def test_tune_is_no_setting_of_a_comparison(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_without_full_fine_tuning_the_costs_of_k_and_of_ways_are_alike(
 
 def test_the_table_of_a_comparison_can_be_analyzed(compared: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     groups = load_groups([compared[0] / "results.csv"])
-    assert {run["trainable"] for run in groups[0].runs} >= {"lora-1", "gradual", "all"}
+    assert {run["recipe"] for run in groups[0].runs} >= {"lora-1", "gradual", "full"}
     assert analyze(groups, AnalysisSettings())["groups"][0]["sentence"]
 
 
@@ -215,7 +215,7 @@ def beside_a_probe(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 def test_a_probe_is_one_run_for_each_seed(beside_a_probe: tuple[Path, dict[str, Any]]) -> None:
     folder = Folder(beside_a_probe[0] / "o")
-    runs = [run for run in folder.runs if run.trainable == "probe"]
+    runs = [run for run in folder.runs if run.recipe == "probe"]
     assert [(run.seed, run.learning_rate) for run in runs] == [(0, None), (1, None)]
     # it reads cached features, whose time it shares
     assert {folder.store.result(run.digest)["provenance"]["cut"] for run in runs} == {3}
@@ -225,7 +225,7 @@ def test_a_probe_competes_at_no_cost(beside_a_probe: tuple[Path, dict[str, Any]]
     folder, answer = beside_a_probe
     choices = {choice["choice"]: choice for choice in answer["sizes"][0]["choices"]}
     assert choices["probe"]["cost_of_full"] == 0.0
-    assert choices["probe"]["beside_k"]["choice"] == "last 0"
+    assert choices["probe"]["beside_k"]["choice"] == "head only"
     assert answer["opened_by"] == "frostline" and str(loading(answer, folder)).startswith("import frostline")
     assert (
         answer["decision"]["choice"] == "probe" and "a linear probe on frozen features" in answer["sentence"].casefold()
@@ -240,7 +240,7 @@ def test_the_probe_is_that_of_frostline_probe(beside_a_probe: tuple[Path, dict[s
     (probed,) = frostline.probe(model=tiny_bert, progress=Progress(), **tables)
     folder, saved = Folder(path / "o"), json.loads((path / "o" / "model" / "probe.json").read_bytes())
     assert (tuple(saved["layers"]), saved["vector"]) == (probed.best.input.layers, probed.best.input.vector)
-    cell = next(cell for cell in answer["sizes"][0]["cells"] if cell["trainable"] == "probe")
+    cell = next(cell for cell in answer["sizes"][0]["cells"] if cell["recipe"] == "probe")
     assert [point["validation_best"] for point in cell["points"]] == [probed.best.validation] * 2
     logits = folder.store.predictions(answer["sizes"][0]["recommended"]["run"])["validation_best"]
     np.testing.assert_allclose(logits, probed.best.probe.inverse_temperature * probed.best.predicted, atol=1e-4)
@@ -262,4 +262,4 @@ def test_a_comparison_with_probes_goes_on_and_grows(
     answer = sweep_of("words,full", progress=Progress(), **given).run()
     assert answer["runs"] == {"done": 8, "failed": 0, "pending": 0}
     (cell,) = recorded(out)[-1]["predicted"]["cells"]
-    assert (cell["trainable"], cell["runs"]) == ("words", 2) and 0 < cell["seconds"] < 60
+    assert (cell["recipe"], cell["runs"]) == ("words", 2) and 0 < cell["seconds"] < 60

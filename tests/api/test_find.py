@@ -34,20 +34,18 @@ def test_search_json_and_the_report_record_every_step(search_settings: dict[str,
     out = search_settings["out"]
     record, search = read_search(out), answer["search"]
     assert record is not None and record.model_dump() == search
-    trained = [
-        (run["trainable"], run["learning_rate"], run["seed"]) for step in search["steps"] for run in step["runs"]
-    ]
+    trained = [(run["recipe"], run["learning_rate"], run["seed"]) for step in search["steps"] for run in step["runs"]]
     assert len(set(trained)) == len(trained)
     rows = runs_in(out)
     assert set(trained) == set(rows) and {row["status"] for row in rows.values()} == {"done"}
     for step in search["steps"]:
         for run in step["runs"]:
-            row = rows[run["trainable"], run["learning_rate"], run["seed"]]
+            row = rows[run["recipe"], run["learning_rate"], run["seed"]]
             assert run["score"] == row["validation_best"] or row["outcome"] == "diverged"
-    assert {"last 0", "last 1", "last 2", "last 3", "all"} - {run[0] for run in trained} == set(search["skipped"])
+    assert {"last 0", "last 1", "last 2", "last 3", "full"} - {run[0] for run in trained} == set(search["skipped"])
     assert search["steps"][0]["results_so_far"] == []  # nothing was known before the first step
-    assert {one["trainable"] for one in search["results_so_far"]} == {key[0] for key in rows}
-    assert all(one["expected"] is not None for one in search["results_so_far"]) == any(key[0] == "all" for key in rows)
+    assert {one["recipe"] for one in search["results_so_far"]} == {key[0] for key in rows}
+    assert all(one["expected"] is not None for one in search["results_so_far"]) == any(key[0] == "full" for key in rows)
     assert (out / "model").exists() == (answer["decision"] is not None)
     assert json.loads((out / "answer.json").read_text())["search"]["why"] == search["why"]
     page = (out / "report.html").read_text()
@@ -61,7 +59,7 @@ def test_seconds_of_parallel_steps_are_wall_clock_seconds(
     search = frostline.find(**{**search_settings, "workers": 2, "budget": None})["search"]
     assert search["budget_seconds"] == SECONDS  # four runs take less
     assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
-    parallel = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["trainable"] != "last 0"]
+    parallel = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["recipe"] != "last 0"]
     assert parallel
     for step in parallel:  # the seconds of a run are its share of the wall-clock time
         assert step["seconds"] == pytest.approx(2 * max(run["seconds"] for run in step["runs"]))
@@ -153,20 +151,20 @@ def test_finished_runs_of_an_interrupted_step_are_in_the_report(
     search = read_search(search_settings["out"])
     done = [row for row in runs_in(search_settings["out"]).values() if row["status"] == "done"]
     assert search is not None and len(search.steps[0].runs) == len(done) == 1 and search.spent_seconds > 0
-    assert not {row["trainable"] for row in done} & set(search.skipped)
+    assert not {row["recipe"] for row in done} & set(search.skipped)
 
 
 def test_exhaustive_recommends_the_best_of_the_rest_if_full_failed(
     search_settings: dict[str, Any], monkeypatch: Any
 ) -> None:
     def fails_for_full(spec: Any, context: Any, **more: Any) -> Any:
-        if spec.tune == "all":
+        if spec.recipe == "full":
             raise RuntimeError("out of memory")
         return train(spec, context, **more)
 
     monkeypatch.setattr(execute_module, "run", fails_for_full)
     answer = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)
-    assert answer["search"]["failed_reference"] == "all" and answer["decision"]["choice"] == "words"
+    assert answer["search"]["failed_reference"] == "full" and answer["decision"]["choice"] == "words"
     assert "The whole grid was trained. Every run of full fine-tuning failed" in answer["sentence"]
     monkeypatch.setattr(execute_module, "run", train)
     again = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)  # trains the failed runs again
@@ -185,7 +183,7 @@ def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
     answer = frostline.find(**search_settings, max_k=1, folds=0)
     folder, recommended = Folder(search_settings["out"]), answer["sizes"][0]["recommended"]
-    assert recommended["trainable"] == answer["decision"]["choice"]
+    assert recommended["recipe"] == answer["decision"]["choice"]
     logits = folder.predictions(recommended["run"])
     examples = folder.split("validation")
     assert examples is not None
@@ -249,7 +247,7 @@ def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[s
     execute = search_module.execute
 
     def interrupted(prepared: Any, runs: Any, *args: Any, **more: Any) -> None:
-        if any(run.trainable == "all" for run in runs):
+        if any(run.recipe == "full" for run in runs):
             raise KeyboardInterrupt
         execute(prepared, runs, *args, **more)
 
@@ -261,9 +259,9 @@ def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[s
     answer = frostline.find(**search_settings, max_k=1)
     assert answer["search"]["abandoned"] and answer["runs"]["pending"] == 0 and "So far" not in answer["sentence"]
     assert Folder(search_settings["out"]).is_complete
-    assert "all" in {run.trainable for run in Folder(search_settings["out"]).requested}
+    assert "full" in {run.recipe for run in Folder(search_settings["out"]).requested}
     again = frostline.find(**search_settings)  # this search requests the run again
-    assert not again["search"]["abandoned"] and "all" in {key[0] for key in runs_in(search_settings["out"])}
+    assert not again["search"]["abandoned"] and "full" in {key[0] for key in runs_in(search_settings["out"])}
 
 
 def test_runs_of_a_sweep_are_not_abandoned(search_settings: dict[str, Any]) -> None:
@@ -285,9 +283,9 @@ def test_a_sweep_can_train_runs_that_were_abandoned(search_settings: dict[str, A
         search_settings["out"],
         {name: value for name, value in search_settings.items() if name not in SEARCH_ONLY},
     )
-    sweep = frostline.Sweep(**{**DEFAULTS, **settings}, out=out, tune="all", progress=Progress())
+    sweep = frostline.Sweep(**{**DEFAULTS, **settings}, out=out, tune="full", progress=Progress())
     search_module.register(prepare(sweep.spec, {}, Progress()))
-    (run, *_) = [run for run in Folder(out).requested if run.trainable == "all"]
+    (run, *_) = [run for run in Folder(out).requested if run.recipe == "full"]
     search = read_search(out)
     assert search is not None and not Folder(out).is_complete
     write_search(out, search.model_copy(update={"abandoned": [run.digest]}))

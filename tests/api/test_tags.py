@@ -83,7 +83,7 @@ def test_a_pipeline_finds_the_entities_of_running_text(tmp_path: Path, model_typ
         torch.manual_seed(0)
         AutoModel.from_config(config).save_pretrained(tmp_path / "base")
     train = pd.DataFrame({"tokens": words, "ner_tags": tags})
-    settings = {**SETTINGS, "tune": "all", "seeds": 1, "learning_rate": 3e-3}
+    settings = {**SETTINGS, "tune": "full", "seeds": 1, "learning_rate": 3e-3}
     answer = Sweep(model=tmp_path / "base", train=train, out=tmp_path / "o", **settings).run()
     tagger = pipeline("token-classification", str(tmp_path / "o" / "model"), aggregation_strategy="simple")
     found, expected = [], []

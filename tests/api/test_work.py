@@ -125,9 +125,9 @@ def test_a_sweep_shares_its_runs_with_a_process_that_joins(
     parent, results = os.getpid(), list[Any]()
 
     class Shown(Progress):
-        def result(self, facts: Any, trainable: str) -> None:
+        def result(self, facts: Any, recipe: str) -> None:
             results.append(facts["digest"])
-            super().result(facts, trainable)
+            super().result(facts, recipe)
 
     monkeypatch.setattr(execute_module, "run", let_another_join)
     shown = Shown()

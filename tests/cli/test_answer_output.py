@@ -16,8 +16,8 @@ DEPTH = 12
 def deep_answer(**changes: Any) -> dict[str, Any]:
     """An answer with 14 choices for a model of 12 layers, in which half of the layers are enough."""
     runs, logits = make_runs(
-        lambda k, seed, *_: 0.95 - 0.3 / (1 + (9 if k == "all" else k)) - 0.01 * (k == 11) + 0.002 * seed,
-        ks=(*range(DEPTH + 1), "all"),
+        lambda k, seed, *_: 0.95 - 0.3 / (1 + (9 if k == "full" else k)) - 0.01 * (k == 11) + 0.002 * seed,
+        ks=(*range(DEPTH + 1), "full"),
         seeds=3,
     )
     whole = {"tuned_layers": DEPTH, "train_seconds": 1.0 + DEPTH}
@@ -55,7 +55,7 @@ def test_a_short_table_is_complete() -> None:
     answer = as_in_a_sweep(answer_of(make_runs(clear)))
     lines = answer_lines(answer, Path("o"))
     names = [line.text[3:].split("  ")[0] for line in lines if "%" in line.text and "." in line.text[:30]]
-    assert names[-4:] == ["classifier head only", "last layer", "last 2", "all"] and len(lines) < LINES
+    assert names[-4:] == ["head only", "last 1", "last 2", "full"] and len(lines) < LINES
     assert not any("more in the report" in line.text for line in lines)
     (full,) = [line.text for line in lines if line.text.startswith("   all ")]
     assert "(" not in full and full.count("%") == 1  # neither an interval nor a probability, only its cost
@@ -83,9 +83,7 @@ def test_a_model_that_is_not_above_the_baseline_is_not_recommended(accuracy: flo
 def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
     equal = as_in_a_sweep(answer_of(make_runs(clear)))
     runs, logits = make_runs(lambda k, seed, *_: 0.9 - 0.1 * (k == 0) - (0.03 if k == 2 else 0.03 * (-1) ** seed))
-    fewer = as_in_a_sweep(
-        answer_of(([run for run in runs if run["trainable"] != "last 2" or run["seed"] == 0], logits))
-    )
+    fewer = as_in_a_sweep(answer_of(([run for run in runs if run["recipe"] != "last 2" or run["seed"] == 0], logits)))
     texts = ["\n".join(line.text for line in answer_lines(one, Path("o"))) for one in (equal, fewer)]
     assert not any("folds" in text or "of different rows" in text for text in texts)
     for choice in fewer["sizes"][0]["choices"]:
@@ -109,7 +107,7 @@ def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
         {
             "choice": f"last {n}",
             **{name: data.draw(st.floats(0, 1)) for name in ("score", "value")},
-            "dominated_by": data.draw(st.sampled_from([None, "last 0"])),
+            "dominated_by": data.draw(st.sampled_from([None, "head only"])),
         }
         for n in range(count)
     ]
@@ -123,7 +121,7 @@ def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
 
 
 def test_without_a_decision_the_scores_are_shown() -> None:
-    none = make_runs(clear, outcome=lambda k, *_: "pending" if k == "all" else "ok")
+    none = make_runs(clear, outcome=lambda k, *_: "pending" if k == "full" else "ok")
     answer = as_in_a_sweep(answer_of(none))
     assert answer["decision"] is None
     text = "\n".join(line.text for line in answer_lines(answer, Path("o")))

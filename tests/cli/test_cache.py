@@ -17,7 +17,7 @@ def test_check_and_cache(frostline: Frostline, here: Path, monkeypatch: pytest.M
     )
     assert "refused" not in checked.out
     assert [line.split()[:2] for line in checked.out.splitlines()[1:-1]] == [
-        [k, "packed"] for k in ("0", "1", "2", "3", "all")
+        [k, "packed"] for k in ("0", "1", "2", "3", "full")
     ]
     assert (
         frostline("sweep", "--model", "m", "--train", "t.csv", "--tune", "1", "--seeds", "1", "--out", "o", *FAST).code

@@ -15,7 +15,7 @@ from frostline.sweep.results.forecast_record import Cell, Forecast
 from tiny import SMALL
 
 T4 = PlannedDevice("NVIDIA T4", "float16", DeviceMemory(total=15_600_000_000, free=14_600_000_000, held=0))
-NAMES = ("last 0", "last 1", "all")
+NAMES = ("head only", "last 1", "full")
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def rows_of(printed: str) -> list[list[str]]:
 def test_a_plan_shows_the_size_of_stacks_and_what_fits(
     plan: frostline.Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sizes = {"last 0": (1e9, 8), "last 1": (14.6e9, 4), "all": (14.7e9, 1)}
+    sizes = {"head only": (1e9, 8), "last 1": (14.6e9, 4), "full": (14.7e9, 1)}
     cells = tuple(cell(plan, name, *sizes[name]) for name in NAMES)
     print_plan(replace(plan, device=T4, forecast=Forecast(cells, 0.0, 0.0)))
     printed = capsys.readouterr().out

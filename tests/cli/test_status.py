@@ -82,7 +82,7 @@ def test_of_many_runs_it_shows_numbers_and_reads_no_result(
     (out / "runs" / last / "result.json").write_bytes(b"{")
     monkeypatch.setattr(status_module, "LISTED", 3)
     header, *rows = frostline("status", out).out.splitlines()[1:]
-    assert header.split() == ["trainable", "train_size", "done", "failed", "pending"]
+    assert header.split() == ["recipe", "train_size", "done", "failed", "pending"]
     assert [row.split()[-4:] for row in rows] == [["20", "1", "1", "0"], ["20", "2", "0", "0"]]
     got = frostline("status", out, "--all")
     assert len(got.out.splitlines()) == 8 and "is damaged" in got.err and "out of memory" in got.out

@@ -155,7 +155,7 @@ def test_a_failed_run_is_reported_after_the_table(
     real = execute_module.run
 
     def fails_for_k_1(spec: Any, context: Any, **more: Any) -> Any:
-        if spec.tune == 1:
+        if spec.recipe == 1:
             raise RuntimeError("out of memory")
         return real(spec, context, **more)
 
@@ -191,7 +191,7 @@ def test_a_diverged_run_is_trained_again_on_request(
     assert "diverged" in frostline(*words).out + frostline("status", "o").out
     assert frostline(*words, "--retry", "failed,diverged").code == 0
     assert "diverged" not in frostline("status", "o").out and len(list((here / "o" / "retried").iterdir())) == 1
-    got = frostline(*words, "--retry", "all")
+    got = frostline(*words, "--retry", "full")
     assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
 
 

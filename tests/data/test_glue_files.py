@@ -13,7 +13,6 @@ from glue_layouts import (
     SIZES,
     assert_same,
     hub_set,
-    line,
     original,
     raw,
     target,
@@ -109,19 +108,6 @@ def test_a_folder_of_all_tasks(tmp_path: Path) -> None:
     assert_same(data, loaded(glue="rte", data=tmp_path / "glue_data" / "RTE", test="none"))
 
 
-def test_mnli_in_the_layout_of_its_authors(tmp_path: Path) -> None:
-    for split in ("train", "dev_matched", "dev_mismatched"):
-        header = "gold_label\tsentence1_parse\tsentence1\tsentence2\tpromptID"
-        word = {"dev_matched": "validation", "dev_mismatched": "validation_mismatched"}.get(split, split)
-        lines = [header + "\n", *(line("MNLI", header, word, i) for i in range(SIZES[word]))]
-        write(tmp_path / "a" / f"multinli_1.0_{split}.txt", lines)
-        (tmp_path / "a" / f"multinli_1.0_{split}.jsonl").write_text("{}")
-    assert_same(
-        loaded(glue="mnli", data=tmp_path / "a", test="none"),
-        loaded(glue="mnli", data=original(tmp_path / "b", "MNLI"), test="none"),
-    )
-
-
 def test_only_mnli_has_another_validation_split(tmp_path: Path) -> None:
     write(original(tmp_path, "RTE") / "dev_mismatched.tsv", ["sentence1\tsentence2\tlabel\n", "a\tb\tentailment\n"])
     assert loaded(glue="rte", data=tmp_path, test="none").other_splits == {}
@@ -131,21 +117,6 @@ def test_only_mnli_has_another_validation_split(tmp_path: Path) -> None:
     assert loaded(glue="rte", data=tmp_path / "saved", test="none").other_splits == {}
     plain = loaded(train=tmp_path / "train.tsv", validation=tmp_path / "dev.tsv", test="none")
     assert plain.other_splits == {}
-
-
-def test_cola_in_the_layout_of_its_authors(tmp_path: Path) -> None:
-    rows = [f"gj04\t{i % 2}\t\ttext {i}\n" for i in range(8)]
-    write(tmp_path / "in_domain_train.tsv", rows)
-    write(tmp_path / "in_domain_dev.tsv", [row.replace("text", "dev") for row in rows[:4]])
-    data = loaded(glue="cola", data=tmp_path, test="none")
-    assert len(data.train) == 8 and data.validation.texts == tuple(f"dev {i}" for i in range(4))
-    write(tmp_path / "out_of_domain_dev.tsv", [row.replace("text", "far") for row in rows[:2]])
-    data = loaded(glue="cola", data=tmp_path, test="none")
-    assert data.validation.texts == (*(f"dev {i}" for i in range(4)), "far 0", "far 1")  # as in GLUE's dev.tsv
-    assert data.validation.targets.tolist() == [0, 1, 0, 1, 0, 1]
-    assert "in_domain_dev.tsv and 1 more" in data.validation.name
-    note = f"{tmp_path}: 'in_domain_dev.tsv', 'out_of_domain_dev.tsv' are read as one validation split, as in GLUE."
-    assert note in data.notes
 
 
 def test_mrpc_in_the_layout_of_its_authors(tmp_path: Path) -> None:

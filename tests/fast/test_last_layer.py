@@ -10,6 +10,7 @@ from frostline.frozen.exactness import check, find_head_reads, find_head_token_p
 from frostline.model.anatomy import find_layers
 from frostline.model.packing import packable
 from frostline.model.trainable import Trainable
+from frostline.statistics.recipe import Recipe
 from small_models import small_batch, small_model
 
 L = 4
@@ -49,7 +50,7 @@ def test_logits_and_gradients_equal_those_of_the_whole_layer(model_type, cut, pa
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy, head_token = head_token_part_of(model, batch)
-    names = Trainable("all" if cut is None else L - cut).parameters(anatomy)
+    names = Trainable(Recipe("full" if cut is None else L - cut)).parameters(anatomy)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in names)
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -119,7 +120,7 @@ def test_the_last_layer_computes_fewer_tokens(model_type):
 def test_a_head_that_reads_every_token_needs_the_whole_layer():
     model = small_model("bert")
     batch = small_batch(model)
-    assert find_head_token_part(model, find_layers(model, batch), batch, "all") is None
+    assert find_head_token_part(model, find_layers(model, batch), batch, "full") is None
 
 
 def test_the_exactness_check_rejects_a_wrong_list_of_modules(monkeypatch):
@@ -127,14 +128,14 @@ def test_the_exactness_check_rejects_a_wrong_list_of_modules(monkeypatch):
     wrong = HeadTokenPart("first", ("attention.self.key",), 0)
     model = small_model("bert")
     monkeypatch.setattr("frostline.frozen.exactness.find_head_token_part", lambda *given: wrong)
-    rows = check(model, tuned_layers=[0, 1, "all"], batch=small_batch(model))
+    rows = check(model, tuned_layers=[0, 1, "full"], batch=small_batch(model))
     assert [row.head_token for row in rows] == [None, None, None]  # at k = 0 the forward pass would run it
     assert all(row.batches == "packed" and row.max_logit_difference < 1e-6 for row in rows)
 
 
 def test_the_exactness_check_reports_the_modules():
     model = small_model("roberta")
-    rows = check(model, tuned_layers=[1, 3, "all"], batch=small_batch(model))
+    rows = check(model, tuned_layers=[1, 3, "full"], batch=small_batch(model))
     assert {row.head_token.modules for row in rows} == {tuple(rows[0].head_token.modules)}
     assert set(rows[0].head_token.modules) == HEAD_TOKEN_MODULES["roberta"]
 

@@ -28,7 +28,7 @@ def stacks() -> list[list[RunSpec]]:
     """The runs in stacks of one to four, the same for all processes."""
     rng, made = random.Random(0), list[list[RunSpec]]()
     runs = [
-        RunSpec.model_validate({**USUAL, "tune": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
+        RunSpec.model_validate({**USUAL, "recipe": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
         for seed in range(RUNS)
     ]
     while runs:

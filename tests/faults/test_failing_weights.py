@@ -17,7 +17,7 @@ from hostile import HOW, fail_at
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
 USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
 RUNS = [
-    RunSpec.model_validate({**USUAL, "tune": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
+    RunSpec.model_validate({**USUAL, "recipe": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
     for seed in range(3)
 ]
 

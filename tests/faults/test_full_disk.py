@@ -32,7 +32,7 @@ RUN = {
     "data": "d",
     "metric": "accuracy",
     "precision": "float32",
-    "tune": 1,
+    "recipe": 1,
     "seed": 0,
 }
 

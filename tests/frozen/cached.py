@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from frostline.frozen.forward_pass import ForwardPass, StateSelection
-from frostline.frozen.hidden_states import HiddenStates, Recipe, load_or_compute
+from frostline.frozen.hidden_states import CacheKey, HiddenStates, load_or_compute
 from frostline.model.anatomy import Anatomy
 from frostline.model.tokens import Tokens
 
 ALL = StateSelection((1, 2, 4), head=True)
-RECIPE = Recipe("m", "w", "float32", "sdpa", "cpu", 1, "AVX2", "2", "5", head_reads="first")
+RECIPE = CacheKey("m", "w", "float32", "sdpa", "cpu", 1, "AVX2", "2", "5", head_reads="first")
 
 
 class Cache:

@@ -15,6 +15,7 @@ from frostline.frozen.forward_pass import StateSelection
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.terms import layer_place
 from frostline.model.trainable import Trainable
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.work.operations import (
     BatchTotals,
@@ -67,19 +68,20 @@ def test_operations_of_a_layer_match_the_formula_for_bert(matrices: OperationCou
 def test_more_layers_longer_examples_and_more_examples_cost_more(matrices: OperationCounter) -> None:
     anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
     steps = [
-        matrices.training(Trainable(k).parameters(anatomy), step, anatomy.count - k) for k in range(anatomy.count + 1)
+        matrices.training(Trainable(Recipe(k)).parameters(anatomy), step, anatomy.count - k)
+        for k in range(anatomy.count + 1)
     ]
     assert steps == sorted(steps) and len(set(steps)) == len(steps)
-    whole = matrices.training(Trainable("all").parameters(anatomy), step, None)
+    whole = matrices.training(Trainable(Recipe("full")).parameters(anatomy), step, None)
     assert whole == pytest.approx(steps[-1])  # looking up embeddings costs no operations
     assert whole == pytest.approx(3 * matrices.forward(step))
     for more in (step * 2, batch_totals(np.array([5, 9, 5]), 3), batch_totals(np.array([5, 9, 4, 1]), 4)):
-        assert matrices.training(Trainable(1).parameters(anatomy), more, 0) > matrices.training(
-            Trainable(1).parameters(anatomy), step, 0
+        assert matrices.training(Trainable(Recipe(1)).parameters(anatomy), more, 0) > matrices.training(
+            Trainable(Recipe(1)).parameters(anatomy), step, 0
         )
         assert matrices.forward(more) > matrices.forward(step)
-    assert matrices.training(Trainable(1).parameters(anatomy), step * 3, 1) == pytest.approx(
-        3 * matrices.training(Trainable(1).parameters(anatomy), step, 1)
+    assert matrices.training(Trainable(Recipe(1)).parameters(anatomy), step * 3, 1) == pytest.approx(
+        3 * matrices.training(Trainable(Recipe(1)).parameters(anatomy), step, 1)
     )
     assert matrices.forward(step) == matrices.forward(step, 0, 1) + matrices.forward(step, 1)
 
@@ -90,7 +92,7 @@ def test_training_a_lower_layer_costs_more(matrices: OperationCounter) -> None:
     Its attention costs three, because both of its inputs have gradients.
     """
     anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
-    head = Trainable(0).parameters(anatomy)
+    head = Trainable(Recipe(0)).parameters(anatomy)
 
     def only(layer: int) -> float:
         names = head | {name for name, place in anatomy.places.items() if place == layer_place(layer)}
@@ -117,7 +119,7 @@ def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPat
 
 
 def spec_with(spec: RunSpec, **values: Any) -> RunSpec:
-    return spec.model_copy(update=values)
+    return RunSpec.model_validate({**spec.model_dump(), **values})
 
 
 def test_longer_runs_cost_more(workload: tuple[Workload, RunSpec]) -> None:
@@ -127,11 +129,11 @@ def test_longer_runs_cost_more(workload: tuple[Workload, RunSpec]) -> None:
         {"num_train_epochs": 4},
         {"train_size": 60},
         {"evaluations_per_epoch": 2},
-        {"tune": 3},
-        {"tune": "all"},
+        {"recipe": 3},
+        {"recipe": "full"},
     ):
         assert look.operations(spec_with(spec, **longer)) > base, longer
-    assert look.operations(spec_with(spec, tune=0)) < look.operations(spec_with(spec, tune=1)) < base
+    assert look.operations(spec_with(spec, recipe=0)) < look.operations(spec_with(spec, recipe=1)) < base
     uncut = Workload(look.context, StateSelection((), head=False))
     assert uncut.operations(spec) > base
 
@@ -170,8 +172,8 @@ def test_the_cost_of_the_forward_pass_includes_copies(workload: tuple[Workload, 
 def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(workload: tuple[Workload, RunSpec]) -> None:
     look, spec = workload
     cached = Workload(look.context, StateSelection((1, 2), head=True))
-    named = spec_with(spec, tune="named", tune_modules=("layer.1", "pooler"))
-    assert cached.operations(named) > cached.operations(spec_with(spec, tune=1))
+    named = spec_with(spec, recipe="named", tune_modules=("layer.1", "pooler"))
+    assert cached.operations(named) > cached.operations(spec_with(spec, recipe=1))
 
 
 def test_a_step_updates_all_trained_parameters_except_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:

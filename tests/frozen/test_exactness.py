@@ -19,7 +19,7 @@ from frostline.frozen.exactness import Check, CutComparison, check, find_head_re
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.model.anatomy import find_layers
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import Recipe
 from model.test_anatomy import REFUSED as NO_LAYERS
 from small_models import REASONS, TAG_TYPES, TYPES, small_batch, small_model
 
@@ -103,7 +103,7 @@ def test_every_type_is_exact_or_refused(model_type: str) -> None:
         assert row.refused and reason in row.refused
         assert (row.tuned_layers, row.batches, row.max_logit_difference, row.max_gradient_difference) == (None,) * 4
         return
-    assert [row.tuned_layers for row in rows] == [0, 1, 2, 3, 4, "all"]
+    assert [row.tuned_layers for row in rows] == [0, 1, 2, 3, 4, "full"]
     for row in rows:
         if model_type in REFUSED and row.tuned_layers in (1, 2, 3):
             assert row.batches is None and row.refused and REFUSED[model_type] in row.refused
@@ -198,20 +198,20 @@ def test_the_check_does_not_change_the_model(model_type: str) -> None:
     for n, parameter in enumerate(model.parameters()):
         parameter.requires_grad_(n % 2 == 0)
     before = state_of(model)
-    check(model, tuned_layers=[0, 2, "all"])
+    check(model, tuned_layers=[0, 2, "full"])
     after = state_of(model)
     for name, value in before.items():
         assert after[name] == value, name
 
 
 def test_only_the_given_ks_are_checked() -> None:
-    rows = check(small_model("bert"), tuned_layers=["all", 2])
-    assert [row.tuned_layers for row in rows] == ["all", 2] and all(isinstance(row, Check) for row in rows)
+    rows = check(small_model("bert"), tuned_layers=["full", 2])
+    assert [row.tuned_layers for row in rows] == ["full", 2] and all(isinstance(row, Check) for row in rows)
     (row,) = check(small_model("bert"), tuned_layers=[9])
     assert row.refused and "the model has 4" in row.refused
 
 
-@pytest.mark.parametrize("modules, layers", [(["layer.1", "pooler"], 3), (["pooler"], 0), (["embeddings"], "all")])
+@pytest.mark.parametrize("modules, layers", [(["layer.1", "pooler"], 3), (["pooler"], 0), (["embeddings"], "full")])
 def test_named_parts_are_checked_too(modules: list[str], layers: int | str) -> None:
     *_, row = check(small_model("bert"), tuned_layers=[], tune_modules=modules)
     assert (row.tuned_layers, row.batches, row.refused) == (layers, "packed", None)
@@ -239,7 +239,7 @@ def test_examples_have_different_lengths_and_exceed_the_sliding_window(
 SOMETHING_ELSE = "Something other than the hidden states passes from below the cut to the logits"
 
 
-def refusals(model: Any, ks: Sequence[Tune] | None = None) -> dict[Tune | None, str | None]:
+def refusals(model: Any, ks: Sequence[Recipe] | None = None) -> dict[Recipe | None, str | None]:
     return {row.tuned_layers: row.refused for row in check(model, tuned_layers=ks)}
 
 
@@ -249,7 +249,7 @@ def test_a_skip_connection_around_the_cut_is_refused() -> None:
     model.bert.encoder.layer[0].register_forward_hook(lambda module, args, out: seen.update(hidden=out))
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["hidden"][:, 0])
     found = refusals(model)
-    assert found.pop(4) is None and found.pop("all") is None  # nothing is cut
+    assert found.pop(4) is None and found.pop("full") is None  # nothing is cut
     for k in range(4):
         assert SOMETHING_ELSE in (found[k] or ""), k
 
@@ -259,8 +259,8 @@ def test_weights_of_a_lower_layer_in_the_head_are_refused() -> None:
     model = small_model("bert")
     weight = model.bert.encoder.layer[1].output.dense.weight
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * weight[:, 0])
-    for k, refused in refusals(model, [1, 2, 3, "all"]).items():
-        assert (refused is None) == (k in (3, "all")), k  # for k = 3 the layer is not below the cut
+    for k, refused in refusals(model, [1, 2, 3, "full"]).items():
+        assert (refused is None) == (k in (3, "full")), k  # for k = 3 the layer is not below the cut
         assert refused is None or SOMETHING_ELSE in refused
 
 
@@ -284,7 +284,7 @@ def test_a_gradient_that_is_nan_is_refused() -> None:
     model = small_model("bert")
     bias = model.bert.pooler.dense.bias
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + (bias * 0).sqrt().sum())
-    for row in check(model, tuned_layers=[0, 2, "all"]):
+    for row in check(model, tuned_layers=[0, 2, "full"]):
         assert row.refused and row.batches is None and math.isnan(row.max_gradient_difference or 0.0)
         assert row.max_logit_difference is not None and row.max_logit_difference < 1e-5
 
@@ -294,9 +294,9 @@ def test_max_uncut_layers_limits_the_compared_gradients(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         CutComparison, "check", lambda self, k, names: compared.append(names) or original(self, k, names)
     )
-    (row,) = check(model, tuned_layers=["all"], max_uncut_layers=1)
-    assert row.tuned_layers == "all" and row.batches == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
-    assert compared == [Trainable(1).parameters(find_layers(model))]
+    (row,) = check(model, tuned_layers=["full"], max_uncut_layers=1)
+    assert row.tuned_layers == "full" and row.batches == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
+    assert compared == [Trainable(Recipe(1)).parameters(find_layers(model))]
 
 
 @pytest.mark.parametrize("name", ["bert", "deberta"])

@@ -100,7 +100,7 @@ def found(*folders: Path) -> Sharing:
 
 def test_models_without_the_same_embeddings_are_named(one: tuple[Path, Path], tmp_path: Path) -> None:
     base, first = one
-    full, other = (write_task(tmp_path / name, base, "all", seed=n) for n, name in enumerate(("full", "other"), 2))
+    full, other = (write_task(tmp_path / name, base, "full", seed=n) for n, name in enumerate(("full", "other"), 2))
     second = write_task(tmp_path / "two", base, 2, seed=4)
     assert found(first, second).cuts == (2, 2)
     with pytest.raises(FrostlineError, match="'full' cannot be in a bundle with one, because their embeddings differ"):

@@ -227,7 +227,7 @@ def test_other_errors_do_not(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "qwen2", "modernbert"])
-@pytest.mark.parametrize("tune", [1, "all"])
+@pytest.mark.parametrize("tune", [1, "full"])
 def test_the_attention_of_gpus_gives_the_same_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_type: str, tune: int | str
 ) -> None:
@@ -249,7 +249,7 @@ def test_a_run_that_diverges_does_not_change_the_other_runs(tmp_path: Path, monk
     monkeypatch.setattr(Layout, "indexed", True)
     context, found = context_of("bert", tmp_path), []
     for rate in (1e-3, 1e30):
-        specs = [spec_of("all", seed, rate if seed == 0 else 1e-3, head_learning_rate="same") for seed in range(3)]
+        specs = [spec_of("full", seed, rate if seed == 0 else 1e-3, head_learning_rate="same") for seed in range(3)]
         found.append(run_stacked(specs, context, batched=True))
     assert found[1][0].facts["outcome"] == "diverged"
     for n in (1, 2):

@@ -19,7 +19,7 @@ from torch import nn
 from frostline.fast.switch import memory_reused
 from frostline.frozen.exactness import find_head_reads, find_head_token_part
 from frostline.frozen.forward_pass import StateSelection, selection_for
-from frostline.frozen.hidden_states import HiddenStates, Recipe, load_or_compute
+from frostline.frozen.hidden_states import CacheKey, HiddenStates, load_or_compute
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import packable
@@ -28,6 +28,7 @@ from frostline.model.stacking import stacked
 from frostline.model.terms import HEAD, OWN_HEAD, POOLER
 from frostline.model.tokens import Tokens
 from frostline.model.trainable import Trainable
+from frostline.statistics.recipe import Recipe
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.result import Result
@@ -74,7 +75,7 @@ def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: 
 
 
 def with_states(context: Experiment, folder: Path) -> Experiment:
-    recipe = Recipe("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
+    recipe = CacheKey("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
     need = selection_for([1, 2, 3], context.pretrained.anatomy, context.head_reads)
     rows = np.arange(len(context.tokens))
     states = load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "cache")
@@ -99,7 +100,7 @@ def spec_of(tune: int | str, seed: int = 0, learning_rate: float = 1e-3, **more:
             "warmup_steps": 0,
         },
     }
-    return RunSpec.model_validate({"tune": tune, "precision": "float32", "metric": "accuracy", **values, **more})
+    return RunSpec.model_validate({"recipe": tune, "precision": "float32", "metric": "accuracy", **values, **more})
 
 
 def outcome(result: Result) -> tuple[str, dict[str, bytes]]:
@@ -137,7 +138,7 @@ def test_stacked_runs_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> 
     """The runs differ in seed, learning rate and rows. Dropout is off."""
     context = context_of(model_type, tmp_path)
     assert context.packed
-    for tune in (0, 1, 2, L, "all") if model_type == "bert" else (2, "all"):
+    for tune in (0, 1, 2, L, "full") if model_type == "bert" else (2, "full"):
         specs = [spec_of(tune, *run_values) for run_values in RUNS]
         alone = [run(spec, context) for spec in specs]
         assert len({result.logits["validation_last"].tobytes() for result in alone}) == 3
@@ -191,7 +192,7 @@ def after_one_layer(context: Experiment) -> HiddenStates:
 
 @pytest.mark.parametrize("batched", [False, True])
 @pytest.mark.parametrize("dropout", [False, True])
-@pytest.mark.parametrize("tune", [0, 1, "all"])
+@pytest.mark.parametrize("tune", [0, 1, "full"])
 def test_a_run_that_diverges_does_not_change_the_other_runs_of_its_stack(
     tmp_path: Path, tune: int | str, dropout: bool, batched: bool
 ) -> None:
@@ -239,7 +240,7 @@ def last_loss(result: Result) -> float:
 def test_stacked_restores_the_model(tmp_path: Path) -> None:
     context = context_of("qwen3", tmp_path)
     model = context.pretrained.model
-    names = Trainable(2).parameters(context.pretrained.anatomy)
+    names = Trainable(Recipe(2)).parameters(context.pretrained.anatomy)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     model.requires_grad_(False)
     batch = probe_batch(model)
@@ -267,7 +268,7 @@ def test_stacked_restores_the_model(tmp_path: Path) -> None:
 def test_gradients_of_a_run_come_from_its_own_examples_only(tmp_path: Path, batched: bool) -> None:
     """A NaN in the parameters of one run does not change the gradients of the other run."""
     context = context_of("llama", tmp_path)
-    model, names = context.pretrained.model, Trainable(2).parameters(context.pretrained.anatomy)
+    model, names = context.pretrained.model, Trainable(Recipe(2)).parameters(context.pretrained.anatomy)
     batch = {name: torch.cat([x, x]) for name, x in probe_batch(model).items()}
     found = []
     for with_nan in (False, True):

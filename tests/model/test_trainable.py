@@ -11,6 +11,7 @@ from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy, find_layers, module_of, parameters_in, topmost_modules
 from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER
 from frostline.model.trainable import Trainable
+from frostline.statistics.recipe import Recipe
 from frostline.training.specification import RunSpec
 from small_models import small_model
 
@@ -24,7 +25,7 @@ def anatomy_of(paths: Sequence[str]) -> Anatomy:
 
 def run_of(*modules: str, **more: object) -> RunSpec:
     values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": 0, "train_size": 9, "learning_rate": 1e-3}
-    return RunSpec(**{**values, "tune": "named", "tune_modules": modules, **more})
+    return RunSpec(**{**values, "recipe": "named", "tune_modules": modules, **more})
 
 
 @pytest.fixture(scope="module")
@@ -73,21 +74,21 @@ def test_the_names_of_the_last_layers_train_the_same_as_their_number(bert: Anato
             "pooler",
             "classifier",
         ),
-    ).parameters(bert) == Trainable(2).parameters(bert)
+    ).parameters(bert) == Trainable(Recipe(2)).parameters(bert)
     assert Trainable(
         "named",
         (
             "h.3",
             "ln_f",
         ),
-    ).parameters(gpt2) == Trainable(1).parameters(gpt2)
+    ).parameters(gpt2) == Trainable(Recipe(1)).parameters(gpt2)
 
 
 def test_the_head_is_always_trained_and_the_pooler_only_if_named(bert: Anatomy) -> None:
-    names = Trainable("named", ("layer.3",)).parameters(bert)
+    names = Trainable(Recipe("named"), ("layer.3",)).parameters(bert)
     assert {bert.places[name] for name in names} == {"layer 3", HEAD}
-    assert {bert.places[name] for name in Trainable("named", ("pooler",)).parameters(bert)} == {POOLER, HEAD}
-    assert Trainable("named", ("bert",)).parameters(bert) == set(bert.places)
+    assert {bert.places[name] for name in Trainable(Recipe("named"), ("pooler",)).parameters(bert)} == {POOLER, HEAD}
+    assert Trainable(Recipe("named"), ("bert",)).parameters(bert) == set(bert.places)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_a_run_reaches_down_to_the_lowest_named_module(
 
 def test_training_the_final_norm_requires_no_layer(gpt2: Anatomy) -> None:
     assert run_of("ln_f").to_train.depth(gpt2) == 0
-    assert {gpt2.places[name] for name in Trainable("named", ("ln_f",)).parameters(gpt2)} == {FINAL_NORM, HEAD}
+    assert {gpt2.places[name] for name in Trainable(Recipe("named"), ("ln_f",)).parameters(gpt2)} == {FINAL_NORM, HEAD}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_a_note_names_a_new_pooler_that_is_not_trained(bert: Anatomy) -> None:
     (note,) = run_of("layer.3", "classifier").to_train.notes(bert, new)
     assert note == "Named parts: newly initialized, but not trained unless named: bert.pooler."
     assert not list(run_of("layer.3", "pooler", "classifier").to_train.notes(bert, new))
-    assert not list(run_of(tune=1, tune_modules=None).to_train.notes(bert, new))
+    assert not list(run_of(recipe=1, tune_modules=None).to_train.notes(bert, new))
 
 
 @given(st.data())

@@ -34,7 +34,7 @@ def test_the_analysis_has_plain_values() -> None:
     assert found["groups"][0]["sentence"].startswith(("Tune", "With"))
     assert found["comparisons"] == 2 * 2 * 4 and found["head_only"]["groups"] == 2
     assert found["head_only"]["mean_share"] == pytest.approx(0.6 / 0.9, abs=0.02)
-    assert [row["what"] for row in found["failures"]] == ["classifier head only", "some layers", "full"]
+    assert [row["what"] for row in found["failures"]] == ["head only", "some layers", "full"]
     assert all(row["runs"] == 20 for row in found["groups"][0]["rates"]) is False  # 5 seeds each
     assert len(found["groups"][0]["rates"]) == 2 * 5
 
@@ -71,7 +71,7 @@ def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
         {
             **run,
             "validation_best": run["validation_best"]
-            - 0.1 * ((run["learning_rate"] == 1e-4) == (run["trainable"] == "all")),
+            - 0.1 * ((run["learning_rate"] == 1e-4) == (run["recipe"] == "full")),
         }
         for run in runs
     ]  # full is best at 1e-5, all others at 1e-4
@@ -87,14 +87,14 @@ def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
 def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
     def runs_of(name: str, best: float, rates: tuple[float, ...]) -> list[dict[str, Any]]:
         return [
-            {"trainable": name, "seed": seed, "train_size": 9, "status": "done", "outcome": "ok", "learning_rate": rate}
+            {"recipe": name, "seed": seed, "train_size": 9, "status": "done", "outcome": "ok", "learning_rate": rate}
             | {"validation_best": 0.9 if rate == best else 0.8}
             for rate in rates
             for seed in (0, 1)
         ]
 
     cells = {
-        "all": runs_of("all", 1e-4, (1e-5, 1e-4)),
+        "full": runs_of("full", 1e-4, (1e-5, 1e-4)),
         "lora-2": runs_of("lora-2", 1e-4, (1e-4, 1e-3)),
         "llrd": runs_of("llrd", 1e-5, (1e-5, 1e-4)),
         "mine": runs_of("mine", 1e-5, (1e-5, 1e-4, 1e-3)),
@@ -110,7 +110,7 @@ def test_failures_are_counted_by_learning_rate_and_excluded_by_choice() -> None:
         return None if (k, seed) == (2, 0) else 0.5 if (k, seed) == (2, 1) else noisy(RISING, 0.001)(k, seed, size)
 
     found = analyze([synthetic_group(quality)], AnalysisSettings())["groups"][0]
-    row = next(row for row in found["rates"] if row["trainable"] == "last 2")
+    row = next(row for row in found["rates"] if row["recipe"] == "last 2")
     assert (row["diverged"], row["at_chance"], row["failed"], row["runs"]) == (1, 1, 2, 5)
     assert row["mean"] == pytest.approx(0.85, abs=0.005) and row["mean_with_failures"] == pytest.approx(
         0.7625, abs=0.005
@@ -123,7 +123,7 @@ def test_a_difference_that_known_rows_explain_is_no_failure() -> None:
     """A run is .05 below the others of its cell, where the best gain is .08. On 100 rows that is one standard error."""
 
     def quality(k: int | str, seed: int, size: int | None) -> float | None:
-        return 0.52 if (k, seed) == (2, 1) else 0.58 if k == "all" else 0.57
+        return 0.52 if (k, seed) == (2, 1) else 0.58 if k == "full" else 0.57
 
     group = synthetic_group(quality)
     for rows, failed in ((None, 1), (100, 0)):
@@ -154,7 +154,7 @@ def test_the_numbers_of_lee_et_al() -> None:
 @needs_elsa
 def test_the_line_search_of_lee_et_al() -> None:
     protocol = load_protocol("lee2019")
-    read = read_results(ELSA / "full_finetuning_lr_search.csv", constants={"tuned_layers": "all"})
+    read = read_results(ELSA / "full_finetuning_lr_search.csv", constants={"tuned_layers": "full"})
     found = analyze([group_of(results) for results in read], protocol.as_published)
     rows = compare(protocol, found)
     assert len(rows) == 32 and {row["statistic"] for row in rows} == {"mean_at_best_rate"}

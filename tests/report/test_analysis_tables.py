@@ -8,8 +8,8 @@ from frostline.report.tables.table import ReportTable
 from frostline.statistics.analysis_settings import AnalysisSettings
 from synthetic_results import noisy, synthetic_group
 
-EARLY = {0: 0.6, 1: 0.75, 2: 0.9, 4: 0.9, "all": 0.9}  # two layers are enough
-FLAT = {0: 0.9, 1: 0.9, 2: 0.9, 4: 0.9, "all": 0.9}
+EARLY = {0: 0.6, 1: 0.75, 2: 0.9, 4: 0.9, "full": 0.9}  # two layers are enough
+FLAT = {0: 0.9, 1: 0.9, 2: 0.9, 4: 0.9, "full": 0.9}
 
 
 def groups() -> list[Any]:
@@ -62,7 +62,7 @@ def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
     table = recommendations_table(analysis)
     shown = entries(table)["early"][0]
     assert shown.startswith("last 2 of 4 ") and "sure" not in shown and "mean reaches" in table.caption
-    cell = next(one for one in analysis["groups"][0]["sizes"][0]["cells"] if one["trainable"] == "last 2")
+    cell = next(one for one in analysis["groups"][0]["sizes"][0]["cells"] if one["recipe"] == "last 2")
     assert table.records()[0]["one below_full"] == -100 * cell["difference"]["estimate"] != 0
 
 
@@ -70,7 +70,7 @@ def test_sorting_is_by_the_number_of_layers() -> None:
     table = recommendations_table(analyze(groups(), AnalysisSettings()))
     ranks = [row[1].rank for _, row in table.entries()]
     assert ranks == ["2", "0", ""]
-    needed = [synthetic_group(noisy({**EARLY, "all": 0.99}, 0.004), task=task) for task in "ab"]
+    needed = [synthetic_group(noisy({**EARLY, "full": 0.99}, 0.004), task=task) for task in "ab"]
     table = recommendations_table(analyze(needed, AnalysisSettings()))
     assert [row[1].rank for _, row in table.entries()] == ["5", "5"]  # full fine-tuning of 4 layers
 

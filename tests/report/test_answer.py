@@ -15,7 +15,7 @@ from synthetic_answer import LAYERS, ROWS, TARGETS, VALIDATION, answer_of, cells
 def test_a_clear_winner() -> None:
     answer = answer_of(make_runs(clear))
     (size,) = answer["sizes"]
-    assert size["recommended"]["trainable"] == "last 2" and size["reference"] == "all" and size["learned"]
+    assert size["recommended"]["recipe"] == "last 2" and size["reference"] == "full" and size["learned"]
     assert (size["recommended"]["tuned_layers"], size["recommended"]["tune_embeddings"]) == (2, False)
     assert answer["chance"] == 0.5 and answer["sentence"] == size["sentence"]
     assert cells(size)["last 1"]["share_corrected"]["estimate"] == pytest.approx(0.25 / 0.4)
@@ -24,11 +24,11 @@ def test_a_clear_winner() -> None:
 
 
 def test_a_search_concerns_its_own_train_size_only() -> None:
-    made = make_runs(lambda k, seed, rate, size: {0: 0.6, 1: 0.9, 2: 0.9, "all": 0.9}[k], sizes=(1000, 500))
+    made = make_runs(lambda k, seed, rate, size: {0: 0.6, 1: 0.9, 2: 0.9, "full": 0.9}[k], sizes=(1000, 500))
     plain = answer_of(made)
-    found = answer_of(made, search=SearchOutcome(skipped=["last 0"], instead="No answer.", train_size=500))
+    found = answer_of(made, search=SearchOutcome(skipped=["head only"], instead="No answer.", train_size=500))
     assert [size["train_size"] for size in found["sizes"]] == [1000, 500]
-    assert [size["recommended"]["trainable"] for size in plain["sizes"]] == ["last 1", "last 1"]
+    assert [size["recommended"]["recipe"] for size in plain["sizes"]] == ["last 1", "last 1"]
     assert found["sizes"][0]["recommended"] == plain["sizes"][0]["recommended"]
     assert found["sizes"][1]["sentence"].startswith("Tune ") and found["sizes"][1]["sentence"].endswith(" No answer.")
     assert found["sizes"][0]["sentence"] == plain["sizes"][0]["sentence"]
@@ -37,7 +37,7 @@ def test_a_search_concerns_its_own_train_size_only() -> None:
 def test_times_are_compared_for_equally_many_concurrent_runs() -> None:
     rows, logits = make_runs(clear)
     for row in rows:
-        alone = row["trainable"] == "last 1" or (row["trainable"] == "last 2" and row["seed"] == 0)
+        alone = row["recipe"] == "last 1" or (row["recipe"] == "last 2" and row["seed"] == 0)
         row["concurrent_runs"] = 1 if alone else 2
         row["train_seconds"] *= 1.5 if alone else 1.0
     (size,) = answer_of((rows, logits))["sizes"]
@@ -45,11 +45,11 @@ def test_times_are_compared_for_equally_many_concurrent_runs() -> None:
     assert (found["last 2"]["seconds"], found["last 2"]["concurrent_runs"]) == (3.0, 2)
     assert found["last 2"]["times_cheaper"] == pytest.approx(5 / 3.5)
     assert (found["last 1"]["seconds"], found["last 1"]["concurrent_runs"]) == (3.0, 1)
-    assert found["last 1"]["times_cheaper"] is None and found["all"]["times_cheaper"] == 1.0
+    assert found["last 1"]["times_cheaper"] is None and found["full"]["times_cheaper"] == 1.0
 
 
 def test_a_margin_can_replace_the_share() -> None:
-    runs, logits = make_runs(lambda k, *_: {0: 0.6, 1: 0.75, 2: 0.88, "all": 0.9}[k])
+    runs, logits = make_runs(lambda k, *_: {0: 0.6, 1: 0.75, 2: 0.88, "full": 0.9}[k])
 
     def within(margin: float) -> dict[str, Any]:
         settings = AnalysisSettings(margin=margin, by_margin=True, sure=0.5)
@@ -57,10 +57,10 @@ def test_a_margin_can_replace_the_share() -> None:
 
     near = within(0.1)
     assert near["target"] is None and near["margin"] == 0.1
-    assert near["sizes"][0]["recommended"]["trainable"] == "last 2"
+    assert near["sizes"][0]["recommended"]["recipe"] == "last 2"
     assert near["sentence"].endswith("It is more than 99 % sure to come within 0.1 of full fine-tuning.")
-    assert within(0.5)["sizes"][0]["recommended"]["trainable"] == "last 0"
-    assert within(1e-4)["sizes"][0]["recommended"]["trainable"] == "all"
+    assert within(0.5)["sizes"][0]["recommended"]["recipe"] == "head only"
+    assert within(1e-4)["sizes"][0]["recommended"]["recipe"] == "full"
 
 
 def test_interim_analyses_make_intervals_wider() -> None:
@@ -83,18 +83,18 @@ def test_interim_analyses_make_intervals_wider() -> None:
 
 
 def test_k_is_sorted_by_number() -> None:
-    made = make_runs(lambda k, *_: 0.9, ks=("all", 10, 2, 0))
+    made = make_runs(lambda k, *_: 0.9, ks=("full", 10, 2, 0))
     size = answer_of(made)["sizes"][0]
-    assert [cell["trainable"] for cell in size["cells"]] == ["last 0", "last 2", "last 10", "all"]
+    assert [cell["recipe"] for cell in size["cells"]] == ["head only", "last 2", "last 10", "full"]
     with_all = [run | ({"tuned_layers": 12} if run["tune_embeddings"] else {}) for run in made[0]]
     size = answer_of((with_all, made[1]))["sizes"][0]
-    assert [cell["trainable"] for cell in size["cells"]] == ["last 0", "last 2", "last 10", "all"]
-    assert size["reference"] == "all" and size["recommended"]["trainable"] == "last 0"
+    assert [cell["recipe"] for cell in size["cells"]] == ["head only", "last 2", "last 10", "full"]
+    assert size["reference"] == "full" and size["recommended"]["recipe"] == "head only"
 
 
 def test_full_comes_after_all_layers_without_embeddings() -> None:
-    size = answer_of(make_runs(lambda k, *_: 0.9, ks=("all", LAYERS)))["sizes"][0]
-    assert [cell["trainable"] for cell in size["cells"]] == ["last 4", "all"] and size["reference_is_full"]
+    size = answer_of(make_runs(lambda k, *_: 0.9, ks=("full", LAYERS)))["sizes"][0]
+    assert [cell["recipe"] for cell in size["cells"]] == ["last 4", "full"] and size["reference_is_full"]
 
 
 def test_failures_are_counted_and_left_out_of_the_mean() -> None:
@@ -111,7 +111,7 @@ def test_failures_are_counted_and_left_out_of_the_mean() -> None:
     assert two["failures"]["interval"] == pytest.approx([0.0676, 0.9324], abs=1e-4)
     assert two["validation_with_failures"]["n"] == 3 and two["validation_with_failures"]["mean"] < 0.8
     assert two["errors"] == 1
-    assert [(run["trainable"], run["seed"], run["status"]) for run in size["missing"]] == [
+    assert [(run["recipe"], run["seed"], run["status"]) for run in size["missing"]] == [
         ("last 1", 0, "pending"),
         ("last 2", 2, "failed"),
     ]
@@ -119,7 +119,7 @@ def test_failures_are_counted_and_left_out_of_the_mean() -> None:
 
 
 def test_if_full_fails_everywhere_the_next_k_is_the_reference() -> None:
-    answer = answer_of(make_runs(clear, outcome=lambda k, *_: "diverged" if k == "all" else "ok"))
+    answer = answer_of(make_runs(clear, outcome=lambda k, *_: "diverged" if k == "full" else "ok"))
     assert answer["sizes"][0]["reference"] == "last 2" and not answer["sizes"][0]["reference_is_full"]
 
 
@@ -135,26 +135,29 @@ def test_with_folds_one_common_seed_is_compared_on_its_examples() -> None:
 
 def test_without_a_common_seed_all_runs_are_compared_unpaired() -> None:
     made = make_runs(
-        clear, ks=(2, "all"), seeds=4, outcome=lambda k, seed, rate: "ok" if (k == "all") == (seed < 2) else "diverged"
+        clear,
+        ks=(2, "full"),
+        seeds=4,
+        outcome=lambda k, seed, rate: "ok" if (k == "full") == (seed < 2) else "diverged",
     )
     answer = answer_of(made)
     share = cells(answer["sizes"][0])["last 2"]["share_corrected"]
     assert share["low"] < 1 < share["high"] and share["estimate"] == pytest.approx(1)
-    assert answer["sizes"][0]["recommended"]["trainable"] == "last 2"
+    assert answer["sizes"][0]["recommended"]["recipe"] == "last 2"
 
 
 def test_each_k_takes_its_best_learning_rate_on_validation() -> None:
-    best = {0: 1e-2, 1: 1e-3, 2: 1e-3, "all": 1e-4}
+    best = {0: 1e-2, 1: 1e-3, 2: 1e-3, "full": 1e-4}
     made = make_runs(
         lambda k, seed, rate, size: clear(k, seed, rate, size) - (0 if rate == best[k] else 0.1),
         rates=(1e-4, 1e-3, 1e-2),
     )
     size = answer_of(made)["sizes"][0]
     assert {name: cell["learning_rate"] for name, cell in cells(size).items()} == {
-        "last 0": 1e-2,
+        "head only": 1e-2,
         "last 1": 1e-3,
         "last 2": 1e-3,
-        "all": 1e-4,
+        "full": 1e-4,
     }
     assert all(cell["learning_rates_tried"] == [1e-4, 1e-3, 1e-2] for cell in size["cells"])
     assert cells(size)["last 2"]["validation"]["mean"] == pytest.approx(0.9)
@@ -177,7 +180,7 @@ def test_every_train_size_has_an_answer_and_the_largest_is_first() -> None:
     )
     answer = answer_of(made)
     assert [size["train_size"] for size in answer["sizes"]] == [1000, 100]
-    assert [size["recommended"]["trainable"] for size in answer["sizes"]] == ["last 2", "last 0"]
+    assert [size["recommended"]["recipe"] for size in answer["sizes"]] == ["last 2", "head only"]
     assert answer["sentence"] == answer["sizes"][0]["sentence"]
 
 
@@ -187,7 +190,7 @@ def test_the_recommended_run_is_the_best_seed_and_the_first_of_equals() -> None:
 
 
 def test_another_target_is_another_operating_point() -> None:
-    made = make_runs(lambda k, *_: {0: 0.6, 1: 0.88, 2: 0.99, "all": 0.99}[k])
+    made = make_runs(lambda k, *_: {0: 0.6, 1: 0.88, 2: 0.99, "full": 0.99}[k])
     assert [choice["probability"] > 0.5 for choice in answer_of(made, 0.7)["sizes"][0]["choices"]][:2] == [False, True]
     points = answer_of(made, 0.7)["sizes"][0]["operating_points"]
     assert {p["target"] for p in points if p["margin"] is None} == {0.7, 0.9, 0.95, 0.99}
@@ -195,7 +198,7 @@ def test_another_target_is_another_operating_point() -> None:
 
 
 def test_shares_of_score_and_gain_differ() -> None:
-    size = answer_of(make_runs(lambda k, *_: {0: 0.6, 1: 0.93, 2: 0.985, "all": 0.99}[k]))["sizes"][0]
+    size = answer_of(make_runs(lambda k, *_: {0: 0.6, 1: 0.93, 2: 0.985, "full": 0.99}[k]))["sizes"][0]
     assert point(size, 0.9, corrected=False)["estimate"] == "last 1"
     assert point(size, 0.9, corrected=True)["estimate"] == "last 2"
 
@@ -204,12 +207,12 @@ def test_the_baseline_of_a_regression_scores_zero() -> None:
     draw = np.random.default_rng(0)
     targets = draw.normal(size=ROWS)
     runs, _ = make_runs(clear)
-    noise = {"last 0": 3.0, "last 1": 1.0, "last 2": 0.3, "all": 0.3}
-    logits = {run["run"]: (targets + noise[run["trainable"]] * draw.normal(size=ROWS))[:, None] for run in runs}
+    noise = {"head only": 3.0, "last 1": 1.0, "last 2": 0.3, "full": 0.3}
+    logits = {run["run"]: (targets + noise[run["recipe"]] * draw.normal(size=ROWS))[:, None] for run in runs}
     answer = make_answer(
         runs, Labelled(targets, "regression", (), "spearmanr"), logits.__getitem__, AnalysisSettings(), layers=LAYERS
     )
-    assert answer["chance"] == 0 and answer["sizes"][0]["recommended"]["trainable"] in ("last 2", "all")
+    assert answer["chance"] == 0 and answer["sizes"][0]["recommended"]["recipe"] in ("last 2", "full")
     assert all(cell["share"] == cell["share_corrected"] for cell in answer["sizes"][0]["cells"])
 
 

@@ -25,7 +25,7 @@ from frostline.statistics.scores import Scores
 from pages import answer_of
 from synthetic_sweep import make_folder
 
-SCORES = {1: 0.7, 2: 0.8, "lora-2": 0.85, "llrd": 0.9, "all": 0.9}
+SCORES = {1: 0.7, 2: 0.8, "lora-2": 0.85, "llrd": 0.9, "full": 0.9}
 WAYS = {"lora-2": "tune 2, low_rank 8", "llrd": "layer_decay 0.9"}
 
 
@@ -33,15 +33,15 @@ WAYS = {"lora-2": "tune 2, low_rank 8", "llrd": "layer_decay 0.9"}
 def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The answer of a sweep with a diverged and a degenerate run."""
     out = tmp_path_factory.mktemp("tables") / "out"
-    return answer_of(make_folder(out, tune=(0, 2, 4, "all"), seeds=4, diverged=[("all", 1)], degenerate=[(4, 2)]))
+    return answer_of(make_folder(out, tune=(0, 2, 4, "full"), seeds=4, diverged=[("full", 1)], degenerate=[(4, 2)]))
 
 
 def test_shares_are_those_of_the_answer(answer: dict[str, Any]) -> None:
     curve = answer["sizes"][0]
     shares = shares_table(curve, "accuracy")
     for cell, row, values in zip(curve["cells"], shares.rows, shares.records(), strict=True):
-        assert values["tuned"] == cell["trainable"]
-        if cell["trainable"] == curve["reference"]:
+        assert values["tuned"] == cell["recipe"]
+        if cell["recipe"] == curve["reference"]:
             assert values["p"] is None and values["share"] == 1.0 and "full" in row.tags
         else:
             names = {"estimate": "difference", "low": "difference_low", "high": "difference_high", "p_holm": "p_holm"}
@@ -61,7 +61,7 @@ def test_a_recommended_probe_is_said_to_be_in_the_table_of_choices(answer: dict[
 
 def test_failures_are_counted_by_kind(answer: dict[str, Any]) -> None:
     failures = {row["tuned"]: row for row in failures_table(answer["sizes"][0]).records()}
-    assert failures["all"]["diverged"] == failures["last 4"]["degenerate"] == 1
+    assert failures["full"]["diverged"] == failures["last 4"]["degenerate"] == 1
     assert failures["last 4"]["mean_with_failures"] < failures["last 4"]["mean"]  # type: ignore[operator]
 
 
@@ -91,7 +91,7 @@ def test_captions_give_the_learning_rates(answer: dict[str, Any]) -> None:
 
 
 def test_several_learning_rates(tmp_path: Path) -> None:
-    curve = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "all"), learning_rates=(5e-5, 1e-3)))["sizes"][0]
+    curve = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "full"), learning_rates=(5e-5, 1e-3)))["sizes"][0]
     assert "its own best learning rate" in learning_rates(curve)
     one = {**curve, "learning_rate_rule": "best_of_full"}
     assert learning_rates(one).endswith("best for full fine-tuning; k = 0 at its own best.")
@@ -99,13 +99,13 @@ def test_several_learning_rates(tmp_path: Path) -> None:
 
 def test_a_curve_with_scores_only() -> None:
     """Like a table of a paper, it has no costs, no learning rates and no baseline."""
-    names = {"last 0": 0, "last 2": 2, "all": 4}
+    names = {"last 0": 0, "last 2": 2, "full": 4}
     unknown = dict.fromkeys(
         ("learning_rate", "trainable_parameters", "train_seconds", "cache_seconds", "peak_memory_bytes")
     )
     runs = [
         {
-            **{"train_size": 100, "trainable": name, "tuned_layers": k, "tune_embeddings": name == "all", "seed": seed},
+            **{"train_size": 100, "recipe": name, "tuned_layers": k, "tune_embeddings": name == "full", "seed": seed},
             **{"status": "done", "run": f"{name} {seed}", "validation_best": 0.6 + 0.05 * k + 0.01 * seed, **unknown},
         }
         for name, k in names.items()
@@ -125,9 +125,9 @@ def test_the_choices_with_their_probabilities() -> None:
     answer = synthetic_answer.answer_of(synthetic_answer.make_runs(synthetic_answer.clear))
     table = choices_table(answer["sizes"][0], price=answer["price"])
     rows = {row["choice"]: row for row in table.records()}
-    assert list(rows) == ["last 0", "last 1", "last 2", "all"]
+    assert list(rows) == ["last 0", "last 1", "last 2", "full"]
     assert [row.chosen for row in table.rows] == [False, False, True, False]
-    assert rows["all"]["gain_95"] == 1.0 and rows["last 0"]["gain_95"] == rows["last 0"]["cost_of_full"] == 0.0
+    assert rows["full"]["gain_95"] == 1.0 and rows["last 0"]["gain_95"] == rows["last 0"]["cost_of_full"] == 0.0
     assert "less 0.02 times its cost" in table.caption and "The margin is 0.01" in table.caption
 
 
@@ -147,7 +147,7 @@ def test_each_way_has_a_row_beside_the_k_of_the_same_cost() -> None:
     assert {name: row["fields"] for name, row in rows.items()} == WAYS
     assert rows["lora-2"]["k"] == "last 2" and rows["lora-2"]["probability"] > 0.9
     assert 3 < rows["lora-2"]["above"] < 7 and rows["lora-2"]["low"] < rows["lora-2"]["above"] < rows["lora-2"]["high"]
-    assert [row.chosen for row in table.rows] == [size["recommended"]["trainable"] == way for way in rows]
+    assert [row.chosen for row in table.rows] == [size["recommended"]["recipe"] == way for way in rows]
 
 
 def test_a_way_that_costs_less_than_every_k_has_nothing_beside_it() -> None:
@@ -169,6 +169,6 @@ def test_a_way_whose_runs_all_failed_does_not_ask_for_another_k() -> None:
 
 def test_ways_are_drawn_over_their_cost_but_not_over_layers(answer: dict[str, Any]) -> None:
     size = of_ways()
-    assert [cell["trainable"] for cell in on_axis(size["cells"])] == ["last 1", "last 2", "all"]
-    assert {mark.name for mark in marks(size)} == {"last 1", "last 2", "lora-2", "llrd", "all"}
+    assert [cell["recipe"] for cell in on_axis(size["cells"])] == ["last 1", "last 2", "full"]
+    assert {mark.name for mark in marks(size)} == {"last 1", "last 2", "lora-2", "llrd", "full"}
     assert ways_table(answer["sizes"][0], {}) is None

@@ -95,10 +95,10 @@ def test_the_time_of_the_next_command_is_said() -> None:
 
 def explained(runs: int, seeds: int) -> str:
     """What is said of an undecided k = 1, if full fine-tuning has this many of the seeds."""
-    cells = [{"trainable": "all", "runs": runs}]
-    size: dict[str, Any] = {"reference": "all", "learned": True, "cells": cells, "seeds_to_decide": 12}
+    cells = [{"recipe": "full", "runs": runs}]
+    size: dict[str, Any] = {"reference": "full", "learned": True, "cells": cells, "seeds_to_decide": 12}
     point = {
-        **{"verdict": "undecided", "not_ruled_out": "last 1", "confident": "all"},
+        **{"verdict": "undecided", "not_ruled_out": "last 1", "confident": "full"},
         **{"margin": None, "target": 0.95, "threshold": 0.95},
     }
     sentence = explain_uncertainty(size, point, seeds, baseline="majority-class baseline")

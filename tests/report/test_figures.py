@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("real_figures")
 def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The answer of a sweep with two failed runs of k = 2."""
     out = tmp_path_factory.mktemp("figures") / "out"
-    return answer_of(make_folder(out, tune=(0, 2, "all"), seeds=4, diverged=[(2, 1)], degenerate=[(2, 2)]))
+    return answer_of(make_folder(out, tune=(0, 2, "full"), seeds=4, diverged=[(2, 1)], degenerate=[(2, 2)]))
 
 
 def test_svg_is_safe_to_inline(answer: dict[str, Any]) -> None:
@@ -74,12 +74,12 @@ def test_predictions_over_targets() -> None:
 
 def test_named_parts_have_their_own_place(tmp_path: Path) -> None:
     """Although they cost as much as some k, they have a separate row and point, and they cannot be recommended."""
-    out = make_folder(tmp_path / "out", tune=(0, 3, "all", "named"), tune_modules=("layer.3", "layer.5"), seeds=2)
+    out = make_folder(tmp_path / "out", tune=(0, 3, "full", "named"), tune_modules=("layer.3", "layer.5"), seeds=2)
     page, size = page_of(out), answer_of(out)["sizes"][0]
-    assert page.words.count("named parts") > 3 and "layers 4 and 6, head" in page.words
+    assert page.words.count("named") > 3 and "layers 4 and 6, head" in page.words
     assert [cell["tuned_layers"] for cell in size["cells"]] == [0, 3, 6, 3]
     (axes,) = validation_curve(size, metric="accuracy").axes
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "3", "all", "named"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "3", "full", "named"]
     ticks = list(axes.get_xticks())
     assert ticks == sorted(set(ticks)) and ticks[2] - ticks[1] == ticks[3] - ticks[2]
     lines = [list(line.get_xdata()) for line in axes.lines if (line.get_marker(), line.get_markersize()) == ("o", 6)]

@@ -12,15 +12,10 @@ def test_a_model_name_shows_no_path_of_the_machine() -> None:
 
 
 def test_values_of_k() -> None:
-    choices = ("last 0", "last 1", "last 3", "all", "named")
-    assert [names.trainable(k) for k in choices] == [
-        "classifier head only",
-        "last layer",
-        "last 3",
-        "all",
-        "named parts",
-    ]
-    assert [names.depth(k) for k in choices] == ["0", "1", "3", "all", "named"]
+    choices = ("head only", "last 1", "last 3", "full", "named")
+    assert [names.printed(k) for k in choices] == list(choices)
+    assert [names.printed(k) for k in ("probe", "words")] == ["linear probe", "TF-IDF model"]
+    assert [names.depth(k) for k in choices] == ["0", "1", "3", "full", "named"]
     assert [names.depth(k) for k in ("probe", "words")] == ["probe", "TF-IDF"]
     assert [names.tuning(k) for k in choices] == [
         "tuning the classifier head only",

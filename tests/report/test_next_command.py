@@ -12,7 +12,7 @@ from frostline.report.answer.search_outcome import SearchOutcome
 
 EACH = (
     "frostline sweep o/sweep.toml --tune 2 --learning-rate 0.0002 --seeds 5 && "
-    "frostline sweep o/sweep.toml --tune all --learning-rate 0.0001 --seeds 5"
+    "frostline sweep o/sweep.toml --tune full --learning-rate 0.0001 --seeds 5"
 )
 TIMES = {"seconds": 10.0, "concurrent_runs": None, "learning_rates_tried": [1e-4, 2e-4]}
 
@@ -24,11 +24,11 @@ def text(*args: Any, **options: Any) -> str | None:
 
 def curve(probability: float, seeds: int | None, choice: str = "last 2", other: float = 0.5) -> dict[str, Any]:
     choices = [{"choice": "last 2", "probability": probability if choice == "last 2" else other, "value": 0.8}]
-    decision = {"choice": choice, "probability": probability, "reference": "all"}
-    reference = {"choice": "all", "probability": 1.0, "value": 0.7}
+    decision = {"choice": choice, "probability": probability, "reference": "full"}
+    reference = {"choice": "full", "probability": 1.0, "value": 0.7}
     cells = [
-        {"trainable": name, "runs": 1, "learning_rate": rate, "tuned_layers": 2, **TIMES}
-        for name, rate in (("last 2", 2e-4), ("all", 1e-4))
+        {"recipe": name, "runs": 1, "learning_rate": rate, "tuned_layers": 2, **TIMES}
+        for name, rate in (("last 2", 2e-4), ("full", 1e-4))
     ]
     known = {"decision": decision, "choices": [*choices, reference], "cells": cells}
     return {**known, "learned": True, "seeds_to_decide": seeds}
@@ -49,8 +49,8 @@ def test_a_sure_answer_or_one_that_seeds_cannot_improve_needs_none(probability: 
 
 
 def test_if_full_is_recommended_the_others_must_be_sure() -> None:
-    assert text(Path("o"), [0, 1], curve(1.0, 7, choice="all", other=0.5)) is not None
-    assert text(Path("o"), [0, 1], curve(1.0, 7, choice="all", other=0.01)) is None
+    assert text(Path("o"), [0, 1], curve(1.0, 7, choice="full", other=0.5)) is not None
+    assert text(Path("o"), [0, 1], curve(1.0, 7, choice="full", other=0.01)) is None
 
 
 def test_nothing_compared_or_nothing_learned_needs_none() -> None:
@@ -61,14 +61,14 @@ def test_nothing_compared_or_nothing_learned_needs_none() -> None:
 def test_after_a_search_only_the_compared_choices_get_more_seeds() -> None:
     command = text(Path("o"), [0, 1, 2], curve(0.7, None), of_search=True)
     assert command == EACH
-    full = text(Path("o"), [0, 1], curve(1.0, None, choice="all", other=0.5), of_search=True)
+    full = text(Path("o"), [0, 1], curve(1.0, None, choice="full", other=0.5), of_search=True)
     assert full == command
 
 
 def test_if_full_is_recommended_the_second_best_choice_gets_more_seeds() -> None:
-    known = curve(1.0, None, choice="all", other=0.5)
+    known = curve(1.0, None, choice="full", other=0.5)
     close = {"choice": "last 5", "probability": 0.9, "value": 0.79}
-    cell = {"trainable": "last 5", "runs": 1, "learning_rate": 5e-5, "tuned_layers": 5, **TIMES}
+    cell = {"recipe": "last 5", "runs": 1, "learning_rate": 5e-5, "tuned_layers": 5, **TIMES}
     known |= {"choices": [close, *known["choices"]], "cells": [cell, *known["cells"]]}
     by_value = text(Path("o"), [0, 1], known, of_search=True)
     assert by_value == EACH
@@ -79,10 +79,10 @@ def test_if_full_is_recommended_the_second_best_choice_gets_more_seeds() -> None
 def test_a_reference_that_a_search_did_not_train_is_trained() -> None:
     known = {**curve(0.99, None), "cells": curve(0.99, None)["cells"][:1], "reference_is_full": False}
     known["decision"] |= {"reference": "last 2"}
-    command = text(Path("o"), [0, 1], known, of_search=True, missing="all")
-    assert command == "frostline sweep o/sweep.toml --tune all --learning-rate 0.0002 --seeds 2"
+    command = text(Path("o"), [0, 1], known, of_search=True, missing="full")
+    assert command == "frostline sweep o/sweep.toml --tune full --learning-rate 0.0002 --seeds 2"
     tried = curve(0.99, None)  # every run of it failed
-    assert text(Path("o"), [0, 1], tried, of_search=True, missing="all") is None
+    assert text(Path("o"), [0, 1], tried, of_search=True, missing="full") is None
 
 
 def test_after_the_reference_come_the_k_that_a_small_budget_did_not_allow() -> None:
@@ -97,7 +97,7 @@ def test_one_command_is_enough_at_one_learning_rate() -> None:
     known = curve(0.7, None)
     known["cells"] = [{**cell, "learning_rate": 1e-4} for cell in known["cells"]]
     command = text(Path("o"), [0], known, of_search=True)
-    assert command == "frostline sweep o/sweep.toml --tune 2,all --learning-rate 0.0001 --seeds 5"
+    assert command == "frostline sweep o/sweep.toml --tune 2,full --learning-rate 0.0001 --seeds 5"
 
 
 def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
@@ -118,8 +118,8 @@ def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
 @pytest.mark.parametrize(
     ("failed_reference", "instead", "untried", "tunes"),
     [
-        ("all", "Full fine-tuning was not run.", None, "all"),
-        ("all", None, None, "3,4"),
+        ("full", "Full fine-tuning was not run.", None, "full"),
+        ("full", None, None, "3,4"),
         (None, None, "last 4", "4"),
         (None, None, "last 2", None),  # a sweep has trained it since
         (None, None, None, None),

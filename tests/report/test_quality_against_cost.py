@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.report.figures.quality_against_cost import limits, marks, quality_against_cost
-from frostline.statistics.tune import FULL
+from frostline.statistics.recipe import FULL
 from pages import answer_of
 from synthetic_answer import answer_of as answer_of_runs
 from synthetic_answer import make_runs
@@ -130,13 +130,13 @@ def test_many_layers_have_upright_labels_and_the_recommended_one_is_labelled() -
 
 
 def test_real_answers(tmp_path: Path) -> None:
-    answer = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "all"), seeds=3))
+    answer = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "full"), seeds=3))
     curve = answer["sizes"][0]
     drawn = {mark.name: mark for mark in marks(curve)}
     assert [name for name, mark in drawn.items() if mark.kind == "chosen"] == [curve["decision"]["choice"]]
     for one in curve["choices"]:
-        if one["choice"] != "all":
-            full = drawn["all"].score
+        if one["choice"] != "full":
+            full = drawn["full"].score
             mark = drawn[one["choice"]]
             assert (mark.low, mark.high) == (full - one["high"] / 100, full - one["low"] / 100)
             assert mark.low < mark.score < mark.high

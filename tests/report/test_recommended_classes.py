@@ -37,8 +37,8 @@ def with_settings(out: Path, settings: str) -> dict[str, Any]:
 def answered(targets: np.ndarray, logits: np.ndarray, **settings: Any) -> dict[str, Any]:
     """What the answer says of one run on these targets: label sets ``[n, C]``, or two classes ``[n]``."""
     task, metric = (MULTI_LABEL, "f1_macro") if targets.ndim > 1 else (CLASSIFICATION, "f1")
-    cell = {"trainable": "1", "points": [{"run": "best", "in_mean": True}]}
-    size = {"recommended": {"run": "best", "trainable": "1"}, "cells": [cell]}
+    cell = {"recipe": "1", "points": [{"run": "best", "in_mean": True}]}
+    size = {"recommended": {"run": "best", "recipe": "1"}, "cells": [cell]}
     validation = Labelled(targets, task, ("price", "story", "plot")[: logits.shape[1]], metric)
     spec = make_settings({"model": "m", "train": "t", "tune": 0, "out": "o", **settings})
     return by_class(size, validation, {"best": logits}.__getitem__, spec)
@@ -47,7 +47,7 @@ def answered(targets: np.ndarray, logits: np.ndarray, **settings: Any) -> dict[s
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], Page]:
     """A sweep with two classes that asks for a temperature and a threshold: its folder, answer and page."""
-    out = make_folder(tmp_path_factory.mktemp("two") / "out", tune=(0, "all"), seeds=3)
+    out = make_folder(tmp_path_factory.mktemp("two") / "out", tune=(0, "full"), seeds=3)
     answer = with_settings(out, 'calibrate = true\nthreshold = "f1"\n')
     with drawn():
         return out, answer, page_of(out)
@@ -65,7 +65,7 @@ def test_classes_are_scored_over_the_runs_of_the_recommended_k(two: tuple[Path, 
     out, answer, page = two
     size, folder = answer["sizes"][0], Folder(out)
     _, targets = best_run(out, answer)
-    cell = next(cell for cell in size["cells"] if cell["trainable"] == size["recommended"]["trainable"])
+    cell = next(cell for cell in size["cells"] if cell["recipe"] == size["recommended"]["recipe"])
     predicted = [folder.predictions(run["run"]).argmax(1) for run in cell["points"]]
     assert len(predicted) == 3
     scores = [f1_score(targets, one) for one in predicted]
@@ -107,7 +107,7 @@ def test_the_threshold_is_compared_with_one_half_on_examples_it_was_not_chosen_o
 
 
 def test_a_given_threshold_and_a_recall(tmp_path: Path) -> None:
-    out = make_folder(tmp_path / "out", tune=(0, "all"), seeds=2)
+    out = make_folder(tmp_path / "out", tune=(0, "full"), seeds=2)
     given = with_settings(out, "calibrate = false\nthreshold = 0.9\n")
     logits, targets = best_run(out, given)
     at = probabilities(logits)[:, 1] >= 0.9
@@ -162,7 +162,7 @@ def test_rows_that_the_run_is_not_scored_on_change_nothing(sets: bool) -> None:
 
 
 def test_without_settings_nothing_is_saved(tmp_path: Path) -> None:
-    out = make_folder(tmp_path / "out", labels=HOSTILE, tune=(0, "all"), seeds=2, rows=60)
+    out = make_folder(tmp_path / "out", labels=HOSTILE, tune=(0, "full"), seeds=2, rows=60)
     answer = answer_of(out)
     assert answer["threshold"] is None and answer["calibration"]["saved"] is False
     page = page_of(out)
@@ -191,7 +191,7 @@ def test_a_model_that_trains_no_layer_has_classes_only() -> None:
 
 
 def test_a_regression_has_no_classes(tmp_path: Path) -> None:
-    out = make_folder(tmp_path / "out", labels=(), tune=(0, "all"), seeds=2)
+    out = make_folder(tmp_path / "out", labels=(), tune=(0, "full"), seeds=2)
     answer = answer_of(out)
     assert answer["classes"] is answer["calibration"] is answer["threshold"] is None
     assert "Are the probabilities right?" not in page_of(out).words

@@ -46,7 +46,7 @@ def saved_model_of(way: str, model: Path, table: Path, out: Path, **more: Any) -
     sweep = sweep_of(f"{way},last-1", progress=Progress(), **given)
     answer = sweep.run(save_model=False)
     folder = Folder(out)
-    run = next(run for run in folder.runs if run.trainable == way)
+    run = next(run for run in folder.runs if run.recipe == way)
     first = answer["sizes"][0]
     first["recommended"] = {**with_best_run(first["cells"], way), "test": None}
     saved = save_recommended(sweep._prepare(Progress()), answer, Progress())

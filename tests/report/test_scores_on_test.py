@@ -61,7 +61,7 @@ def test_a_recommended_model_that_trains_no_layer_has_its_score_on_test() -> Non
     answer = answer_of((runs, logits))
     (size,) = answer["sizes"]
     size |= {"recommended": None, "decision": {"choice": PROBE}}
-    probe = logits[next(run["run"] for run in runs if run["trainable"] == "last 1")]
+    probe = logits[next(run["run"] for run in runs if run["recipe"] == "last 1")]
     for alternatives, said in (
         ({PROBE: probe}, "A linear probe on frozen features reaches accuracy 0.750 on test."),
         ({}, "A linear probe on frozen features was not scored on test."),

@@ -18,6 +18,7 @@ from frostline.report.names import score_title
 from frostline.report.tables.curve_tables import choices_table, costs_table, scores_table
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.predictions import Labelled
+from frostline.statistics.recipe import Recipe
 from synthetic_answer import LAYERS, VALIDATION, answer_of, clear, make_runs, point
 
 COST = ", at 70 % of the training time."
@@ -25,7 +26,7 @@ SURE = " It is more than 99 % sure to reach 95 % of full fine-tuning's gain over
 
 
 def test_a_large_difference_is_decided() -> None:
-    answer = answer_of(make_runs(lambda k, *_: 0.99 if k in (2, "all") else 0.55))
+    answer = answer_of(make_runs(lambda k, *_: 0.99 if k in (2, "full") else 0.55))
     (size,) = answer["sizes"]
     assert point(size, 0.9) == {
         **{"target": 0.9, "corrected": True, "margin": None, "verdict": "decided"},
@@ -38,10 +39,10 @@ def test_a_large_difference_is_decided() -> None:
 
 def test_an_undecided_k_is_recommended_with_its_probability() -> None:
     noise = {0: 0.03, 1: -0.03, 2: 0.02, 3: -0.02, 4: 0.0}
-    answer = answer_of(make_runs(lambda k, seed, *_: {0: 0.6, 1: 0.79, 2: 0.8, "all": 0.8}[k] + noise[seed]))
+    answer = answer_of(make_runs(lambda k, seed, *_: {0: 0.6, 1: 0.79, 2: 0.8, "full": 0.8}[k] + noise[seed]))
     (size,) = answer["sizes"]
     assert point(size)["verdict"] == "undecided" and point(size)["not_ruled_out"] == "last 1"
-    assert size["recommended"]["trainable"] == size["decision"]["choice"] == "last 2"
+    assert size["recommended"]["recipe"] == size["decision"]["choice"] == "last 2"
     assert 0.7 < size["decision"]["probability"] < 0.95
     assert re.search(r"It is [789]\d % sure to reach 95 % of full fine-tuning's gain", answer["sentence"])
 
@@ -49,7 +50,7 @@ def test_an_undecided_k_is_recommended_with_its_probability() -> None:
 def test_a_smaller_k_that_scores_higher_is_recommended() -> None:
     noise = {0: 0.04, 1: -0.04, 2: 0.0}
     answer = answer_of(
-        make_runs(lambda k, seed, *_: (0.9 if k == 1 else 0.85) + noise[seed] * (k == 1), ks=(1, "all"), seeds=3)
+        make_runs(lambda k, seed, *_: (0.9 if k == 1 else 0.85) + noise[seed] * (k == 1), ks=(1, "full"), seeds=3)
     )
     assert answer["sentence"].startswith(
         "Tune the last layer of 4: accuracy 0.900 against 0.850 with full fine-tuning, at 50 % of the training time. "
@@ -57,7 +58,7 @@ def test_a_smaller_k_that_scores_higher_is_recommended() -> None:
 
 
 def test_if_everything_is_tuned_the_next_best_choice_follows() -> None:
-    answer = answer_of(make_runs(lambda k, *_: {0: 0.6, 1: 0.7, 2: 0.86, "all": 0.9}[k]))
+    answer = answer_of(make_runs(lambda k, *_: {0: 0.6, 1: 0.7, 2: 0.86, "full": 0.9}[k]))
     next_best = (
         r"Tuning the last 2 layers reaches 0\.860, at 70 % of the training time\. Its expected difference is [23]\.\d to "
         r"[45]\.\d points below \(95 % interval\)\. Tuning the last 2 layers is .+ % sure to reach 95 % of full "
@@ -68,7 +69,7 @@ def test_if_everything_is_tuned_the_next_best_choice_follows() -> None:
 
 def test_memory_is_mentioned_if_it_is_saved() -> None:
     runs, logits = make_runs(clear)
-    less = [{**run, "peak_memory_bytes": 840 if run["trainable"] == "last 2" else 1000} for run in runs]
+    less = [{**run, "peak_memory_bytes": 840 if run["recipe"] == "last 2" else 1000} for run in runs]
     assert "at 70 % of the training time and 84 % of the peak memory. " in answer_of((less, logits))["sentence"]
     assert "memory" not in answer_of((runs, logits))["sentence"]
 
@@ -82,7 +83,7 @@ def test_without_all_the_largest_k_is_the_reference() -> None:
     )
     assert answer["sentence"].endswith(
         "Tuning the last layer is less than 1 % sure to reach 95 % of the last 2 layers' gain over the majority-class baseline. "
-        "Full fine-tuning was not run: add all to --tune."
+        "Full fine-tuning was not run: add full to --tune."
     )
 
 
@@ -96,7 +97,7 @@ def test_the_reference_is_said_to_be_the_largest_k_with_a_score_where_it_is_name
 def test_a_comparison_names_its_own_flag_if_full_was_not_run() -> None:
     answer = answer_of(make_runs(lambda k, *_: {1: 0.7, "lora-1": 0.8}[k], ks=(1, "lora-1")))
     assert answer["sentence"].endswith(
-        "Full fine-tuning was not run: add all to --tune, or full to --ways of `compare`."
+        "Full fine-tuning was not run: add full to --tune, or full to --ways of `compare`."
     )
 
 
@@ -138,7 +139,7 @@ def test_too_few_validation_examples() -> None:
 
 def test_one_seed_is_less_sure() -> None:
     one, five = (answer_of(make_runs(clear, seeds=seeds)) for seeds in (1, 5))
-    assert one["sizes"][0]["recommended"]["trainable"] == "last 2"
+    assert one["sizes"][0]["recommended"]["recipe"] == "last 2"
     assert one["sentence"].startswith("Tune the last 2 of 4 layers: accuracy 0.900 with one seed against 0.900")
     assert one["sizes"][0]["decision"]["probability"] < five["sizes"][0]["decision"]["probability"]
     assert one["sizes"][0]["cells"][0]["share"]["low"] is None
@@ -151,57 +152,55 @@ def test_one_seed_is_less_sure() -> None:
 
 def test_without_comparable_times_no_cost_is_stated() -> None:
     runs, logits = make_runs(clear)
-    alone = [{**run, "concurrent_runs": 1 if run["trainable"] == "last 2" else 2} for run in runs]
+    alone = [{**run, "concurrent_runs": 1 if run["recipe"] == "last 2" else 2} for run in runs]
     answer = answer_of((alone, logits))
     assert "training time" not in answer["sentence"]
     assert answer["sizes"][0]["decision"]["cost_of_full"] == 0.5  # 2 of 4 layers
 
 
 def test_a_way_is_recommended_by_its_name() -> None:
-    answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 1 else 0.9, ks=(1, "lora-2", "all")))
+    answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 1 else 0.9, ks=(1, "lora-2", "full")))
     assert answer["sentence"].startswith(
         "Tune with lora-2: accuracy 0.900 against 0.900 with full fine-tuning, at 70 % of the training time. "
     )
     (size,) = answer["sizes"]
-    assert size["recommended"]["trainable"] == "lora-2" and size["reference"] == "all"
-    assert [point["estimate"] for point in size["operating_points"]] == ["all"] * len(size["operating_points"])
+    assert size["recommended"]["recipe"] == "lora-2" and size["reference"] == "full"
+    assert [point["estimate"] for point in size["operating_points"]] == ["full"] * len(size["operating_points"])
 
 
 def test_a_probe_is_recommended_as_a_model_that_trains_no_layer() -> None:
-    answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 1 else 0.9, ks=(1, "probe", "all")))
+    answer = answer_of(make_runs(lambda k, *_: 0.6 if k == 1 else 0.9, ks=(1, "probe", "full")))
     assert answer["sentence"].startswith(
         "Train no layer, but fit a linear probe on frozen features: accuracy 0.900 against"
     )
-    assert answer["sizes"][0]["recommended"]["trainable"] == "probe"
+    assert answer["sizes"][0]["recommended"]["recipe"] == "probe"
 
 
 @pytest.mark.parametrize(
-    ("trainable", "named"),
-    [("last 3", "with the last 3 layers, the largest k with a score. "), ("all", "with full fine-tuning. ")],
+    ("recipe", "named"),
+    [("last 3", "with the last 3 layers, the largest k with a score. "), ("full", "with full fine-tuning. ")],
 )
-def test_a_model_that_trains_no_layer_is_compared_with_the_largest_k_that_has_a_score(
-    trainable: str, named: str
-) -> None:
+def test_a_model_that_trains_no_layer_is_compared_with_the_largest_k_that_has_a_score(recipe: str, named: str) -> None:
     cells = [
-        {"trainable": name, "tune_embeddings": name == "all", "tuned_layers": 3}
+        {"recipe": name, "tune_embeddings": name == "full", "tuned_layers": 3}
         | {"validation": {"mean": 0.8}, "validation_last": {"mean": 0.8}, "train_last": {"mean": 0.9}}
-        for name in ("last 0", trainable)
+        for name in ("head only", recipe)
     ]
     decision = {"choice": "probe", "score": 0.79, "low": -1.0, "high": 2.0, "probability": 0.6}
     decision |= {"reference_score": 0.8, "part_of_rows": False}
-    answer = {"decision": decision, "cells": cells, "reference": trainable, "choices": []}
+    answer = {"decision": decision, "cells": cells, "reference": recipe, "choices": []}
     evidence = SimpleNamespace(learned=lambda runs, among: True)
     comparison: Any = SimpleNamespace(metric="accuracy", evidence=evidence, reached=lambda name: f"match {name}")
     assert f"reaches accuracy 0.790 against 0.800 {named}" in _without_training(answer, comparison)
 
 
 def test_a_way_that_comes_next_is_named() -> None:
-    answer = answer_of(make_runs(lambda k, *_: {"llrd": 0.88, "all": 0.9}.get(k, 0.6), ks=(1, "llrd", "all")))
+    answer = answer_of(make_runs(lambda k, *_: {"llrd": 0.88, "full": 0.9}.get(k, 0.6), ks=(1, "llrd", "full")))
     assert ". Tuning with llrd reaches 0.880" in answer["sentence"]
 
 
 def test_ways_without_any_k_that_succeeded_are_not_compared() -> None:
-    made = make_runs(lambda *_: 0.9, ks=("lora-2", "all"), outcome=lambda k, *_: "diverged" if k == "all" else "ok")
+    made = make_runs(lambda *_: 0.9, ks=("lora-2", "full"), outcome=lambda k, *_: "diverged" if k == "full" else "ok")
     assert answer_of(made)["sentence"] == (
         "Nothing was compared: no run of full fine-tuning or of the last k layers succeeded. "
         "The best way, lora-2, reaches accuracy 0.900."
@@ -209,7 +208,7 @@ def test_ways_without_any_k_that_succeeded_are_not_compared() -> None:
 
 
 def test_an_awaited_reference_comes_before_any_way() -> None:
-    made = make_runs(lambda *_: 0.9, ks=("lora-2", "all"), outcome=lambda k, *_: "pending" if k == "all" else "ok")
+    made = make_runs(lambda *_: 0.9, ks=("lora-2", "full"), outcome=lambda k, *_: "pending" if k == "full" else "ok")
     assert answer_of(made)["sentence"].startswith("No answer yet: full fine-tuning, the reference")
 
 
@@ -232,11 +231,11 @@ def answer_with_folds(scores: Scores, probe: Mapping[int, float], **settings: An
     for k, of_seeds in scores.items():
         for seed, score in of_seeds.items():
             logits[f"{k}/{seed}"] = right_on(seed % 5, score)
-            layers = int(k.removeprefix("last ")) if k != "all" else 6
+            layers = 6 if k == "full" else Recipe(k).k or 0
             runs.append(
                 {
-                    **{"model": "m", "task": "t", "train_size": 160, "trainable": k, "tuned_layers": layers},
-                    **{"tune_embeddings": k == "all", "tuned_share": layers / 6, "learning_rate": 1e-4, "seed": seed},
+                    **{"model": "m", "task": "t", "train_size": 160, "recipe": k, "tuned_layers": layers},
+                    **{"tune_embeddings": k == "full", "tuned_share": layers / 6, "learning_rate": 1e-4, "seed": seed},
                     **{"status": "done", "outcome": "ok", "run": f"{k}/{seed}", "validation_best": score},
                     **{"validation_last": score, "train_last": 1.0, "train_seconds": 1.0 + layers},
                 }
@@ -259,43 +258,43 @@ def answer_with_folds(scores: Scores, probe: Mapping[int, float], **settings: An
     ("scores", "probe", "text", "beside"),
     [
         (  # the case: .840 is the probe on all rows, .875 on the fold of the only run
-            {"last 0": {0: 0.6}, "all": {0: 0.95}},
+            {"head only": {0: 0.6}, "full": {0: 0.95}},
             PROBE_ON_FOLDS,
             "embeddings: accuracy 0.950 with one seed. A linear probe on frozen features reaches 0.875 on the same rows",
-            {"last 0": (0.6, 0.95), "probe": (0.875, 0.95), "all": (0.95, 0.95)},
+            {"head only": (0.6, 0.95), "probe": (0.875, 0.95), "full": (0.95, 0.95)},
         ),
         (  # a recommended probe beside two runs of the reference
-            {"all": {0: 0.7, 1: 0.6}},
+            {"full": {0: 0.7, 1: 0.6}},
             PROBE_ON_FOLDS,
             "reaches accuracy 0.863 against 0.650 with full fine-tuning on the same rows",
             {"probe": (0.8625, 0.65)},
         ),
         (  # unequal numbers of seeds: 0.830 of last 2 is over all folds
-            {"last 2": {0: 0.9, 1: 0.85, 2: 0.8, 3: 0.8, 4: 0.8}, "all": {0: 0.9, 1: 0.8}},
+            {"last 2": {0: 0.9, 1: 0.85, 2: 0.8, 3: 0.8, 4: 0.8}, "full": {0: 0.9, 1: 0.8}},
             {},
             "accuracy 0.875 against 0.850 with full fine-tuning on the same rows",
-            {"last 2": (0.875, 0.85), "all": (0.85, 0.85)},
+            {"last 2": (0.875, 0.85), "full": (0.85, 0.85)},
         ),
         (  # the seed of the first fold failed for the reference, so there is no common one
-            {"last 2": {0: 0.9}, "all": {1: 0.8}},
+            {"last 2": {0: 0.9}, "full": {1: 0.8}},
             {},
             "accuracy 0.900 with one seed; full fine-tuning was not scored on the same rows",
-            {"last 2": (0.9, None), "all": (0.8, 0.8)},
+            {"last 2": (0.9, None), "full": (0.8, 0.8)},
         ),
         (  # a further seed on a fold that both have
-            {"last 2": {0: 0.9, 5: 0.8, 1: 0.9}, "all": {0: 0.9, 1: 0.8}},
+            {"last 2": {0: 0.9, 5: 0.8, 1: 0.9}, "full": {0: 0.9, 1: 0.8}},
             {},
             "accuracy 0.875 against 0.850 with full fine-tuning,",
             {"last 2": (0.875, 0.85)},
         ),
         (  # the same folds for all: nothing changes
-            {"last 2": {0: 0.9, 1: 0.8}, "all": {0: 0.9, 1: 0.85}},
+            {"last 2": {0: 0.9, 1: 0.8}, "full": {0: 0.9, 1: 0.85}},
             {0: 0.6, 1: 0.65},
             "accuracy 0.850 against 0.875 with full fine-tuning,",
             {"last 2": (0.85, 0.875), "probe": (0.625, 0.875)},
         ),
         (  # nothing is shown to be learned: all three numbers are of the first fold, where all models are alike
-            {"last 2": {0: 0.6, 1: 0.5, 2: 0.5}, "all": {0: 0.55}},
+            {"last 2": {0: 0.6, 1: 0.5, 2: 0.5}, "full": {0: 0.55}},
             {},
             "full fine-tuning reaches accuracy 0.550, and",
             {"last 2": (0.6, 0.55)},
@@ -320,13 +319,13 @@ def test_curves_compare_scores_without_the_effects_of_folds() -> None:
     """Last 3 is behind the reference on their common fold. Its mean is higher only because that fold is the easiest."""
     hard = {0: 0.9, 1: 0.75, 2: 0.75, 3: 0.75, 4: 0.75}
     one, other = (
-        answer_with_folds({"last 0": hard, "last 3": {0: 0.85}, "all": all_seeds}, {})["sizes"][0]
+        answer_with_folds({"head only": hard, "last 3": {0: 0.85}, "full": all_seeds}, {})["sizes"][0]
         for all_seeds in ({**hard, 1: 0.8}, {0: 0.9})
     )
-    found = {cell["trainable"]: cell for cell in one["cells"]}
-    assert found["last 3"]["validation"]["mean"] == 0.85 > found["all"]["validation"]["mean"] == pytest.approx(0.79)
-    assert found["last 3"]["comparable"] < found["all"]["comparable"] == pytest.approx(0.79)
-    for k in ("last 3", "all"):
+    found = {cell["recipe"]: cell for cell in one["cells"]}
+    assert found["last 3"]["validation"]["mean"] == 0.85 > found["full"]["validation"]["mean"] == pytest.approx(0.79)
+    assert found["last 3"]["comparable"] < found["full"]["comparable"] == pytest.approx(0.79)
+    for k in ("last 3", "full"):
         label = str(validation_curve(one, metric="accuracy").get_label())
         assert f"{k} {formatting.score(found[k]['comparable'])}" in label
     title = "accuracy, without the effects of folds"
@@ -334,4 +333,4 @@ def test_curves_compare_scores_without_the_effects_of_folds() -> None:
     rows = {row["tuned"]: row for row in costs_table(one).records()}
     assert rows["last 3"]["mean"] == found["last 3"]["comparable"]
     assert "mean without\nfold effects" in [column.title for column in scores_table(one, "accuracy").columns]
-    assert {cell["trainable"]: cell["comparable"] for cell in other["cells"]}["all"] < 0.9
+    assert {cell["recipe"]: cell["comparable"] for cell in other["cells"]}["full"] < 0.9

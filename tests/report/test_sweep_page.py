@@ -15,7 +15,12 @@ from synthetic_sweep import HOSTILE, REASONS, make_folder
 @pytest.fixture(scope="module")
 def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page]:
     """A sweep with failed, missing and erroneous runs, and its page."""
-    failed: dict[str, Any] = {"diverged": [("all", 3)], "degenerate": [(6, 2)], "missing": [(3, 4)], "errors": [(1, 1)]}
+    failed: dict[str, Any] = {
+        "diverged": [("full", 3)],
+        "degenerate": [(6, 2)],
+        "missing": [(3, 4)],
+        "errors": [(1, 1)],
+    }
     notes = ["These texts are generated.", "text is column 'text'."]
     out = make_folder(tmp_path_factory.mktemp("troubled") / "out", seeds=5, notes=notes, **failed)
     with drawn():
@@ -25,7 +30,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page]:
     """A small sweep whose runs are all done, and its page."""
-    out = make_folder(tmp_path_factory.mktemp("whole") / "out", tune=(0, "all"), seeds=2)
+    out = make_folder(tmp_path_factory.mktemp("whole") / "out", tune=(0, "full"), seeds=2)
     with drawn():
         return out, page_of(out)
 
@@ -78,15 +83,15 @@ def test_it_opens_with_the_answer_and_the_rest_is_folded(troubled: tuple[Path, P
 
 
 def test_the_next_command_is_shown_once(tmp_path: Path) -> None:
-    out = make_folder(tmp_path / "out", tune=(0, 4, "all"), seeds=1)
+    out = make_folder(tmp_path / "out", tune=(0, 4, "full"), seeds=1)
     command = answer_of(out)["decision"]["next_command"]
     words = page_of(out).words
     assert command is not None and words.count(command) == 1 and f"To be surer {command}" in words
 
 
 def test_without_a_decision_the_curve_is_unfolded(tmp_path: Path) -> None:
-    runs = [("all", 0), ("all", 1)]
-    page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=2, missing=runs))
+    runs = [("full", 0), ("full", 1)]
+    page = page_of(make_folder(tmp_path / "out", tune=(0, "full"), seeds=2, missing=runs))
     assert "No answer yet" in page.words and "Expected accuracy of every choice" not in page.words
     assert page.attributes.count(("open", "")) == 1 and "2 runs not trained yet." in page.words
 
@@ -116,12 +121,12 @@ def test_text_from_users_is_escaped(tmp_path: Path) -> None:
 
 def test_many_classes_show_the_most_confused(tmp_path: Path) -> None:
     labels = [f"class {n}" for n in range(60)]
-    page = page_of(make_folder(tmp_path / "out", labels=labels, tune=(0, "all"), seeds=2))
+    page = page_of(make_folder(tmp_path / "out", labels=labels, tune=(0, "full"), seeds=2))
     assert "50 others" in page.words and "Examples of 60 classes" in page.words
 
 
 def test_regression(tmp_path: Path) -> None:
-    page = page_of(make_folder(tmp_path / "out", labels=(), tune=(0, "all"), seeds=2))
+    page = page_of(make_folder(tmp_path / "out", labels=(), tune=(0, "full"), seeds=2))
     assert "Largest residuals" in page.words and "mean baseline" in page.words
     assert "Confusion" not in page.words and "Examples by class" not in page.words
 
@@ -145,13 +150,13 @@ def test_one_seed_and_one_k(tmp_path: Path) -> None:
 
 
 def test_one_seed_of_several_k(tmp_path: Path) -> None:
-    page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=1))
+    page = page_of(make_folder(tmp_path / "out", tune=(0, "full"), seeds=1))
     assert "a difference between two k may be chance" in page.words
 
 
 def test_nothing_succeeded(tmp_path: Path) -> None:
-    runs = [(0, 0), (0, 1), ("all", 0)]
-    page = page_of(make_folder(tmp_path / "out", tune=(0, "all"), seeds=2, diverged=[*runs, ("all", 1)]))
+    runs = [(0, 0), (0, 1), ("full", 0)]
+    page = page_of(make_folder(tmp_path / "out", tune=(0, "full"), seeds=2, diverged=[*runs, ("full", 1)]))
     assert "There is no answer" in page.words and "4 of 4 finished runs failed" in page.words
     assert "No run has a usable score" in page.words
 
@@ -162,7 +167,7 @@ def test_nothing_was_run(tmp_path: Path) -> None:
 
 
 def test_several_train_sizes(tmp_path: Path) -> None:
-    out = make_folder(tmp_path / "out", tune=(0, "all"), seeds=2, sizes=(100, 1000))
+    out = make_folder(tmp_path / "out", tune=(0, "full"), seeds=2, sizes=(100, 1000))
     page = page_of(out)
     assert "Other train sizes" in page.words and "100 examples:" in page.words
     names = {path.name for path in (out / "figures").iterdir()}

@@ -1,5 +1,8 @@
 """What a search has observed: scores, times, budget, learning rates, and what is expected of every recipe."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,17 +13,17 @@ from frostline.search import FULL_RUNS
 from frostline.search import SECONDS as SECONDS_AT_LEAST
 from frostline.search.observations import Candidate, Observation, Observations, in_words, interim_analyses
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.tune import Tune, name_of
+from frostline.statistics.recipe import Recipe
 from synthetic_search import RISING, SECONDS, Rows, best, exact, nothing_seen, run_search
 
 
 def test_results_so_far_have_means_and_what_the_posterior_says() -> None:
     seen = nothing_seen(rows := Rows(same_errors=True))
     assert seen.results_so_far() == []
-    seen.known[one] = rows.observe(one := Candidate(2, 1e-4, 0), 0.7)
+    seen.known[one] = rows.observe(one := Candidate(Recipe(2), 1e-4, 0), 0.7)
     (two,) = seen.results_so_far()
-    assert (two.trainable, two.runs, two.mean, two.expected, two.probability) == ("last 2", 1, 0.7, None, None)
-    for one, score in [(Candidate("all", 1e-4, 0), 0.8), (Candidate("all", 1e-4, 1), 0.82)]:
+    assert (two.recipe, two.runs, two.mean, two.expected, two.probability) == ("last 2", 1, 0.7, None, None)
+    for one, score in [(Candidate(Recipe("full"), 1e-4, 0), 0.8), (Candidate(Recipe("full"), 1e-4, 1), 0.82)]:
         seen.known[one] = rows.observe(one, score)
     two, full = seen.results_so_far()
     assert full.mean == pytest.approx(0.81) and full.probability == 1.0
@@ -30,49 +33,51 @@ def test_results_so_far_have_means_and_what_the_posterior_says() -> None:
 def test_degenerate_runs_are_left_out_of_the_mean() -> None:
     seen = nothing_seen()
     for seed, (score, outcome) in enumerate([(0.5, "degenerate"), (0.8, "ok"), (0.78, "ok")]):
-        seen.known[Candidate("all", 1e-4, seed)] = Observation(score, 14.5, outcome=outcome)
-    assert [run["seed"] for run in seen.runs("all")] == [1, 2]
-    seen.known |= {Candidate(2, 1e-4, seed): Observation(0.5, 4.0, outcome="degenerate") for seed in (0, 1)}
+        seen.known[Candidate(Recipe("full"), 1e-4, seed)] = Observation(score, 14.5, outcome=outcome)
+    assert [run["seed"] for run in seen.runs("full")] == [1, 2]
+    seen.known |= {Candidate(Recipe(2), 1e-4, seed): Observation(0.5, 4.0, outcome="degenerate") for seed in (0, 1)}
     assert [one.mean for one in seen.results_so_far()] == pytest.approx([0.5, 0.79])  # k = 2 as a whole has not learned
 
 
 def test_a_low_score_within_sampling_error_counts() -> None:
     """For 800 rows, four standard errors are .07."""
     seen = nothing_seen(rows := Rows(same_errors=False))
-    for k, seed, score in ((1, 0, 0.5), (1, 1, 0.56), (1, 2, 0.45), ("all", 0, 0.56)):
-        seen.known[one] = rows.observe(one := Candidate(k, 1e-4, seed), score)
-    assert seen.scores(1, 1e-4) == {0: 0.5, 1: 0.56}
+    for k, seed, score in ((1, 0, 0.5), (1, 1, 0.56), (1, 2, 0.45), ("full", 0, 0.56)):
+        seen.known[one] = rows.observe(one := Candidate(Recipe(k), 1e-4, seed), score)
+    assert seen.scores(Recipe(1), 1e-4) == {0: 0.5, 1: 0.56}
 
 
 def test_a_learning_rate_that_fails_is_not_chosen() -> None:
     seen = nothing_seen(budget_given=1000.0)
     run_search(seen, lambda one: None if one.learning_rate == 1e-4 and one.recipe != 0 else RISING[one.recipe])
-    rate = seen.best_learning_rate("all")
-    assert rate is not None and rate != 1e-4 and set(seen.scores("all", rate).values()) == {0.8}
+    rate = seen.best_learning_rate(Recipe("full"))
+    assert rate is not None and rate != 1e-4 and set(seen.scores("full", rate).values()) == {0.8}
 
 
 def test_the_budget_is_final_once_given_or_full_was_timed() -> None:
     seen = nothing_seen()
     assert not seen.budget_is_final and nothing_seen(budget_given=1.0).budget_is_final
-    seen.known[Candidate(2, 1e-4, 0)] = Observation(0.7, 4.0)
-    seen.known[Candidate("all", 1e-4, 0)] = Observation(None, 4.0)  # a failed run
+    seen.known[Candidate(Recipe(2), 1e-4, 0)] = Observation(0.7, 4.0)
+    seen.known[Candidate(Recipe("full"), 1e-4, 0)] = Observation(None, 4.0)  # a failed run
     assert not seen.budget_is_final
-    seen.known[Candidate("all", 1e-4, 1)] = Observation(0.8, 14.5)
+    seen.known[Candidate(Recipe("full"), 1e-4, 1)] = Observation(0.8, 14.5)
     assert seen.budget_is_final and seen.budget == SECONDS_AT_LEAST
-    seen.known |= {Candidate("all", 1e-4, seed): Observation(0.8, 145.0) for seed in (2, 3)}
+    seen.known |= {Candidate(Recipe("full"), 1e-4, seed): Observation(0.8, 145.0) for seed in (2, 3)}
     assert seen.budget == FULL_RUNS * 145.0
 
 
 def test_seconds_follow_operations() -> None:
     seen = nothing_seen()
-    seen.known[Candidate("all", 1e-4, 0)] = Observation(0.8, SECONDS["all"])
-    assert seen.run_seconds("all") == SECONDS["all"] and seen.run_seconds(1) == pytest.approx(SECONDS[1])
+    seen.known[Candidate(Recipe("full"), 1e-4, 0)] = Observation(0.8, SECONDS["full"])
+    assert seen.run_seconds(Recipe("full")) == SECONDS["full"] and seen.run_seconds(Recipe(1)) == pytest.approx(
+        SECONDS[Recipe(1)]
+    )
     seen = nothing_seen()
     seen.known |= {
-        Candidate(2, 1e-4, 0): Observation(0.7, SECONDS[2]),
-        Candidate("all", 1e-4, 0): Observation(None, 0.0),  # a failed run does not count
+        Candidate(Recipe(2), 1e-4, 0): Observation(0.7, SECONDS[Recipe(2)]),
+        Candidate(Recipe("full"), 1e-4, 0): Observation(None, 0.0),  # a failed run does not count
     }
-    assert seen.run_seconds("all") == pytest.approx(SECONDS["all"])
+    assert seen.run_seconds(Recipe("full")) == pytest.approx(SECONDS["full"])
 
 
 def test_intervals_are_read_after_every_seed_from_the_second_on() -> None:
@@ -81,7 +86,7 @@ def test_intervals_are_read_after_every_seed_from_the_second_on() -> None:
 
 @pytest.mark.parametrize("same_errors", [True, False])
 def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None:
-    clear: dict[Tune, float] = {**dict.fromkeys(range(3), 0.55), **dict.fromkeys(range(3, 7), 0.9), "all": 0.9}
+    clear = {**dict.fromkeys(range(3), 0.55), **dict.fromkeys(range(3, 7), 0.9), "full": 0.9}
     rows = Rows(same_errors=same_errors)
     rows.logits["probe"] = rows.logits_with(0.65)
     seen = nothing_seen(rows, budget_given=1e4, alternatives=("probe",))
@@ -89,8 +94,8 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
     runs = [
         {
             **{"model": "m", "task": "t", "metric": "accuracy", "train_size": 100, "status": "done", "outcome": "ok"},
-            **{"trainable": name_of(one.recipe), "tuned_layers": 6 if one.recipe == "all" else one.recipe},
-            **{"tune_embeddings": one.recipe == "all", "seed": one.seed, "learning_rate": one.learning_rate},
+            **{"recipe": one.recipe, "tuned_layers": one.recipe.k or 6 * (one.recipe == "full")},
+            **{"tune_embeddings": one.recipe == "full", "seed": one.seed, "learning_rate": one.learning_rate},
             **{"run": found.run, "validation_best": found.score, "reason": ""},
         }
         for one, found in seen.known.items()
@@ -104,11 +109,11 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
         search=SearchOutcome(interim_analyses=interim_analyses(5), alternatives=("probe",)),
     )
     size = answer["sizes"][0]
-    assert size["recommended"]["trainable"] == size["decision"]["choice"] == best(seen) == "last 3"
+    assert size["recommended"]["recipe"] == size["decision"]["choice"] == best(seen) == "last 3"
     assert [one["choice"] for one in size["choices"]][:2] == ["last 0", "probe"]
 
 
-def recorded(curve: dict[Tune, float], *, seeds: int, probe: float | None = None) -> Observations:
+def recorded(curve: Mapping[Any, float], *, seeds: int, probe: float | None = None) -> Observations:
     """Runs that score as on a task of the past, and a little less or more on other seeds."""
     rows = Rows(same_errors=False)
     if probe is not None:
@@ -117,12 +122,12 @@ def recorded(curve: dict[Tune, float], *, seeds: int, probe: float | None = None
     shifts = [0.0] if seeds == 1 else [0.006, -0.006, 0.003, -0.003, 0.0]
     for k, score in curve.items():
         for seed in range(seeds):
-            shift = shifts[(seed + 2 * (k == "all")) % len(shifts)]
-            seen.known[one] = rows.observe(one := Candidate(k, 1e-4, seed), score + shift)
+            shift = shifts[(seed + 2 * (k == "full")) % len(shifts)]
+            seen.known[one] = rows.observe(one := Candidate(Recipe(k), 1e-4, seed), score + shift)
     return seen
 
 
-PHRASES: dict[Tune, float] = {0: 0.80, 1: 0.85, 2: 0.869, 3: 0.870, "all": 0.873}
+PHRASES = {0: 0.80, 1: 0.85, 2: 0.869, 3: 0.870, "full": 0.873}
 
 
 @pytest.mark.parametrize(
@@ -132,43 +137,49 @@ PHRASES: dict[Tune, float] = {0: 0.80, 1: 0.85, 2: 0.869, 3: 0.870, "all": 0.873
         (PHRASES, 1, None, ("last 2", "last 3")),
         (PHRASES, 5, None, ("last 2", "last 3")),
         # sentences of two classes: the last 2 layers were recommended once, beside a better and cheaper probe
-        ({0: 0.90, 2: 0.925, "all": 0.939}, 2, 0.936, ("probe",)),
+        ({0: 0.90, 2: 0.925, "full": 0.939}, 2, 0.936, ("probe",)),
         # reviews of products: on one seed the last 2 layers looked as good as all; with five seeds they lose three points
-        ({0: 0.80, 2: 0.867, 4: 0.891, "all": 0.896}, 5, None, ("last 4", "all")),
+        ({0: 0.80, 2: 0.867, 4: 0.891, "full": 0.896}, 5, None, ("last 4", "full")),
         ({**RISING, 0: 0.6}, 5, 0.8, ("probe",)),
     ],
 )
 def test_choices_on_tasks_of_the_past(
-    curve: dict[Tune, float], seeds: int, probe: float | None, wanted: tuple[str, ...]
+    curve: Mapping[Any, float], seeds: int, probe: float | None, wanted: tuple[str, ...]
 ) -> None:
     assert best(recorded(curve, seeds=seeds, probe=probe)) in wanted
 
 
 def test_more_seeds_are_worth_training_after_one() -> None:
-    one = recorded({0: 0.80, 2: 0.877, "all": 0.882}, seeds=1).surrogate()
+    one = recorded({0: 0.80, 2: 0.877, "full": 0.882}, seeds=1).surrogate()
     assert one is not None
-    gain = one.gain([Candidate(2, 1e-4, 1), Candidate("all", 1e-4, 1)])
-    assert gain > 0.0005 and one.gain([Candidate(4, 1e-4, 0)]) > 0.0005
+    gain = one.gain([Candidate(Recipe(2), 1e-4, 1), Candidate(Recipe("full"), 1e-4, 1)])
+    assert gain > 0.0005 and one.gain([Candidate(Recipe(4), 1e-4, 0)]) > 0.0005
 
 
 def test_seconds_of_a_batch_are_its_makespan() -> None:
     seen = nothing_seen(workers=2)
-    assert seen.predicted_seconds([Candidate(k, 1e-4, 0) for k in ("all", 2, 1)]) == 0.0  # no run has been timed yet
+    assert (
+        seen.predicted_seconds([Candidate(Recipe(k), 1e-4, 0) for k in ("full", 2, 1)]) == 0.0
+    )  # no run has been timed yet
     seen.known |= {
-        Candidate(k, 1e-4, 0): Observation(RISING[k], seconds, workers=2) for k, seconds in SECONDS.items() if k
+        Candidate(Recipe(k), 1e-4, 0): Observation(RISING[k], seconds, workers=2)
+        for k, seconds in SECONDS.items()
+        if k != "head only"
     }
-    seen.batches += [tuple(Candidate(k, 1e-4, 0) for k in ("all", 2, 1)), (Candidate(3, 1e-4, 0),)]
+    seen.batches += [tuple(Candidate(Recipe(k), 1e-4, 0) for k in ("full", 2, 1)), (Candidate(Recipe(3), 1e-4, 0),)]
     assert seen.spent == 14.5 + 6.5
-    assert seen.predicted_seconds([Candidate("all", 1e-4, seed) for seed in (1, 2, 3)]) == 29.0
-    assert seen.predicted_seconds([Candidate("all", 1e-4, 0)]) == 0.0
+    assert seen.predicted_seconds([Candidate(Recipe("full"), 1e-4, seed) for seed in (1, 2, 3)]) == 29.0
+    assert seen.predicted_seconds([Candidate(Recipe("full"), 1e-4, 0)]) == 0.0
 
 
 def test_names_of_k_in_messages() -> None:
-    assert [in_words(k) for k in (0, 1, 3, "all")] == ["k = 0", "k = 1", "k = 3", "full fine-tuning"]
-    assert in_words("all", capital=True) == "Full fine-tuning" and in_words(2, capital=True) == "k = 2"
+    assert [in_words(Recipe(k)) for k in (0, 1, 3, "full")] == ["k = 0", "k = 1", "k = 3", "full fine-tuning"]
+    assert in_words(Recipe("full"), capital=True) == "Full fine-tuning" and in_words(Recipe(2), capital=True) == "k = 2"
 
 
-CANDIDATES = st.builds(Candidate, st.sampled_from([0, 2, "all"]), st.sampled_from([1e-4, 2e-4]), st.integers(0, 4))
+CANDIDATES = st.builds(
+    Candidate, st.sampled_from([0, 2, "full"]).map(Recipe), st.sampled_from([1e-4, 2e-4]), st.integers(0, 4)
+)
 
 
 @given(st.sets(CANDIDATES, max_size=9), st.lists(CANDIDATES, min_size=1, max_size=6), st.integers(1, 4))
@@ -183,17 +194,20 @@ def test_stacks_are_filled_with_seeds_that_were_not_trained(
     assert {(one.recipe, one.learning_rate) for one in found} == rates
     for recipe in {recipe for recipe, _ in rates}:
         own = [one for one in found if one.recipe == recipe]
-        left = {Candidate(recipe, rate, seed) for k, rate in rates if k == recipe for seed in range(5)}
+        left = {Candidate(Recipe(recipe), rate, seed) for k, rate in rates if k == recipe for seed in range(5)}
         assert not len(own) % stacked or not left - ended - {*own}
 
 
 def test_a_run_in_a_stack_has_its_share_of_the_seconds() -> None:
     """A stack of four takes as long as one run, here 14.5 s."""
     seen = nothing_seen(stacked=4)
-    seen.known |= {Candidate("all", 1e-4, seed): Observation(0.8, SECONDS["all"] / 4) for seed in range(4)}
+    seen.known |= {Candidate(Recipe("full"), 1e-4, seed): Observation(0.8, SECONDS["full"] / 4) for seed in range(4)}
     seen.batches.append(tuple(seen.known))
-    assert seen.spent == pytest.approx(SECONDS["all"])
-    for one in (Candidate("all", 2e-4, 0), Candidate("all", 1e-4, 4)):  # the last seed is alone in its stack
-        assert seen.predicted_seconds([one]) == pytest.approx(SECONDS["all"])
+    assert seen.spent == pytest.approx(SECONDS["full"])
+    for one in (
+        Candidate(Recipe("full"), 2e-4, 0),
+        Candidate(Recipe("full"), 1e-4, 4),
+    ):  # the last seed is alone in its stack
+        assert seen.predicted_seconds([one]) == pytest.approx(SECONDS["full"])
     seen.known |= {one: Observation(0.8, 100 * found.seconds) for one, found in seen.known.items()}
-    assert seen.budget == pytest.approx(FULL_RUNS * 100 * SECONDS["all"])
+    assert seen.budget == pytest.approx(FULL_RUNS * 100 * SECONDS["full"])

@@ -1,5 +1,6 @@
 """The policy of a search on synthetic scores: its batches, its reasons to stop and its budget."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,24 @@ from frostline.search.observations import Candidate, Observations
 from frostline.search.policy import BRIEF, initial_design
 from frostline.statistics.decision import Rule
 from frostline.statistics.goal import Goal
-from frostline.statistics.tune import Tune
-from synthetic_search import LAYERS, RATES, RISING, SECONDS, Rows, best, exact, nothing_seen, run_search, runs_per_k
+from frostline.statistics.recipe import Recipe
+from synthetic_search import (
+    LAYERS,
+    RATES,
+    RISING,
+    SECONDS,
+    Rows,
+    best,
+    by_recipe,
+    curve,
+    exact,
+    nothing_seen,
+    run_search,
+    runs_per_k,
+)
 
-LATE: dict[Tune, float] = {**dict.fromkeys(range(3), 0.55), **dict.fromkeys(range(3, 7), 0.9), "all": 0.9}
-FLAT: dict[Tune, float] = {**dict.fromkeys(range(1, 7), 0.9), 0: 0.87, "all": 0.9}
+LATE = curve(*[0.55] * 3, *[0.9] * 5)
+FLAT = curve(0.87, *[0.9] * 7)
 GOAL = Goal.of_gain(0.95, 0.5)
 
 
@@ -29,23 +43,23 @@ def searched(score: Any, *, same_errors: bool = True, **more: Any) -> Observatio
 
 
 @pytest.mark.parametrize(
-    ("curve", "more", "wanted"),
+    ("scores", "more", "wanted"),
     [
         (LATE, {}, "last 3"),  # two points of score are worth the whole training time of full fine-tuning
-        ({**LATE, 3: 0.895, 4: 0.91}, {}, "last 4"),
-        ({k: 0.80 + 0.004 * SECONDS[k] for k in SECONDS}, {"rule": Rule(goal=GOAL, price=0.001)}, "all"),
-        ({k: 0.80 + 0.004 * SECONDS[k] for k in SECONDS}, {"rule": Rule(goal=GOAL, price=0.1)}, "last 0"),
-        ({**{k: 0.5 + 0.02 * k for k in range(LAYERS + 1)}, "all": 0.8}, {}, "all"),  # full is worth its price
+        ({**LATE, "last 3": 0.895, "last 4": 0.91}, {}, "last 4"),
+        ({k: 0.80 + 0.004 * SECONDS[k] for k in SECONDS}, {"rule": Rule(goal=GOAL, price=0.001)}, "full"),
+        ({k: 0.80 + 0.004 * SECONDS[k] for k in SECONDS}, {"rule": Rule(goal=GOAL, price=0.1)}, "head only"),
+        ({**{k: 0.5 + 0.02 * k for k in range(LAYERS + 1)}, "full": 0.8}, {}, "full"),  # full is worth its price
         (RISING, {"rule": Rule(goal=GOAL, sure=0.9)}, "last 3"),  # .795 of .800: the cheapest k that is sure enough
         (RISING, {"recipes": (0, 1)}, "last 1"),
     ],
 )
-def test_it_finds_the_k_with_the_highest_value(curve: dict[Tune, float], more: dict[str, Any], wanted: str) -> None:
-    assert best(searched(curve, **more)) == wanted
+def test_it_finds_the_k_with_the_highest_value(scores: Mapping[Any, float], more: dict[str, Any], wanted: str) -> None:
+    assert best(searched(scores, **more)) == wanted
 
 
 def test_k_0_that_is_good_enough_ends_the_search() -> None:
-    stop, batches = run_search(nothing_seen(), exact({**RISING, 0: 0.9999}))
+    stop, batches = run_search(nothing_seen(), exact({**RISING, "head only": 0.9999}))
     assert stop.why.startswith("k = 0 scores so high") and runs_per_k(batches) == {0: 2}
 
 
@@ -60,59 +74,61 @@ def test_k_0_that_is_good_enough_ends_the_search() -> None:
 def test_a_probe_that_is_good_enough_ends_the_search_after_k_0(score: float, rule: Rule, ends: bool) -> None:
     stop, batches = run_search(nothing_seen(alternative_score=score, rule=rule), exact(RISING))
     assert stop.why.startswith("A model that trains no layer scores so high") == ends
-    assert ("all" in runs_per_k(batches)) != ends
+    assert ("full" in runs_per_k(batches)) != ends
 
 
 def test_one_run_above_the_baseline_is_enough_to_have_learned() -> None:
     rows = Rows(same_errors=False)
     seen = nothing_seen(rows)
     for seed, score in enumerate((0.5, 0.54, 0.5, 0.5)):
-        seen.known[one] = rows.observe(one := Candidate("all", 1e-4, seed), score)
-    assert not seen.above_baseline("all")  # a standard error of .018, corrected for four runs
-    seen.known[one] = rows.observe(one := Candidate("all", 1e-4, 4), 0.62)
-    assert seen.above_baseline("all") and not seen.above_baseline(3)
+        seen.known[one] = rows.observe(one := Candidate(Recipe("full"), 1e-4, seed), score)
+    assert not seen.above_baseline(Recipe("full"))  # a standard error of .018, corrected for four runs
+    seen.known[one] = rows.observe(one := Candidate(Recipe("full"), 1e-4, 4), 0.62)
+    assert seen.above_baseline(Recipe("full")) and not seen.above_baseline(Recipe(3))
 
 
 def test_k_0_is_trained_at_all_its_learning_rates() -> None:
     seen = nothing_seen(budget_given=1e4, head_learning_rates=(1e-3, 1e-2))
-    _, batches = run_search(seen, lambda one: 0.8 - 0.1 * (one.recipe == 0 and one.learning_rate == 1e-3))
-    heads = [[one for one in batch.candidates if one.recipe == 0] for batch in batches]
-    assert len(heads[0]) == 4 and seen.best_learning_rate(0) == 1e-2
+    _, batches = run_search(seen, lambda one: 0.8 - 0.1 * (one.recipe.k == 0 and one.learning_rate == 1e-3))
+    heads = [[one for one in batch.candidates if one.recipe.k == 0] for batch in batches]
+    assert len(heads[0]) == 4 and seen.best_learning_rate(Recipe(0)) == 1e-2
     assert all({one.learning_rate for one in some} in (set(), {1e-3, 1e-2}) for some in heads)
     seen = nothing_seen(budget_given=1e4, head_learning_rates=(1e-3, 1e-2))
-    run_search(seen, lambda one: None if one.recipe == 0 else exact(RISING)(one))
-    assert [one.seed for one in seen.tried(0)] == [0, 1, 0, 1]  # a failed k = 0 is not tried again
+    run_search(seen, lambda one: None if one.recipe.k == "head only" else exact(RISING)(one))
+    assert [one.seed for one in seen.tried(Recipe(0))] == [0, 1, 0, 1]  # a failed k = 0 is not tried again
 
 
 def test_every_learning_rate_of_full_is_tried_until_something_is_learned() -> None:
     stop, batches = run_search(nothing_seen(budget_given=1000.0), lambda one: 0.5)
     assert stop.nothing_learned and stop.why == "No run scores above the baseline with 95 % confidence."
-    assert {one.learning_rate for batch in batches for one in batch.candidates if one.recipe == "all"} == set(RATES)
+    assert {one.learning_rate for batch in batches for one in batch.candidates if one.recipe == "full"} == set(RATES)
     stop, _ = run_search(nothing_seen(budget_given=55.0), lambda one: 0.5)
     assert stop.why.endswith("The budget did not allow full fine-tuning at a learning rate of 0.0002.")
     rows = Rows(same_errors=True)
     seen = nothing_seen(rows, budget_given=1000.0)
-    stop, batches = run_search(seen, lambda one: 0.8 if (one.recipe, one.learning_rate) == ("all", 2e-4) else 0.5, rows)
-    assert not stop.nothing_learned and best(seen) == "all" and seen.best_learning_rate("all") == 2e-4
+    stop, batches = run_search(
+        seen, lambda one: 0.8 if (one.recipe, one.learning_rate) == ("full", 2e-4) else 0.5, rows
+    )
+    assert not stop.nothing_learned and best(seen) == "full" and seen.best_learning_rate(Recipe("full")) == 2e-4
     tries = [batch.why.startswith("No run is above") for batch in batches]
     assert any(tries) and not tries[-1]
 
 
 def test_a_failed_k_is_tried_at_lower_learning_rates() -> None:
-    def fails(recipe: Tune, above: float = 0.0) -> Any:
+    def fails(recipe: Recipe, above: float = 0.0) -> Any:
         return lambda one: None if one.recipe == recipe and one.learning_rate > above else FLAT[one.recipe]
 
     seen = searched(fails(1, above=5e-5))
-    assert best(seen) == "last 1" and seen.best_learning_rate(1) == 5e-5
+    assert best(seen) == "last 1" and seen.best_learning_rate(Recipe(1)) == 5e-5
     assert best(searched(fails(1))) == "last 2"
     stop, _ = run_search(
         seen := nothing_seen(),
-        lambda one: None if one.recipe == "all" else RISING[one.recipe] + 0.1 * one.learning_rate,
+        lambda one: None if one.recipe == "full" else RISING[one.recipe] + 0.1 * one.learning_rate,
     )
-    assert {one.learning_rate for one in seen.tried("all")} == set(RATES)
+    assert {one.learning_rate for one in seen.tried("full")} == set(RATES)
     assert stop.no_reference and stop.why.startswith("Every run of full fine-tuning failed")
-    seen = searched(lambda one: None if (one.recipe, one.learning_rate) == ("all", 1e-4) else RISING[one.recipe])
-    assert {one.learning_rate for one in seen.tried("all")} == {1e-4, 5e-5}  # none above the one that failed
+    seen = searched(lambda one: None if (one.recipe, one.learning_rate) == ("full", 1e-4) else RISING[one.recipe])
+    assert {one.learning_rate for one in seen.tried("full")} == {1e-4, 5e-5}  # none above the one that failed
 
 
 def test_a_tiny_budget_allows_one_run_of_a_small_k() -> None:
@@ -120,7 +136,7 @@ def test_a_tiny_budget_allows_one_run_of_a_small_k() -> None:
     stop, batches = run_search(nothing_seen(budget_given=1.0), exact(RISING))
     assert runs_per_k(batches) == {0: 2, 2: 1} and stop.no_reference
     assert batches[1].why == "Train k = 2 once: how long a run takes is not known yet."
-    two = 2 * SECONDS[0] + 2 * SECONDS[2]
+    two = 2 * SECONDS[Recipe(0)] + 2 * SECONDS[Recipe(2)]
     for budget, runs in ((two - 0.1, 1), (two, 2)):
         assert runs_per_k(run_search(nothing_seen(budget_given=budget), exact(RISING))[1])[2] == runs
 
@@ -138,7 +154,7 @@ def test_a_budget_too_small_for_full_ends_the_search() -> None:
 
 @pytest.mark.parametrize(
     ("budget", "untried", "following"),
-    [(45.0, 4, "k = 4 was not tried yet."), (70.0, None, "Try another learning rate")],
+    [(45.0, "last 4", "k = 4 was not tried yet."), (70.0, None, "Try another learning rate")],
 )
 def test_a_small_budget_ends_the_search_with_what_would_follow(
     budget: float, untried: int | None, following: str
@@ -170,7 +186,7 @@ def test_it_ends_when_more_runs_gain_less_than_they_cost() -> None:
 )
 def test_full_is_trained_at_two_learning_rates(score: Any, more: dict[str, Any], rates: list[float]) -> None:
     _, batches = run_search(nothing_seen(**{"budget_given": 1e4, **more}), score)
-    first = next(batch.candidates for batch in batches if batch.candidates[0].recipe == "all")
+    first = next(batch.candidates for batch in batches if batch.candidates[0].recipe == "full")
     assert [one.learning_rate for one in first] == rates
 
 
@@ -187,23 +203,26 @@ def test_the_same_scores_give_the_same_batches() -> None:
 @given(st.integers(0, 10_000), st.floats(0, 0.03), st.floats(20, 300), st.integers(1, 3))
 def test_every_search_ends_within_its_budget(seed: int, noise: float, budget: float, workers: int) -> None:
     rng = np.random.default_rng(seed)
-    curve: dict[Tune, float] = dict(zip(SECONDS, np.sort(rng.uniform(0.5, 1, len(SECONDS))), strict=True))
+    scores = dict(zip(SECONDS, np.sort(rng.uniform(0.5, 1, len(SECONDS))), strict=True))
     seen = nothing_seen(budget_given=budget, workers=workers)
-    _, batches = run_search(seen, lambda one: None if rng.random() < 0.05 else curve[one.recipe] + rng.normal(0, noise))
+    _, batches = run_search(
+        seen, lambda one: None if rng.random() < 0.05 else scores[one.recipe] + rng.normal(0, noise)
+    )
     assert max(runs_per_k(batches).values()) <= 5 + 5 * (len(RATES) - 1)
-    least = 2 * SECONDS[0] + SECONDS[2]  # trained whatever the budget
+    least = 2 * SECONDS[Recipe(0)] + SECONDS[Recipe(2)]  # trained whatever the budget
     assert seen.spent <= max(budget, least) + 1e-6
 
 
 def test_close_choices_get_more_runs_than_clear_ones() -> None:
-    def runs(curve: dict[Tune, float]) -> int:
+    def runs(scores: Mapping[Any, float]) -> int:
         luck = np.random.default_rng(0)
-        noisy = lambda one: curve[one.recipe] + luck.normal(0, 0.015)  # noqa: E731
+        known = by_recipe(scores)
+        noisy = lambda one: known[one.recipe] + luck.normal(0, 0.015)  # noqa: E731
         return len(searched(noisy, same_errors=False, budget_given=1e3).known)
 
-    near: dict[Tune, float] = {k: 0.79 + 0.002 * k for k in range(3, 7)}
-    near |= {**dict.fromkeys(range(3), 0.7), "all": 0.803}
-    assert runs(near) > runs({**dict.fromkeys(range(7), 0.6), "all": 0.8}) + 2
+    near: dict[Any, float] = {k: 0.79 + 0.002 * k for k in range(3, 7)}
+    near |= {**dict.fromkeys(range(3), 0.7), "full": 0.803}
+    assert runs(near) > runs({**dict.fromkeys(range(7), 0.6), "full": 0.8}) + 2
 
 
 @pytest.mark.parametrize(
@@ -217,7 +236,7 @@ def test_lower_learning_rates_are_tried_while_they_are_better(highest: float, tr
         return RISING[one.recipe] - abs(rates.index(one.learning_rate) - rates.index(highest)) / 25
 
     _, batches = run_search(nothing_seen(learning_rates=rates), score)
-    first = [batch.candidates for batch in batches[1:] if batch.candidates[0].recipe == 2][: len(tried)]
+    first = [batch.candidates for batch in batches[1:] if batch.candidates[0].recipe.k == 2][: len(tried)]
     assert [[one.learning_rate for one in some] for some in first] == tried
 
 
@@ -250,9 +269,9 @@ def test_the_initial_design() -> None:
     space = nothing_seen(head_learning_rates=(1e-3, 1e-2)).space
     head, rates, full = initial_design(space, 1)
     found = [(one.recipe, one.learning_rate, one.seed) for one in head.candidates]
-    assert found == [(0, 1e-3, 0), (0, 1e-3, 1), (0, 1e-2, 0), (0, 1e-2, 1)]
+    assert found == [("head only", rate, seed) for rate in (1e-3, 1e-2) for seed in (0, 1)]
     assert [(one.recipe, one.learning_rate) for one in rates.candidates] == [(2, 1e-4), (2, 2e-4)]
-    assert [(one.recipe, one.learning_rate) for one in full.candidates] == [("all", 1e-4), ("all", 5e-5)]
+    assert [(one.recipe, one.learning_rate) for one in full.candidates] == [("full", 1e-4), ("full", 5e-5)]
     assert full.why == "Train full fine-tuning."
     _, batches = run_search(nothing_seen(start_k=4), exact(RISING))
     assert {one.recipe for one in batches[1].candidates} == {4}
@@ -261,7 +280,7 @@ def test_the_initial_design() -> None:
 @pytest.mark.parametrize(("recipes", "workers"), [(3, 1), (7, 2), (8, 1), (8, 4)])
 def test_a_search_begins_with_it_if_scores_change_nothing(recipes: int, workers: int) -> None:
     """The middle learning rate is the best by little."""
-    seen = nothing_seen(recipes=(*range(7), "all")[:recipes], workers=workers, budget_given=80.0)
+    seen = nothing_seen(recipes=(*range(7), "full")[:recipes], workers=workers, budget_given=80.0)
     _, batches = run_search(seen, lambda one: RISING[one.recipe] - 0.001 * (one.learning_rate != 1e-4))
     wanted = list(initial_design(seen.space, workers))
     assert len(wanted) == 3 and batches[:3] == wanted
@@ -271,5 +290,5 @@ def test_no_candidate_is_in_two_batches_of_the_initial_design() -> None:
     candidates = [one for batch in initial_design(nothing_seen(recipes=(0, 1)).space, 1) for one in batch.candidates]
     assert len(set(candidates)) == len(candidates)
     _, batches = run_search(nothing_seen(recipes=(0, 1), budget_given=1e3), exact(RISING))
-    first = next(batch.candidates for batch in batches if batch.candidates[0].recipe == 1)
+    first = next(batch.candidates for batch in batches if batch.candidates[0].recipe.k == 1)
     assert [one.learning_rate for one in first] == [1e-4, 2e-4]  # the reference is where they are compared

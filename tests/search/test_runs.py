@@ -19,6 +19,7 @@ from frostline import FrostlineError, Ray
 from frostline.report.rebuild import rebuild
 from frostline.search.observations import Candidate, Observations
 from frostline.search.search import Search, run_together, stacked_on_gpu, sweep_of
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import read_search
@@ -28,18 +29,18 @@ from ray_here import RayHere
 from tiny import assert_same_predictions
 
 TRIALS = st.builds(
-    Candidate, st.sampled_from([0, 1, 2, "all"]), st.sampled_from([1e-4, 2e-4]), st.integers(min_value=0, max_value=3)
+    Candidate, st.sampled_from([0, 1, 2, "full"]), st.sampled_from([1e-4, 2e-4]), st.integers(min_value=0, max_value=3)
 )
 
 
 def in_grid(spec: Settings) -> set[tuple[Any, float, int]]:
     """Every run of a grid. k = 0 has learning rates of its own."""
     return {
-        (k, own if k == 0 else rate, seed)
+        (k, own if k == "head only" else rate, seed)
         for part in spec.grids()
         for k in part.tune
         for rate, _ in part.learning_rate_pairs(k)
-        for own in ((1e-4, 2e-4) if k == 0 else (rate,))
+        for own in ((1e-4, 2e-4) if k == "head only" else (rate,))
         for seed in part.seeds
     }
 
@@ -47,7 +48,7 @@ def in_grid(spec: Settings) -> set[tuple[Any, float, int]]:
 @given(st.lists(TRIALS, min_size=1, max_size=12))
 def test_the_grid_of_some_trials_has_these_runs_and_no_others(trials: list[Candidate]) -> None:
     spec = make_settings({"model": "m", "train": "t.csv", "tune": 0, "out": "o", "head_learning_rate": (1e-4, 2e-4)})
-    heads = [replace(trial, learning_rate=rate) for trial in trials if trial.recipe == 0 for rate in (1e-4, 2e-4)]
+    heads = [replace(trial, learning_rate=rate) for trial in trials if trial.recipe.k == 0 for rate in (1e-4, 2e-4)]
     expected = {(one.recipe, one.learning_rate, one.seed) for one in [*trials, *heads]}
     assert in_grid(sweep_of(spec, trials)) == expected
 
@@ -71,18 +72,18 @@ def test_a_gpu_that_trains_four_runs_in_about_the_time_of_one_gets_stacks(
     given = {"folds": 0, "stack": "auto", "device": "cuda", "fits": 4} | change
     context = SimpleNamespace(machine=SimpleNamespace(device=SimpleNamespace(type=given["device"])))
     prepared: Any = SimpleNamespace(
-        requested=SimpleNamespace(tune=(0, 1, "all"), stack=given["stack"]),
+        requested=SimpleNamespace(tune=(0, 1, "full"), stack=given["stack"]),
         identity=SimpleNamespace(folds=given["folds"]),
         context=context,
     )
-    trials = [Candidate(k, rate, seed) for k in (0, 1, "all") for rate in (1e-4, 2e-4) for seed in range(5)]
+    trials = [Candidate(Recipe(k), rate, seed) for k in (0, 1, "full") for rate in (1e-4, 2e-4) for seed in range(5)]
     runs: Any = {
         trial: SimpleNamespace(tune=trial.recipe, learning_rate=trial.learning_rate, seed=trial.seed)
         for trial in trials
     }
 
     def profile_step(stack: Any, context: Any) -> tuple[float, int]:
-        assert {(run.tune, run.learning_rate) for run in stack} == {("all", 1e-4)} and len(stack) in (1, 4)
+        assert {(run.recipe, run.learning_rate) for run in stack} == {("full", 1e-4)} and len(stack) in (1, 4)
         return (times if len(stack) == 4 or times == inf else 1.0), 0
 
     monkeypatch.setattr(search_module, "profile_step", profile_step)
@@ -92,7 +93,7 @@ def test_a_gpu_that_trains_four_runs_in_about_the_time_of_one_gets_stacks(
 
 def test_how_many_runs_are_trained_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     device = SimpleNamespace(processes=1)
-    prepared: Any = SimpleNamespace(requested=SimpleNamespace(tune=(0, "all")), plan=SimpleNamespace(device=device))
+    prepared: Any = SimpleNamespace(requested=SimpleNamespace(tune=(0, "full")), plan=SimpleNamespace(device=device))
     monkeypatch.setattr(search_module, "workers_for", lambda prepared, runs: 2)
     ray: Any = SimpleNamespace(capacity=lambda runs: 5)
     assert [run_together(prepared, {}, one, None) for one in (None, 1, 3)] == [None, None, 6]
@@ -139,9 +140,9 @@ def test_the_first_step_is_planned_before_anything_is_trained(
     own = {"exhaustive": exhaustive, "seeds": 3, "learning_rate": 1e-3, "head_learning_rate": 1e-3}
     assert find_module.submit("a script", **{**search_settings, **own}) == "a script of o"
     runs, record = Folder(search_settings["out"]).runs, read_search(search_settings["out"])
-    planned = {(run.trainable, run.seed) for run in runs}
+    planned = {(run.recipe, run.seed) for run in runs}
     assert planned == (
-        {(k, seed) for k in ("last 0", "last 1", "last 2", "last 3", "all") for seed in range(3)}
+        {(k, seed) for k in ("last 0", "last 1", "last 2", "last 3", "full") for seed in range(3)}
         if exhaustive
         else {("last 0", 0), ("last 0", 1)}
     )

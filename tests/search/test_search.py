@@ -29,7 +29,7 @@ def test_a_budget_too_small_for_full_recommends_the_best_of_the_rest(search_sett
         "Full fine-tuning was not run: one run takes about" in answer["sentence"]
         and answer["decision"]["choice"] == "words"
     )
-    assert answer["search"]["failed_reference"] == "all" and Path(search_settings["out"], "model").exists()
+    assert answer["search"]["failed_reference"] == "full" and Path(search_settings["out"], "model").exists()
     assert (
         "Full fine-tuning was not run: one run takes about" in Path(search_settings["out"], "report.html").read_text()
     )
@@ -45,8 +45,8 @@ def test_seeds_can_be_given_as_numbers(search_settings: dict[str, Any]) -> None:
 
 def test_max_k_replaces_full_as_the_reference(search_settings: dict[str, Any]) -> None:
     answer = frostline.find(**search_settings, max_k=1)
-    assert {run[0] for run in runs_in(search_settings["out"])} <= {"last 0", "last 1"}
-    assert "all" not in answer["search"]["skipped"]
+    assert {run[0] for run in runs_in(search_settings["out"])} <= {"head only", "last 1"}
+    assert "full" not in answer["search"]["skipped"]
 
 
 def test_analyze_decides_as_the_search_does(search_settings: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     answer = frostline.find(**settings)
     search, size, model = answer["search"], answer["sizes"][0], search_settings["out"] / "model"
     assert search["why"].startswith("A model that trains no layer scores so high that no layer is worth tuning")
-    assert {run["trainable"] for step in search["steps"] for run in step["runs"]} == {"last 0"}
+    assert {run["recipe"] for step in search["steps"] for run in step["runs"]} == {"head only"}
     assert answer["decision"]["choice"] == "probe" and size["recommended"] is None
     assert answer["sentence"].startswith("Train no layer: a linear probe on frozen features reaches accuracy 1.000")
     page = (search_settings["out"] / "report.html").read_text()
@@ -134,7 +134,7 @@ def test_progress_shows_the_best_choice_and_the_budget(search_settings: dict[str
     search = frostline.find(**{**search_settings, "progress": progress})["search"]
     notes_of_steps = [note for note in progress.notes if "Trained for" in note]
     assert len(notes_of_steps) == len(search["steps"])
-    known = ["all" in {run["trainable"] for run in step["runs"]} for step in search["steps"]].index(True)
+    known = ["full" in {run["recipe"] for run in step["runs"]} for step in search["steps"]].index(True)
     assert all(note.startswith("  Full fine-tuning has not run yet. Trained for") for note in notes_of_steps[:known])
     assert all(note.startswith("  Best so far: ") for note in notes_of_steps[known:])
     assert all(note.endswith(", and the budget is 17 min.") for note in notes_of_steps)
@@ -233,4 +233,4 @@ def test_wrong_settings_are_refused(search_settings: dict[str, Any], more: dict[
 def test_no_k_is_left_out_if_it_takes_seconds(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     tried = frostline.find(**{**search_settings, "budget": None})
-    assert tried["search"]["skipped"] == [] and {cell["trainable"] for cell in tried["sizes"][0]["cells"]} > {"last 3"}
+    assert tried["search"]["skipped"] == [] and {cell["recipe"] for cell in tried["sizes"][0]["cells"]} > {"last 3"}

@@ -20,9 +20,9 @@ def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def made_up(prepared: Any, runs: Any, *, plain: bool) -> Forecast:
         assert plain
-        names = {run.trainable: run.train_size for run in prepared.missing(runs)}
+        names = {run.recipe: run.train_size for run in prepared.missing(runs)}
         cells = (
-            Cell(name, size, 1, 1.0, 1.0, 40.0 if name == "all" else 2.0, 1e9, 99.0, timed=True, stack=1)
+            Cell(name, size, 1, 1.0, 1.0, 40.0 if name == "full" else 2.0, 1e9, 99.0, timed=True, stack=1)
             for name, size in names.items()
         )
         return Forecast(tuple(cells), 0.5, 0.0)
@@ -45,7 +45,7 @@ def test_a_plan_writes_nothing_and_says_what_the_search_then_does(
     again = find.plan(**search_settings)
     assert again.spent > 0 and again.steps[0].done == again.steps[0].runs and again.steps[0].seconds == 0
     whole = find.find(**search_settings, exhaustive=True)["search"]["steps"][-1]["runs"]
-    seconds = [run["seconds"] for run in whole if run["trainable"] == "last 1"]
+    seconds = [run["seconds"] for run in whole if run["recipe"] == "last 1"]
     assert made.measured is None
     assert find.plan(**search_settings).reference_seconds == pytest.approx(np.median(seconds))
 
@@ -65,7 +65,7 @@ def test_the_plan_of_the_whole_grid_is_one_step(search_settings: dict[str, Any])
     made = find.plan(**{**search_settings, "exhaustive": True})
     (step,) = made.steps
     assert step.runs == len(made.plan.runs) and step.seconds is not None
-    assert step.seconds == sum(40.0 if run.tune == "all" else 2.0 for run in made.plan.runs)
+    assert step.seconds == sum(40.0 if run.recipe == "full" else 2.0 for run in made.plan.runs)
 
 
 def test_without_a_forecast_nothing_is_claimed(

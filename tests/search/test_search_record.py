@@ -25,7 +25,7 @@ def step(*runs: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_written_record_is_read_back(tmp_path: Path) -> None:
-    record = record_of(why="It ended.", operations={"all": 2.5}, steps=[step()])
+    record = record_of(why="It ended.", operations={"full": 2.5}, steps=[step()])
     write_search(tmp_path, record)
     assert read_search(tmp_path) == record
     facts = json.loads((tmp_path / FILE).read_text())
@@ -36,7 +36,7 @@ def test_a_missing_or_damaged_record_is_none(tmp_path: Path) -> None:
     assert read_search(tmp_path) is None
     write_search(tmp_path, record_of())
     written = (tmp_path / FILE).read_text()
-    for damage in ("", "[]", "{", '{"recommended": "all"}', written.replace("1", "2", 1), written[:-1]):
+    for damage in ("", "[]", "{", '{"recommended": "full"}', written.replace("1", "2", 1), written[:-1]):
         (tmp_path / FILE).write_text(damage)
         assert read_search(tmp_path) is None
 
@@ -66,19 +66,19 @@ def test_requested_runs_are_no_longer_abandoned(tmp_path: Path) -> None:
 
 
 def test_a_k_with_new_learning_rates_has_no_selected_learning_rate() -> None:
-    pairs = {"last 1": 1e-3, "all": 1e-4}
-    rows: list[dict[str, Any]] = [{"trainable": k, "learning_rate": rate} for k, rate in pairs.items()]
+    pairs = {"last 1": 1e-3, "full": 1e-4}
+    rows: list[dict[str, Any]] = [{"recipe": k, "learning_rate": rate} for k, rate in pairs.items()]
     tried = [{**row, "seed": 0, "score": 0.5, "seconds": 1.0} for row in rows]
     search = record_of(selected_learning_rates=pairs, steps=[step(*tried)])
     done = [{**row, "status": "done"} for row in rows]
     assert selected_learning_rates(search, done) == pairs
-    new = {"trainable": "all", "learning_rate": 1e-5}
+    new = {"recipe": "full", "learning_rate": 1e-5}
     assert selected_learning_rates(search, [*done, {**new, "status": "done"}]) == {"last 1": 1e-3}
     assert selected_learning_rates(search, [*done, {**new, "status": "pending"}]) == pairs
 
 
 def row(run: str, trainable: str, *, train_size: int = 20, status: str = "done") -> dict[str, Any]:
-    return {"run": run, "trainable": trainable, "train_size": train_size, "status": status}
+    return {"run": run, "recipe": trainable, "train_size": train_size, "status": status}
 
 
 def test_its_reason_to_stop_is_about_the_runs_that_the_search_knew() -> None:
@@ -86,13 +86,13 @@ def test_its_reason_to_stop_is_about_the_runs_that_the_search_knew() -> None:
         "The next step takes about 20 s, but only 2 s of the budget is left. With --budget 80s, it would be: k = 1."
     )
     search = record_of(why=advice, over=True, known=["a", "b"], skipped=["last 1", "last 2"])
-    known = [row("a", "last 0"), row("b", "all")]
+    known = [row("a", "last 0"), row("b", "full")]
     others = [row("c", "last 1", train_size=10), row("d", "last 1", status="pending")]
     assert as_of_now(search, [*known, *others]) == search
     more = as_of_now(search, [*known, row("e", "last 1")])
     assert more.why == "1 run has been added to this folder since the search ended; the answer counts all."
     assert list(more.skipped) == ["last 2"] and more.known == search.known
-    two = as_of_now(search, [*known, row("e", "all"), row("f", "all")])
+    two = as_of_now(search, [*known, row("e", "full"), row("f", "full")])
     assert two.why is not None and two.why.startswith("2 runs have been added") and two.skipped == search.skipped
 
 

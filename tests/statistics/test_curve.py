@@ -14,7 +14,7 @@ from curve_runs import answer, by_name, one
 from frostline.statistics.inference import holm, seeds_needed
 from frostline.statistics.outcomes import FAILURES, failures, succeeded, with_outcomes
 
-KS = ("0", "1", "2", "all")
+KS = ("0", "1", "2", "full")
 
 
 scores = st.floats(0.0, 1.0, allow_nan=False).map(lambda value: round(value, 3))
@@ -62,7 +62,7 @@ def test_any_table_gives_a_coherent_answer(
     place = {name: n for n, name in enumerate(by_name(got))}
     for cell in got["cells"]:
         summary = cell["validation"]
-        assert summary["n"] <= cell["runs"] == sum(k == cell["trainable"] for k, _ in table)
+        assert summary["n"] <= cell["runs"] == sum(k == cell["recipe"] for k, _ in table)
         assert cell["failures"]["failed"] == sum(cell["failures"][name.replace(" ", "_")] for name in FAILURES)
         if summary["low"] is not None:
             assert summary["low"] - 1e-9 <= summary["mean"] <= summary["high"] + 1e-9
@@ -102,11 +102,13 @@ def test_failed_runs_only_and_a_cell_without_finished_runs() -> None:
     pending = [one(k, seed, 0.8, status="pending" if k == "1" else "done") for k in KS for seed in range(3)]
     empty = by_name(answer(pending))["1"]
     assert (empty["runs"], empty["share"], empty["difference"], empty["failures"]["interval"]) == (0, None, None, None)
-    assert [run["trainable"] for run in answer(pending)["missing"]] == ["1"] * 3
+    assert [run["recipe"] for run in answer(pending)["missing"]] == ["1"] * 3
 
 
 def test_a_repeated_seed_counts_once_if_seeds_are_paired() -> None:
-    runs = [one(k, seed, 0.8 + 0.01 * seed + 0.003 * (k == "all") * seed**2) for k in ("1", "all") for seed in range(4)]
+    runs = [
+        one(k, seed, 0.8 + 0.01 * seed + 0.003 * (k == "full") * seed**2) for k in ("1", "full") for seed in range(4)
+    ]
     twice = by_name(answer([*runs, {**runs[0], "run": "again"}]))["1"]
     assert twice["difference"] == by_name(answer(runs))["1"]["difference"] and twice["runs"] == 5
 
@@ -117,14 +119,14 @@ def test_a_repeated_seed_counts_once_if_seeds_are_paired() -> None:
 def test_seeds_are_paired_if_that_drops_few_runs(ours: int, theirs: int, paired: bool) -> None:
     """Otherwise every run counts: all ten runs have more information than two common seeds of five."""
     draw = np.random.default_rng(0)
-    runs = [one(k, n, draw.uniform(0.8, 0.9)) for k, count in (("1", ours), ("all", theirs)) for n in range(count)]
-    got, by_k = by_name(answer(runs))["1"], {k: [r["validation_best"] for r in runs if r["trainable"] == k] for k in KS}
+    runs = [one(k, n, draw.uniform(0.8, 0.9)) for k, count in (("1", ours), ("full", theirs)) for n in range(count)]
+    got, by_k = by_name(answer(runs))["1"], {k: [r["validation_best"] for r in runs if r["recipe"] == k] for k in KS}
     common = min(ours, theirs)
-    means = [np.mean(by_k[k][:common] if paired else by_k[k]) for k in ("1", "all")]
+    means = [np.mean(by_k[k][:common] if paired else by_k[k]) for k in ("1", "full")]
     assert got["difference"]["estimate"] == pytest.approx(means[0] - means[1])
     test = stats.ttest_rel if paired else partial(stats.ttest_ind, equal_var=False)
     assert got["difference"]["p"] == pytest.approx(
-        test(by_k["1"][: common if paired else None], by_k["all"][: common if paired else None]).pvalue
+        test(by_k["1"][: common if paired else None], by_k["full"][: common if paired else None]).pvalue
     )
     assert (got["pairing_gain"] is None) == (not paired or common < 3)
 
@@ -158,8 +160,8 @@ def test_a_k_below_the_target_is_rarely_confident() -> None:
     for _ in range(120):
         runs = [one(k, seed, mean + 0.01 * draw.standard_normal()) for k, mean in truth.items() for seed in range(5)]
         point = next(p for p in answer(runs, 0.5)["operating_points"] if p["corrected"] and p["target"] == 0.95)
-        wrong += point["confident"] != "all"
-        full_by_mean += point["estimate"] == "all"
+        wrong += point["confident"] != "full"
+        full_by_mean += point["estimate"] == "full"
     assert wrong <= 9 and full_by_mean < 84  # 7.5 %; by the means, a k below the target is chosen in many of the tries
 
 
@@ -169,21 +171,21 @@ def test_learning_rates_are_compared_on_common_seeds() -> None:
         one("1", 0, 0.79, learning_rate=2e-4),
         one("1", 7, 0.99, learning_rate=2e-4, status="failed"),
     ]
-    assert by_name(answer([*runs, one("all", 0, 0.9)]))["1"]["learning_rate"] == 1e-4
+    assert by_name(answer([*runs, one("full", 0, 0.9)]))["1"]["learning_rate"] == 1e-4
     alone = [run for run in runs if run["seed"] != 0]  # no common seed: the means of all runs decide
     alone[-1] |= {"status": "done", "outcome": "ok"}
-    assert by_name(answer([*alone, one("all", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
+    assert by_name(answer([*alone, one("full", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
     few = [one("1", seed, 0.6 + 0.2 * (seed == 4), learning_rate=1e-4) for seed in range(5)]
     few += [one("1", seed, 0.7, learning_rate=2e-4) for seed in range(4, 9)]  # one common seed of five is too few
-    assert by_name(answer([*few, one("all", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
+    assert by_name(answer([*few, one("full", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
 
 
 @given(st.lists(scores, min_size=1, max_size=12), scores, st.one_of(st.none(), scores))
 def test_a_mean_has_at_least_half_of_a_cell_and_its_best_run(
     cell: list[float], best: float, chance: float | None
 ) -> None:
-    runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("all", 0, best)]
-    ours = [run for run in with_outcomes(runs, chance) if run["trainable"] == "1"]
+    runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("full", 0, best)]
+    ours = [run for run in with_outcomes(runs, chance) if run["recipe"] == "1"]
     good = succeeded(ours)
     assert 2 * len(good) >= len(cell)
     assert max(run["validation_best"] for run in good) == max(cell)

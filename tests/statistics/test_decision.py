@@ -21,7 +21,7 @@ def choice(name: str, score: float, cost: float, spread: float = 0.001, seed: in
 
 def test_a_point_is_worth_less_than_two_thirds_of_the_training_time() -> None:
     """Two points are worth the whole training time of full fine-tuning."""
-    full, half = choice("all", 0.870, 1.0), choice("last 3", 0.860, 0.6)
+    full, half = choice("full", 0.870, 1.0), choice("last 3", 0.860, 0.6)
     assert Rule(goal=GOAL).choose([half, full], full) is full  # 1 point lost, .8 points of time saved
     third = choice("last 2", 0.860, 0.3)
     assert Rule(goal=GOAL).choose([third, full], full) is third
@@ -29,7 +29,7 @@ def test_a_point_is_worth_less_than_two_thirds_of_the_training_time() -> None:
 
 
 def test_wanted_certainty_takes_the_cheapest_that_has_it() -> None:
-    full = choice("all", 0.90, 1.0)
+    full = choice("full", 0.90, 1.0)
     doubtful, safe = choice("last 1", 0.881, 0.2, spread=0.01), choice("last 2", 0.895, 0.4)
     assert 0.4 < Rule(goal=GOAL).probability(doubtful, full) < 0.7
     assert Rule(goal=GOAL, sure=0.95).choose([doubtful, safe, full], full) is safe
@@ -38,18 +38,22 @@ def test_wanted_certainty_takes_the_cheapest_that_has_it() -> None:
 
 
 def test_wanted_certainty_takes_full_even_if_another_measured_more_for_less() -> None:
-    full, five, head = choice("all", 0.86, 1.0), choice("last 5", 0.87, 0.8, spread=0.05), choice("last 0", 0.60, 0.1)
+    full, five, head = (
+        choice("full", 0.86, 1.0),
+        choice("last 5", 0.87, 0.8, spread=0.05),
+        choice("head only", 0.60, 0.1),
+    )
     rule = Rule(goal=Goal.of_gain(1.0, base=0.5), sure=0.95)
     assert rule.choose([head, five, full], full) is full
 
 
 def test_the_decision_says_what_is_lost_and_what_it_costs() -> None:
-    full, two = choice("all", 0.873, 1.0, seed=1), choice("last 2", 0.870, 0.25)
+    full, two = choice("full", 0.873, 1.0, seed=1), choice("last 2", 0.870, 0.25)
     decision, facts = decide([two, full], full, Rule(goal=GOAL), base=0.5, margin=0.01)
-    assert decision["choice"] == "last 2" and decision["reference"] == "all"
+    assert decision["choice"] == "last 2" and decision["reference"] == "full"
     assert decision["below_full"] == pytest.approx(0.3, abs=0.02) and decision["low"] < 0.3 < decision["high"]
     assert decision["cost_of_full"] == 0.25 and decision["probability"] > 0.99
-    assert [one["choice"] for one in facts] == ["last 2", "all"]
+    assert [one["choice"] for one in facts] == ["last 2", "full"]
     assert facts[1]["probability"] == 1.0 and facts[1]["below_full"] == 0 == facts[1]["low"]
     assert facts[0]["value"] == pytest.approx(0.870 - 0.25 * PRICE, abs=1e-4)
     assert facts[0]["better_than_previous"] is None and facts[1]["better_than_previous"] > 0.9
@@ -61,7 +65,7 @@ def test_the_decision_says_what_is_lost_and_what_it_costs() -> None:
 def some_options(draw: st.DrawFn) -> list[Choice]:
     values = st.tuples(st.floats(0.5, 1.0), st.floats(0.0, 1.0))
     found = [choice(f"last {n}", *pair, seed=n) for n, pair in enumerate(draw(st.lists(values, max_size=6)))]
-    return [*found, choice("all", draw(st.floats(0.5, 1.0)), 1.0, seed=99)]
+    return [*found, choice("full", draw(st.floats(0.5, 1.0)), 1.0, seed=99)]
 
 
 @given(some_options(), st.sampled_from([0.0, POINT, 0.1]))
@@ -76,12 +80,12 @@ def test_nothing_dominated_is_recommended(choices: list[Choice], price: float) -
 def test_an_easier_target_is_likelier(choices: list[Choice]) -> None:
     for one in decide(choices, choices[-1], Rule(goal=GOAL), base=0.5, margin=0.01)[1]:
         p = one["probabilities"]
-        if one["choice"] != "all" and choices[-1].draws.min() > 0.5:
+        if one["choice"] != "full" and choices[-1].draws.min() > 0.5:
             assert p["gain_90"] >= p["gain_95"] >= p["gain_99"]
 
 
 def test_a_way_is_compared_with_the_largest_k_that_costs_at_most_as_much() -> None:
-    full, two, one = choice("all", 0.90, 1.0, seed=1), choice("last 2", 0.86, 0.3, seed=2), choice("last 1", 0.80, 0.2)
+    full, two, one = choice("full", 0.90, 1.0, seed=1), choice("last 2", 0.86, 0.3, seed=2), choice("last 1", 0.80, 0.2)
     lora, llrd = choice("lora-2", 0.88, 0.3, seed=3), choice("llrd", 0.89, 1.0, spread=0.01, seed=4)
     early, probe = choice("early", 0.7, 0.1), choice("probe", 0.7, 0.0)
     lora, llrd, early = (replace(one, is_way=True) for one in (lora, llrd, early))
@@ -90,5 +94,5 @@ def test_a_way_is_compared_with_the_largest_k_that_costs_at_most_as_much() -> No
     assert beside["lora-2"]["choice"] == "last 2" and beside["lora-2"]["probability"] > 0.99
     assert beside["lora-2"]["above"] == pytest.approx(2.0, abs=0.05)
     assert beside["lora-2"]["low"] < 2 < beside["lora-2"]["high"]
-    assert beside["llrd"]["choice"] == "all" and 0.1 < beside["llrd"]["probability"] < 0.2
-    assert [beside[name] for name in ("probe", "early", "last 1", "all")] == [None] * 4
+    assert beside["llrd"]["choice"] == "full" and 0.1 < beside["llrd"]["probability"] < 0.2
+    assert [beside[name] for name in ("probe", "early", "last 1", "full")] == [None] * 4

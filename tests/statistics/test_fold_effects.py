@@ -10,7 +10,7 @@ from frostline.statistics.predictions import RATIO, FoldEffects
 def test_the_effect_of_one_shared_choice_is_shrunk() -> None:
     """One choice scores .8 and .9 on two folds: half of the deviations is its own with a ratio of 1."""
     scores = np.array([[0.8], [0.9], [0.82]])
-    found = FoldEffects.of(scores, ["last 2", "last 2", "all"], ["one", "two", "one"])
+    found = FoldEffects.of(scores, ["last 2", "last 2", "full"], ["one", "two", "one"])
     expected = 0.05 / (1 + RATIO)
     np.testing.assert_allclose(found.values[:, 0], [-expected, expected, -expected], atol=1e-12)
     assert 0 < found.parameters < 1
@@ -18,7 +18,7 @@ def test_the_effect_of_one_shared_choice_is_shrunk() -> None:
 
 def test_many_choices_that_agree_leave_little_doubt() -> None:
     names = [f"last {k}" for k in range(9)]
-    choices, folds = [*names, *names, "all"], ["one"] * 9 + ["two"] * 9 + ["two"]
+    choices, folds = [*names, *names, "full"], ["one"] * 9 + ["two"] * 9 + ["two"]
     scores = np.array([[0.7 + 0.01 * k] for k in range(9)] + [[0.8 + 0.01 * k] for k in range(9)] + [[0.85]])
     found = FoldEffects.of(scores, choices, folds)
     np.testing.assert_allclose(found.values[-1], 0.05, rtol=0.12)
@@ -26,7 +26,7 @@ def test_many_choices_that_agree_leave_little_doubt() -> None:
 
 
 def test_without_a_shared_choice_nothing_is_known() -> None:
-    found = FoldEffects.of(np.array([[0.7], [0.9]]), ["last 2", "all"], ["one", "two"])
+    found = FoldEffects.of(np.array([[0.7], [0.9]]), ["last 2", "full"], ["one", "two"])
     np.testing.assert_allclose(found.values, 0.0, atol=1e-12)
     assert abs(found.parameters) < 1e-12
 

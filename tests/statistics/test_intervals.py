@@ -193,7 +193,7 @@ def test_the_order_of_seeds_does_not_matter(order: list[int]) -> None:
 
 
 def run(k: str, seed: int, score: float) -> dict[str, Any]:
-    return {"trainable": k, "learning_rate": 1e-4, "seed": seed, "status": "done", "validation_best": score}
+    return {"recipe": k, "learning_rate": 1e-4, "seed": seed, "status": "done", "validation_best": score}
 
 
 @pytest.mark.parametrize("seeds", [5, 10])
@@ -209,7 +209,7 @@ def test_the_interval_of_successful_runs_covers_their_mean(
     draw, inside, widths = np.random.default_rng(seeds), 0, []
     for _ in range(800):
         scores = mean + spread * draw.standard_normal(seeds) - lower * (draw.random(seeds) < failing)
-        judgement = with_outcomes([*(run("1", n, score) for n, score in enumerate(scores)), run("all", 0, 0.87)], 0.5)
+        judgement = with_outcomes([*(run("1", n, score) for n, score in enumerate(scores)), run("full", 0, 0.87)], 0.5)
         good = np.array([one["validation_best"] for one in succeeded(judgement[:-1])])
         low, high = mean_interval(good)
         inside += low <= mean <= high

@@ -14,8 +14,8 @@ from frostline.statistics.scores import Scores
 
 
 def outcomes(cell: Sequence[float], best: float, chance: float = 0.5) -> list[str]:
-    runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("all", 0, best)]
-    return [run["outcome"] for run in with_outcomes(runs, chance) if run["trainable"] == "1"]
+    runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("full", 0, best)]
+    return [run["outcome"] for run in with_outcomes(runs, chance) if run["recipe"] == "1"]
 
 
 def test_a_run_far_below_its_cell_has_failed() -> None:
@@ -29,16 +29,16 @@ def test_a_weak_run_among_weak_runs_has_not_failed() -> None:
     """Scores are above and below a tenth of the best gain (.54). The mean includes all of them."""
     weak = [0.525, 0.535, 0.53, 0.545, 0.55]
     assert outcomes(weak, 0.9) == ["ok"] * 5
-    cell = by_name(answer([*(one("1", n, s) for n, s in enumerate(weak)), one("all", 0, 0.9)], 0.5))["1"]
+    cell = by_name(answer([*(one("1", n, s) for n, s in enumerate(weak)), one("full", 0, 0.9)], 0.5))["1"]
     assert (cell["validation"]["n"], cell["validation"]["mean"]) == (5, pytest.approx(np.mean(weak)))
 
 
 def test_a_difference_that_the_sample_of_rows_explains_is_no_failure() -> None:
     """Four standard errors on 200 rows are .14. Without the number of rows, smaller differences count too."""
-    near = [*(one("1", n, score) for n, score in enumerate((0.48, 0.555, 0.575))), one("all", 0, 0.53)]
+    near = [*(one("1", n, score) for n, score in enumerate((0.48, 0.555, 0.575))), one("full", 0, 0.53)]
     far = [one("1", 3, 0.42), *near]
-    flat = [*(one("1", n, score) for n, score in enumerate((0.97, 0.97, 0.96, 0.30))), one("all", 0, 0.97)]
-    lost = [one("1", 0, 0.52), one("1", 1, 0.51), one("all", 0, 0.80)]
+    flat = [*(one("1", n, score) for n, score in enumerate((0.97, 0.97, 0.96, 0.30))), one("full", 0, 0.97)]
+    lost = [one("1", 0, 0.52), one("1", 1, 0.51), one("full", 0, 0.80)]
     weak = [one("1", n, score, outcome="degenerate" if n else "ok") for n, score in enumerate((0.42, 0.43))]
     for rows, runs, failed in (
         (None, near, {"1-0"}),
@@ -76,14 +76,14 @@ def test_a_run_is_compared_with_runs_of_the_same_k_and_learning_rate() -> None:
         for rate, base in ((1e-4, 0.8), (1e-3, 0.55))
         for n, s in enumerate([base] * 3)
     ]
-    assert {run["outcome"] for run in with_outcomes([*runs, one("all", 0, 0.85)], 0.5)} == {"ok"}
+    assert {run["outcome"] for run in with_outcomes([*runs, one("full", 0, 0.85)], 0.5)} == {"ok"}
 
 
 def test_runs_not_above_the_baseline_are_counted_even_if_they_failed() -> None:
     runs = with_outcomes(
-        [one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("all", 0, 0.9)], 0.5
+        [one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("full", 0, 0.9)], 0.5
     )
-    weak = failures([run for run in runs if run["trainable"] != "all"])
+    weak = failures([run for run in runs if run["recipe"] != "full"])
     assert (weak["not_above_baseline"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
     assert failures(with_outcomes([one(0, 0, 0.45)], None))["not_above_baseline"] is None
 

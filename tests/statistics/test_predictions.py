@@ -29,7 +29,7 @@ class Made:
         rows = np.full((FOLDS * SIZE, 2), np.nan)
         rows[fold * SIZE :][:SIZE] = [(0.0, 1.0)] * (SIZE - right) + [(1.0, 0.0)] * right
         self.logits[f"{name}/{fold}"] = rows
-        return {"trainable": name, "run": f"{name}/{fold}", "seed": fold}
+        return {"recipe": name, "run": f"{name}/{fold}", "seed": fold}
 
     def on_all_rows(self, name: str, *right: int) -> str:
         parts = [[(0.0, 1.0)] * (SIZE - one) + [(1.0, 0.0)] * one for one in right]
@@ -44,24 +44,24 @@ def made() -> Made:
 
 def test_a_choice_with_an_easy_fold_is_not_better(made: Made) -> None:
     """Last 1 is three rows behind full on their common fold. Its mean is higher only because it also had the easy fold."""
-    head = [made.run("last 0", 0, 30), made.run("last 0", 2, 42)]
+    head = [made.run("head only", 0, 30), made.run("head only", 2, 42)]
     one = [made.run("last 1", 0, 42), made.run("last 1", 2, 54)]
-    full = [made.run("all", 0, 45)]
-    cells = {"last 0": head, "last 1": one, "all": full}
+    full = [made.run("full", 0, 45)]
+    cells = {"head only": head, "last 1": one, "full": full}
     found = {choice.name: choice for choice in JointEstimate.of(cells, DEPTH, [], made.evidence).choices}
-    assert found["last 1"].score == pytest.approx(0.8) and found["all"].score == pytest.approx(0.75)
+    assert found["last 1"].score == pytest.approx(0.8) and found["full"].score == pytest.approx(0.75)
     effect = 0.1 * 2 / (2 + 1)  # of each fold: two choices share both
     assert found["last 1"].comparable == pytest.approx(0.8)
-    assert found["all"].comparable == pytest.approx(0.75 + effect)
-    assert dominating(found["all"], list(found.values())) is None
-    assert found["all"].expected > found["last 1"].expected
+    assert found["full"].comparable == pytest.approx(0.75 + effect)
+    assert dominating(found["full"], list(found.values())) is None
+    assert found["full"].expected > found["last 1"].expected
 
 
 def test_a_model_scored_on_all_rows_tells_how_easy_folds_are(made: Made) -> None:
     cells = {
-        "last 0": [made.run("last 0", 0, 30)],
+        "head only": [made.run("head only", 0, 30)],
         "last 1": [made.run("last 1", 2, 42)],
-        "all": [made.run("all", 0, 45)],
+        "full": [made.run("full", 0, 45)],
     }
     alone = made.evidence.observed([*cells.values()], DEPTH)
     np.testing.assert_allclose(alone.means, [0.5, 0.7, 0.75])  # no choice was scored on two folds
@@ -84,7 +84,7 @@ def test_scores_of_the_same_rows_are_left_alone(made: Made) -> None:
 def test_equal_folds_change_no_difference(made: Made) -> None:
     cells = [
         [made.run(name, fold, right + 5 * fold) for fold in range(FOLDS)]
-        for name, right in (("last 0", 30), ("last 1", 38), ("all", 44))
+        for name, right in (("head only", 30), ("last 1", 38), ("full", 44))
     ]
     observed = made.evidence.observed(cells, DEPTH)
     np.testing.assert_allclose(observed.means, observed.measured)

@@ -41,9 +41,9 @@ def test_columns_are_found_by_their_usual_names(tmp_path: Path) -> None:
         0.0,
         4,
     )
-    assert [(run["trainable"], run["tuned_layers"], run["tune_embeddings"]) for run in cola.runs] == [
-        ("last 0", 0, False),
-        ("all", 4, True),
+    assert [(run["recipe"], run["tuned_layers"], run["tune_embeddings"]) for run in cola.runs] == [
+        ("head only", 0, False),
+        ("full", 4, True),
     ]
     assert [run["validation_best"] for run in cola.runs] == [0.1, None]  # not a number: it has no score
     assert [run["row"] for run in cola.runs] == [2, 4]
@@ -60,7 +60,7 @@ def test_columns_are_named_and_set(tmp_path: Path) -> None:
         constants={"layers": "4", "task": "t", "metric": "f1", "train_size": "50"},
         chances={"t": 0.4},
     )
-    assert [run["trainable"] for run in found.runs] == ["last 1", "last 4"]
+    assert [run["recipe"] for run in found.runs] == ["last 1", "last 4"]
     assert (found.task, found.metric, found.chance, found.layers) == ("t", "f1", 0.4, 4)
     assert found.runs[0]["train_size"] == 50
 
@@ -68,16 +68,16 @@ def test_columns_are_named_and_set(tmp_path: Path) -> None:
 def test_names_of_full_fine_tuning(tmp_path: Path) -> None:
     rows = [
         {"tuned_layers": word, "seed": str(n), "score": "0.5"}
-        for n, word in enumerate(("all", "full", "last 2", "2.0"))
+        for n, word in enumerate(("full", "full", "last 2", "2.0"))
     ]
     (found,) = read(tmp_path, rows)
-    assert [run["trainable"] for run in found.runs] == ["all", "all", "last 2", "last 2"]
+    assert [run["recipe"] for run in found.runs] == ["full", "full", "last 2", "last 2"]
 
 
 def test_all_layers_frozen_is_the_classifier_head_only(tmp_path: Path) -> None:
     rows = [{"frozen_layers": word, "seed": "0", "score": "0.5", "layers": "12"} for word in ("all", "12", "0")]
     (found,) = read(tmp_path, [{**row, "seed": str(n)} for n, row in enumerate(rows)])
-    assert [run["trainable"] for run in found.runs] == ["last 0", "last 0", "last 12"]
+    assert [run["recipe"] for run in found.runs] == ["head only", "head only", "last 12"]
     assert "is not a number of layers" in refusal(tmp_path, [{**rows[0], "frozen_layers": "full"}])
 
 
@@ -123,7 +123,7 @@ def test_the_metric_of_a_task(tmp_path: Path) -> None:
     "change, said",
     [
         ({"value": "good"}, "runs.csv, row 2, column 'value': 'good' is not a number"),
-        ({"k": "two"}, "row 2, column 'k': 'two' is not a number of layers; give whole numbers from 0, or all"),
+        ({"k": "two"}, "row 2, column 'k': 'two' is not a number of layers; give whole numbers from 0, or full"),
         ({"k": "-1"}, "'-1' is not a number of layers"),
         ({"k": "1.5"}, "'1.5' is not a number of layers"),
         ({"seed": ""}, "row 2, column 'seed': the seed is missing"),
@@ -134,7 +134,7 @@ def test_an_invalid_value_is_refused(tmp_path: Path, change: dict[str, str], sai
 
 
 def test_a_repeated_run_is_refused(tmp_path: Path) -> None:
-    assert "row 3: this run (last 0, seed 1) is already in row 2" in refusal(tmp_path, [ROWS[0], ROWS[0]])
+    assert "row 3: this run (head only, seed 1) is already in row 2" in refusal(tmp_path, [ROWS[0], ROWS[0]])
     twice = [{**ROWS[0], "lr": rate} for rate in ("1e-5", "2e-5")]
     assert len(read(tmp_path, twice)[0].runs) == 2
 
@@ -147,7 +147,7 @@ def test_missing_and_unknown_columns_are_refused(tmp_path: Path) -> None:
     )
     rows = [{"seed": "0", "value": "1"}]
     assert "--set tuned_layers=VALUE" in refusal(tmp_path, rows)
-    assert read(tmp_path, rows, constants={"tuned_layers": "all"})[0].runs[0]["trainable"] == "all"
+    assert read(tmp_path, rows, constants={"tuned_layers": "full"})[0].runs[0]["recipe"] == "full"
     assert "no column 'valu' (did you mean 'value'?)" in refusal(tmp_path, columns={"score": "valu"})
     assert "There is no column 'scor' (did you mean 'score'?)" in refusal(tmp_path, columns={"scor": "value"})
     assert "frozen layers count from the bottom; give the number of layers with --set layers=L" in refusal(
@@ -164,7 +164,7 @@ def test_every_name_belongs_to_one_column() -> None:
 
 def test_the_table_of_a_sweep(finished_sweep: Path) -> None:
     (found,) = read_results(finished_sweep / "results.csv")
-    assert [run["trainable"] for run in found.runs] == ["last 0", "last 1", "all"] * 2
+    assert [run["recipe"] for run in found.runs] == ["head only", "last 1", "full"] * 2
     assert found.layers == 3 and found.metric == "accuracy" and found.runs[0]["trainable_parameters"] > 0
     assert all(run["train_seconds"] >= 0 and run["outcome"] in ("ok", "degenerate") for run in found.runs)
 
@@ -222,16 +222,21 @@ def test_a_seed_may_be_text(tmp_path: Path, seed: str) -> None:
 
 def test_seeds_written_as_floats_and_a_score_column_named_after_its_metric(tmp_path: Path) -> None:
     (found,) = read(
-        tmp_path, [{"k": "0", "seed": "1.0", "accuracy": "0.5"}, {"k": "all", "seed": "x", "accuracy": "0.6"}]
+        tmp_path, [{"k": "0", "seed": "1.0", "accuracy": "0.5"}, {"k": "full", "seed": "x", "accuracy": "0.6"}]
     )
     assert [run["seed"] for run in found.runs] == [1, "x"] and found.metric == "accuracy"
 
 
 def test_named_parts_of_a_sweeps_table_stay_named(tmp_path: Path) -> None:
     rows = [
-        {"trainable": word, "tuned_layers": k, "tune_embeddings": full, "seed": "0", "validation_best": "0.5"}
-        for word, k, full in (("last 2", "2", "False"), ("named", "4", "True"), ("named", "", ""), ("all", "4", "True"))
+        {"recipe": word, "tuned_layers": k, "tune_embeddings": full, "seed": "0", "validation_best": "0.5"}
+        for word, k, full in (
+            ("last 2", "2", "False"),
+            ("named", "4", "True"),
+            ("named", "", ""),
+            ("full", "4", "True"),
+        )
     ]
     rows[2]["seed"] = "1"
     (found,) = read(tmp_path, rows)
-    assert [run["trainable"] for run in found.runs] == ["last 2", "named", "named", "all"] and found.layers == 4
+    assert [run["recipe"] for run in found.runs] == ["last 2", "named", "named", "full"] and found.layers == 4

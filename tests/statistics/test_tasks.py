@@ -13,8 +13,10 @@ EXACT = {"by_mean": True, "corrected": False, "target": 0.9}
 def test_ranks_shares_and_the_worst_task() -> None:
     groups = [synthetic_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
     found = analyze(groups, AnalysisSettings(**EXACT))["models"][0]["tasks"]  # type: ignore[arg-type]
-    rows = {row["trainable"]: row for row in found["rows"]}
-    assert rows["last 2"]["mean_rank"] == (3 + 4) / 2 and rows["all"]["mean_rank"] == rows["last 4"]["mean_rank"] == 1.5
+    rows = {row["recipe"]: row for row in found["rows"]}
+    assert (
+        rows["last 2"]["mean_rank"] == (3 + 4) / 2 and rows["full"]["mean_rank"] == rows["last 4"]["mean_rank"] == 1.5
+    )
     assert rows["last 2"]["worst_share"] == pytest.approx(0.7 / 0.9) and rows["last 2"]["worst_task"] == "b"
     assert rows["last 2"]["mean_share"] == pytest.approx((0.85 + 0.7) / 2 / 0.9)
     assert [p["estimate"] for p in found["points"] if p["target"] == 0.9] == ["last 4"]
@@ -30,7 +32,7 @@ def test_an_excluded_task_is_mentioned_and_does_not_count() -> None:
     )
     assert (found["tasks"], found["left_out"]) == (["a", "b"], ["b"])
     assert [p["estimate"] for p in found["points"] if p["target"] == 0.9] == ["last 2"]
-    assert next(row for row in found["rows"] if row["trainable"] == "last 2")["tasks"] == 1
+    assert next(row for row in found["rows"] if row["recipe"] == "last 2")["tasks"] == 1
 
 
 def test_a_k_is_confident_only_if_it_is_in_every_task() -> None:
@@ -38,7 +40,7 @@ def test_a_k_is_confident_only_if_it_is_in_every_task() -> None:
     point = next(p for p in analyze(groups, AnalysisSettings())["models"][0]["tasks"]["points"] if p["target"] == 0.9)
     alone = analyze(groups[:1], AnalysisSettings())["groups"][0]["sizes"][0]["operating_points"]
     assert next(p for p in alone if p["target"] == 0.9 and p["corrected"])["confident"] == "last 4"
-    assert point["confident"] == "all" and point["not_ruled_out"] in ("last 2", "last 4")
+    assert point["confident"] == "full" and point["not_ruled_out"] in ("last 2", "last 4")
 
 
 def test_without_baselines_shares_are_of_the_score() -> None:
@@ -49,7 +51,7 @@ def test_without_baselines_shares_are_of_the_score() -> None:
     assert model["sentence"] == (
         "Tuning the last 2 layers of 4 reaches 90 % of the score of full fine-tuning in each of 2 tasks, with 95 % confidence."
     )
-    assert next(row for row in found["rows"] if row["trainable"] == "last 2")["tasks"] == 2
+    assert next(row for row in found["rows"] if row["recipe"] == "last 2")["tasks"] == 2
     mixed = [groups[0], synthetic_group(noisy(RISING, 0.002), task="b", chance=0.5)]
     said = analyze(mixed, AnalysisSettings(target=0.9))["models"][0]["sentence"]
     assert "of the gain of full fine-tuning over the baseline in each of 2 tasks, with 95 % confidence" in said
@@ -63,9 +65,9 @@ def test_fewer_than_two_tasks_with_full_have_no_summary() -> None:
 
 
 def test_a_k_missing_in_one_task_has_no_row() -> None:
-    groups = [synthetic_group(noisy(RISING), task="a"), synthetic_group(noisy(RISING), task="b", ks=(0, 2, "all"))]
+    groups = [synthetic_group(noisy(RISING), task="a"), synthetic_group(noisy(RISING), task="b", ks=(0, 2, "full"))]
     rows = analyze(groups, AnalysisSettings())["models"][0]["tasks"]["rows"]
-    assert [row["trainable"] for row in rows] == ["last 0", "last 2", "all"]
+    assert [row["recipe"] for row in rows] == ["head only", "last 2", "full"]
 
 
 def test_a_task_in_which_full_is_not_above_the_baseline_does_not_count() -> None:

@@ -27,7 +27,7 @@ def test_the_low_data_table_matches_its_runs() -> None:
     for name, *cells in rows:
         task, size = name.split(", ")
         train_size = int(size.replace(",", ""))
-        of_k = [runs[runs["trainable"] == k] for k in ("last 0", "last 1", "last 2", "last 4", "last 6", "all")]
+        of_k = [runs[runs["recipe"] == k] for k in ("head only", "last 1", "last 2", "last 4", "last 6", "full")]
         for some, cell in zip((heads, *of_k), cells, strict=True):
             scores = some[(some["task"] == task) & (some["train_size"] == train_size)]["validation_best"]
             assert len(scores) == (5 if train_size <= 200 else 3)
@@ -41,8 +41,8 @@ def test_the_table_of_lee_et_al_matches_its_runs() -> None:
     for name, *cells in rows:
         task, _, rate = name.split(", ")
         at_rate = runs[(runs["task"] == task) & (runs["learning_rate"] == float(rate))]
-        for k, cell in zip(("last 0", "last 1", "last 2", "last 3", "all"), cells, strict=True):
-            scores = at_rate[at_rate["trainable"] == k]["validation_best"]
+        for k, cell in zip(("head only", "last 1", "last 2", "last 3", "full"), cells, strict=True):
+            scores = at_rate[at_rate["recipe"] == k]["validation_best"]
             assert len(scores) == 3 and cell == mean_and_deviation(scores), (name, k)
     prose = (ROOT / "docs" / "benchmarks" / "studies.md").read_text(encoding="utf-8")
     assert f"{(runs['outcome'] == 'degenerate').sum()} of the {len(runs)} runs predict the same" in prose

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from frostline import FrostlineError
+from frostline.statistics.recipe import Recipe
 from frostline.studies.protocol import load_protocol, tune_values
 from frostline.studies.sweeps import model_config, parameter_counts
 
@@ -16,14 +17,14 @@ def test_trainable_parameters_are_those_of_jeong() -> None:
         model_config(protocol, "klue/bert-base"), tune_values(protocol.tune, 12), tune_pooler=False
     )
     printed = {p.tuned: p.value for p in protocol.published if p.statistic == "trainable_parameters"}
-    assert dict(counts.trainable) == printed and len(printed) == 7
+    assert dict(counts.trained) == printed and len(printed) == 7
 
 
 def test_parameters_by_place_are_those_of_lee_et_al() -> None:
     """Their Table 1, which is in millions."""
     protocol = load_protocol("lee2019")
     for model in protocol.models:
-        counts = parameter_counts(model_config(protocol, model), [0])
+        counts = parameter_counts(model_config(protocol, model), [Recipe(0)])
         printed = {p.statistic: p.value for p in protocol.published if p.table == "Table 1" and p.model == model}
         output = counts.places.get("pooler", 0) + counts.places["head"]
         assert counts.places["embeddings"] == pytest.approx(printed["parameters_embedding"], abs=0.6e6)
@@ -41,8 +42,8 @@ def test_the_configuration_of_a_folder_or_an_error(tiny_bert: Path) -> None:
 
 def test_ways_count_what_they_train() -> None:
     config = model_config(load_protocol("jeong2025"), "klue/bert-base")
-    counts = parameter_counts(config, [2, "all", "lora-2", "random-2", "llrd"]).trainable
-    assert counts["random-2"] == counts[2] and counts["llrd"] == counts["all"]
+    counts = parameter_counts(config, [Recipe(one) for one in (2, "full", "lora-2", "random-2", "llrd")]).trained
+    assert counts["random-2"] == counts["last 2"] and counts["llrd"] == counts["full"]
     matrices = 2 * (4 * (768 + 768) + 2 * (768 + 3072))  # inputs and outputs of the matrices of two layers
     head = 768 * 768 + 768 + 2 * 768 + 2
     assert counts["lora-2"] == 8 * matrices + head

@@ -13,7 +13,7 @@ import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError, work
 from frostline.report.answer.groups import load_groups, sweep_groups
 from frostline.studies.protocol import Protocol, load_protocol
-from frostline.studies.sweeps import StudySweep, run_sweeps, study_sweeps
+from frostline.studies.sweeps import StudySweep, study_sweeps
 from frostline.sweep.progress import Progress
 from frostline.training import run as training
 from tiny import QUICK, sentences, write_csv
@@ -25,17 +25,17 @@ def test_a_sweep_for_every_model_and_task(tmp_path: Path, tiny_bert: Path) -> No
         protocol, tmp_path, models=["bert-base", str(tiny_bert)], tasks=["CoLA", "RTE"], data={"RTE": "here"}
     )
     assert [(sweep.out.relative_to(tmp_path).as_posix(), sweep.settings["tune"]) for sweep in sweeps] == [
-        ("bert-base/CoLA", [0, 1, 2, 3, 4, 5, 6, "all"]),
-        ("bert-base/RTE", [0, 1, 2, 3, 4, 5, 6, "all"]),
-        (f"{tiny_bert.name}/CoLA", [0, 1, "all"]),
-        (f"{tiny_bert.name}/RTE", [0, 1, "all"]),
+        ("bert-base/CoLA", ["head only", *(f"last {k}" for k in range(1, 7)), "full"]),
+        ("bert-base/RTE", ["head only", *(f"last {k}" for k in range(1, 7)), "full"]),
+        (f"{tiny_bert.name}/CoLA", ["head only", "last 1", "full"]),
+        (f"{tiny_bert.name}/RTE", ["head only", "last 1", "full"]),
     ]
     assert sweeps[1].settings["data"] == "here" and "data" not in sweeps[0].settings
     assert sweeps[0].line_search == (1e-5, 2e-5, 3e-5, 4e-5, 5e-5)
     fixed = study_sweeps(
         protocol, tmp_path, models=["bert-base"], tasks=["CoLA"], settings={"learning_rate": "1e-4", "tune": "0"}
     )
-    assert fixed[0].line_search == () and fixed[0].settings["tune"] == [0]
+    assert fixed[0].line_search == () and fixed[0].settings["tune"] == ["head only"]
     with pytest.raises(FrostlineError, match="MNLI is not a task of this study"):
         study_sweeps(protocol, tmp_path, tasks=["CoLA"], data={"MNLI": "here"})
 
@@ -67,10 +67,11 @@ def small(protocol: Protocol, out: Path, model: Path, films: Path, **settings: A
 def test_every_k_uses_the_learning_rate_that_is_best_for_full(tmp_path: Path, tiny_bert: Path, films: Path) -> None:
     protocol = load_protocol("lee2019").model_copy(update={"line_search": (1e-4, 1e-3)})
     sweeps = small(protocol, tmp_path, tiny_bert, films, num_train_epochs=2)
-    ((sweep, answer),) = run_sweeps(sweeps, Progress())
+    (sweep,) = sweeps
+    answer = sweep.run(Progress())
     runs = rows_in(sweep.out / "results.csv")
-    full = [run for run in runs if run["trainable"] == "all"]
-    others = {run["learning_rate"] for run in runs if run["trainable"] != "all"}
+    full = [run for run in runs if run["recipe"] == "full"]
+    others = {run["learning_rate"] for run in runs if run["recipe"] != "full"}
     assert len({run["learning_rate"] for run in full}) == 2 and len(full) == 4 and len(others) == 1
     scores: dict[str, list[float]] = {}
     for run in full:
@@ -80,7 +81,7 @@ def test_every_k_uses_the_learning_rate_that_is_best_for_full(tmp_path: Path, ti
     assert others == {best} and {cell["learning_rate"] for cell in answer["sizes"][0]["cells"][:-1]} == {float(best)}
     assert all(run["status"] == "done" for run in runs) and not (sweep.out / "model").exists()
     before = {path.name: path.stat().st_mtime_ns for path in (sweep.out / "runs").rglob("*.*")}
-    list(run_sweeps(sweeps, Progress()))
+    sweep.run(Progress())
     assert {path.name: path.stat().st_mtime_ns for path in (sweep.out / "runs").rglob("*.*")} == before
 
 
@@ -88,9 +89,8 @@ def test_a_study_grows_by_further_sizes_and_seeds(tmp_path: Path, tiny_bert: Pat
     protocol = load_protocol("lowdata2021")
     quick = {"num_train_epochs": 1, "evaluations_per_epoch": 2, "tune": "0,all"}
     for sizes, seeds in (("8,16", 2), ("64", 1)):
-        list(
-            run_sweeps(small(protocol, tmp_path, tiny_bert, films, train_size=sizes, seeds=seeds, **quick), Progress())
-        )
+        (sweep,) = small(protocol, tmp_path, tiny_bert, films, train_size=sizes, seeds=seeds, **quick)
+        sweep.run(Progress())
     (group,) = load_groups([tmp_path])
     counts = {n: sum(run["train_size"] == n for run in group.runs) for n in (8, 16, 64)}
     assert counts == {8: 4, 16: 4, 64: 2} and all(run["status"] == "done" for run in group.runs)
@@ -124,10 +124,8 @@ def test_a_further_validation_set_is_a_separate_task(tmp_path: Path, tiny_bert: 
     scores = [row for row in rows_in(out / "scores.csv") if row["split"] == "validation_mismatched"]
     values = {row["run"]: float(row["value"]) for row in scores if row["metric"] == "accuracy"}
     assert {run["run"]: run["validation_best"] for run in mismatched.runs} == values and len(values) == 4
-    summary = mismatched.evidence.summary([run for run in mismatched.runs if run["trainable"] == "all"])
-    assert summary["mean"] == pytest.approx(
-        sum(values[r["run"]] for r in mismatched.runs if r["trainable"] == "all") / 2
-    )
+    summary = mismatched.evidence.summary([run for run in mismatched.runs if run["recipe"] == "full"])
+    assert summary["mean"] == pytest.approx(sum(values[r["run"]] for r in mismatched.runs if r["recipe"] == "full") / 2)
 
 
 def test_a_folder_with_the_sweeps_of_a_study_is_named(tmp_path: Path) -> None:
@@ -157,7 +155,7 @@ def test_two_commands_of_a_study_share_its_runs(
         return training.run(spec, context, **more)
 
     monkeypatch.setattr(execute_module, "run", run_after_both_have_one)
-    processes = [fork.Process(target=lambda: list(run_sweeps(sweeps, Progress()))) for _ in range(2)]
+    processes = [fork.Process(target=lambda: sweeps[0].run(Progress())) for _ in range(2)]
     for process in processes:
         with warnings.catch_warnings():  # Python warns of forks with threads; those of pytest-xdist are never used
             warnings.simplefilter("ignore", DeprecationWarning)

@@ -18,7 +18,7 @@ from tiny import contents
 
 def spec_of(**values: object) -> RunSpec:
     usual = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
-    return RunSpec.model_validate({**usual, "tune": 1, "seed": 0, "train_size": 10, "learning_rate": 1e-4, **values})
+    return RunSpec.model_validate({**usual, "recipe": 1, "seed": 0, "train_size": 10, "learning_rate": 1e-4, **values})
 
 
 def values(number: float) -> dict[str, torch.Tensor]:
@@ -35,12 +35,12 @@ def test_only_the_best_run_of_each_k_is_stored(tmp_path: Path) -> None:
     runs = [spec_of(seed=seed) for seed in range(4)]
     for run, score in zip(runs, (0.6, 0.8, 0.7, 0.8), strict=True):
         weights.save_if_best(run, score, values(score))
-    other = spec_of(tune="all")
+    other = spec_of(recipe="full")
     weights.save_if_best(other, 0.1, values(0.1))
     stored = {run.digest: load(weights, run) for run in (*runs, other)}
     assert [run.digest for run in (*runs, other) if stored[run.digest]] == [runs[1].digest, other.digest]
     assert torch.equal(stored[runs[1].digest]["a.weight"], torch.full((2, 2), 0.8))
-    assert sorted(path.name.split(".")[0] for path in weights.folder.glob("*.safetensors")) == ["all", "last-1"]
+    assert sorted(path.name.split(".")[0] for path in weights.folder.glob("*.safetensors")) == ["full", "last-1"]
 
 
 @pytest.mark.parametrize("count", [2, 5])
@@ -75,7 +75,7 @@ def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:
 
 def test_what_is_better_elsewhere_is_added_by_the_same_rule(tmp_path: Path) -> None:
     here, there = BestWeights.in_folder(tmp_path / "here"), BestWeights.in_folder(tmp_path / "there")
-    runs = {name: spec_of(tune=k, seed=seed) for name, k, seed in (("a", 1, 0), ("b", 1, 1), ("c", "all", 0))}
+    runs = {name: spec_of(recipe=k, seed=seed) for name, k, seed in (("a", 1, 0), ("b", 1, 1), ("c", "full", 0))}
     for folder in (here, there):
         folder.folder.parent.mkdir()
     here.save_if_best(runs["a"], 0.7, values(1))
@@ -85,7 +85,7 @@ def test_what_is_better_elsewhere_is_added_by_the_same_rule(tmp_path: Path) -> N
     assert better.keys() == {runs["b"].digest, runs["c"].digest} and not here.better_than(there.ranks())
     for run in (runs["b"], runs["c"]):
         here.add(run, *better[run.digest])
-    assert here.ranks() == there.ranks() == {"all": (10, 0.5, 0), "last-1": (10, 0.8, -1)}
+    assert here.ranks() == there.ranks() == {"full": (10, 0.5, 0), "last-1": (10, 0.8, -1)}
     assert contents(here.folder) == contents(there.folder)
 
 

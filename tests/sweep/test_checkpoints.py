@@ -11,7 +11,7 @@ from frostline.sweep.execution.execute import RunCheckpoints
 from frostline.sweep.execution.stopping import Stopped, StopRequest
 from frostline.sweep.results.tensor_files import CheckpointFiles
 
-RUN: Any = SimpleNamespace(digest="aa", trainable="last 1", seed=0)
+RUN: Any = SimpleNamespace(digest="aa", recipe="last 1", seed=0)
 
 
 class Clock:

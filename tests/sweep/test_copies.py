@@ -41,7 +41,7 @@ def on_gpu(settings: dict[str, Any]) -> Prepared:
 
 def forecast_of(prepared: Prepared, stack: int, memory_bytes: float) -> Forecast:
     run = prepared.plan.runs[0]
-    cell = Cell(run.trainable, run.train_size, 8, 1.0, 1.0, 2.0, memory_bytes, None, timed=True, stack=stack)
+    cell = Cell(run.recipe, run.train_size, 8, 1.0, 1.0, 2.0, memory_bytes, None, timed=True, stack=stack)
     return Forecast((cell,), 0.0, 0.0)
 
 

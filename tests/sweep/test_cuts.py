@@ -12,7 +12,7 @@ from frostline.sweep.progress import Progress
 from tiny import run_sweep
 
 
-@pytest.mark.parametrize("k, shown", [(1, " at k = 1"), ("all", " at k = all"), (None, "")])
+@pytest.mark.parametrize("k, shown", [(1, " at k = 1"), ("full", " at k = all"), (None, "")])
 def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, k: Any, shown: str
 ) -> None:
@@ -33,9 +33,9 @@ def test_the_cut_of_named_parts_is_checked_before_they_are_trained(
 
     monkeypatch.setattr(cuts, "check", spy)
     run_sweep(settings, tune="0,named", tune_modules="layer.1,pooler")
-    assert calls == [{"tuned_layers": [0, "all"], "tune_modules": ("layer.1", "pooler"), "max_uncut_layers": 0}]
-    run_sweep(settings, tune="1,all", out=settings["out"].with_name("all"))
-    assert calls[1:] == [{"tuned_layers": [1, "all"], "tune_modules": None, "max_uncut_layers": None}]
+    assert calls == [{"tuned_layers": [0, "full"], "tune_modules": ("layer.1", "pooler"), "max_uncut_layers": 0}]
+    run_sweep(settings, tune="1,all", out=settings["out"].with_name("full"))
+    assert calls[1:] == [{"tuned_layers": [1, "full"], "tune_modules": None, "max_uncut_layers": None}]
 
 
 def test_the_cut_is_checked_with_every_head(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,4 +47,4 @@ def test_the_cut_is_checked_with_every_head(settings: dict[str, Any], monkeypatc
 
     monkeypatch.setattr(cuts, "check", spy)
     run_sweep(settings, tune="1,all,mean-pooled-0")
-    assert calls == [("BertForSequenceClassification", [1, "all"]), ("WithHead", [0, "all"])]
+    assert calls == [("BertForSequenceClassification", [1, "full"]), ("WithHead", [0, "full"])]

@@ -80,21 +80,21 @@ def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(spec: Any, context: Any, **more: Any) -> Any:
-        if (spec.tune, spec.seed) == (1, 0):
+        if (spec.recipe, spec.seed) == (1, 0):
             raise RuntimeError("out of <memory>\nmore of it")
         return run(spec, context, **more)
 
     monkeypatch.setattr(execute_module, "run", fails)
-    rows = run_sweep(settings).table().set_index(["trainable", "seed"])
+    rows = run_sweep(settings).table().set_index(["recipe", "seed"])
     assert rows.status.to_dict() == {
-        ("last 0", 0): "done",
+        ("head only", 0): "done",
         ("last 1", 0): "failed",
-        ("last 0", 1): "done",
+        ("head only", 1): "done",
         ("last 1", 1): "done",
     }
     assert rows.reason["last 1", 0] == "RuntimeError: out of <memory>"
     answer = rebuild(settings["out"])
-    assert answer["runs"]["failed"] == 1 and answer["sizes"][0]["missing"][0]["trainable"] == "last 1"
+    assert answer["runs"]["failed"] == 1 and answer["sizes"][0]["missing"][0]["recipe"] == "last 1"
     monkeypatch.undo()
     again = run_sweep(settings)
     assert set(again.table().status) == {"done"} and not list(settings["out"].glob("runs/*.failed.json"))
@@ -176,7 +176,7 @@ def test_scores_of_a_run_do_not_depend_on_full_fine_tuning_in_the_sweep(
 ) -> None:
     wanted = {**settings, "tune": "1", "stack": 1, "workers": 1}
     alone = table(run_sweep(wanted)).drop(columns=["run"], errors="ignore").reset_index(drop=True)
-    more = table(run_sweep({**wanted, "tune": "1,all", "out": tmp_path / "all"})).query("trainable == 'last 1'")
+    more = table(run_sweep({**wanted, "tune": "1,all", "out": tmp_path / "full"})).query("recipe == 'last 1'")
     pd.testing.assert_frame_equal(alone, more.drop(columns=["run"], errors="ignore").reset_index(drop=True))
 
 
@@ -226,7 +226,7 @@ def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(
         scored = {texts[row - context.splits["validation"][0]] for row in validation_rows(context, spec)}
         assert not trained & scored and trained | scored == set(texts)
     for k in (0, 1):
-        scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.tune == k)
+        scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.recipe == k)
         assert (scored_by == 1).all()
     assert answer["validation_rows"] == len(texts)
     assert answer["sizes"][0]["train_size"] == prepared.data.train_rows < len(texts)

@@ -144,11 +144,11 @@ def test_no_command_writes_or_removes_through_a_link(
         Store(here).fail(failed, {"digest": failed, "status": "failed", "reason": "no"})
     outside.mkdir()
     if link.is_dir():
-        link.rename(outside / "all")
+        link.rename(outside / "full")
     (outside / "config.json").write_text("mine")
     before = contents(outside)
     link.unlink(missing_ok=True)
-    link.symlink_to(outside / "all" if (outside / "all").is_dir() else outside)
+    link.symlink_to(outside / "full" if (outside / "full").is_dir() else outside)
     got = frostline(*args)
     # what a command does not touch, such as checkpoints of runs that take a second, it need not refuse
     assert (got.code == 2 and f"{name} is a link" in got.err) or name in ("checkpoints", "model"), got

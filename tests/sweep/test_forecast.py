@@ -57,8 +57,8 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
     model, before = prepared.pretrained.model, states(prepared.pretrained.model)
     found = sweep.plan().forecast
     assert found is not None and found.runs == 20 and found.forward_pass_seconds > 0
-    assert {(cell.trainable, cell.train_size) for cell in found.cells} == {
-        (k, n) for k in ("last 0", "last 1", "last 2", "all", "probe") for n in (20, 40)
+    assert {(cell.recipe, cell.train_size) for cell in found.cells} == {
+        (k, n) for k in ("head only", "last 1", "last 2", "full", "probe") for n in (20, 40)
     }
     assert all(cell.seconds > 0 and cell.trainer_seconds and cell.memory_bytes > 0 for cell in found.cells)
     assert found.seconds == pytest.approx(
@@ -80,7 +80,7 @@ def test_states_for_estimators_alone_take_time_on_the_disk(
     run_sweep(settings, tune="0")
     monkeypatch.setattr(prediction_module, "disk_speed", lambda folder: 1.0)
     found = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,probe"}).plan().forecast
-    assert found is not None and {cell.trainable for cell in found.cells} == {"probe"}
+    assert found is not None and {cell.recipe for cell in found.cells} == {"probe"}
     assert found.forward_pass_seconds > 1000  # a byte each second
 
 
@@ -108,9 +108,7 @@ def test_finished_runs_cost_nothing(finished_small: Path, settings: dict[str, An
 
 def test_only_missing_runs_are_forecast(finished_small: Path, settings: dict[str, Any]) -> None:
     made = frostline.Sweep(progress=Progress(), **{**settings, "out": finished_small, "tune": "0,1,2"}).plan()
-    assert made.forecast is not None and [(cell.trainable, cell.runs) for cell in made.forecast.cells] == [
-        ("last 2", 2)
-    ]
+    assert made.forecast is not None and [(cell.recipe, cell.runs) for cell in made.forecast.cells] == [("last 2", 2)]
 
 
 def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str, Any]) -> None:
@@ -190,12 +188,12 @@ def test_a_sweep_records_its_forecast_and_the_measured_time(
     sweep = frostline.Sweep(progress=Progress(), **settings)
     sweep.run(save_model=False)
     (call,) = recorded(sweep.out)
-    assert [cell["trainable"] for cell in call["predicted"]["cells"]] == ["last 0", "last 1"]
+    assert [cell["recipe"] for cell in call["predicted"]["cells"]] == ["head only", "last 1"]
     assert call["measured"]["seconds"] >= call["measured"]["forward_pass_seconds"] > 0
     sweep.run(save_model=False)
     assert len(recorded(sweep.out)) == 1
     table = (sweep.out / "tables" / "predicted.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in table[1:]] == ["last 0", "last 1", "forward pass", "total"]
+    assert [line.split(",")[0] for line in table[1:]] == ["head only", "last 1", "forward pass", "total"]
     assert "Forecast and measured cost" in (sweep.out / "report.html").read_text()
     frostline.Sweep(progress=Progress(), **{**settings, "tune": "2"}).run(save_model=False)
     assert len(recorded(sweep.out)) == 2
@@ -246,7 +244,7 @@ def test_cached_rows_are_not_missing(settings: dict[str, Any], tmp_path: Path) -
     assert len(missing_rows(context.tokens, rows, need, recipe, folder=tmp_path)) == len(first)
 
 
-POINTS: dict[int | str, tuple[float, float]] = {0: (1.0, 0.5), 2: (20.0, 2.0), 6: (60.0, 6.0), "all": (60.0, 7.0)}
+POINTS: dict[int | str, tuple[float, float]] = {0: (1.0, 0.5), 2: (20.0, 2.0), 6: (60.0, 6.0), "full": (60.0, 7.0)}
 
 
 @given(st.floats(2, 200), st.floats(1, 50))
@@ -266,11 +264,11 @@ def test_timed_points_are_reproduced_and_others_are_interpolated() -> None:
         assert pace.seconds(k, 3, 3 * operations) == pytest.approx(3 * seconds)
     assert pace.seconds(4, 1, 40.0) == pytest.approx(4.0)
     assert pace.seconds(7, 1, 70.0) > 6.0
-    assert Pace({"all": (10.0, 1.0)}).seconds(3, 1, 5.0) == pytest.approx(0.5)
+    assert Pace({"full": (10.0, 1.0)}).seconds(3, 1, 5.0) == pytest.approx(0.5)
 
 
 CELL = {
-    "trainable": "last 1",
+    "recipe": "last 1",
     "train_size": 10,
     "training_seconds": 1.0,
     "evaluation_seconds": 1.0,

@@ -22,7 +22,7 @@ from tiny import run_sweep, table
 
 def cells(sweep: Sweep) -> set[tuple[Any, ...]]:
     done = sweep.table().query("status == 'done'")
-    return set(done[["trainable", "seed", "train_size", "learning_rate"]].itertuples(index=False, name=None))
+    return set(done[["recipe", "seed", "train_size", "learning_rate"]].itertuples(index=False, name=None))
 
 
 def test_an_extended_sweep_equals_the_same_grid_in_one_call(settings: dict[str, Any], tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_an_extended_sweep_equals_the_same_grid_in_one_call(settings: dict[str, 
     run_sweep(settings, seeds=2, tune="all,1")
     grown = run_sweep(settings, seeds=2, tune="0")
     whole = run_sweep(settings, seeds=2, tune="0,1,all", out=tmp_path / "whole")
-    assert grown.spec.tune == (0,) and set(grown.table().trainable) == {"last 0", "last 1", "all"}
+    assert grown.spec.recipe == (0,) and set(grown.table().recipe) == {"head only", "last 1", "full"}
     pd.testing.assert_frame_equal(table(grown), table(whole))
 
 
@@ -40,7 +40,7 @@ def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: d
     run_sweep(settings, tune="1,all", seeds=2)
     register(prepared)
     execute(prepared, first._requested(prepared), Progress())
-    both = {(k, seed, 20, 1e-3) for k in ("last 1", "all") for seed in (0, 1)} | {("last 0", 0, 20, 1e-2)}
+    both = {(k, seed, 20, 1e-3) for k in ("last 1", "full") for seed in (0, 1)} | {("head only", 0, 20, 1e-2)}
     assert cells(first) == both
 
     notes: list[str] = []
@@ -83,8 +83,8 @@ def test_results_do_not_depend_on_the_order_of_calls(settings: dict[str, Any], t
     prepared = sweep._prepare(Progress())
     register(prepared)
     runs = sweep._requested(prepared)
-    for tune in (1, "all", 2):
-        execute(prepared, [spec for spec in runs if spec.tune == tune], Progress())
+    for tune in (1, "full", 2):
+        execute(prepared, [spec for spec in runs if spec.recipe == tune], Progress())
     one, other = (Folder(out).store for out in (settings["out"], whole.out))
     assert one.results().keys() == other.results().keys() and one.results()
     for digest in one.results():
@@ -95,8 +95,8 @@ def test_results_do_not_depend_on_the_order_of_calls(settings: dict[str, Any], t
 def test_named_parts_can_be_added_but_other_named_parts_need_another_folder(settings: dict[str, Any]) -> None:
     run_sweep(settings, tune="0,1")
     both = run_sweep(settings, tune_modules="pooler,layer.1", tune=None)
-    assert set(both.table().trainable) == {"last 0", "last 1", "named"} and set(both.table().status) == {"done"}
-    assert set(run_sweep(settings, tune="2").table().trainable) == {"last 0", "last 1", "last 2", "named"}
+    assert set(both.table().recipe) == {"head only", "last 1", "named"} and set(both.table().status) == {"done"}
+    assert set(run_sweep(settings, tune="2").table().recipe) == {"head only", "last 1", "last 2", "named"}
     with pytest.raises(FrostlineError, match=r"whose named parts are layer\.1, pooler: choose another --out"):
         run_sweep(settings, tune="named", tune_modules="pooler")
 

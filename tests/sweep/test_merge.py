@@ -82,7 +82,7 @@ def test_a_run_in_both_must_agree(part: Part, tmp_path: Path) -> None:
 def test_failures_are_merged_unless_there_is_a_result(part: Part, tmp_path: Path) -> None:
     a, b = part("a", [0]), part("b", [])
     for run in Folder(b).runs:
-        if run.tune == 1:
+        if run.recipe == 1:
             Store(b).fail(run.digest, {"digest": run.digest, "reason": "out of memory"})
     assert merge([a, b], tmp_path / "c") == {"done": 2, "failed": 1, "pending": 1}
 

@@ -112,7 +112,7 @@ def test_copies_of_hidden_states_are_given_up_first(settings: dict[str, Any], mo
     assert [facts["provenance"]["micro_batch"] for facts in stored] == [16, 16]
 
 
-@pytest.mark.parametrize("tune", [1, "all"])
+@pytest.mark.parametrize("tune", [1, "full"])
 def test_a_stack_that_was_trained_gives_its_memory_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: int | str
 ) -> None:

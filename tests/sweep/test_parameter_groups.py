@@ -37,7 +37,7 @@ def test_a_way_that_trains_other_layers_with_each_seed_is_noted() -> None:
     runs = [spec_of(name, way=way, seed=seed) for seed in seeds for name, way in (("random-1", random), ("f", fixed))]
     (note,) = notes_on_seeds(runs, anatomy)
     layers = [re.search(rf"(layer \d) \(seed {seed}\)", note) for seed in seeds]
-    trained = [run.to_train.parameters(anatomy) for run in runs if run.tune == "random-1"]
+    trained = [run.to_train.parameters(anatomy) for run in runs if run.recipe == "random-1"]
     for found, names in zip(layers, trained, strict=True):
         assert found is not None and {anatomy.places[name] for name in names} >= {found[1]}
     assert len({found[1] for found in layers if found}) > 1 and note.startswith("random-1 trains other layers")

@@ -29,12 +29,15 @@ def spec(**values: Any) -> Any:
 
 def test_every_run_of_the_grid_appears_once_and_all_k_of_a_seed_are_together() -> None:
     runs = expand(spec(tune="all,2,0", seeds="1,0", learning_rate="3e-4,1e-4", train_size="50,20"), IDENTITY)
-    cells = [(run.train_size, run.seed, run.learning_rate, run.tune) for run in runs]
+    cells = [(run.train_size, run.seed, run.learning_rate, run.recipe) for run in runs]
     assert cells == [
         cell
         for n in (20, 50)
         for seed in (0, 1)
-        for cell in [(n, seed, 1e-3, 0), *((n, seed, rate, k) for rate in (1e-4, 3e-4) for k in (2, "all"))]
+        for cell in [
+            (n, seed, 1e-3, "head only"),
+            *((n, seed, rate, k) for rate in (1e-4, 3e-4) for k in ("last 2", "full")),
+        ]
     ]
     assert len({run.digest for run in runs}) == 20
     assert {run.head_learning_rate for run in runs} == {None, 1e-3}
@@ -66,7 +69,10 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
     )
     assert len(made.runs) == 8 and not made.done
     # head 32 * 32 + 32 (pooler) + 2 * 32 + 2; a layer 8544; embeddings (28 + 32 + 2) * 32 + 64
-    assert dict(made.trainable) == {0: 1122, 1: 9666, 3: 26754, "all": 28802} and made.parameters == 28802
+    assert (
+        dict(made.trained) == {"head only": 1122, "last 1": 9666, "last 3": 26754, "full": 28802}
+        and made.parameters == 28802
+    )
     assert made.wanted == made.cached == StateSelection((2,), head=True)
     assert made.rows == 160 and made.cache_bytes == 32 * 4 * (made.tokens + 160) + 24 * 160
     assert (
@@ -110,7 +116,7 @@ def test_finished_runs_are_planned_as_done(finished_sweep: Path, tiny_bert: Path
 
     made = plan_of(model=tiny_bert, train=tiny_table, tune="0,1,2,all", seeds=2, out=finished_sweep, **QUICK)
     assert len(made.runs) == 8 and len(made.done) == 6
-    assert {run.tune for run in made.runs if run.digest not in made.done} == {2}
+    assert {run.recipe for run in made.runs if run.digest not in made.done} == {"last 2"}
 
 
 NAMED = {"tune": "0,named,all", "tune_modules": "layer.1,layer.2.output", "seeds": 1}
@@ -118,11 +124,15 @@ NAMED = {"tune": "0,named,all", "tune_modules": "layer.1,layer.2.output", "seeds
 
 def test_only_runs_of_named_parts_have_module_names() -> None:
     runs = expand(spec(tune="named,all,2", tune_modules="pooler"), IDENTITY)
-    assert [(run.tune, run.tune_modules) for run in runs[:3]] == [(2, None), ("all", None), ("named", ("pooler",))]
+    assert [(run.recipe, run.tune_modules) for run in runs[:3]] == [
+        ("last 2", None),
+        ("full", None),
+        ("named", ("pooler",)),
+    ]
     plain = expand(spec(tune="all,2"), IDENTITY)
-    assert {run.digest for run in runs if run.tune != "named"} == {run.digest for run in plain}
+    assert {run.digest for run in runs if run.recipe != "named"} == {run.digest for run in plain}
     others = expand(spec(tune="named,all,2", tune_modules="classifier"), IDENTITY)
-    assert {run.tune for run in others if run.digest in {same.digest for same in runs}} == {2, "all"}
+    assert {run.recipe for run in others if run.digest in {same.digest for same in runs}} == {"last 2", "full"}
 
 
 def test_named_parts_are_cut_below_the_lowest_one_and_a_note_reports_their_cost(
@@ -130,7 +140,7 @@ def test_named_parts_are_cut_below_the_lowest_one_and_a_note_reports_their_cost(
 ) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 1}
     made = plan_of(**settings, tune="0,named", tune_modules="layer.1")
-    assert made.wanted == StateSelection((1,), head=True) and made.trainable["named"] == 8544 + 66
+    assert made.wanted == StateSelection((1,), head=True) and made.trained["named"] == 8544 + 66
     assert [note.split(":")[0] for note in made.notes].count("Named parts") == 2
     assert "2 of 3 layers must run in each step although only 1 of them is trained" in made.notes[-1]
     nothing = plan_of(**settings, tune_modules="embeddings,classifier")
@@ -142,10 +152,10 @@ def test_every_parameter_is_in_exactly_one_group(tiny_bert: Path, tiny_table: Pa
     made = plan_of(
         model=tiny_bert, train=tiny_table, out=tmp_path / "o", learning_rate="1e-4,1e-3", weight_decay=0.1, **NAMED
     )
-    assert list(made.groups) == [0, "all", "named"]
+    assert list(made.groups) == ["head only", "full", "named"]
     for tune, groups in made.groups.items():
         assert sum(group.parameters for group in groups) == made.parameters
-        assert sum(group.parameters for group in groups if group.trained) == made.trainable[tune]
+        assert sum(group.parameters for group in groups if group.trained) == made.trained[tune]
         assert all(bool(group.learning_rates) == (group.weight_decay is not None) == group.trained for group in groups)
     matrices, rest, head, bias, *frozen = made.groups["named"]
     assert matrices.learning_rates == rest.learning_rates == (1e-4, 1e-3) and head.learning_rates == (1e-3,)
@@ -155,16 +165,16 @@ def test_every_parameter_is_in_exactly_one_group(tiny_bert: Path, tiny_table: Pa
     assert (matrices.parameters, matrices.tensors) == (4 * 32**2 + 3 * 32 * 64, 7)
     assert [group.places for group in frozen] == [("embeddings",), ("layer 0", "layer 2"), ("pooler",)]
     assert frozen[1].modules == ("bert.encoder.layer.0", "bert.encoder.layer.2.{attention, intermediate}")
-    assert made.groups[0][-1].modules == ("bert.encoder.layer.0 .. 2",)
+    assert made.groups["head only"][-1].modules == ("bert.encoder.layer.0 .. 2",)
 
 
-@pytest.mark.parametrize("tune", [0, "all", "named"])
+@pytest.mark.parametrize("tune", ["head only", "full", "named"])
 def test_the_planned_groups_are_the_groups_of_the_optimizer(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Any
 ) -> None:
     sweep = frostline.Sweep(model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress(), **NAMED)
     planned = [group for group in sweep.plan(timed=False).groups[tune] if group.trained]
-    spec = next(run for run in sweep.plan(timed=False).runs if run.tune == tune)
+    spec = next(run for run in sweep.plan(timed=False).runs if run.recipe == tune)
     given: list[Any] = []
 
     def spy(forward: Any, learners: Any, *rest: Any, **more: Any) -> Any:

@@ -35,9 +35,9 @@ def facts(**other: Any) -> dict[str, Any]:
 def test_a_result_is_described_in_one_line() -> None:
     assert describe(facts(), "last 2") == "last 2  seed 1  500 examples  lr 0.0003  accuracy 0.8765  2.3 s"
     bad = facts(outcome="diverged", reason="the loss is not finite", validation_best=None)
-    assert describe(bad, "all") == "all     seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
+    assert describe(bad, "full") == "all     seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
     failed = {"spec": facts()["spec"], "status": "failed", "reason": "RuntimeError: no memory"}
-    assert describe(failed, "all").endswith("lr 0.0003  failed: RuntimeError: no memory")
+    assert describe(failed, "full").endswith("lr 0.0003  failed: RuntimeError: no memory")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_logs_get_one_line_per_result(capsys: pytest.CaptureFixture[str]) -> Non
     progress = LineProgress()
     progress.start(2, 10.0)
     progress.result(facts(), "last 2")
-    progress.result(facts(), "all")
+    progress.result(facts(), "full")
     out, err = capsys.readouterr()
     assert not out and [line.split()[0] for line in err.splitlines()] == ["1/2", "2/2"]
 

@@ -8,7 +8,7 @@ from frostline.training.specification import RunSpec
 
 USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
 RUNS = [
-    RunSpec.model_validate({**USUAL, "tune": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
+    RunSpec.model_validate({**USUAL, "recipe": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
     for seed in range(40)
 ]
 # For each stack: its group, its cost and its number of runs.

@@ -100,8 +100,8 @@ def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepare
 def test_what_a_task_asks_for(
     train: Train, prepared: Prepared, here: RayHere, node: dict[str, float], memory: list[float], gpus: int
 ) -> None:
-    cell = Cell("last 0", 20, 2, 0.5, 0.5, 1.0, 7e9, None, True, 1)
-    cells = (cell, replace(cell, trainable="last 1", seconds=9.0, memory_bytes=9e9))
+    cell = Cell("head only", 20, 2, 0.5, 0.5, 1.0, 7e9, None, True, 1)
+    cells = (cell, replace(cell, recipe="last 1", seconds=9.0, memory_bytes=9e9))
     prepared.plan = replace(prepared.plan, forecast=Forecast(cells, 0, 0))
     here.resources = [node]
     here.before = stop

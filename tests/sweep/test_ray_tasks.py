@@ -10,7 +10,7 @@ USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "
 
 
 def run_of(k: int, seed: int) -> RunSpec:
-    return RunSpec.model_validate({**USUAL, "tune": k, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
+    return RunSpec.model_validate({**USUAL, "recipe": k, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
 
 
 COSTS = st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 100)), min_size=1, max_size=30)

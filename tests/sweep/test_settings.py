@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from frostline import FrostlineError
 from frostline.data.wording import parse_duration
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.settings import GRID, Settings, make_settings
 from frostline.sweep.toml import read_toml, to_toml
 from tiny import LEAST, refusal, spec
@@ -19,8 +20,8 @@ WAYS = {"mine": {"tune": 2, "layer_decay": 0.5}, "other": {"low_rank": 4}}
 
 
 def test_text_from_the_command_line_and_values_from_python_are_equal() -> None:
-    assert spec(tune="0, 2,all") == spec(tune=[0, 2, "all"]) == spec(tune=(0, 2, "all"))
-    assert spec(tune=3).tune == (3,) and spec(tune=range(3)).tune == (0, 1, 2)
+    assert spec(tune="0, 2,all") == spec(tune=[0, 2, "full"]) == spec(tune=(0, 2, "full"))
+    assert spec(tune=3).tune == ("last 3",) and spec(tune=range(3)).tune == ("head only", "last 1", "last 2")
     assert spec(learning_rate="1e-4,3e-4").learning_rate == (1e-4, 3e-4)
     assert spec(train_size="100,500").train_size == (100, 500)
     assert spec(labels="0,1").labels == spec(labels=[0, 1]).labels == ("0", "1")
@@ -40,9 +41,9 @@ def test_the_head_has_its_own_learning_rate_or_that_of_the_layers() -> None:
 
 def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -> None:
     one = spec(learning_rate="5e-5,1e-4", head_learning_rate="1e-3,same,1e-2,1e-4")
-    assert one.learning_rate_pairs(0) == [(1e-3, None), (5e-5, None), (1e-4, None), (1e-2, None)]
-    assert one.learning_rate_pairs(1) == one.learning_rate_pairs("all") == [(5e-5, 1e-3), (1e-4, 1e-3)]
-    assert spec(head_learning_rate="same").learning_rate_pairs(2) == [(5e-5, None)]
+    assert one.learning_rate_pairs(Recipe(0)) == [(1e-3, None), (5e-5, None), (1e-4, None), (1e-2, None)]
+    assert one.learning_rate_pairs(Recipe(1)) == one.learning_rate_pairs(Recipe("full")) == [(5e-5, 1e-3), (1e-4, 1e-3)]
+    assert spec(head_learning_rate="same").learning_rate_pairs(Recipe(2)) == [(5e-5, None)]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +99,7 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ({"tune": "named"}, "tune has `named`, but no parts are named: give --tune-modules with module paths, such as"),
         (
             {"tune": "0,all", "tune_modules": "pooler"},
-            "tune_modules names pooler, but 0,all trains no named parts: add `named`, or leave",
+            "tune_modules names pooler, but head only,full trains no named parts: add `named`, or leave",
         ),
         ({"tune": "named", "tune_modules": ""}, "tune_modules cannot be '': give module paths, such as encoder."),
         ({"tune": "named", "tune_modules": []}, "tune_modules cannot be []: give module paths"),
@@ -120,10 +121,10 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
             {"tune": "all,mine", "way": {"mine": {"layers": "top"}}},
             "layers in [way.mine] cannot be 'top': give 'last', 'first'",
         ),
-        ({"tune": "all", "way": {"probe": {}}}, "[way.probe] has a name that means something else already"),
-        ({"tune": "all", "way": {"last-2": {}}}, "[way.last-2] has a name that means something else already"),
-        ({"tune": "all", "way": {"my_way": {}}}, "[way.my_way] is no name: use small letters"),
-        ({"tune": "all", "way": 3}, "way has the wrong form: give tables [way.NAME]"),
+        ({"tune": "full", "way": {"probe": {}}}, "[way.probe] has a name that means something else already"),
+        ({"tune": "full", "way": {"last-2": {}}}, "[way.last-2] has a name that means something else already"),
+        ({"tune": "full", "way": {"my_way": {}}}, "[way.my_way] is no name: use small letters"),
+        ({"tune": "full", "way": 3}, "way has the wrong form: give tables [way.NAME]"),
         (
             {"grid": [{"rate": 1}]},
             "A table [[grid]] has no key 'rate': it may set tune, seeds, train_size, learning_rate.",
@@ -189,23 +190,23 @@ def test_missing_files_and_invalid_toml_are_refused(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("text,label\na,b\n")
     with pytest.raises(FrostlineError, match=r"is not valid TOML.*line 1.*--train"):
         read_toml(tmp_path / "t.csv")
-    (tmp_path / "s.toml").write_text('model = "m"\ntune = [0, "all"]\n')
-    assert read_toml(tmp_path / "s.toml") == {"model": "m", "tune": [0, "all"]}
+    (tmp_path / "s.toml").write_text('model = "m"\ntune = [0, "full"]\n')
+    assert read_toml(tmp_path / "s.toml") == {"model": "m", "tune": [0, "full"]}
 
 
 def test_tune_modules_alone_means_named_parts() -> None:
     assert make_settings({"model": "m", "tune_modules": "pooler", "out": "o"}).tune == ("named",)
     assert make_settings({"model": "m", "tune_modules": ["pooler"], "tune": None, "out": "o"}).tune == ("named",)
     both = spec(tune="0,2,named,all", tune_modules="encoder.layer.11, pooler,pooler")
-    assert both.tune == (0, 2, "named", "all") and both.tune_modules == ("encoder.layer.11", "pooler")
+    assert both.tune == ("head only", "last 2", "named", "full") and both.tune_modules == ("encoder.layer.11", "pooler")
     assert make_settings(tomllib.loads(to_toml(both.model_dump(mode="json")))) == both
 
 
 def test_an_extended_sweep_keeps_its_named_parts() -> None:
     older = spec(tune="named,0", tune_modules="pooler")
-    assert spec(tune="all").extended(older, 9).tune_modules == ("pooler",)
-    assert spec(tune="all").extended(older, 9).tune == ("named", 0, "all")
-    assert older.extended(spec(tune="all"), 9).tune_modules == ("pooler",)
+    assert spec(tune="full").extended(older, 9).tune_modules == ("pooler",)
+    assert spec(tune="full").extended(older, 9).tune == ("named", "head only", "full")
+    assert older.extended(spec(tune="full"), 9).tune_modules == ("pooler",)
 
 
 def cells(spec: Settings) -> set[tuple[Any, ...]]:
@@ -217,7 +218,7 @@ def cells(spec: Settings) -> set[tuple[Any, ...]]:
 
 PARTS = st.fixed_dictionaries(
     {
-        "tune": st.sets(st.sampled_from([0, 1, "all"]), min_size=1),
+        "tune": st.sets(st.sampled_from([0, 1, "full"]), min_size=1),
         "seeds": st.sets(st.integers(0, 2), min_size=1),
         "train_size": st.none() | st.sets(st.sampled_from([50, 1000]), min_size=1),
         "learning_rate": st.sets(st.sampled_from([1e-4, 3e-4]), min_size=1),
@@ -247,9 +248,9 @@ def test_grids_are_merged_if_one_grid_has_the_same_runs() -> None:
 def test_a_grid_of_several_parts() -> None:
     few = spec(seeds=3, train_size=1000, grid=[{"seeds": 5, "train_size": "50,100"}, {"tune": 0}])
     assert [(part.tune, part.seeds, part.train_size) for part in few.grids()] == [
-        ((0, 1, "all"), (0, 1, 2), (1000,)),
-        ((0, 1, "all"), (0, 1, 2, 3, 4), (50, 100)),
-        ((0,), (0, 1, 2), (1000,)),
+        (("head only", "last 1", "full"), (0, 1, 2), (1000,)),
+        (("head only", "last 1", "full"), (0, 1, 2, 3, 4), (50, 100)),
+        (("head only",), (0, 1, 2), (1000,)),
     ]
     assert few.values_of("seeds") == [0, 1, 2, 3, 4] and few.values_of("train_size") == [1000, 50, 100]
 
@@ -267,19 +268,21 @@ def test_every_setting_is_described() -> None:
 def test_a_way_has_as_many_learning_rates_as_every_k() -> None:
     made = spec(tune="1,lora-2", learning_rate="1e-5,1e-4")
     assert [rate for rate, _ in made.learning_rate_pairs("lora-2")] == pytest.approx([1e-4, 1e-3])
-    assert [rate for rate, _ in made.learning_rate_pairs(1)] == [1e-5, 1e-4]
+    assert [rate for rate, _ in made.learning_rate_pairs(Recipe(1))] == [1e-5, 1e-4]
     assert (
-        made.learning_rate_pairs("mean-pooled-0") == made.learning_rate_pairs("bilstm") == made.learning_rate_pairs(0)
+        made.learning_rate_pairs("mean-pooled-0")
+        == made.learning_rate_pairs("bilstm")
+        == made.learning_rate_pairs(Recipe(0))
     )
 
 
 def test_ways_of_your_own_are_tables_and_stay_when_a_folder_grows() -> None:
     made = spec(tune="last-1,full,mine,lora-2", way=WAYS)
-    assert made.tune == (1, "all", "mine", "lora-2") and made.way["mine"].layer_decay == 0.5
+    assert made.tune == (1, "full", "mine", "lora-2") and made.way["mine"].layer_decay == 0.5
     assert make_settings(tomllib.loads(to_toml(made.model_dump(mode="json")))) == made
     older = spec(tune="all,mine", way={"mine": WAYS["mine"]})
     grown = spec(tune="1,other", way={"other": WAYS["other"]}).extended(older, 100)
-    assert grown.way.keys() == {"mine", "other"} and {*grown.values_of("tune")} == {"all", "mine", 1, "other"}
+    assert grown.way.keys() == {"mine", "other"} and {*grown.values_of("tune")} == {"full", "mine", 1, "other"}
 
 
 def test_durations_are_read_or_refused() -> None:

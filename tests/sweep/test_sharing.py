@@ -16,7 +16,7 @@ from frostline.training.specification import RunSpec
 
 USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
 RUNS = [
-    RunSpec.model_validate({**USUAL, "tune": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
+    RunSpec.model_validate({**USUAL, "recipe": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
     for seed in range(4)
 ]
 STACKS = [RUNS[:2], RUNS[2:3], RUNS[3:]]

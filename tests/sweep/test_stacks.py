@@ -25,7 +25,7 @@ from tiny import run_sweep
 
 
 def spec_of(tune: int | str, seed: int, rate: float = 1e-3, **more: Any) -> RunSpec:
-    values = {"weights": "w", "vocabulary": "v", "data": "d", "tune": tune, "seed": seed, "train_size": 20}
+    values = {"weights": "w", "vocabulary": "v", "data": "d", "recipe": tune, "seed": seed, "train_size": 20}
     return RunSpec.model_validate({**values, "learning_rate": rate, **more})
 
 
@@ -114,9 +114,9 @@ def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: Experiment, monkeypat
         fresh.worker.stack_sizes[some[0].stack_key] = StackSize(some[0], size, refusal)
         return size
 
-    runs = [spec_of(k, seed) for seed in range(4) for k in (1, "all", 2)]
-    assert [(stack[0].tune, len(stack)) for stack in in_stacks(runs, remembered)] == [(1, 4), ("all", 4), (2, 4)]
-    assert tried == [("all", 1), ("all", 2), ("all", 4)]
+    runs = [spec_of(k, seed) for seed in range(4) for k in (1, "full", 2)]
+    assert [(stack[0].tune, len(stack)) for stack in in_stacks(runs, remembered)] == [(1, 4), ("full", 4), (2, 4)]
+    assert tried == [("full", 1), ("full", 2), ("full", 4)]
     assert remembered([spec_of(1, seed, num_train_epochs=9.0) for seed in range(2)]) == 2
     assert tried[3:] == [(1, 1), (1, 2)]
 
@@ -189,9 +189,9 @@ def test_a_model_type_that_cannot_be_stacked_runs_one_by_one_with_a_note(
 
 def test_a_given_size_stacks_every_k(settings: dict[str, Any]) -> None:
     sweep = run_sweep(settings, tune="0,1,all", stack=3, seeds=3)
-    assert stacked_of(sweep) == {0: [3] * 3, 1: [3] * 3, "all": [3] * 3}
+    assert stacked_of(sweep) == {0: [3] * 3, 1: [3] * 3, "full": [3] * 3}
     alone = run_sweep(settings, tune="0,1,all", stack=1, seeds=3, out=Path(settings["out"]).with_name("alone"))
-    assert stacked_of(alone) == {0: [1] * 3, 1: [1] * 3, "all": [1] * 3}
+    assert stacked_of(alone) == {0: [1] * 3, 1: [1] * 3, "full": [1] * 3}
     digests = [sorted(Store(Path(one.spec.out)).results()) for one in (sweep, alone)]
     assert digests[0] == digests[1]
     for digest in digests[0]:

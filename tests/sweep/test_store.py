@@ -229,8 +229,8 @@ def test_a_run_without_a_result_has_no_predictions(tmp_path: Path) -> None:
 def test_the_specification_is_written_and_read(tmp_path: Path) -> None:
     store = Store(tmp_path / "new")
     assert store.read_spec() is None
-    store.write_spec({"model": "m", "tune": [0, "all"], "revision": None, "identity": {"layers": 6}})
-    assert store.read_spec() == {"model": "m", "tune": [0, "all"], "identity": {"layers": 6}}
+    store.write_spec({"model": "m", "tune": [0, "full"], "revision": None, "identity": {"layers": 6}})
+    assert store.read_spec() == {"model": "m", "tune": [0, "full"], "identity": {"layers": 6}}
     (tmp_path / "new" / "sweep.toml").write_text("model = [")
     with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged"):
         store.read_spec()

@@ -103,7 +103,7 @@ def test_each_seed_trains_other_layers(tiny_table: Path, tmp_path: Path, monkeyp
         own = settings(model, tiny_table, tmp_path / name, stream=stream, seeds=(0, 3), tune="0,random-1")
         made.append(run_sweep(own))
     anatomy, runs = made[0]._prepare(Progress()).pretrained.anatomy, made[0].plan(timed=False).runs
-    assert [run.to_train.depth(anatomy) for run in runs if run.trainable == "random-1"] == [3, 1]
+    assert [run.to_train.depth(anatomy) for run in runs if run.recipe == "random-1"] == [3, 1]
     assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
 
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_streamed_is_refused_before_anything_runs(
 
 def test_a_model_of_words_needs_no_layer(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     own = settings(tiny_bert, tiny_table, tmp_path / "o", stream=True, tune="0,words")
-    assert {run.trainable for run in Sweep(progress=Progress(), **own).plan(timed=False).runs} == {"last 0", "words"}
+    assert {run.recipe for run in Sweep(progress=Progress(), **own).plan(timed=False).runs} == {"head only", "words"}
 
 
 def test_a_forecast_compares_no_run_with_plain_transformers(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_search_compares_what_fits(
 ) -> None:
     free(monkeypatch, weight_bytes(weight_files(deep_model)) - 1)
     spec = Sweep(**settings(deep_model, tiny_table, tmp_path / "o", tune=0)).spec
-    prepared = prepare(spec, {}, Progress(), tunes=lambda layers: (*range(layers + 1), "all"), probes=True)
+    prepared = prepare(spec, {}, Progress(), tunes=lambda layers: (*range(layers + 1), "full"), probes=True)
     last = prepared.requested.tune[-1]
     assert prepared.requested.tune == tuple(range(last + 1)) and 1 < last < 15
     stream = prepared.pretrained.stream

@@ -23,13 +23,13 @@ def given(tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def cells(runs: Any) -> set[tuple[str, int]]:
-    return {(str(run.trainable), run.train_size) for run in runs}
+    return {(str(run.recipe), run.train_size) for run in runs}
 
 
 def test_a_size_that_is_too_large_is_left_out_with_a_note(given: dict[str, Any]) -> None:
     progress = Notes()
     prepared = sweep_of("last-1,setfit,full", progress=progress, **given)._prepare(progress)
-    others = {(name, size) for name in ("last 1", "all") for size in (8, 32)}
+    others = {(name, size) for name in ("last 1", "full") for size in (8, 32)}
     assert cells(prepared.plan.runs) == {*others, ("setfit", 8)}
     assert "setfit is left out at train size 32: it is for at most 6 examples a class." in progress.notes
 
@@ -38,7 +38,7 @@ def test_a_size_that_has_too_few_steps_for_all_phases_is_left_out_with_a_note(gi
     progress = Notes()
     few = {**given, "train_size": "8,40", "per_device_train_batch_size": 8}
     prepared = sweep_of("gradual,full", progress=progress, **few)._prepare(progress)
-    assert cells(prepared.plan.runs) == {("gradual", 40), ("all", 8), ("all", 40)}
+    assert cells(prepared.plan.runs) == {("gradual", 40), ("full", 8), ("full", 40)}
     assert "gradual is left out at train size 8: its 5 phases need as many steps, but a run has 1." in progress.notes
     with pytest.raises(
         FrostlineError, match=r"gradual cannot have 8 examples: .* a run has 1; give more --num-train-e"
@@ -51,7 +51,7 @@ def test_the_same_command_goes_on_and_another_one_adds(given: dict[str, Any]) ->
     again = sweep_of("last-1,setfit,full", progress=Progress(), **given)._prepare(Progress())
     assert not again.missing(again.plan.runs) and cells(again.plan.runs) == cells(Folder(given["out"]).runs)
     grown = sweep_of("setfit,full", progress=Progress(), **{**given, "train_size": "4,32"})._prepare(Progress())
-    assert cells(grown.plan.runs) == {*cells(again.plan.runs), ("setfit", 4), ("all", 4)}
+    assert cells(grown.plan.runs) == {*cells(again.plan.runs), ("setfit", 4), ("full", 4)}
 
 
 def test_a_way_without_any_size_that_is_small_enough_is_refused(given: dict[str, Any]) -> None:
@@ -64,14 +64,14 @@ def test_a_way_without_any_size_that_is_small_enough_is_refused(given: dict[str,
 
 def test_parts_of_a_grid_keep_their_own_sizes(given: dict[str, Any]) -> None:
     own = {name: value for name, value in given.items() if name != "train_size"}
-    grid = ({"train_size": (4, 32), "tune": ("setfit", "all")}, {"train_size": (8,), "seeds": (5,)})
+    grid = ({"train_size": (4, 32), "tune": ("setfit", "full")}, {"train_size": (8,), "seeds": (5,)})
     sweep = sweep_of("last-1,full", progress=Progress(), grid=grid, **own)
     runs = sweep._prepare(Progress()).plan.runs
     rows = max(run.train_size for run in runs)
     assert cells(runs) == {
         ("setfit", 4),
-        ("all", 4),
-        ("all", 32),
-        *((k, n) for k in ("last 1", "all") for n in (8, rows)),
+        ("full", 4),
+        ("full", 32),
+        *((k, n) for k in ("last 1", "full") for n in (8, rows)),
     }
     assert {run.seed for run in runs if run.train_size == 8} == {5}

@@ -17,7 +17,7 @@ from frostline.sweep.results.tables import COLUMNS, COST, SCORE_COLUMNS, csv_byt
 from tiny import run_sweep
 
 DESIGN = """
-model, task, train_size, trainable, tuned_layers, tune_embeddings, tuned_share, seed, learning_rate, status, reason, outcome,
+model, task, train_size, recipe, tuned_layers, tune_embeddings, tuned_share, seed, learning_rate, status, reason, outcome,
 metric, validation_best, validation_last, train_last, test, best_epoch, trainable_parameters, train_seconds,
 cache_seconds, concurrent_runs, peak_memory_bytes
 """
@@ -33,8 +33,8 @@ def test_the_columns_are_the_documented_ones(finished_sweep: Path) -> None:
 
 def test_there_is_one_row_per_run_in_the_order_of_the_grid(finished_sweep: Path) -> None:
     table = pd.read_csv(finished_sweep / "results.csv")
-    assert table[["seed", "trainable"]].to_numpy().tolist() == [
-        [seed, name] for seed in (0, 1) for name in ("last 0", "last 1", "all")
+    assert table[["seed", "recipe"]].to_numpy().tolist() == [
+        [seed, name] for seed in (0, 1) for name in ("head only", "last 1", "full")
     ]
     assert table.tuned_layers.tolist() == [0, 1, 3] * 2
     assert table.tune_embeddings.tolist() == [False, False, True] * 2
@@ -118,7 +118,7 @@ def test_the_depth_of_named_parts_is_that_of_the_lowest_one(
 ) -> None:
     sweep = run_sweep(settings, tune="named", tune_modules=modules, seeds=1)
     (row,) = Folder(settings["out"]).rows()
-    assert (row["trainable"], row["tuned_layers"], row["tune_embeddings"]) == ("named", layers, embeddings)
+    assert (row["recipe"], row["tuned_layers"], row["tune_embeddings"]) == ("named", layers, embeddings)
     shutil.rmtree(Path(settings["out"]) / "runs")
     (row,) = sweep.table().to_dict("records")
     assert row["status"] == "pending" and pd.isna(row["tuned_layers"]) and pd.isna(row["tune_embeddings"])

@@ -9,7 +9,7 @@ import pytest
 
 import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError
-from frostline.statistics.tune import Tune, sort_key
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.plan import Identity
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import Cell, Forecast, record
@@ -37,13 +37,13 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(
-    out: Path, seeds: int, tune: tuple[Tune, ...] = (0, 1), train_size: tuple[int, ...] = (100,)
+    out: Path, seeds: int, tune: tuple[Recipe, ...] = (0, 1), train_size: tuple[int, ...] = (100,)
 ) -> list[RunSpec]:
     """The runs of a sweep, of which none has ended: all of the smallest k come first."""
     spec = Settings(model="m", train="t.csv", tune=tune, seeds=seeds, train_size=train_size, out=str(out))
     identity = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 100, 0, "t", "text-classification", ("a", "b"))
     Store(out).write_spec({**spec.model_dump(mode="json"), "identity": {**vars(identity), "labels": ["a", "b"]}})
-    return sorted(Folder(out).runs, key=lambda run: sort_key(run.trainable))
+    return sorted(Folder(out).runs, key=lambda run: Recipe(run.recipe).order)
 
 
 def end(out: Path, run: RunSpec, seconds: float, outcome: str = "ok", **cost: float) -> None:
@@ -74,7 +74,7 @@ def time_left(out: Path, notes: list[str] | None = None) -> TimeLeft:
 def forecast(out: Path, **seconds: float) -> None:
     more: dict[str, Any] = {"training_seconds": 1.0, "evaluation_seconds": 1.0, "memory_bytes": 1.0, "timed": True}
     cells = [
-        Cell(trainable=name, train_size=100, runs=1, seconds=one, trainer_seconds=None, stack=1, **more)
+        Cell(recipe=name, train_size=100, runs=1, seconds=one, trainer_seconds=None, stack=1, **more)
         for name, one in seconds.items()
     ]
     record(out, Forecast(tuple(cells), 0.0, 0.0))
@@ -100,7 +100,7 @@ def left_of(seconds: float, *, at_least: bool = False, **counts: int) -> TimeLef
 def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
     first, second, third, *of_one = planned(tmp_path, 3)
     assert time_left(tmp_path) == left_of(0.0, unknown=6, at_least=True)
-    forecast(tmp_path, **{"last 1": 10.0, first.trainable: 99.0})
+    forecast(tmp_path, **{"last 1": 10.0, first.recipe: 99.0})
     assert time_left(tmp_path) == left_of(3 * 10.0 + 3 * 99.0, forecast=6)
     end(tmp_path, first, 2.0)
     end(tmp_path, second, 4.0)
@@ -116,7 +116,7 @@ def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
 
 
 def _only_other_k(out: Path) -> None:
-    heads, lasts = planned(out, 2, (0, 1, "all"))[:2], planned(out, 2, (0, 1, "all"))[2:4]
+    heads, lasts = planned(out, 2, (0, 1, "full"))[:2], planned(out, 2, (0, 1, "full"))[2:4]
     for run, seconds in zip((*heads, *lasts), (1.0, 1.0, 4.0, 4.0), strict=True):
         end(out, run, seconds)
 
@@ -138,8 +138,8 @@ def _another_train_size(out: Path) -> None:
 
 
 def _a_forecast_of_an_earlier_call(out: Path) -> None:
-    planned(out, 1, (1, "all"))
-    forecast(out, **{"last 1": 2.0, "all": 7.0})
+    planned(out, 1, (1, "full"))
+    forecast(out, **{"last 1": 2.0, "full": 7.0})
     forecast(out, **{"last 1": 3.0})  # of a call that asked for fewer k
 
 
@@ -149,14 +149,14 @@ def _only_errors(out: Path) -> None:
 
 
 def _a_result_without_a_time(out: Path) -> None:
-    _, second, *_ = planned(out, 2, (1, "all"))[1:]
-    first, *_ = planned(out, 2, (1, "all"))
+    _, second, *_ = planned(out, 2, (1, "full"))[1:]
+    first, *_ = planned(out, 2, (1, "full"))
     end(out, first, 0.0)
     end(out, second, 8.0)
 
 
 def _only_a_way(out: Path) -> None:
-    way, *_ = (run for run in planned(out, 1, ("all", "lora-2")) if run.trainable == "lora-2")
+    way, *_ = (run for run in planned(out, 1, ("full", "lora-2")) if run.recipe == "lora-2")
     end(out, way, 5.0)
 
 

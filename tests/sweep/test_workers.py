@@ -36,7 +36,7 @@ class Recorded(Progress):
     def note(self, sentence: str) -> None:
         self.notes.append(sentence)
 
-    def result(self, facts: Any, trainable: str) -> None:
+    def result(self, facts: Any, recipe: str) -> None:
         self.results.append(facts)
 
 
@@ -154,7 +154,7 @@ def test_results_with_workers_are_bitwise_identical_to_one_thread(settings: dict
 
 def test_an_interrupted_sweep_is_resumed(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupting(Progress):
-        def result(self, facts: Any, trainable: str) -> None:
+        def result(self, facts: Any, recipe: str) -> None:
             raise KeyboardInterrupt
 
     settings = {**settings, "workers": 2, "stack": 1}
@@ -171,7 +171,7 @@ def test_a_run_that_fails_in_a_worker_does_not_affect_other_runs(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sometimes(spec: Any, context: Any, **more: Any) -> Any:
-        if spec.tune == 1:
+        if spec.recipe == 1:
             raise RuntimeError("out of memory")
         return run(spec, context, **more)
 

@@ -6,20 +6,21 @@ import torch
 import frostline.training.run
 import frostline.training.session
 from frostline.model.trainable import Trainable
+from frostline.statistics.recipe import Recipe
 from frostline.training.audit import Audit
 from frostline.training.run import run
 from frostline.training.session import training_session
 from training.runs import spec_of, weights_of
 
 
-@pytest.mark.parametrize("tune, tune_pooler", [(0, True), (1, False), (3, True), ("all", True), ("all", False)])
+@pytest.mark.parametrize("tune, tune_pooler", [(0, True), (1, False), (3, True), ("full", True), ("full", False)])
 def test_the_audit_matches_the_parameters_that_changed(context, tune, tune_pooler):
     model, anatomy = context.pretrained.model, context.pretrained.anatomy
     context.pretrained.start_run(frozenset(), 0)
     before = weights_of(context)
     result = run(spec_of(tune, tune_pooler=tune_pooler), context)
     audit, after = result.facts["audit"], weights_of(context)
-    names = Trainable(tune, pooler=tune_pooler).parameters(anatomy)
+    names = Trainable(Recipe(tune), pooler=tune_pooler).parameters(anatomy)
     moved = {name for name in after if not torch.equal(before[name], after[name])}
     assert moved <= names and {n for n in names if not n.endswith("key.bias")} - moved <= {
         "bert.embeddings.position_embeddings.weight"

@@ -77,7 +77,7 @@ def test_after_every_step(context, tmp_path):
 
 
 def test_all_layers(uncached, tmp_path):
-    plain, *interrupted = endings([spec_of("all")], uncached, tmp_path, (3,))
+    plain, *interrupted = endings([spec_of("full")], uncached, tmp_path, (3,))
     assert interrupted == [plain] * len(interrupted)
 
 
@@ -114,5 +114,5 @@ def test_a_stack_whose_runs_diverge_at_other_steps(context, tmp_path):
 
 def test_tables_with_deferred_updates(uncached, tmp_path, monkeypatch):
     monkeypatch.setattr(sparse_gradients, "LARGE", 8)
-    plain, *interrupted = endings([spec_of("all", weight_decay=0.5)], uncached, tmp_path, (3,))
+    plain, *interrupted = endings([spec_of("full", weight_decay=0.5)], uncached, tmp_path, (3,))
     assert interrupted == [plain] * len(interrupted)

@@ -26,8 +26,8 @@ from training import test_tagging
 from training.stand_in import META, on_stand_in
 
 EPOCHS, STEPS = 2, 3  # steps of one epoch
-CASES = [(kind, tune, True) for kind, tune in (("bert", 0), ("bert", 1), ("bert", "all"), ("gpt2", 1), ("llama", 2))]
-CASES += [("bert", 1, False), pytest.param("modernbert", "all", True, marks=pytest.mark.slow)]
+CASES = [(kind, tune, True) for kind, tune in (("bert", 0), ("bert", 1), ("bert", "full"), ("gpt2", 1), ("llama", 2))]
+CASES += [("bert", 1, False), pytest.param("modernbert", "full", True, marks=pytest.mark.slow)]
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +120,7 @@ def test_label_sets_read_nothing_either(tmp_path, monkeypatch, weights):
 
 
 @pytest.mark.parametrize("every_token", [False, True])
-@pytest.mark.parametrize("tune", [0, 1, "all"])
+@pytest.mark.parametrize("tune", [0, 1, "full"])
 def test_tags_read_nothing_either(tmp_path, monkeypatch, tune, every_token):
     context = tags_context(tmp_path, every_token=every_token)
     with on_stand_in(context, monkeypatch) as (on_device, watched):
@@ -260,7 +260,7 @@ def test_planted_errors_are_found(tmp_path, monkeypatch, error):
     """In a stack of two runs that trains one layer, and once the whole model."""
     context = context_of("bert", tmp_path, dropout=True)
     context.worker.copies.keep_within(1 << 30 if "positions of hidden states" in error else 0)
-    tune = "all" if error == "a mask as an index" else L - 1
+    tune = "full" if error == "a mask as an index" else L - 1
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         try:
             PLANTED[error](monkeypatch)

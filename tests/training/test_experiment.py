@@ -45,14 +45,14 @@ def test_a_run_whose_cut_is_not_cached_starts_from_the_nearest_below(uncached, f
 def test_runs_that_train_all_layers_use_no_cached_hidden_states(uncached, tmp_path, cuts):
     """This includes full fine-tuning, which also trains the embeddings. Cached embeddings are for probes of words."""
     cached = with_states(uncached, tmp_path, cuts)
-    for tune in (3, "all"):
+    for tune in (3, "full"):
         one = run(spec_of(tune), cached)
         assert one.facts["provenance"]["cut"] is None and one.facts["cost"]["forward_pass_seconds"] == 0
         assert outcome(one) == outcome(run(spec_of(tune), uncached))
 
 
 def test_hidden_states_come_from_the_pretrained_weights_after_other_runs(uncached, context, tmp_path):
-    run(spec_of("all"), uncached)
+    run(spec_of("full"), uncached)
     later = with_states(uncached, tmp_path)
     rows = np.arange(len(uncached.tokens))
     for cut in (1, 2):

@@ -35,7 +35,7 @@ def test_a_run_and_a_check_on_the_cpu_ask_no_gpu(context, monkeypatch):
     assert not asked
 
 
-@pytest.mark.parametrize("k", [2, "all"])
+@pytest.mark.parametrize("k", [2, "full"])
 def test_batches_are_scored_in_chunks(context, monkeypatch, k):
     """A chunk has at most as many tokens as fit into memory. Training batches are not split."""
     spec, seen, upper = spec_of(k), [], UpperModel.__call__
@@ -57,7 +57,7 @@ def test_batches_are_scored_in_chunks(context, monkeypatch, k):
         np.testing.assert_allclose(parts.logits[name], logits, atol=1e-5)
 
 
-@pytest.mark.parametrize("k", [0, 2, "all"])
+@pytest.mark.parametrize("k", [0, 2, "full"])
 def test_when_memory_runs_out_smaller_chunks_are_scored(context, monkeypatch, k):
     """An allocator with memory to score 64 tokens. No step is repeated, and the next run scores smaller chunks at once."""
     spec, seen, real = spec_of(k), [], ForwardFunction._logits
@@ -95,15 +95,15 @@ def test_bfloat16(tiny_bert, context, tmp_path):
         assert {p.dtype for p in cached.pretrained.model.parameters()} == {torch.float32}
 
 
-@pytest.mark.parametrize("tune", [0, 2, "all"])
+@pytest.mark.parametrize("tune", [0, 2, "full"])
 def test_float16_has_the_losses_of_float32_within_rounding(tiny_bert, context, uncached, tmp_path, tune):
     """Losses are scaled, so that small gradients do not become zero."""
     half = context_of(tiny_bert, precision="float16")
-    half = half if tune == "all" else with_states(half, tmp_path)
+    half = half if tune == "full" else with_states(half, tmp_path)
     spec = spec_of(tune, precision="float16", learning_rate=3e-4)
     one = run(spec, half)
     assert one.facts["outcome"] == "ok" and outcome(run(spec, half)) == outcome(one)
-    exact = run(spec_of(tune, learning_rate=3e-4), uncached if tune == "all" else context)
+    exact = run(spec_of(tune, learning_rate=3e-4), uncached if tune == "full" else context)
     assert 0 < largest_difference(one, exact) < 0.01
     assert {p.dtype for p in half.pretrained.model.parameters()} == {torch.float32}
 
@@ -143,7 +143,7 @@ def test_a_frozen_layer_above_a_named_module_has_no_dropout(context):
 @pytest.mark.parametrize("evaluations", [0, 1])
 def test_deferred_weight_decay_of_embedding_rows_changes_no_result(uncached, monkeypatch, evaluations):
     """Embeddings that only validation examples read get their deferred decay before they are read."""
-    spec = spec_of("all", train_size=8, num_train_epochs=4, weight_decay=2.0, evaluations_per_epoch=evaluations)
+    spec = spec_of("full", train_size=8, num_train_epochs=4, weight_decay=2.0, evaluations_per_epoch=evaluations)
     whole, after = run(spec, uncached), weights_of(uncached)
     monkeypatch.setattr(fast_tables, "LARGE", 8)
     seen, read = [], SparseGradient.read

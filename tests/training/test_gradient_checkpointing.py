@@ -22,7 +22,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("tune", [0, 1, "all"])
+@pytest.mark.parametrize("tune", [0, 1, "full"])
 @pytest.mark.parametrize("model_type", ["bert", "llama"])
 def test_results_are_bitwise_identical(tmp_path, model_type, tune, packed):
     """With dropout, whose masks are drawn again in the backward pass."""
@@ -57,7 +57,7 @@ def test_several_micro_batches(tmp_path):
 def test_fewer_bytes_are_kept_until_the_backward_pass(tmp_path):
     context, kept = context_of("bert", tmp_path, dropout=True), []
     for on in (False, True):
-        spec, storages = spec_of("all", gradient_checkpointing=on), {}
+        spec, storages = spec_of("full", gradient_checkpointing=on), {}
 
         def count(x, storages=storages):
             storages[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()

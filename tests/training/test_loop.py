@@ -15,6 +15,7 @@ from frostline.model.loading import load_pretrained
 from frostline.model.packing import packable
 from frostline.model.tokens import encode
 from frostline.model.trainable import Trainable
+from frostline.statistics.recipe import Recipe
 from frostline.training.learner import Learner
 from frostline.training.loop import train
 from frostline.training.optimizer import parameter_groups
@@ -154,7 +155,7 @@ def test_an_optimizer_step_changes_no_frozen_parameter(tiny_bert, k, tune_pooler
     texts = sentences(40)
     tokens = encode(pretrained.tokenizer, [row["text"] for row in texts], None, 32)
     targets = np.array([row["label"] == "positive" for row in texts], np.int64)
-    names = Trainable(k, pooler=tune_pooler).parameters(anatomy)
+    names = Trainable(Recipe(k), pooler=tune_pooler).parameters(anatomy)
     parameters = pretrained.start_run(names, 0)
     before = {name: x.clone() for name, x in model.state_dict().items()}
     settings = TrainingSettings(num_train_epochs=1, per_device_train_batch_size=24, warmup_steps=0, weight_decay=0.5)

@@ -35,7 +35,7 @@ def context(tmp_path_factory):
     return context_of_sets(tmp_path_factory.mktemp("bert"))
 
 
-@pytest.mark.parametrize("tune", [0, 1, "all"])
+@pytest.mark.parametrize("tune", [0, 1, "full"])
 def test_loss_and_gradients_are_those_of_transformers(context, tune):
     model, rows = context.pretrained.model, np.arange(16)
     assert model.config.problem_type == "multi_label_classification"
@@ -49,7 +49,7 @@ def test_loss_and_gradients_are_those_of_transformers(context, tune):
         assert (ours - theirs).abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("tune", [0, 1, "all"])
+@pytest.mark.parametrize("tune", [0, 1, "full"])
 def test_a_run_has_the_weights_of_a_plain_loop_step_by_step(tmp_path, tune):
     context = context_of_sets(tmp_path / "bert", dropout=0.0)
     for epochs in (1, 2):
@@ -66,7 +66,7 @@ def test_stacked_runs_are_those_trained_alone(context):
 
 
 def test_a_model_learns_and_a_run_can_be_repeated(context):
-    result = run(spec_of("all", num_train_epochs=12, train_size=48), context)
+    result = run(spec_of("full", num_train_epochs=12, train_size=48), context)
     assert {s["metric"] for s in result.facts["scores"]} == {"f1_micro", "f1_macro", "subset_accuracy", "loss"}
     assert min(losses(result).values()) < 0.5 and result.logits["validation_best"].shape == (24, 3)
     spec = spec_of(1, num_train_epochs=1)

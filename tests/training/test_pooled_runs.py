@@ -86,15 +86,15 @@ def kind(request, tmp_path_factory):
     return folder, context, with_states(context, tmp_path_factory.mktemp("states"))
 
 
-@pytest.mark.parametrize(("reads", "tune"), [("mean", 0), ("mean", "all"), ("last", 2)])
+@pytest.mark.parametrize(("reads", "tune"), [("mean", 0), ("mean", "full"), ("last", 2)])
 def test_a_run_equals_a_loop_over_the_base_model(kind, reads, tune):
     folder, context, cached = kind
     spec = way_spec(Way(tune=tune, head_reads=reads))
     expected = by_hand(spec, context, folder)
-    for one in (context, cached) if tune != "all" else (context,):
+    for one in (context, cached) if tune != "full" else (context,):
         assert gap(run(spec, one), expected) < 1e-5
     # after the last layer, only the own head's token is cached
-    assert cached.cut(spec) == {0: 2, 2: 1, "all": None}[tune]
+    assert cached.cut(spec) == {0: 2, 2: 1, "full": None}[tune]
 
 
 def test_dropout_acts_on_what_the_linear_module_reads(tmp_path, monkeypatch):

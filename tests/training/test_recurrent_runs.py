@@ -92,7 +92,7 @@ def test_every_run_starts_from_values_of_its_seed(five_layers):
 def test_the_cut_is_exact_from_the_lowest_state_that_is_read(five_layers, states):
     kind = head_of(way_spec(Way(tune=0, lstm_width=WIDTH, lstm_states=states)), "text-classification")
     pretrained = five_layers[1].pretrained.with_head(kind)
-    checks = check(pretrained.model, tuned_layers=[states - 1, "all"])
+    checks = check(pretrained.model, tuned_layers=[states - 1, "full"])
     assert not any(one.refused for one in checks) and {one.batches for one in checks} == {"packed"}
     pretrained.restore()
 

@@ -29,7 +29,7 @@ def test_subset_head_and_order_are_the_same_for_every_k(context, monkeypatch):
         raise StopIteration
 
     monkeypatch.setattr(frostline.training.run, "train", record)
-    for k in (0, 1, 2, 3, "all"):
+    for k in (0, 1, 2, 3, "full"):
         with pytest.raises(StopIteration):
             run(spec_of(k, seed=4), context)
     first = seen[0]

@@ -16,7 +16,7 @@ from training.runs import (
 )
 
 
-@pytest.mark.parametrize("tune", [0, 1, 2, 3, "all"])
+@pytest.mark.parametrize("tune", [0, 1, 2, 3, "full"])
 def test_the_same_run_twice_is_bitwise_identical(context, tune):
     first = run(spec_of(tune), context)
     weights = weights_of(context)
@@ -32,7 +32,7 @@ def test_a_run_does_not_depend_on_earlier_runs(context):
     short = {"num_train_epochs": 1}
     specs = [
         spec_of(1, **short),
-        spec_of("all", learning_rate=1e-2, **short),
+        spec_of("full", learning_rate=1e-2, **short),
         spec_of(0, **short),
         spec_of(3, seed=1, **short),
         spec_of(2, tune_pooler=False, **short),
@@ -60,7 +60,7 @@ def test_after_a_run_the_model_has_the_weights_of_the_best_epoch(context):
 
 
 def test_training_reduces_the_loss(context):
-    result = run(spec_of("all", num_train_epochs=10, train_size=48), context)
+    result = run(spec_of("full", num_train_epochs=10, train_size=48), context)
     assert losses(result)["train", 10] < losses(result)["train_running", 1] - 0.2
 
 

@@ -57,7 +57,7 @@ def bert(tmp_path_factory):
     return context_of(small_base(tmp_path_factory.mktemp("bert"), "bert"))
 
 
-@pytest.mark.parametrize("tune", [0, 1, 2, "all"])
+@pytest.mark.parametrize("tune", [0, 1, 2, "full"])
 def test_losses_logits_and_gradients_are_those_of_transformers(context, tune):
     pretrained, rows = context.pretrained, np.arange(16)
     with training_session([spec_of(tune)], context) as ((learner,), forward):
@@ -112,7 +112,7 @@ def largest_difference_of_words(one, other):
 
 
 def test_the_model_learns_entities(bert):
-    result = run(spec_of("all", num_train_epochs=12, train_size=48), bert)
+    result = run(spec_of("full", num_train_epochs=12, train_size=48), bert)
     scores = {s["metric"]: s["value"] for s in result.facts["scores"] if s["split"] == "train"}
     assert set(scores) == {"entity_f1", "entity_precision", "entity_recall", "token_accuracy", "loss"}
     assert result.facts["validation_best"] > 0.5 and losses(result)["train", 12] < 0.5

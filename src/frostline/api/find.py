@@ -11,7 +11,7 @@ from frostline.fast.switch import objects_frozen
 from frostline.search import DEFAULTS
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
-from frostline.statistics.tune import FULL, Tune
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
@@ -121,7 +121,7 @@ def _prepared(
             shown.note(note)
         if max_k is None and FULL not in prepared.requested.tune:
             shown.note(
-                f"The search compares k = 0 to {prepared.requested.tune[-1]}, as many layers as fit into memory beside their "
+                f"The search compares k = 0 to {prepared.requested.tune[-1].k}, as many layers as fit into memory beside their "
                 "optimizer. Full fine-tuning cannot be streamed."
             )
         yield prepared, shown
@@ -129,10 +129,10 @@ def _prepared(
         shown.close()
 
 
-def _values_of_tune(layers: int, max_k: int | None) -> tuple[Tune, ...]:
+def _values_of_tune(layers: int, max_k: int | None) -> tuple[Recipe, ...]:
     """Every k that a search may train, the reference last."""
     if max_k is None:
-        return (*range(layers + 1), FULL)
+        return (*map(Recipe, range(layers + 1)), FULL)
     if max_k > layers:
         raise FrostlineError(f"max_k = {max_k} is more than the {layers} layers of the model: give at most {layers}.")
-    return tuple(range(max_k + 1))
+    return tuple(map(Recipe, range(max_k + 1)))

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Annotated, Any
@@ -15,108 +16,71 @@ from frostline.cli.plan_output import print_groups
 from frostline.cli.printing import print_table, wrapped
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.kinds import TABLES, either
-from frostline.data.wording import comma_separated, harmless, normalized_name
+from frostline.data.wording import comma_separated, did_you_mean, harmless, normalized_name
 from frostline.model.terms import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
 from frostline.report.formatting import UNBROKEN
-from frostline.statistics.tune import NAMED, name_of
+from frostline.statistics.recipe import NAMED
 
-RESULTS, SETTINGS = "Results", "Settings"
+results = partial(typer.Option, rich_help_panel="Results")
+of_analysis = partial(typer.Option, rich_help_panel="Settings")
 
 
 @app.command(cls=PanelCommand, short_help="Analyze existing results from any source.")
 def analyze(
     sources: Annotated[
-        list[Path],
-        typer.Argument(help=f"Tables with one row per run ({either(*TABLES)}), or folders of sweeps."),
+        list[Path], typer.Argument(help=f"Tables with one row per run ({either(*TABLES)}), or folders of sweeps.")
     ],
     *,
-    out: Annotated[Path, typer.Option(help="Folder for report, tables and figures.", rich_help_panel=RESULTS)],
+    out: Annotated[Path, results(help="Folder for report, tables and figures.")],
     columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--columns", help="OURS=THEIRS: frostline's name and the table's name of a column.", rich_help_panel=RESULTS
-        ),
+        list[str] | None, results("--columns", help="OURS=THEIRS: frostline's name and the table's name of a column.")
     ] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="OURS=VALUE: a constant value for a column that the table lacks.", rich_help_panel=RESULTS
-        ),
+        list[str] | None, results("--set", help="OURS=VALUE: a constant value for a column that the table lacks.")
     ] = None,
     encoding: Annotated[
-        str | None,
-        typer.Option(
-            help="Encoding of tables that are not UTF-8, such as cp1252. [default: UTF-8]", rich_help_panel=RESULTS
-        ),
+        str | None, results(help="Encoding of tables that are not UTF-8, such as cp1252. [default: UTF-8]")
     ] = None,
     metric: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME or TASK=NAME: the metric to use, if runs have several.", rich_help_panel=RESULTS),
+        list[str] | None, results(help="NAME or TASK=NAME: the metric to use, if runs have several.")
     ] = None,
-    chance: Annotated[
-        list[str] | None,
-        typer.Option(help="TASK=SCORE: the score of the best constant prediction.", rich_help_panel=RESULTS),
-    ] = None,
+    chance: Annotated[list[str] | None, results(help="TASK=SCORE: the score of the best constant prediction.")] = None,
     paired: Annotated[
-        bool,
-        typer.Option(
-            "--paired/--unpaired", help="Pair runs of the same seed in comparisons.", rich_help_panel=SETTINGS
-        ),
+        bool, of_analysis("--paired/--unpaired", help="Pair runs of the same seed in comparisons.")
     ] = True,
     as_published: Annotated[
-        str | None,
-        typer.Option(help="Use the settings of this study and compare with its numbers.", rich_help_panel=SETTINGS),
+        str | None, of_analysis(help="Use the settings of this study and compare with its numbers.")
     ] = None,
     target: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Share of full fine-tuning's gain that k must reach. [default: 0.95, or the study's]",
-            rich_help_panel=SETTINGS,
+        of_analysis(
+            min=0, max=1, help="Share of full fine-tuning's gain that k must reach. [default: 0.95, or the study's]"
         ),
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            help="Also find the smallest k at most this far below full fine-tuning. [default: 0.01]",
-            rich_help_panel=SETTINGS,
-        ),
+        of_analysis(min=0, help="Also find the smallest k at most this far below full fine-tuning. [default: 0.01]"),
     ] = None,
     one_learning_rate: Annotated[
         bool | None,
-        typer.Option(
+        of_analysis(
             "--one-learning-rate/--own-learning-rate",
             help="Use full fine-tuning's best learning rate for every k, or each k's own best.",
-            rich_help_panel=SETTINGS,
         ),
     ] = None,
     failed_below: Annotated[
-        float | None,
-        typer.Option(
-            help="Exclude runs that score at most this share of their cell's best run.", rich_help_panel=SETTINGS
-        ),
+        float | None, of_analysis(help="Exclude runs that score at most this share of their cell's best run.")
     ] = None,
     leave_out: Annotated[
-        list[str] | None,
-        typer.Option(help="Tasks to exclude from the summary over several tasks.", rich_help_panel=SETTINGS),
+        list[str] | None, of_analysis(help="Tasks to exclude from the summary over several tasks.")
     ] = None,
     by_mean: Annotated[
         bool | None,
-        typer.Option(
-            "--by-mean/--by-interval",
-            help="Compare the mean of each k with the target, or its interval.",
-            rich_help_panel=SETTINGS,
-        ),
+        of_analysis("--by-mean/--by-interval", help="Compare the mean of each k with the target, or its interval."),
     ] = None,
     corrected: Annotated[
         bool | None,
-        typer.Option(
-            "--corrected/--raw",
-            help="Shares of the gain over the constant baseline, or of the score.",
-            rich_help_panel=SETTINGS,
-        ),
+        of_analysis("--corrected/--raw", help="Shares of the gain over the constant baseline, or of the score."),
     ] = None,
 ) -> None:
     """Analyze results: scores of each k, failures, the recommended k with intervals, train sizes, several tasks.
@@ -128,23 +92,32 @@ def analyze(
     --columns: score (or value), tuned_layers (or k, frozen_layers, full), seed, model, task, metric, train_size,
     learning_rate, outcome, costs.
     """
+    from frostline.data.files import make_folder
+    from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.groups import load_groups
 
-    protocol = protocol_named(as_published)
-    metrics, chances = by_task(metric), split_pairs("--chance", chance)
-    excluded = tuple(split_words(leave_out) or ())
+    protocol = None
+    if as_published is not None:
+        from frostline.studies.protocol import load_protocol
+
+        protocol = load_protocol(as_published)
+    words = [word for some in metric or () for word in comma_separated(some)]
+    for_every_task = [word for word in words if "=" not in word]
+    metrics = split_pairs("--metric", [word for word in words if "=" in word])
+    metrics |= {"": for_every_task[0]} if for_every_task else {}
+    chances, excluded = split_pairs("--chance", chance), tuple(split_words(leave_out) or ())
     groups = load_groups(
         sources,
         columns=split_pairs("--columns", columns),
         constants=split_pairs("--set", set_),
         encoding=encoding,
         metrics=metrics,
-        chances={task: number("--chance", value) for task, value in chances.items()},
+        chances={task: _number("--chance", value) for task, value in chances.items()},
         paired=paired,
     )
     tasks = {group.task for group in groups}
     for flag, names in (("--chance", chances), ("--metric", filter(None, metrics)), ("--leave-out", excluded)):
-        require_known_tasks(flag, names, tasks)
+        _require_known_tasks(flag, names, tasks)
     settings = settings_for(
         protocol,
         target=target,
@@ -155,30 +128,16 @@ def analyze(
         corrected=corrected,
         leave_out=excluded or None,
     )
-    title = ", ".join(source.name for source in sources)
-    print(f"\n{analyze_and_print(out.expanduser(), groups, settings, protocol, title)}")
-
-
-def analyze_and_print(out: Path, groups: Sequence[Any], settings: Any, protocol: Any, title: str) -> Path:
-    """Analyze groups of runs, write the page and print the answers; returns the path of the page."""
-    from frostline.data.files import make_folder
-    from frostline.report.answer.analysis import analyze as analyze_groups
-
+    out = out.expanduser()
     make_folder(out, inside=out)
     analysis = analyze_groups(groups, settings)
-    page = write_analysis_page(out, analysis, protocol, title, groups)
+    page = write_analysis_page(out, analysis, protocol, ", ".join(source.name for source in sources), groups)
     print_analysis(analysis, protocol)
-    return page
+    print(f"\n{page}")
 
 
-def require_known_tasks(flag: str, names: Iterable[str], tasks: Collection[str]) -> None:
-    """Refuse a task that has no results.
-
-    Raises:
-        FrostlineError: A task is unknown; the message gives the nearest task and all tasks.
-    """
-    from frostline.data.wording import did_you_mean
-
+def _require_known_tasks(flag: str, names: Iterable[str], tasks: Collection[str]) -> None:
+    """Refuse a task that has no results."""
     known = {normalized_name(task) for task in tasks}
     unknown = next((name for name in names if normalized_name(name) not in known), None)
     if unknown is not None:
@@ -187,19 +146,7 @@ def require_known_tasks(flag: str, names: Iterable[str], tasks: Collection[str])
         )
 
 
-def by_task(words: Sequence[str] | None) -> dict[str, str]:
-    """Metrics by task. ``f1`` is for every task, under the empty name; ``MRPC=f1`` is for one task."""
-    single = [word for some in words or () for word in comma_separated(some) if "=" not in word]
-    paired = [word for some in words or () for word in comma_separated(some) if "=" in word]
-    return {**({"": single[0]} if single else {}), **split_pairs("--metric", paired)}
-
-
-def number(flag: str, value: str) -> float:
-    """The value of a flag as a number.
-
-    Raises:
-        FrostlineError: It is not a number.
-    """
+def _number(flag: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:
@@ -212,15 +159,6 @@ def settings_for(protocol: Any, **given: Any) -> Any:
 
     chosen = {name: value for name, value in given.items() if value is not None}
     return replace(AnalysisSettings() if protocol is None else protocol.as_published, **chosen)
-
-
-def protocol_named(name: str | None) -> Any:
-    """The protocol of a study, or None."""
-    if name is None:
-        return None
-    from frostline.studies.protocol import load_protocol
-
-    return load_protocol(name)
 
 
 def write_analysis_page(
@@ -370,10 +308,10 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.groups import load_groups
     from frostline.report.names import model_name
-    from frostline.studies.sweeps import run_sweeps
 
     failed = 0
-    for sweep, answer in run_sweeps(sweeps):
+    for sweep in sweeps:
+        answer = sweep.run()
         print(f"{sweep.task}, {model_name(sweep.model)}: {answer['sentence']}", flush=True)
         failed += answer["runs"]["failed"]
     groups = load_groups([folder])
@@ -412,12 +350,12 @@ def print_parameter_counts(name: str, settings: Mapping[str, Any]) -> None:
         by_k = {row.tuned: int(row.value) for row in printed if row.statistic == "trainable_parameters"}
         rows = [
             {
-                "tune": name_of(k),
+                "tune": k,
                 "trainable parameters": f"{number:,}",
                 "share": f"{100 * number / counts.total:.1f} %",
                 "printed": f"{by_k[k]:,}" if k in by_k else "",
             }
-            for k, number in counts.trainable.items()
+            for k, number in counts.trained.items()
         ]
         print_table(rows, ("tune", "trainable parameters", "share", *["printed"] * bool(by_k)))
 

@@ -106,7 +106,7 @@ def _of_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
     unknown = dict.fromkeys(
         ("reference_score", "below_full", "low", "high", "cost_of_full", "probability", "value", "dominated_by")
     )
-    return {"choice": cell["trainable"], "score": cell["validation"]["mean"], "part_of_rows": False, **unknown}
+    return {"choice": cell["recipe"], "score": cell["validation"]["mean"], "part_of_rows": False, **unknown}
 
 
 def _parts_of_rows(choices: Sequence[Mapping[str, Any]]) -> bool:
@@ -116,19 +116,19 @@ def _parts_of_rows(choices: Sequence[Mapping[str, Any]]) -> bool:
 
 def _seeds(size: Mapping[str, Any]) -> dict[str, int]:
     """How many seeds the score of each k is a mean of; empty if it is the same number for all."""
-    seeds = {cell["trainable"]: cell["validation"]["n"] for cell in size["cells"] if cell["validation"]["n"]}
+    seeds = {cell["recipe"]: cell["validation"]["n"] for cell in size["cells"] if cell["validation"]["n"]}
     return seeds if len(set(seeds.values())) > 1 else {}
 
 
 def _row(
     choice: Mapping[str, Any], chosen: str | None, reference: str | None, known: Mapping[str, str]
 ) -> tuple[str, ...]:
-    from frostline.report.names import trainable
+    from frostline.report.names import printed
 
     name, cost, sure = choice["choice"], choice["cost_of_full"], choice["probability"]
     return (
         ">" if name == chosen else "",
-        trainable(name),
+        printed(name),
         formatting.score(choice["score"]),
         known.get(name, ""),
         "" if name == reference else _below(choice),

@@ -3,10 +3,11 @@
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType, NoneType
+from types import NoneType
 from typing import Annotated, Any, Optional, get_args, get_origin
 
 import typer
+from pydantic.fields import FieldInfo
 
 from frostline import FrostlineError
 from frostline.data.wording import comma_joined, comma_separated
@@ -15,9 +16,7 @@ from frostline.sweep.toml import NOT_SETTINGS, TRUST, read_toml, require_trust
 from frostline.training.settings import TrainingSettings
 
 TABLES = ("grid", "way")  # settings that only a file can give, as tables
-NO_OTHERS: Mapping[str, Any] = MappingProxyType({})
 CAN_RETRY = ("failed", "diverged")  # how a run can have ended that is trained again
-PANELS = list(GROUPS)
 FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or search.")]
 File = Annotated[Path | None, typer.Argument(help="TOML file with the same settings; a flag takes precedence over it.")]
 TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")]
@@ -52,7 +51,7 @@ def with_settings(
     only: Collection[str] | None = None,
     leave_out: Collection[str] = (),
     defaults: str | None = None,
-    others: Mapping[str, Any] = NO_OTHERS,
+    others: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., None]], Any]:
     """Give a command one flag for each setting of a sweep, after its own flags.
 
@@ -66,6 +65,8 @@ def with_settings(
         others: The defaults that differ from those of a sweep.
     """
 
+    others = others or {}
+
     def decorate(command: Callable[..., None]) -> Any:
         keyword = inspect.Parameter.KEYWORD_ONLY
         own = [p.replace(kind=keyword) for p in list(inspect.signature(command).parameters.values())[1:]]
@@ -75,8 +76,16 @@ def with_settings(
             path = flags.pop("file", None)
             own_flags = {parameter.name: flags.pop(parameter.name) for parameter in own}
             given = {name: value for name, value in flags.items() if value is not None}
-            of_file = _settings_in(path, trusted=given.get(TRUST) is True) if path else {}
-            command({**others, **of_file, **_plain(given)}, **own_flags)
+            of_file = {}
+            if path:
+                of_file = read_toml(path)
+                require_trust(of_file, path, trusted=given.get(TRUST) is True)
+            weights = given.get("class_weights", "")
+            if "=" in weights:  # a table, as in a file
+                parts = [part.rpartition("=") for part in comma_separated(weights)]
+                given["class_weights"] = {label: weight for label, _, weight in parts}
+            of_file = {name: value for name, value in of_file.items() if name not in NOT_SETTINGS}
+            command({**others, **of_file, **given}, **own_flags)
 
         parameters = [*first, *own, *_settings(only, leave_out, defaults, others)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -91,34 +100,37 @@ def _settings(
     only: Collection[str] | None, leave_out: Collection[str], defaults: str | None, others: Mapping[str, Any]
 ) -> Iterator[inspect.Parameter]:
     """A parameter for each setting, panel by panel. Within a panel, settings of the sweep come before settings of a run."""
-    names = [name for name in Settings.model_fields if name not in (*TABLES, *leave_out)]
-    names = [name for name in names if only is None or name in only]
-    for name in sorted(names, key=lambda name: (PANELS.index(panel_of(name)), name in TrainingSettings.model_fields)):
+    panels = {}
+    for name, field in Settings.model_fields.items():
+        if name not in (*TABLES, *leave_out) and (only is None or name in only):
+            group = next(one for one, group in GROUPS.items() if name in group.model_fields)
+            panels[name] = str(_of_help(field)["panel"] or group)
+    names = list(GROUPS)
+    for name in sorted(panels, key=lambda name: (names.index(panels[name]), name in TrainingSettings.model_fields)):
         field = Settings.model_fields[name]
         boolean = field.annotation in (bool, bool | None)
         kind: Any = Optional[bool] if boolean else Optional[str]  # noqa: UP045
         flag = name.replace("_", "-")
         assert field.description is not None
+        if defaults or name in others:
+            default = f" [default: {defaults or as_typed(others[name])}]"
+        else:
+            text = _of_help(field)["default"] if field.default is None else as_typed(field.default)
+            default = " [required]" if field.is_required() else f" [default: {text}]" if text else ""
         option = typer.Option(
             f"--{flag}/--no-{flag}" if boolean else f"--{flag}",
             metavar=None if boolean else _metavar(field.annotation),
-            help=f"{field.description[0].upper()}{field.description[1:]}.{_default(name, defaults, others)}",
+            help=f"{field.description[0].upper()}{field.description[1:]}.{default}",
             show_default=False,
-            rich_help_panel=panel_of(name).capitalize(),
+            rich_help_panel=panels[name].capitalize(),
         )
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
 
 
-def panel_of(setting: str) -> str:
-    """The panel of ``--help`` that shows a setting."""
-    group = next(name for name, group in GROUPS.items() if setting in group.model_fields)
-    return str(_of_help(setting).get("panel") or group)
-
-
-def _of_help(setting: str) -> dict[str, Any]:
+def _of_help(field: FieldInfo) -> dict[str, Any]:
     """What :func:`frostline.data.kinds.of_help` says of a setting."""
-    extra = Settings.model_fields[setting].json_schema_extra
-    return extra if isinstance(extra, dict) else {}
+    extra = field.json_schema_extra
+    return extra if isinstance(extra, dict) else {"default": "", "panel": ""}
 
 
 def _metavar(annotation: Any) -> str:
@@ -128,19 +140,6 @@ def _metavar(annotation: Any) -> str:
     if any(get_origin(kind) is tuple for kind in kinds):
         return "LIST"
     return "NUMBER" if kinds <= {int, float} else "VALUE"
-
-
-def _default(name: str, defaults: str | None, others: Mapping[str, Any]) -> str:
-    """The default of a setting, as the help shows it."""
-    field = Settings.model_fields[name]
-    if defaults is not None:
-        return f" [default: {defaults}]"
-    if name in others:
-        return f" [default: {as_typed(others[name])}]"
-    if field.is_required():
-        return " [required]"
-    text = as_typed(field.default) if field.default is not None else _of_help(name).get("default")
-    return f" [default: {text}]" if text else ""
 
 
 def as_typed(value: Any) -> str:
@@ -162,22 +161,6 @@ def as_words(flags: Mapping[str, Any]) -> list[str]:
         elif value is not None:
             words.append(f"--{flag}={as_typed(value)}")
     return words
-
-
-def _settings_in(file: Path, *, trusted: bool) -> dict[str, Any]:
-    """The settings in a TOML file, without the other facts that a sweep writes into its sweep.toml."""
-    written = read_toml(file)
-    require_trust(written, file, trusted=trusted)
-    return {name: value for name, value in written.items() if name not in NOT_SETTINGS}
-
-
-def _plain(flags: dict[str, Any]) -> dict[str, Any]:
-    """The values of flags in the form that a TOML file has: class weights become a table."""
-    weights = flags.get("class_weights", "")
-    if "=" in weights:
-        parts = [part.rpartition("=") for part in comma_separated(weights)]
-        flags["class_weights"] = {label: weight for label, _, weight in parts}
-    return flags
 
 
 def split_words(words: Sequence[str] | None) -> list[str] | None:

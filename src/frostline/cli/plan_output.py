@@ -1,15 +1,21 @@
 """Print the plan of a sweep or a search, its forecast and its parameter groups."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from frostline.cli.printing import print_table, size_of, wrapped
 from frostline.data.wording import capitalized, duration, duration_at_least
 from frostline.search import FULL_RUNS, SECONDS
-from frostline.statistics.tune import name_of
+from frostline.statistics.recipe import Recipe
+
+if TYPE_CHECKING:  # they import torch, which --help does not need
+    from frostline.search.search_plan import SearchPlan
+    from frostline.sweep.parameter_groups import Group
+    from frostline.sweep.plan import Plan, PlannedDevice
+    from frostline.sweep.results.forecast_record import Forecast
 
 
-def print_plan(plan: Any) -> None:
+def print_plan(plan: "Plan") -> None:
     """Print the runs of a plan, the hidden states that they share, and the disk space that they need."""
     for note in plan.notes:
         print(note)
@@ -17,12 +23,30 @@ def print_plan(plan: Any) -> None:
     print(f"{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
     rows = list(_plan_rows(plan))
     print_table(rows, tuple(rows[0]))
-    _print_too_large(rows)
-    _print_shared(plan)
+    if too_large := [row["tune"] for row in rows if row.get("fits") == "no"]:
+        print(
+            f"\nMore memory than is free: {', '.join(dict.fromkeys(too_large))}. If memory runs out, frostline tries smaller\n"
+            "stacks and micro-batches. --gradient-checkpointing, a smaller k and fewer --workers take less."
+        )
+    states = [f"of all tokens, after layer {cut}" for cut in plan.cached.cuts]
+    states += ["of the token that the head reads, after the last layer"] * plan.cached.head
+    states += ["of first, mean and last token, after every layer"] * bool(plan.cached.pooled)
+    shared = "Shared: nothing; every run computes its frozen layers itself."
+    if states:
+        shared = (
+            f"Shared: one forward pass of {plan.rows:,} different examples ({plan.tokens:,} tokens) through the frozen layers "
+            f"caches hidden states {'; '.join(states)}: {size_of(plan.cache_bytes)}."
+        )
+    print("", *wrapped(shared), sep="\n")
+    if missing := len(plan.wanted.cuts) - len(plan.cached.cuts):
+        print(
+            f"Not cached, because they do not fit into {size_of(plan.limit_bytes)}: hidden states after {missing} more "
+            f"{'layer' if missing == 1 else 'layers'}. Runs that need them start from the nearest cached layer below."
+        )
     print_space(plan)
 
 
-def print_device(device: Any) -> None:
+def print_device(device: "PlannedDevice") -> None:
     """Print the device that trains, and its memory."""
     print(
         f"\nDevice: {device.name}, {size_of(device.memory.free)} free of {size_of(device.memory.total)}, {device.precision}."
@@ -31,86 +55,43 @@ def print_device(device: Any) -> None:
         print(f"{device.processes} GPUs: one process trains on each.")
 
 
-def print_space(plan: Any) -> None:
+def print_space(plan: "Plan") -> None:
     """Print the disk space that is free and needed, and how many examples are truncated."""
     print(f"Free for the cache: {size_of(plan.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}.")
     truncated = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Examples truncated at {plan.max_length} tokens, of those in use: {truncated}.")
 
 
-def _print_too_large(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print what to do about runs that do not fit into memory."""
-    if too_large := [row["tune"] for row in rows if row.get("fits") == "no"]:
-        print(
-            f"\nMore memory than is free: {', '.join(dict.fromkeys(too_large))}. If memory runs out, frostline tries smaller\n"
-            "stacks and micro-batches. --gradient-checkpointing, a smaller k and fewer --workers take less."
-        )
-
-
-def _print_shared(plan: Any) -> None:
-    """Print which hidden states all runs share."""
-    states = [f"of all tokens, after layer {cut}" for cut in plan.cached.cuts]
-    states += ["of the token that the head reads, after the last layer"] * plan.cached.head
-    states += ["of first, mean and last token, after every layer"] * bool(plan.cached.pooled)
-    if states:
-        shared = (
-            f"Shared: one forward pass of {plan.rows:,} different examples ({plan.tokens:,} tokens) through the frozen layers "
-            f"caches hidden states {'; '.join(states)}: {size_of(plan.cache_bytes)}."
-        )
-        print("", *wrapped(shared), sep="\n")
-    else:
-        print("\nShared: nothing; every run computes its frozen layers itself.")
-    if missing := len(plan.wanted.cuts) - len(plan.cached.cuts):
-        print(
-            f"Not cached, because they do not fit into {size_of(plan.limit_bytes)}: hidden states after {missing} more "
-            f"{'layer' if missing == 1 else 'layers'}. Runs that need them start from the nearest cached layer below."
-        )
-
-
-def _plan_rows(plan: Any) -> Iterator[dict[str, Any]]:
+def _plan_rows(plan: "Plan") -> Iterator[dict[str, Any]]:
     """A row for each k; with a forecast of several train sizes, a row for each k and size."""
-    cells = {(cell.trainable, cell.train_size): cell for cell in plan.forecast.cells} if plan.forecast else {}
+    forecast = plan.forecast
+    cells = {(cell.recipe, cell.train_size): cell for cell in forecast.cells} if forecast else {}
     stacked = any(cell.stack > 1 for cell in cells.values())
     sizes = sorted({run.train_size for run in plan.runs})
     several = len(sizes) > 1 and bool(cells)
-    for k in plan.trainable:
+    for k in plan.trained:
         for size in sizes if several else [None]:
-            runs = [run for run in plan.runs if run.tune == k and size in (None, run.train_size)]
+            runs = [run for run in plan.runs if run.recipe == k and size in (None, run.train_size)]
             if not runs:
                 continue
-            cell = cells.get((runs[0].trainable, runs[0].train_size))
-            yield {
-                "tune": runs[0].trainable,
-                **({"examples": f"{size:,}"} if several else {}),
-                "runs": len(runs),
-                "done": sum(run.digest in plan.done for run in runs),
-                "trainable parameters": f"{plan.trainable[k]:,}",
-                **(_costs(cell) if cells else {}),
-                **({"stack": cell.stack if cell else ""} if stacked else {}),
-                **({"fits": _fits(plan, cell)} if cells else {}),
-            }
+            row: dict[str, Any] = {"tune": runs[0].recipe} | ({"examples": f"{size:,}"} if several else {})
+            row |= {"runs": len(runs), "done": sum(run.digest in plan.done for run in runs)}
+            row["trainable parameters"] = f"{plan.trained[k]:,}"
+            if forecast and cells:
+                cell = cells.get((runs[0].recipe, runs[0].train_size))  # None if all these runs are done
+                names = ["per run", "in total", "memory", "per run with Trainer", *["stack"] * stacked, "fits"]
+                row |= dict.fromkeys(names, "")
+                if cell:
+                    row |= {"per run": duration(cell.seconds), "in total": duration(cell.runs * cell.seconds)}
+                    row["memory"] = size_of(cell.memory_bytes)
+                    if cell.trainer_seconds is not None:
+                        row["per run with Trainer"] = duration(cell.trainer_seconds)
+                    row |= {"stack": cell.stack} if stacked else {}
+                    row["fits"] = "yes" if plan.device.fits(cell.memory_bytes, forecast.workers) else "no"
+            yield row
 
 
-def _costs(cell: Any) -> dict[str, str]:
-    """The forecast time and memory of a cell; empty texts if all its runs are done."""
-    if cell is None:
-        return dict.fromkeys(("per run", "in total", "memory", "per run with Trainer"), "")
-    return {
-        "per run": duration(cell.seconds),
-        "in total": duration(cell.runs * cell.seconds),
-        "memory": size_of(cell.memory_bytes),
-        "per run with Trainer": "" if cell.trainer_seconds is None else duration(cell.trainer_seconds),
-    }
-
-
-def _fits(plan: Any, cell: Any) -> str:
-    """Whether the runs of a cell fit into the free memory; an empty text if all of them are done."""
-    if cell is None:
-        return ""
-    return "yes" if plan.device.fits(cell.memory_bytes, plan.forecast.workers) else "no"
-
-
-def print_forecast(forecast: Any) -> None:
+def print_forecast(forecast: "Forecast | None") -> None:
     """Print how long all runs will take, and how long they would take with transformers' Trainer."""
     if forecast is None:
         print("\nNo forecast: no step could be timed.")
@@ -137,16 +118,16 @@ def print_forecast(forecast: Any) -> None:
             f"{forecast.trainer_seconds / forecast.seconds:.1f} times as long\n(every layer of every padded batch, in float32, "
             "eight examples per evaluation batch)."
         )
-    if between := [cell.trainable for cell in forecast.cells if not cell.timed]:
+    if between := [cell.recipe for cell in forecast.cells if not cell.timed]:
         print(f"Not timed, but estimated from the others: {', '.join(dict.fromkeys(between))}.")
 
 
-def print_groups(all_groups: Mapping[Any, Any]) -> None:
+def print_groups(all_groups: "Mapping[Recipe, Sequence[Group]]") -> None:
     """Print every parameter group of each value of ``tune``."""
     for tune, groups in all_groups.items():
         trained = sum(group.parameters for group in groups if group.trained)
         whole = sum(group.parameters for group in groups)
-        print(f"\ntune {name_of(tune)}: {trained:,} of {whole:,} parameters are trained")
+        print(f"\ntune {tune}: {trained:,} of {whole:,} parameters are trained")
         rows = [
             {
                 "": "trained" if group.trained else "frozen",
@@ -165,7 +146,7 @@ def print_groups(all_groups: Mapping[Any, Any]) -> None:
 COLUMNS = ("first steps", "runs", "done", "time")
 
 
-def print_search_plan(made: Any) -> None:
+def print_search_plan(made: "SearchPlan") -> None:
     """Print the budget of a search, its first steps, and the time, memory and disk space that they need."""
     print_device(made.plan.device)
     print(*wrapped(f"{_of_reference(made)} {_of_budget(made)}"), "", sep="\n")
@@ -180,26 +161,24 @@ def print_search_plan(made: Any) -> None:
     print_space(made.plan)
 
 
-def _of_reference(made: Any) -> str:
+def _of_reference(made: "SearchPlan") -> str:
     """The time and the memory of one run of the reference."""
     from frostline.report.names import tuning  # needs numpy
 
-    cell, name = made.of_reference, capitalized(tuning(name_of(made.reference)))
+    cell, name = made.of_reference, capitalized(tuning(made.reference))
+    forecast, seconds = made.plan.forecast, made.reference_seconds
     if made.measured is not None:
         return f"{name}: {duration(made.measured)} a run, as measured in this folder."
-    if cell is None:
-        why = "all its runs are done" if made.plan.forecast else "no step could be timed"
-        return f"{name}: no forecast, because {why}."
+    if cell is None or forecast is None or seconds is None:
+        return f"{name}: no forecast, because {'all its runs are done' if forecast else 'no step could be timed'}."
     trainer = "" if cell.trainer_seconds is None else f" ({duration(cell.trainer_seconds)} with transformers' Trainer)"
-    text = (
-        f"{name}: about {duration(made.reference_seconds)} a run{trainer} and {size_of(cell.memory_bytes)} of memory."
-    )
-    if not made.plan.device.fits(cell.memory_bytes, made.plan.forecast.workers):
+    text = f"{name}: about {duration(seconds)} a run{trainer} and {size_of(cell.memory_bytes)} of memory."
+    if not made.plan.device.fits(cell.memory_bytes, forecast.workers):
         text += " That is more than is free: give --max-k, fewer --workers or --gradient-checkpointing."
     return text
 
 
-def _of_budget(made: Any) -> str:
+def _of_budget(made: "SearchPlan") -> str:
     """The budget, what is spent of it, and whether it allows the reference."""
     if made.exhaustive:
         return "The whole grid is trained, whatever the budget (--exhaustive)."
@@ -218,7 +197,7 @@ def _of_budget(made: Any) -> str:
     if made.budget is not None and made.enough is not None and made.enough > made.budget:
         from frostline.report.names import tuning
 
-        name = tuning(name_of(made.reference))
+        name = tuning(made.reference)
         text += (
             f" It probably ends before {name} has run, and then nothing can be compared: give about "
             f"--budget {duration_at_least(made.enough)} or more."
@@ -226,7 +205,7 @@ def _of_budget(made: Any) -> str:
     return text
 
 
-def _steps(made: Any) -> Iterator[dict[str, Any]]:
+def _steps(made: "SearchPlan") -> Iterator[dict[str, Any]]:
     """A row for the hidden states, and one for each step."""
     forecast = made.plan.forecast
     if forecast and forecast.forward_pass_seconds:

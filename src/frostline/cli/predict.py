@@ -24,12 +24,10 @@ Rows = Sequence[Mapping[str, Any]]
 def _csv(rows: Rows, columns: Sequence[str]) -> bytes:
     from frostline.sweep.results.tables import csv_bytes
 
-    return csv_bytes([{name: _cell(value) for name, value in row.items()} for row in rows], columns)
+    def cell(value: Any) -> Any:
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
 
-
-def _cell(value: Any) -> Any:
-    """A list of labels as JSON."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+    return csv_bytes([{name: cell(value) for name, value in row.items()} for row in rows], columns)
 
 
 def _json_lines(rows: Rows, columns: Sequence[str]) -> bytes:
@@ -115,7 +113,8 @@ def predict(
     from frostline.data.reader import read_table, require_file
 
     require_file(file)
-    from frostline.api.bundle import bundle_columns
+    from frostline.api.bundle import bundle_columns, joined_columns, joined_rows, load_bundle
+    from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.data.checks import garbled
     from frostline.data.files import create_file, replace_file
@@ -127,13 +126,18 @@ def predict(
     of_words, several = predicts_tags(model), is_bundle(model)
     writers = TAG_WRITERS if of_words else WRITERS
     target = out.expanduser() if out else _default_output(file, of_words=of_words)
-    require_writable(target, file, writers, overwrite=overwrite)
+    _require_writable(target, file, writers, overwrite=overwrite)
+    options: dict[str, Any] = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
     if several:
-        _require_bundle_options(model, threshold, stream=stream, trust_remote_code=trust_remote_code)
+        _refuse_options_of_one_model(model, **options)
     table = read_table(
-        file, column_names=_names(column_names), of_tokens=of_words, word_column=word_column, encoding=encoding
+        file,
+        column_names=None if column_names is None else comma_separated(column_names),
+        of_tokens=of_words,
+        word_column=word_column,
+        encoding=encoding,
     )
-    copied = copied_columns(table, _names(copy_columns) or ())
+    copied = copied_columns(table, comma_separated(copy_columns) if copy_columns else ())
     texts, columns = read_unlabelled(
         table,
         text_column=text_column,
@@ -142,41 +146,25 @@ def predict(
         task_type=TOKENS if of_words else None,
     )
     if target.suffix == ".conll":
-        require_lines(texts, copied)
-    options = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
-    by_task, rows, header = _predicted(model, texts, options)
-    rows, header = beside(copied, rows, header)
+        _require_lines(texts, copied)
+    by_task: Mapping[str, Any] = load_bundle(model)(texts) if several else {"": predict_texts(model, texts, **options)}
+    first = next(iter(by_task.values()))
+    made = (joined_rows(by_task), joined_columns(by_task)) if several else (first.rows(), first.columns())
+    rows, header = beside(copied, list(made[0]), made[1])
     for note in (f"{file}: {columns}.", *table.notes, *garbled(texts, "new")):
         print(note, file=sys.stderr)
     for task, of_task in by_task.items():
-        print_outputs(f"{task}: " if task else "", of_task)
+        _print_outputs(f"{task}: " if task else "", of_task)
     content = writers[target.suffix](rows, header)
     if overwrite:
         replace_file(target, content, inside=target)
     elif not create_file(target, content, inside=target):
         raise FrostlineError(f"{target} exists, which another process has written meanwhile: give another --out.")
-    tasks, cut_off = f", {len(by_task)} tasks" if several else "", next(iter(by_task.values())).truncated
-    truncated = f"; {cut_off:,} truncated to the length that the model was trained with" if cut_off else ""
+    tasks = f", {len(by_task)} tasks" if several else ""
+    if first.truncated:
+        tasks += f"; {first.truncated:,} truncated to the length that the model was trained with"
     unit = "sentence" if of_words else "text"
-    print(f"{target}: {len(texts):,} {unit if len(texts) == 1 else f'{unit}s'}{tasks}{truncated}")
-
-
-def _names(flag: str | None) -> list[str] | None:
-    """The names of columns that a flag gives."""
-    return None if flag is None else comma_separated(flag)
-
-
-def _predicted(model: Path, texts: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], Rows, Sequence[str]]:
-    """The predictions of each task of a bundle, or of the only task with the name "", then all as rows with their columns."""
-    from frostline.api.bundle import joined_columns, joined_rows, load_bundle
-    from frostline.api.prediction import predict as predict_texts
-    from frostline.frozen.trunk import is_bundle
-
-    if is_bundle(model):
-        by_task = load_bundle(model)(texts)
-        return dict(by_task), list(joined_rows(by_task)), joined_columns(by_task)
-    predictions = predict_texts(model, texts, **options)
-    return {"": predictions}, list(predictions.rows()), predictions.columns()
+    print(f"{target}: {len(texts):,} {unit if len(texts) == 1 else f'{unit}s'}{tasks}")
 
 
 def _default_output(file: Path, *, of_words: bool) -> Path:
@@ -186,27 +174,22 @@ def _default_output(file: Path, *, of_words: bool) -> Path:
     return file.with_name(f"{file.stem}.predictions{ending}")
 
 
-def _require_bundle_options(
-    model: Path, threshold: float | None, *, stream: bool | None, trust_remote_code: bool
+def _refuse_options_of_one_model(
+    bundle: Path, threshold: float | None, *, stream: bool | None, trust_remote_code: bool
 ) -> None:
-    """Refuse options that a bundle does not have."""
-    if stream:
-        raise FrostlineError(
-            f"{model} is a bundle, which is not streamed: leave --stream out, or predict with the model of each task."
-        )
-    if trust_remote_code:
-        raise FrostlineError(f"{model} is a bundle, and no code comes with it: leave --trust-remote-code out.")
-    if threshold is not None:
-        raise FrostlineError(
-            f"{model} is a bundle, and each of its tasks has its own threshold: leave --threshold out."
-        )
+    for given, why in (
+        (stream, "which is not streamed: leave --stream out, or predict with the model of each task"),
+        (trust_remote_code, "and no code comes with it: leave --trust-remote-code out"),
+        (threshold is not None, "and each of its tasks has its own threshold: leave --threshold out"),
+    ):
+        if given:
+            raise FrostlineError(f"{bundle} is a bundle, {why}.")
 
 
-def require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
+def _require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
     """Refuse words and copied columns that no line of a CoNLL file can hold, before anything is computed."""
     from frostline.data.conll import is_writable
     from frostline.data.tags import words_of
-    from frostline.data.wording import quoted
 
     if copied:
         raise FrostlineError("--copy-columns: a CoNLL file has words and tags only; write to a .jsonl file with --out.")
@@ -218,7 +201,7 @@ def require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
             )
 
 
-def print_outputs(task: str, predictions: Any) -> None:
+def _print_outputs(task: str, predictions: Any) -> None:
     """Print which temperature and threshold were applied, if there are any, after the name of the ``task``."""
     if predictions.temperature != 1:
         print(f"{task}The logits are divided by the temperature {predictions.temperature:.3g}.", file=sys.stderr)
@@ -234,12 +217,8 @@ def print_outputs(task: str, predictions: Any) -> None:
         )
 
 
-def require_writable(target: Path, file: Path, writers: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Check the output file before anything is computed.
-
-    Raises:
-        FrostlineError: Its format is unknown, it is the input file, or it exists.
-    """
+def _require_writable(target: Path, file: Path, writers: Mapping[str, Any], *, overwrite: bool) -> None:
+    """Refuse an output file before anything is computed: an unknown format, the input file, or one that exists."""
     if target.suffix not in writers:
         raise FrostlineError(f"{target} has an unknown ending: use {either(*writers)}.")
     exists = target.exists() and file.exists()  # a missing input is reported when it is read
@@ -249,7 +228,6 @@ def require_writable(target: Path, file: Path, writers: Mapping[str, Any], *, ov
         raise FrostlineError(f"{target} exists: give another --out, or --overwrite.")
 
 
-FLAG = "--copy-columns"
 TAKEN = ("row", "text", "text_pair", "label", "labels", "prediction", "tokens", "tags", "probabilities")
 
 
@@ -264,7 +242,7 @@ def copied_columns(table: "Table", names: Sequence[str]) -> dict[str, list[Any]]
         if name not in table.columns:
             raise FrostlineError(
                 f"{table.name}: there is no column {quoted(name)}{did_you_mean(name, table.columns)}; pass some of "
-                f"{listed(table.columns)} with {FLAG}."
+                f"{listed(table.columns)} with --copy-columns."
             )
     return {name: table.cells(name) for name in names}
 
@@ -285,5 +263,6 @@ def _refuse_taken(names: Collection[str], taken: Collection[str]) -> None:
     """Refuse to copy a column that has the name of a column of the predictions."""
     if both := [name for name in names if name in taken]:
         raise FrostlineError(
-            f"{FLAG}: {quoted(both[0])} is the name of a column of the predictions; rename that of the table, or leave it out."
+            f"--copy-columns: {quoted(both[0])} is the name of a column of the predictions; rename that of the table, or leave "
+            "it out."
         )

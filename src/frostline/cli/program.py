@@ -22,22 +22,8 @@ from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.slurm import TERMINATED
 
 COMMANDS = (
-    "demo",
-    "find",
-    "sweep",
-    "plan",
-    "compare",
-    "work",
-    "status",
-    "merge",
-    "report",
-    "predict",
-    "bundle",
-    "probe",
-    "check",
-    "analyze",
-    "study",
-    "cache",
+    *("demo", "find", "sweep", "plan", "compare", "work", "status", "merge", "report"),
+    *("predict", "bundle", "probe", "check", "analyze", "study", "cache"),
 )
 PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # these come first, in this order
 METAVARS = {"list": "LIST", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}  # by the name that typer gives a type
@@ -51,19 +37,8 @@ def panels_of(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         if record is not None:
             argument = param.param_type_name == "argument"
             panel = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
-            panels.setdefault(panel, []).append((plain_flag(record[0], argument=argument), record[1]))
+            panels.setdefault(panel, []).append((_plain_flag(record[0], argument=argument), record[1]))
     return {name: panels[name] for name in sorted(panels, key=lambda name: (*PANELS, name).index(name))}
-
-
-def plain_flag(flag: str, *, argument: bool = False) -> str:
-    """A flag or an argument as the help shows it: ``--out PATH``, ``FILE``, ``--[no-]tune-pooler``."""
-    name, _, kind = flag.partition(" <")
-    if argument:
-        return name.upper()
-    if kind:
-        return f"{name} {next((word for start, word in METAVARS.items() if kind.startswith(start)), 'VALUE')}"
-    yes, slash, no = flag.partition(" / --no-")
-    return f"--[no-]{no}" if slash and yes == f"--{no}" else flag
 
 
 class PanelCommand(TyperCommand):
@@ -74,6 +49,17 @@ class PanelCommand(TyperCommand):
         for name, records in panels_of(self, ctx).items():
             with formatter.section(name):
                 formatter.write_dl(records)
+
+
+def _plain_flag(flag: str, *, argument: bool) -> str:
+    """A flag or an argument as the help shows it: ``--out PATH``, ``FILE``, ``--[no-]tune-pooler``."""
+    name, _, kind = flag.partition(" <")
+    if argument:
+        return name.upper()
+    if kind:
+        return f"{name} {next((word for start, word in METAVARS.items() if kind.startswith(start)), 'VALUE')}"
+    yes, slash, no = flag.partition(" / --no-")
+    return f"--[no-]{no}" if slash and yes == f"--{no}" else flag
 
 
 class OrderedGroup(TyperGroup):

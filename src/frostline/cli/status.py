@@ -19,8 +19,8 @@ if TYPE_CHECKING:  # both import numpy, which --help does not need
     from frostline.sweep.results.folder import Folder
     from frostline.sweep.results.leases import Leases
 
-SHOWN = ("trainable", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
-TRAINED_NOW = ("trainable", "train_size", "seed", "learning_rate", "process", "since", "sign_of_life")
+SHOWN = ("recipe", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
+TRAINED_NOW = ("recipe", "train_size", "seed", "learning_rate", "process", "since", "sign_of_life")
 LISTED = 1000  # of a sweep with more runs, only the numbers are shown
 REFRESH = 2.0  # seconds between two looks at the folder
 CLEAR = "\033[H\033[2J"  # moves the cursor of a terminal to the upper left corner and clears the screen
@@ -64,7 +64,7 @@ def _as_text(sweep: "Folder", leases: "Leases", *, all_runs: bool) -> str:
             rows = [{**row, "learning_rate": _rate(row["learning_rate"])} for row in sweep.rows()]
             print_table(rows, SHOWN)
         else:
-            print_table(_by_cell(sweep), ("trainable", "train_size", "done", "failed", "pending"))
+            print_table(_by_cell(sweep), ("recipe", "train_size", "done", "failed", "pending"))
         if trained := list(_trained_now(sweep, leases)):
             print()
             print_table(trained, TRAINED_NOW)
@@ -105,11 +105,11 @@ def _rate(learning_rate: float | None) -> str:
 
 def _by_cell(sweep: "Folder") -> Iterator[dict[str, Any]]:
     """A row for each k and train size: how many of its runs are in each state."""
-    found = Counter((run.train_size, run.tune, state) for run, state in zip(sweep.runs, sweep.states(), strict=True))
-    names = {(run.train_size, run.tune): run.trainable for run in sweep.runs}
+    found = Counter((run.train_size, run.recipe, state) for run, state in zip(sweep.runs, sweep.states(), strict=True))
+    names = {(run.train_size, run.recipe): run.recipe for run in sweep.runs}
     for (size, tune), name in names.items():
         counts = {state: found[size, tune, state] for state in ("done", "failed", "pending")}
-        yield {"trainable": name, "train_size": size, **counts}
+        yield {"recipe": name, "train_size": size, **counts}
 
 
 def _trained_now(sweep: "Folder", leases: "Leases") -> Iterator[dict[str, Any]]:
@@ -118,7 +118,7 @@ def _trained_now(sweep: "Folder", leases: "Leases") -> Iterator[dict[str, Any]]:
     for run in (run for run in sweep.runs if held and run.digest in held):
         lease = held[run.digest]
         yield {
-            "trainable": run.trainable,
+            "recipe": run.recipe,
             "train_size": run.train_size,
             "seed": run.seed,
             "learning_rate": _rate(run.learning_rate),

@@ -14,7 +14,7 @@ from frostline.data.examples import Examples, Indices, Texts
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
-from frostline.data.wording import SHOWN_ROWS, listed, quoted, visible
+from frostline.data.wording import SHOWN_ROWS, first_rows, listed, quoted, visible
 
 RARE, SIMILAR = 0.05, 0.85  # a typo's rows, relative to those of the right label; its similarity with that one
 UNREADABLE = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")  # control characters but tabs, line ends and form feeds
@@ -73,41 +73,32 @@ class DataReport:
 
     def sentences(self, task_type: str) -> list[str]:
         """Warnings and notes for the user, a sentence each; empty if nothing is unusual."""
-        return [*self._warnings(task_type), *(note for split in self.splits for note in self._split_notes(split))]
-
-    def _warnings(self, task_type: str) -> list[str]:
-        warnings, unit = [], "sentence" if task_type == TOKENS else "text"
+        found, unit = [], "sentence" if task_type == TOKENS else "text"
         for pair, count in self.shared.items():
             first, second = pair.split("/")
             if count:
-                rows = self.splits[second].rows
-                warnings.append(f"Warning: {_of_rows(count, rows, second)} a {unit} that is also in {first}.")
+                rows = _of_rows(count, self.splits[second].rows, second)
+                found.append(f"Warning: {rows} a {unit} that is also in {first}.")
         if self.conflicting:
             have = f"{unit} has" if self.conflicting == 1 else f"{unit}s have"
             labels = CONFLICTS.get(task_type, "more than one label")
-            where = ", ".join(map(str, self.conflicting_rows))
             also = "" if task_type == TOKENS else ", or give the second text of a pair with --text-pair-column"
-            more = ", ..." if len(self.conflicting_rows) == SHOWN_ROWS else ""
-            warnings.append(
-                f"Warning: {self.conflicting:,} training {have} {labels} (rows {where}{more}): correct what is wrong{also}."
+            where = first_rows(self.conflicting_rows) + (", ..." if len(self.conflicting_rows) == SHOWN_ROWS else "")
+            found.append(
+                f"Warning: {self.conflicting:,} training {have} {labels} (rows {where}): correct what is wrong{also}."
             )
         if task_type == CLASSIFICATION:
-            warnings += _probable_typos(self.splits["train"].label_counts)
-        return warnings
-
-    def _split_notes(self, split: str) -> list[str]:
-        facts, notes = self.splits[split], []
-        absent = [label for label, count in facts.label_counts.items() if not count]
-        if absent:
-            notes.append(f"No {split} row has the label {listed(absent)}.")
-        if facts.without_label:
-            notes.append(f"{_of_rows(facts.without_label, facts.rows, split)} no label.")
-        if facts.empty_texts:
-            where = ", ".join(str(row) for row in facts.empty_rows)
-            more = ", ..." if facts.empty_texts > len(facts.empty_rows) else ""
-            have, they = ("row has", "it is") if facts.empty_texts == 1 else ("rows have", "they are")
-            notes.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}{more}); {they} not removed.")
-        return notes
+            found += _probable_typos(self.splits["train"].label_counts)
+        for split, facts in self.splits.items():
+            if absent := [label for label, count in facts.label_counts.items() if not count]:
+                found.append(f"No {split} row has the label {listed(absent)}.")
+            if facts.without_label:
+                found.append(f"{_of_rows(facts.without_label, facts.rows, split)} no label.")
+            if facts.empty_texts:
+                where = ", ".join(map(str, facts.empty_rows)) + (", ..." if facts.empty_texts > SHOWN_ROWS else "")
+                have, they = ("row has", "it is") if facts.empty_texts == 1 else ("rows have", "they are")
+                found.append(f"{facts.empty_texts:,} {split} {have} an empty text (row {where}); {they} not removed.")
+        return found
 
 
 def garbled(texts: Texts, what: str) -> list[str]:
@@ -117,10 +108,9 @@ def garbled(texts: Texts, what: str) -> list[str]:
     if not found:
         return []
     where = list(dict.fromkeys(row for row, _ in found))
-    shown = ", ".join(map(str, where[:SHOWN_ROWS])) + (", ..." if len(where) > SHOWN_ROWS else "")
     return [
         f"Warning: {_of_rows(len(where), len(texts), what)} a text with control characters or wrongly decoded letters, such as "
-        f"{quoted(found[0][1])} (row {shown}): correct them in {texts.name}, or the encoding that it is read with."
+        f"{quoted(found[0][1])} (row {first_rows(where)}): correct them in {texts.name}, or the encoding that it is read with."
     ]
 
 
@@ -142,23 +132,20 @@ def _garbled_word(text: str) -> str | None:
 
 
 def _probable_typos(counts: Mapping[str, int]) -> list[str]:
-    """Warnings about rare labels whose names are almost those of frequent ones."""
+    """Warnings about rare labels whose names are almost those of frequent ones, and differ not only in their digits."""
     warnings = []
+    names = {label: visible("".join(one for one in label if not one.isdigit())) for label in counts}
     for label, rows in counts.items():
-        alike = next((other for other in counts if 0 < rows <= RARE * counts[other] and _is_typo(label, other)), None)
-        if alike is not None:
-            have = "row has" if rows == 1 else "rows have"
-            warnings.append(
-                f"Warning: {rows:,} training {have} the label {quoted(label)}, and {counts[alike]:,} have {quoted(alike)}: "
-                "correct it if it is a typo."
-            )
+        for other, of_other in counts.items():
+            alike = names[label] != names[other] and 0 < rows <= RARE * of_other
+            if alike and SequenceMatcher(None, names[label], names[other]).ratio() >= SIMILAR:
+                have = "row has" if rows == 1 else "rows have"
+                warnings.append(
+                    f"Warning: {rows:,} training {have} the label {quoted(label)}, and {of_other:,} have {quoted(other)}: "
+                    "correct it if it is a typo."
+                )
+                break
     return warnings
-
-
-def _is_typo(label: str, other: str) -> bool:
-    """Whether two names differ in few characters, but not only in their digits, as ``level 1`` and ``level 2`` do."""
-    words = [visible("".join(one for one in name if not one.isdigit())) for name in (label, other)]
-    return words[0] != words[1] and SequenceMatcher(None, words[0], words[1]).ratio() >= SIMILAR
 
 
 def _of_rows(count: int, rows: int, split: str) -> str:
@@ -201,12 +188,16 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
         lengths = lengths + [len(pair) for pair in pairs]
         empty = empty | [not pair.strip() for pair in pairs]
     classes = task.task_type != REGRESSION
-    counts = _label_counts(examples, len(task.labels)) if classes else []
+    if examples.has_label_sets:
+        counts = examples.targets.sum(0)
+    else:
+        known = examples.targets[examples.targets != NO_WORD] if classes else []  # [N], or all words
+        counts = np.bincount(np.asarray(known, np.int64), minlength=len(task.labels))
     bounds = (float(examples.targets.min()), float(examples.targets.max()))
     return SplitReport(
         source=examples.name,
         rows=len(examples),
-        label_counts=dict(zip(task.labels, counts, strict=True)),
+        label_counts=dict(zip(task.labels, counts.tolist(), strict=True)) if classes else {},
         without_label=int((~examples.targets.any(1)).sum()) if examples.has_label_sets else 0,
         target_range=None if classes else bounds,
         characters={
@@ -219,14 +210,3 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
         empty_texts=int(empty.sum()),
         empty_rows=tuple(examples.rows[empty][:SHOWN_ROWS].tolist()),
     )
-
-
-def _label_counts(examples: Examples, labels: int) -> list[int]:
-    """The number of rows, or of words, with each label."""
-    if examples.has_label_sets:
-        counts = examples.targets.sum(0)
-    else:
-        known = examples.targets[examples.targets != NO_WORD]  # [N], or all words
-        counts = np.bincount(known.astype(np.int64), minlength=labels)
-    found: list[int] = counts.tolist()
-    return found

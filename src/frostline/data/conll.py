@@ -10,7 +10,7 @@ column is also that of another line, as in ``# O``, it is the word ``#`` with it
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -35,18 +35,9 @@ def read_conll(
 ) -> Table:
     """A table with a row per sentence: a list of ``tokens`` and a list of ``tags``.
 
-    In a file with more than two columns, the others are called ``column 2``, ``column 3`` and so on. The row number of a
-    sentence is that of its first line.
-
-    Args:
-        path: The file.
-        tag_column: The column of the tags, counted from 1. By default the other one of two.
-        word_column: The column of the words, counted from 1. By default the first one.
-        encoding: The encoding of the file.
-
-    Raises:
-        FrostlineError: A line has another number of columns than the first one, there is no such column, or the first column
-            seems to hold something else than words.
+    In a file with more than two columns, the others are called ``column 2``, ``column 3`` and so on. The row number of a sentence
+    is that of its first line. Columns are counted from 1. By default the first one has the words, and the other one of two the
+    tags. A line with another number of columns than the first one is an error.
     """
     sentences, width, skipped = _sentences(path, word_column, encoding)
     words = (word_column or 1) - 1
@@ -77,7 +68,11 @@ def is_writable(word: str) -> bool:
 
 def _sentences(path: Path, word_column: int | None, encoding: str) -> tuple[list[list[Word]], int, tuple[str, ...]]:
     """The words of each sentence, the number of columns, and notes about lines that are skipped."""
-    lines = list(_lines(path, encoding))
+    lines = []  # with their numbers, without spaces at their end; a line of white space alone is empty
+    with open_text(path, encoding) as file:
+        for row, line in enumerate(file, start=1):
+            content = line.rstrip("\r\n").rstrip(" ")
+            lines.append((row, content if content.strip(" \t") else ""))
     split = re.compile("\t" if any("\t" in line for _, line in lines if line[:1] != "#") else r"[ \t]+")
     cells_of = {row: split.split(line.lstrip(" ") if split.pattern != "\t" else line) for row, line in lines if line}
     widths = [len(cells_of[row]) for row, line in lines if line and line[0] != "#"]
@@ -148,11 +143,3 @@ def _instead_of_words(column: Sequence[Sequence[str]], width: int) -> str | None
     if width > 2 and max(map(len, column), default=0) > 1 and all(len(one) == 1 and one != {""} for one in names):
         return "name documents, sentences or words"
     return None
-
-
-def _lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
-    """The lines with their numbers, without spaces at their end. A line of white space alone is empty."""
-    with open_text(path, encoding) as file:
-        for row, line in enumerate(file, start=1):
-            content = line.rstrip("\r\n").rstrip(" ")
-            yield row, content if content.strip(" \t") else ""

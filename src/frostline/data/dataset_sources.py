@@ -27,12 +27,7 @@ NO_HUB_SET = (
 SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-\d{5}")
 
 
-def read_splits(
-    data: str | Path,
-    *,
-    config: str | None = None,
-    read: Read = read_table,
-) -> dict[str, Table]:
+def read_splits(data: str | Path, *, config: str | None = None, read: Read = read_table) -> dict[str, Table]:
     """The tables of a folder or hub data set by split. The result always has a "train" split.
 
     ``read`` reads one table. The name of a file or split must contain the word train, validation (or valid, val, dev) or
@@ -52,11 +47,7 @@ def read_splits(
 
 
 def is_folder(path: Path) -> bool:
-    """Whether the path is a folder; otherwise it is a name on the hub.
-
-    Raises:
-        FrostlineError: The path is a file.
-    """
+    """Whether the path is a folder; otherwise it is a name on the hub. A file is refused."""
     if path.is_file():
         raise FrostlineError(
             f"{path}: this is a file, not a folder with splits; give the folder, or the file as train."
@@ -80,24 +71,29 @@ def source_name(settings: DataSettings, train: Any) -> str:
     path = Path(train).resolve()
     if split_of_name(path.stem) is None:
         return path.stem
-    return _without_split(path.stem) or path.parent.name
-
-
-def _without_split(name: str) -> str:
-    """The name of a file without the words of splits and the number of a shard: ``reviews`` from ``reviews_train``."""
-    stem = match["stem"] if (match := SHARD.fullmatch(name)) else name
+    stem = match["stem"] if (match := SHARD.fullmatch(path.stem)) else path.stem
     parts = re.split("([^A-Za-z0-9]+)", stem)
     kept = [n for n in range(0, len(parts), 2) if parts[n].lower() not in SPLIT_WORDS and parts[n]]
-    return "".join(parts[n - 1] * (n != kept[0]) + parts[n] for n in kept)
+    return "".join(parts[n - 1] * (n != kept[0]) + parts[n] for n in kept) or path.parent.name
 
 
 def from_folder(folder: Path, read: Read, split_of: SplitOf = split_of_name) -> dict[str, Table]:
     """The tables in a folder by split. The folder holds files, or was written by ``save_to_disk``."""
     if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
-        return from_dict(_saved(folder), str(folder), read, split_of)
+        import datasets
+
+        saved = datasets.load_from_disk(str(folder))
+        splits = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
+        return from_dict(splits, str(folder), read, split_of)
     files = _split_files(folder, split_of) or _split_files(folder / "data", split_of)  # as on the hub
     _require_train(str(folder), files, sorted(one.name for one in folder.iterdir()), "file")
-    return {split: _read_shards(split, paths, read) for split, paths in files.items()}
+    for split, paths in files.items():
+        if len({match["stem"] if (match := SHARD.fullmatch(path.stem)) else path.name for path in paths}) > 1:
+            raise FrostlineError(
+                f"{paths[0].parent}: {listed(path.name for path in paths)} could all be the {split} split; leave only one of "
+                "them there, or pass it with its own flag."
+            )
+    return {split: concatenated([read(path) for path in paths]) for split, paths in files.items()}
 
 
 def from_dict(splits: Mapping[str, Any], name: str, read: Read, split_of: SplitOf = split_of_name) -> dict[str, Table]:
@@ -116,11 +112,7 @@ def from_dict(splits: Mapping[str, Any], name: str, read: Read, split_of: SplitO
 
 
 def load_hub(name: str, config: str | None, message: str = NO_HUB_SET) -> Mapping[str, Any]:
-    """The splits of a hub data set.
-
-    Raises:
-        FrostlineError: The data set cannot be loaded. ``message`` is the text, with the fields {name} and {reason}.
-    """
+    """The splits of a hub data set. ``message`` says that it cannot be loaded, with the fields {name} and {reason}."""
     import datasets
 
     try:
@@ -160,17 +152,6 @@ def _split_files(folder: Path, split_of: SplitOf) -> dict[str, list[Path]]:
     return files
 
 
-def _read_shards(split: str, paths: list[Path], read: Read) -> Table:
-    """The table of one file, or of its shards (train-00000-of-00002)."""
-    stems = {match["stem"] if (match := SHARD.fullmatch(path.stem)) else path.name for path in paths}
-    if len(stems) > 1:
-        raise FrostlineError(
-            f"{paths[0].parent}: {listed(path.name for path in paths)} could all be the {split} split; "
-            "leave only one of them there, or pass it with its own flag."
-        )
-    return concatenated([read(path) for path in paths])
-
-
 def _require_train(name: str, found: Iterable[str], present: list[str], kind: str) -> None:
     if "train" not in found:
         known = f" ({', '.join(EXTENSIONS)})" if kind == "file" else ""
@@ -178,11 +159,3 @@ def _require_train(name: str, found: Iterable[str], present: list[str], kind: st
         raise FrostlineError(
             f"{name}: no {kind}{known} has train in its name ({found_names}); rename one, or give a file as train."
         )
-
-
-def _saved(folder: Path) -> Mapping[str, Any]:
-    """The splits that ``save_to_disk`` wrote. A ``Dataset`` without splits counts as the training split."""
-    import datasets
-
-    loaded = datasets.load_from_disk(str(folder))
-    return loaded if isinstance(loaded, datasets.DatasetDict) else {"train": loaded}

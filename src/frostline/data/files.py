@@ -1,8 +1,8 @@
 """Read and write the files of a folder that may come from others, atomically and durably.
 
 All files, folders and locks that frostline makes, replaces, moves or removes go through this module. Each function has a keyword
-``inside``: the folder that the path must not lead out of. It refuses a link on the way that does. A path that the user has named
-is its own ``inside``. A test lists the few modules that write otherwise.
+``inside``: the folder that the path must not lead out of. A link on the way that does, and a file that cannot be written, raise a
+FrostlineError. A path that the user has named is its own ``inside``. A test lists the few modules that write otherwise.
 
 New content is written under a temporary name and flushed to disk. Then one operation of the file system publishes it, and the
 folder is flushed to disk, too. A reader finds the old or the new content, and a power failure does not lose it.
@@ -71,7 +71,6 @@ def read_inside(path: Path, inside: Path, limit: int = RECORD_BYTES) -> bytes:
     """The content of a file in the folder ``inside``.
 
     Raises:
-        FrostlineError: A link leads out of the folder.
         OSError: The file cannot be read.
         ValueError: It is no ordinary file, or it has more than ``limit`` bytes.
     """
@@ -95,11 +94,7 @@ def read_file(path: Path, limit: int = RECORD_BYTES) -> bytes:
 
 
 def replace_file(path: Path, content: bytes, *, inside: Path) -> None:
-    """Write a file atomically, replacing an existing one. Missing parent folders are created.
-
-    Raises:
-        FrostlineError: The file cannot be written, or the disk is full, or a link leads out of ``inside``.
-    """
+    """Write a file atomically, replacing an existing one. Missing parent folders are created."""
     require_inside(path, inside)
     with _explained(path), _temporary_file(path, content) as temporary:
         os.replace(temporary, path)
@@ -111,9 +106,6 @@ def create_file(path: Path, content: bytes, *, inside: Path) -> bool:
 
     Returns:
         Whether the file was created. Of several processes that create one file, one gets True.
-
-    Raises:
-        FrostlineError: The file cannot be written, or the disk is full, or a link leads out of ``inside``.
     """
     require_inside(path, inside)
     with _explained(path), _temporary_file(path, content) as temporary:
@@ -132,9 +124,6 @@ def create_folder(folder: Path, files: Mapping[str, bytes], *, inside: Path) -> 
 
     Returns:
         Whether the folder was created. Of several processes that create one folder, one gets True.
-
-    Raises:
-        FrostlineError: The folder cannot be written, or the disk is full, or a link leads out of ``inside``.
     """
     require_inside(folder, inside)
     with _explained(folder):
@@ -159,7 +148,6 @@ def new_folder(target: Path, *, inside: Path, replace: bool = False) -> Iterator
     aside. A process that is killed between these two renames leaves both beside the target, as ``.NAME.<id>.part``.
 
     Raises:
-        FrostlineError: A link leads out of ``inside``.
         FileExistsError: There is a ``target``, maybe from another process, and it is not to be replaced. It is unchanged.
     """
     require_inside(target, inside)
@@ -203,10 +191,6 @@ def move(path: Path, target: Path, *, inside: Path, replace: bool = True) -> boo
 
     Returns:
         Whether it was moved. Without ``replace``, it is not if there is a target, even one that was made meanwhile.
-
-    Raises:
-        FrostlineError: A link leads out of ``inside``.
-        OSError: It cannot be moved.
     """
     for one in (path.parent, target.parent):  # a link itself may be moved
         require_inside(one, inside)
@@ -234,12 +218,7 @@ def move(path: Path, target: Path, *, inside: Path, replace: bool = True) -> boo
 
 
 def remove(path: Path, *, inside: Path) -> None:
-    """Remove a file, or a folder with all files in it, if it is there. A link is removed, not what it points to.
-
-    Raises:
-        FrostlineError: A link leads out of ``inside``.
-        OSError: A file cannot be removed. Of a folder, what cannot be removed stays.
-    """
+    """Remove a file, or a folder with all files in it, if it is there. A link is removed, not what it points to."""
     require_inside(path.parent, inside)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -297,13 +276,7 @@ def with_nulls(value: Any) -> Any:
 
 
 def make_folder(folder: Path, *, inside: Path) -> None:
-    """Create a folder if it is missing, and check that it is writable.
-
-    Called before long computations, so that they are not lost.
-
-    Raises:
-        FrostlineError: The folder cannot be created, or files cannot be written into it, or a link leads out of ``inside``.
-    """
+    """Create a folder if it is missing, and check that it is writable, before a long computation is lost."""
     require_inside(folder, inside)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,8 +11,6 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.dataset_sources import (
-    Read,
-    concatenated,
     from_dict,
     from_folder,
     is_folder,
@@ -29,7 +27,6 @@ from frostline.data.wording import NUMBER, did_you_mean, listed, normalized_name
 HUB_SET = "nyu-mll/glue"
 MISMATCHED = "validation_mismatched"  # MNLI's second validation set
 SCORES = (0.0, 5.0)  # range of STS-B
-FILES = {"train": ("train.tsv",), "validation": ("dev.tsv",), "test": ("test.tsv",)}
 DECIDED_OPTIONS = (  # options that a GLUE task decides
     *("config", "column_names", "text_column", "text_pair_column", "label_column", "tag_column", "word_column"),
     *("indicator_columns", "label_separator", "task_type", "labels"),
@@ -47,7 +44,6 @@ class GlueTask:
         metric: The name of the metric in ``frostline.statistics.metrics``.
         layouts: The columns of the hub data set, then those of the original files.
         headerless: The columns of original files without a header.
-        files: For each way of distribution, the files of each split. Several files of a split form one table.
         no_gold: Values of the label column that mean "no gold label". Such rows are left out.
         broken_rows: Whether the distributed files have rows with a wrong number of cells.
     """
@@ -58,7 +54,6 @@ class GlueTask:
     metric: str
     layouts: tuple[Columns, ...]
     headerless: tuple[str, ...] = ()
-    files: tuple[Mapping[str, tuple[str, ...]], ...] = (FILES,)
     no_gold: tuple[str, ...] = ()
     broken_rows: bool = False
 
@@ -90,11 +85,6 @@ GLUE = {
             metric="matthews_correlation",
             layouts=(SENTENCE,),
             headerless=("source", "label", "mark", "sentence"),
-            # GLUE's dev.tsv is the concatenation of the two public sets.
-            files=(
-                FILES,
-                {"train": ("in_domain_train.tsv",), "validation": ("in_domain_dev.tsv", "out_of_domain_dev.tsv")},
-            ),
         ),
         GlueTask(name="SST-2", config="sst2", labels=("negative", "positive"), metric="accuracy", layouts=(SENTENCE,)),
         GlueTask(
@@ -103,7 +93,6 @@ GLUE = {
             labels=("not_equivalent", "equivalent"),
             metric="f1",
             layouts=(SENTENCES, Columns(text="#1 String", text_pair="#2 String", label="Quality")),
-            files=(FILES, {"train": ("msr_paraphrase_train.txt",), "test": ("msr_paraphrase_test.txt",)}),
         ),
         GlueTask(
             name="STS-B",
@@ -112,7 +101,6 @@ GLUE = {
             metric="spearmanr",
             layouts=(SENTENCES, Columns(text="sentence1", text_pair="sentence2", label="score")),
             headerless=("genre", "file", "year", "index", "score", "sentence1", "sentence2"),
-            files=(FILES, {"train": ("sts-train.csv",), "validation": ("sts-dev.csv",), "test": ("sts-test.csv",)}),
         ),
         GlueTask(
             name="QQP",
@@ -134,15 +122,6 @@ GLUE = {
             layouts=(
                 Columns(text="premise", text_pair="hypothesis", label="label"),
                 Columns(text="sentence1", text_pair="sentence2", label="gold_label"),
-            ),
-            files=tuple(
-                {
-                    "train": (f"{start}train.{end}",),
-                    "validation": (f"{start}dev_matched.{end}",),
-                    MISMATCHED: (f"{start}dev_mismatched.{end}",),
-                    "test": (f"{start}test_matched.{end}",),
-                }
-                for start, end in (("", "tsv"), ("multinli_1.0_", "txt"))
             ),
             no_gold=("-",),
         ),
@@ -202,7 +181,18 @@ def read_glue_table(source: Any, *, task: GlueTask, name: str | None = None, enc
     table = replace(table, columns={one: table.columns[one] for one in used})
     if columns.label is None:
         return table
-    table, labels = _with_gold(table, task, columns.label, _labels(table, task, columns.label))
+    labels = _labels(table, task, columns.label)
+    gold = [i for i, label in enumerate(labels) if label not in task.no_gold]
+    if not gold:
+        raise FrostlineError(
+            f"{table.name}, column {quoted(columns.label)}: no row has a gold label; give a file of {task.name} with labels."
+        )
+    if without := len(labels) - len(gold):
+        note = (
+            f"{table.name}: {without:,} of {len(labels):,} rows have no gold label (column {quoted(columns.label)} is "
+            f"{' or '.join(map(quoted, task.no_gold))}) and are left out."
+        )
+        table, labels = replace(table.take(gold), notes=(*table.notes, note)), [labels[i] for i in gold]
     indices = {label: i for i, label in enumerate(task.labels)}
     cells = [None if label is None else indices[label] for label in labels] if task.labels else labels
     return replace(
@@ -219,7 +209,8 @@ def glue_columns(table: Table, task: GlueTask) -> Columns:
             wanted = {columns.text, columns.text_pair, columns.label if with_label else None} - {None}
             if wanted <= set(table.columns):
                 return columns if with_label else replace(columns, label=None)
-    layouts = " or ".join(dict.fromkeys(_shown(columns) for columns in task.layouts))
+    each = [[one for one in (columns.text, columns.text_pair, columns.label) if one] for columns in task.layouts]
+    layouts = " or ".join(dict.fromkeys(map(listed, each)))
     raise FrostlineError(
         f"{table.name}: its columns ({listed(table.columns)}) are not the columns of {task.name} ({layouts}); give a file of "
         f"{task.name}, or leave out `glue` and name the columns with --text-column and --label-column."
@@ -238,7 +229,16 @@ def unify_layouts(tables: Mapping[str, Table], task: GlueTask) -> tuple[dict[str
             f"{tables['train'].name}: it has no labels of {task.name} (column "
             f"{' or '.join(dict.fromkeys(quoted(one.label) for one in task.layouts))}); give a training file with them."
         )
-    return {split: _renamed(table, glue_columns(table, task), columns) for split, table in tables.items()}, columns
+    renamed = {}
+    for split, table in tables.items():
+        own = glue_columns(table, task)
+        names = {own.text: columns.text, own.text_pair: columns.text_pair, own.label: columns.label}
+        renamed[split] = replace(
+            table,
+            columns={str(names[name]): cells for name, cells in table.columns.items()},
+            class_names={str(names[name]): classes for name, classes in table.class_names.items()},
+        )
+    return renamed, columns
 
 
 def _names_without_header(path: Path, task: GlueTask, encoding: str | None) -> tuple[str, ...] | None:
@@ -276,7 +276,8 @@ def _labels(table: Table, task: GlueTask, column: str) -> list[Any]:
 
 
 def _scores(table: Table, task: GlueTask, column: str) -> list[Any]:
-    scores = [_shortest(cell) for cell in table.cells(column)]
+    # The shortest number that equals the score in 32 bits: the hub stores 3.8 as 3.799999952316284.
+    scores = [float(str(np.float32(cell))) if isinstance(cell, float) else cell for cell in table.cells(column)]
     if {None if score is None else str(score) for score in scores} <= UNLABELLED:
         return [None] * len(scores)
     for i, score in enumerate(scores):
@@ -289,90 +290,41 @@ def _scores(table: Table, task: GlueTask, column: str) -> list[Any]:
     return scores
 
 
-def _shortest(cell: Any) -> Any:
-    """The shortest number that equals the score in 32 bits: the hub stores 3.8 as 3.799999952316284."""
-    return float(str(np.float32(cell))) if isinstance(cell, float) else cell
-
-
-def _with_gold(table: Table, task: GlueTask, column: str, labels: list[Any]) -> tuple[Table, list[Any]]:
-    """The rows and their labels, without the rows that have no gold label."""
-    used = [i for i, label in enumerate(labels) if label not in task.no_gold]
-    count = len(labels) - len(used)
-    if not count:
-        return table, labels
-    if not used:
-        raise FrostlineError(
-            f"{table.name}, column {quoted(column)}: no row has a gold label; give a file of {task.name} with labels."
-        )
-    note = (
-        f"{table.name}: {count:,} of {len(labels):,} rows have no gold label (column {quoted(column)} is "
-        f"{' or '.join(quoted(one) for one in task.no_gold)}) and are left out."
-    )
-    return replace(table.take(used), notes=(*table.notes, note)), [labels[i] for i in used]
-
-
-def _renamed(table: Table, own: Columns, new: Columns) -> Table:
-    names = {own.text: new.text, own.text_pair: new.text_pair, own.label: new.label}
-    return replace(
-        table,
-        columns={str(names[name]): cells for name, cells in table.columns.items()},
-        class_names={str(names[name]): classes for name, classes in table.class_names.items()},
-    )
-
-
-def _shown(columns: Columns) -> str:
-    return listed(one for one in (columns.text, columns.text_pair, columns.label) if one is not None)
-
-
-NO_GLUE_ON_HUB = (
-    "{task}: {{name}} could not be loaded from the hub ({{reason}}); give the files of {task} with --data, or check the "
-    "network."
-)
-NO_SUCH_HUB_SET = (
-    "--data {{name}}: there is no such folder, and no hub data set with {task} could be loaded by that name "
-    "({{reason}}); check the name and the network."
-)
-
-
 def read_glue_splits(data: str | Path | None, task: GlueTask, encoding: str | None = None) -> dict[str, Table]:
     """The tables of a task by split. MNLI's second validation set is the split "validation_mismatched".
 
-    Args:
-        data: The folder of the task, a folder that contains the task's folder (``glue_data/CoLA``, or a copy of the hub's), or
-            a hub data set. None is GLUE on the hub.
-        task: The task.
-        encoding: The encoding of files that are not UTF-8.
+    ``data`` is the folder of the task, a folder that contains the task's folder (``glue_data/CoLA``, or a copy of the hub's), or
+    a hub data set. None is GLUE on the hub.
     """
     read, split_of = partial(read_glue_table, task=task, encoding=encoding), partial(_split_of_name, task)
     if data is None or not is_folder(Path(data)):
         name = HUB_SET if data is None else str(data)
         config = task.config if name.rpartition("/")[2] == "glue" else None
-        message = NO_GLUE_ON_HUB if data is None else NO_SUCH_HUB_SET
-        loaded = load_hub(name, config, message.format(task=task.name))
+        message = (
+            f"--data {{name}}: there is no such folder, and no hub data set with {task.name} could be loaded by that name "
+            "({reason}); check the name and the network."
+        )
+        if data is None:
+            message = (
+                f"{task.name}: {{name}} could not be loaded from the hub ({{reason}}); give the files of {task.name} with "
+                "--data, or check the network."
+            )
+        loaded = load_hub(name, config, message)
         return from_dict(loaded, f"{name}, {config}" if config else name, read, split_of)
     folder = next((one for part in (task.config, task.name) if (one := Path(data) / part).is_dir()), Path(data))
-    for files in task.files:
-        present = {
-            split: [path for name in names if (path := folder / name).is_file()] for split, names in files.items()
-        }
-        if present["train"]:
-            return {split: _read_parts(paths, split, read) for split, paths in present.items() if paths}
+    names = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
+    if task.config == "mnli":
+        names |= {"validation": "dev_matched.tsv", MISMATCHED: "dev_mismatched.tsv", "test": "test_matched.tsv"}
+    files = {split: folder / name for split, name in names.items() if (folder / name).is_file()}
+    if "train" in files:  # beside other files, as the common download script leaves them
+        return {split: read(path) for split, path in files.items()}
     return from_folder(folder, read, split_of)
 
 
 def _split_of_name(task: GlueTask, name: str) -> str | None:
     """Like ``split_of_name``, but it also finds the mismatched validation set of MNLI."""
     words = name.lower().replace("-", "_").split("_")
-    if any(MISMATCHED in files for files in task.files) and "mismatched" in words:
+    if task.config == "mnli" and "mismatched" in words:
         split = split_of_name("_".join(word for word in words if word != "mismatched"))
         return MISMATCHED if split == "validation" else None
     return split_of_name(name)
-
-
-def _read_parts(paths: list[Path], split: str, read: Read) -> Table:
-    """The files of one split as one table. CoLA has two public validation files."""
-    table = concatenated([read(path) for path in paths])
-    if len(paths) == 1:
-        return table
-    note = f"{paths[0].parent}: {listed(path.name for path in paths)} are read as one {split} split, as in GLUE."
-    return replace(table, notes=(*table.notes, note))

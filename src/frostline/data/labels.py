@@ -163,10 +163,7 @@ EMPTY = {"", "nan", "-1", "-1.0"}  # cells that test files contain instead of 0 
 def label_names(table: Table, columns: Columns, given: Sequence[str] | None) -> tuple[str, ...]:
     """All labels in the order of their outputs: those that are given, those of a ``ClassLabel``, or those in the table.
 
-    Columns of 0 and 1 are the labels themselves.
-
-    Raises:
-        FrostlineError: There are fewer than two labels, or no row has a label that the user names.
+    Columns of 0 and 1 are the labels themselves. Fewer than two labels, and labels that no row has, are an error.
     """
     if columns.indicators:
         return _indicator_names(table, columns, given)

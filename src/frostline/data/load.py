@@ -159,18 +159,10 @@ def read_unlabelled(
     trained: Mapping[str, str | None] | None = None,
     task_type: str | None = None,
 ) -> tuple[Texts, Columns]:
-    """The texts of a table for prediction, and their columns. Labels are ignored.
+    """The texts of a table for prediction (sentences, if the model's task is token classification), and their columns.
 
-    Args:
-        source: A file, ``datasets.Dataset``, ``DataFrame``, ``pyarrow.Table``, or a table that has been read.
-        column_names: The columns of a CSV or TSV file without a header.
-        word_column: The column of the words in a CoNLL file, counted from 1. By default the first one.
-        encoding: The encoding of a text file that is not UTF-8.
-        text_column: The column of the texts.
-        text_pair_column: The column of the second texts of pairs.
-        trained: The columns ``text`` and ``text_pair`` that the model was trained on. They are used if the table has them and
-            the user gives no column.
-        task_type: The type of the model's task. For token classification, sentences are read.
+    Labels are ignored. ``trained`` are the columns ``text`` and ``text_pair`` that the model was trained on. They are used if the
+    table has them and the user gives no column. The source may be a table that has been read.
     """
     table = source
     if not isinstance(source, Table):

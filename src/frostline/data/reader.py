@@ -30,20 +30,10 @@ def read_table(
     word_column: int | None = None,
     encoding: str | None = None,
 ) -> Table:
-    """Read a table without converting its cells.
+    """Read a file, ``datasets.Dataset``, pandas ``DataFrame`` or ``pyarrow.Table`` without converting its cells.
 
-    Args:
-        source: A file, ``datasets.Dataset``, pandas ``DataFrame`` or ``pyarrow.Table``. Rows are numbered from 1.
-        column_names: The columns of a CSV or TSV file without a header.
-        name: The name in errors for a source that is not a file.
-        skip_ragged: Skip and count the rows of a CSV or TSV file that have a wrong number of cells.
-        of_tokens: Read a TSV or text file as a CoNLL file, because its task is token classification.
-        tag_column: The column of the tags in a CoNLL file, counted from 1.
-        word_column: The column of its words. By default the first one.
-        encoding: The encoding of a text file that is not UTF-8.
-
-    Raises:
-        FrostlineError: The source cannot be read, or has no rows.
+    The options are those of :class:`frostline.data.kinds.DataSettings`. One that does not suit the format is an error. ``name``
+    is the name in errors of a source that is no file. With ``of_tokens``, a TSV or text file is read as a CoNLL file.
     """
     if not isinstance(source, str | Path):
         reader = FRAME_READERS.get(type(source).__module__.partition(".")[0])

@@ -8,7 +8,7 @@ front, and its later position is skipped.
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -136,14 +136,7 @@ def complete_splits(
 ) -> tuple[dict[str, Examples], npt.NDArray[np.int64] | None, list[str]]:
     """Hold out training rows for validation and test if ``given`` lacks them, or assign the training rows to folds.
 
-    Args:
-        given: The splits that were read.
-        task: The prediction task.
-        sources: What the user gave as "validation" and "test": a source, a keyword, or None.
-        held_out_share: The share of the training rows to hold out, for each of validation and test. By default a tenth, at
-            most 2,000 rows.
-        folds: The number of folds; 0 for none; "auto".
-        seed: The seed of all splits.
+    ``sources`` are what the user gave as "validation" and "test": a source, a keyword, or None. ``folds`` may be "auto".
 
     Returns:
         All splits, without "validation" if there are folds; the fold of each training row, ``[N]``, or None; and a sentence on
@@ -172,7 +165,14 @@ def complete_splits(
         notes.append("No rows are held out for validation or test; --test FILE adds a test set.")
     unwanted = {"test": without_test, "validation": bool(folds)}
     missing = [split for split in ("test", "validation") if split not in splits and not unwanted[split]]
-    size = _held_out_size(splits["train"], held_out_share, missing)
+    rows = len(splits["train"])
+    if held_out_share is not None and held_out_share * len(missing) >= 1:
+        raise FrostlineError(
+            f"held_out_share = {held_out_share:g} for each of {' and '.join(missing)} leaves no training rows: give less than "
+            f"{1 / len(missing):g}."
+        )
+    size = min(round(DEFAULT_SHARE * rows), MAX_HELD_OUT) if held_out_share is None else round(held_out_share * rows)
+    size = max(size, least_size(splits["train"].targets))
     for split in missing:
         rows = len(splits["train"])
         splits["train"], splits[split] = hold_out(splits["train"], task, size, seed, split=split)
@@ -191,21 +191,6 @@ def complete_splits(
         f"does not train on, one fold per seed (data seed {seed}). Rows with the same text are in the same fold."
     )
     return splits, numbers, notes
-
-
-def _held_out_size(examples: Examples, share: float | None, missing: Sequence[str]) -> int:
-    """The number of rows to hold out for each missing split, at least one per class."""
-    rows = len(examples)
-    if share is None:
-        size = min(round(DEFAULT_SHARE * rows), MAX_HELD_OUT)
-    else:
-        size = round(share * rows)
-        if share * len(missing) >= 1:
-            raise FrostlineError(
-                f"held_out_share = {share:g} for each of {' and '.join(missing)} leaves no training rows: give less than "
-                f"{1 / len(missing):g}."
-            )
-    return max(size, least_size(examples.targets))
 
 
 def hold_out(examples: Examples, task: Task, size: int, seed: int, *, split: str) -> tuple[Examples, Examples]:

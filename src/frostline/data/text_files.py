@@ -9,7 +9,7 @@ import codecs
 import csv
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -20,7 +20,7 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.columns import NAME_COLUMNS, WORDS, not_a_header
 from frostline.data.table import Table, refuse_repeated_columns
-from frostline.data.wording import SHOWN_ROWS, quoted
+from frostline.data.wording import first_rows, quoted
 
 UTF8 = "utf-8-sig"  # with or without a byte order mark
 MARKS = {  # byte order marks; that of UTF-16 begins that of UTF-32
@@ -100,13 +100,9 @@ def read_delimited(
 ) -> Table:
     """A table of texts. In tab-separated files, quotation marks are literal. Other files follow the quoting rules of CSV.
 
-    In a .csv file the first line decides the separator: a tab (STS-B), else a comma, else a semicolon.
-
-    Args:
-        path: The file.
-        column_names: The first columns of a file without a header. Further cells of a row are dropped and counted in the notes.
-        skip_ragged: Skip rows with a wrong number of cells and count them in the notes. By default they are an error.
-        encoding: The encoding of the file.
+    In a .csv file the first line decides the separator: a tab (STS-B), else a comma, else a semicolon. ``column_names`` are the
+    first columns of a file without a header: further cells of a row are dropped and counted in the notes. With ``skip_ragged``,
+    rows with a wrong number of cells are skipped and counted; by default they are an error.
     """
     separator, numbered = _numbered_rows(path, encoding)
     header = list(column_names) if column_names else next((cells for _, cells in numbered), [])
@@ -120,8 +116,14 @@ def read_delimited(
             if skip_ragged:
                 ragged.append(row)
                 continue
-            why = None if column_names else not_a_header(header, complete)
-            raise FrostlineError(_ragged_row(path, row, len(cells), width, separator, bool(column_names), why))
+            expected = "--column-names has" if column_names else "the header has"
+            remedy = f"put a text that contains {quoted(separator)} or a line break in double quotes"
+            if separator == "\t":
+                remedy = "remove the tab or line break from its text, or save the file as .csv with commas"
+            if not column_names and (why := not_a_header(header, complete)):
+                expected, remedy = "row 1 has", f"{why}: {NAME_COLUMNS}"
+            count = f"{len(cells)} {'cell' if len(cells) == 1 else 'cells'}"
+            raise FrostlineError(f"{path}, row {row}: the row has {count} and {expected} {width}; {remedy}.")
         longer += len(cells) > width
         complete.append(cells[:width])
         rows.append(row)
@@ -139,10 +141,9 @@ def read_delimited(
         have = "row has" if longer == 1 else "rows have"
         notes.append(f"{path}: {longer:,} {have} more cells than the {width} named columns; these cells are dropped.")
     if ragged:
-        shown = ", ".join(str(row) for row in ragged[:SHOWN_ROWS]) + (", ..." if len(ragged) > SHOWN_ROWS else "")
         notes.append(
             f"{path}: {len(ragged):,} of {len(ragged) + len(rows):,} rows do not have the {width} cells of the header "
-            f"(row {shown}) and are skipped."
+            f"(row {first_rows(ragged)}) and are skipped."
         )
     columns = {name: list(cells) for name, cells in zip(header, zip(*complete, strict=True), strict=True)}
     return Table(
@@ -169,29 +170,28 @@ def _numbered_rows(path: Path, encoding: str) -> tuple[str, Iterator[tuple[int, 
         with open_text(path, encoding) as file:
             first = file.readline()
         separator = "\t" if "\t" in first else ";" if ";" in first and "," not in first else ","
-    return separator, _tab_rows(path, encoding) if separator == "\t" else _csv_rows(path, encoding, separator)
 
+    def rows() -> Iterator[tuple[int, list[str]]]:
+        if separator == "\t":
+            with open_text(path, encoding) as file:
+                for row, line in enumerate(file, start=1):
+                    content = line.removesuffix("\n").removesuffix("\r")
+                    yield row, content.split("\t") if content else []
+            return
+        limit, row = csv.field_size_limit(CELL_LIMIT), 0
+        try:
+            with open_text(path, encoding, newline="") as file:
+                for row, cells in enumerate(csv.reader(file, delimiter=separator, strict=True), start=1):
+                    yield row, cells
+        except csv.Error as error:
+            raise FrostlineError(
+                f"{path}, row {row + 1}: the quotation marks do not match ({error}); put the text in double quotes and "
+                "double those inside it, or save the file as .tsv, where quotation marks are literal."
+            ) from None
+        finally:
+            csv.field_size_limit(limit)
 
-def _tab_rows(path: Path, encoding: str) -> Iterator[tuple[int, list[str]]]:
-    with open_text(path, encoding) as file:
-        for row, line in enumerate(file, start=1):
-            content = line.removesuffix("\n").removesuffix("\r")
-            yield row, content.split("\t") if content else []
-
-
-def _csv_rows(path: Path, encoding: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    limit, row = csv.field_size_limit(CELL_LIMIT), 0
-    try:
-        with open_text(path, encoding, newline="") as file:
-            for row, cells in enumerate(csv.reader(file, delimiter=separator, strict=True), start=1):
-                yield row, cells
-    except csv.Error as error:
-        raise FrostlineError(
-            f"{path}, row {row + 1}: the quotation marks do not match ({error}); put the text in double quotes and "
-            "double those inside it, or save the file as .tsv, where quotation marks are literal."
-        ) from None
-    finally:
-        csv.field_size_limit(limit)
+    return separator, rows()
 
 
 def _checked_header(path: Path, header: list[str], from_user: bool) -> list[str]:
@@ -205,18 +205,6 @@ def _checked_header(path: Path, header: list[str], from_user: bool) -> list[str]
         raise FrostlineError(f"{path}, row 1: {why}; {NAME_COLUMNS}.")
     refuse_repeated_columns("--column-names" if from_user else f"{path}, row 1", names)
     return names
-
-
-def _ragged_row(
-    path: Path, row: int, found: int, expected: int, separator: str, from_user: bool, without_header: str | None
-) -> str:
-    expectation = f"--column-names has {expected}" if from_user else f"the header has {expected}"
-    remedy = f"put a text that contains {quoted(separator)} or a line break in double quotes"
-    if separator == "\t":
-        remedy = "remove the tab or line break from its text, or save the file as .csv with commas"
-    if without_header:
-        expectation, remedy = f"row 1 has {expected}", f"{without_header}: {NAME_COLUMNS}"
-    return f"{path}, row {row}: the row has {found} {'cell' if found == 1 else 'cells'} and {expectation}; {remedy}."
 
 
 def read_json(path: Path, encoding: str = UTF8) -> Table:
@@ -242,11 +230,13 @@ def read_json(path: Path, encoding: str = UTF8) -> Table:
         names = [name.strip() for name in item]
         refuse_repeated_columns(f"{path}, row {row}", names)
         rows.append(dict(zip(names, item.values(), strict=True)))
-    if len(rows) == 1 and _holds_all_examples(rows[0]):
-        raise FrostlineError(
-            f"{path}: the file has one object instead of one for each example; write a list of objects, an example each (in "
-            "pandas orient='records')."
-        )
+    if len(rows) == 1 and not any(isinstance(value, str) for value in rows[0].values()):
+        nested = any(isinstance(value, list | dict) for value in rows[0].values())
+        if nested and not any(name.casefold() in WORDS for name in rows[0]):  # neither a text nor words, so no example
+            raise FrostlineError(
+                f"{path}: the file has one object instead of one for each example; write a list of objects, an example each (in "
+                "pandas orient='records')."
+            )
     columns = list(dict.fromkeys(name for item in rows for name in item))
     if not columns:
         raise FrostlineError(f"{path}: the file has no rows; give a file with one JSON object per line.")
@@ -272,13 +262,6 @@ def _objects(path: Path, encoding: str) -> list[tuple[int, Any]]:
                         return [(1, json.loads(path.read_text(encoding=encoding)))]
                 raise
     return found
-
-
-def _holds_all_examples(item: Mapping[str, Any]) -> bool:
-    """Whether an object holds lists or objects, and neither a text nor words: it is no example."""
-    nested = any(isinstance(value, list | dict) for value in item.values())
-    has_words = any(name.casefold() in WORDS for name in item)
-    return nested and not has_words and not any(isinstance(value, str) for value in item.values())
 
 
 def _parsed(path: Path, text: str, line: int | None = None) -> Any:

@@ -39,7 +39,7 @@ from frostline.frozen.forward_pass import (
     selection_for,
     tokens_per_batch,
 )
-from frostline.frozen.hidden_states import HiddenStates, Recipe, load_or_compute
+from frostline.frozen.hidden_states import CacheKey, HiddenStates, load_or_compute
 from frostline.model.anatomy import Anatomy, Batch, find_layers, position_limit, probe_batch
 from frostline.model.device import random_state_restored
 from frostline.model.heads import padding_id, real_logits
@@ -50,7 +50,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import TYPES, Tokens, encode, padding_fill, suited, vocabulary_tables
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 
 
 @contextmanager
@@ -296,7 +296,7 @@ class Check:
         head_token: The part of the last layer that can run for the head's token only.
     """
 
-    tuned_layers: Tune | None
+    tuned_layers: Recipe | None
     batches: str | None
     max_logit_difference: float | None
     max_gradient_difference: float | None
@@ -315,7 +315,7 @@ class CutComparison:
         self.cut: int | None = None
         self.trained: dict[str, nn.Parameter] = {}
 
-    def check(self, k: Tune, names: frozenset[str]) -> Check:
+    def check(self, k: Recipe, names: frozenset[str]) -> Check:
         """Check the cut for k. ``names`` are the trained parameters; none of them may be below the last k layers."""
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(name in names)
@@ -323,7 +323,7 @@ class CutComparison:
         mask = self.batch["attention_mask"]
         self.reference = self.results(lambda: real_logits(self.model(**self.batch).logits, mask))
         # With k = L nothing is cut: the output of the embeddings is not cached, because it is cheap to compute.
-        self.cut = self.anatomy.count - k if isinstance(k, int) and k < self.anatomy.count else None
+        self.cut = self.anatomy.count - k.k if k.k is not None and k.k < self.anatomy.count else None
         for batches, head_token in product(("packed", "padded"), dict.fromkeys((self.head_token, None))):
             failure = None
             try:
@@ -383,7 +383,7 @@ class CutComparison:
         """The hidden states of the batch as a sweep caches them: computed by a forward pass, written to disk, read back."""
         tokens = table_of(self.batch, self.model)
         selection = selection_for((cut,), self.anatomy, self.head_reads)
-        recipe = Recipe("check", "", "", "", "", 0, "", "", "", head_reads=self.head_reads)
+        recipe = CacheKey("check", "", "", "", "", 0, "", "", "", head_reads=self.head_reads)
         packed = packed and embeddings_are_lookups(self.model, self.anatomy)
         enough = 2 * int((tokens.lengths + LENGTH_MULTIPLE).sum())  # a larger batch would only hold more copies
         forward_pass = ForwardPass(
@@ -452,7 +452,7 @@ TEXTS = ("The first of these texts is the longest one, in 2024!", "A second text
 def check(
     model: nn.Module,
     *,
-    tuned_layers: Sequence[Tune] | None = None,
+    tuned_layers: Sequence[int | str] | None = None,
     tune_modules: Sequence[str] | None = None,
     max_uncut_layers: int | None = None,
     lengths: Sequence[int] | None = None,
@@ -462,7 +462,7 @@ def check(
 
     Args:
         model: Any sequence or token classification model of transformers, in float32. It is not changed.
-        tuned_layers: The values of k to check; by default 0 .. L and ``all`` (full fine-tuning).
+        tuned_layers: The values of k to check; by default 0 .. L and ``full`` (full fine-tuning).
         tune_modules: Module paths of named parts to check, too. The ``tuned_layers`` of their result is the number of layers
             that must run for them.
         max_uncut_layers: For ``all``, compare only the gradients of this many last layers. None compares the gradients of all
@@ -493,13 +493,13 @@ def check(
                 )
             comparison = CutComparison(model, anatomy, batch)
             checks = []
-            for k in [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers:
-                trained = max_uncut_layers if k == FULL and max_uncut_layers is not None else k
-                checks.append(comparison.check(k, Trainable(trained).parameters(anatomy)))
+            for recipe in map(Recipe, [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers):
+                trained = Recipe(max_uncut_layers) if recipe == FULL and max_uncut_layers is not None else recipe
+                checks.append(comparison.check(recipe, Trainable(trained).parameters(anatomy)))
             if tune_modules:
                 names = Trainable(NAMED, tuple(tune_modules)).parameters(anatomy)
                 depth = anatomy.depth(names)
-                checks.append(comparison.check(FULL if depth is None else depth, names))
+                checks.append(comparison.check(FULL if depth is None else Recipe(depth), names))
             return checks
         except FrostlineError as error:
             return [Check(None, None, None, None, str(error))]

@@ -261,7 +261,7 @@ UNREADABLE = (OSError, ValueError, LookupError, TypeError, EOFError)  # errors o
 
 
 @dataclass(frozen=True)
-class Recipe:
+class CacheKey:
     """Everything that determines an example's hidden states, except the example."""
 
     model: str  # its name, for display; not part of the key
@@ -290,14 +290,14 @@ def cache_folder() -> Path:
     return Path(constants.HF_ASSETS_CACHE) / "frostline" / "hidden-states" / "default"
 
 
-def similar_recipes(recipe: Recipe, *, folder: Path | None = None) -> Iterator[Recipe]:
-    """Recipes on disk that differ only in ``packed`` and ``head_token``.
+def similar_recipes(recipe: CacheKey, *, folder: Path | None = None) -> Iterator[CacheKey]:
+    """Keys on disk that differ only in ``packed`` and ``head_token``.
 
     Both are unknown before the exactness check.
     """
     for file in (folder or cache_folder()).glob("*/recipe.json"):
         with suppress(*UNREADABLE):
-            found = Recipe(**json.loads(file.read_text()))
+            found = CacheKey(**json.loads(file.read_text()))
             if replace(recipe, model=found.model, packed=found.packed, head_token=found.head_token) == found:
                 yield found
 
@@ -394,7 +394,7 @@ def load_or_compute(
     forward_pass: ForwardPass,
     tokens: Tokens,
     rows: Rows,
-    recipe: Recipe,
+    recipe: CacheKey,
     *,
     folder: Path | None = None,
     progress: Callable[[float], None] = lambda examples: None,
@@ -441,7 +441,7 @@ def missing_rows(
     tokens: Tokens,
     rows: Rows,
     selection: StateSelection,
-    recipe: Recipe | None = None,
+    recipe: CacheKey | None = None,
     *,
     folder: Path | None = None,
 ) -> Rows:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy, parameters_in, topmost_modules
 from frostline.model.terms import FINAL_NORM, HEAD, POOLER, layer_number, layer_place
-from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Trainable:
     """Which part of a model is trained. The classifier head is trained, because it is newly initialized.
 
     Attributes:
-        tune: The number of last layers to train, k; ``all`` to train everything; ``named`` to train ``modules``.
+        recipe: The number of last layers to train, k; ``full`` to train everything; ``named`` to train ``modules``.
         modules: Module paths, or whole segments of paths, for ``named``.
         pooler: Whether the pooler is trained with the last layers or with everything.
         layers: Which layers these are: the ``last``, ``first`` or ``middle`` ones, ``spread`` over the model at equal distances,
@@ -31,7 +31,7 @@ class Trainable:
         pooler_with_modules: Whether the pooler is trained with ``modules``, too.
     """
 
-    tune: Tune
+    recipe: Recipe
     modules: tuple[str, ...] | None = None
     pooler: bool = True
     layers: str = "last"
@@ -48,7 +48,7 @@ class Trainable:
         Raises:
             FrostlineError: The model has fewer layers, or a name matches no module.
         """
-        if self.tune == NAMED:
+        if self.recipe == NAMED:
             assert self.modules
             beside = {HEAD, *[POOLER] * self.pooler_with_modules}
             return parameters_in(anatomy, self.modules) | _in_places(anatomy, beside)
@@ -57,15 +57,15 @@ class Trainable:
 
     def _below_head(self, anatomy: Anatomy) -> frozenset[str]:
         """All parameters of the chosen layers, with the embeddings for full fine-tuning."""
-        if self.tune == FULL:
+        if self.recipe == FULL:
             return _in_places(anatomy, {*anatomy.places.values()} - {HEAD, POOLER})
-        assert isinstance(self.tune, int)
-        if not 0 <= self.tune <= anatomy.count:
+        assert self.recipe.k is not None
+        if self.recipe.k > anatomy.count:
             raise FrostlineError(
-                f"{self.tune} tuned layers were requested, but the model has {anatomy.count}: "
-                f"give numbers from 0 to {anatomy.count}, or `all`."
+                f"{self.recipe.k} tuned layers were requested, but the model has {anatomy.count}: "
+                f"give numbers from 0 to {anatomy.count}, or `full`."
             )
-        numbers = _layer_numbers(self.layers, self.tune, anatomy.count, self.seed)
+        numbers = _layer_numbers(self.layers, self.recipe.k, anatomy.count, self.seed)
         return _in_places(anatomy, {*map(layer_place, numbers), *[FINAL_NORM] * bool(numbers)})
 
     def _kept(self, names: frozenset[str], anatomy: Anatomy) -> frozenset[str]:

@@ -65,7 +65,7 @@ def errors_of_recommended(folder: Folder, answer: Any) -> Errors | None:
         return None
     logits = folder.predictions(recommended["run"])
     scored = np.flatnonzero(scored_rows(logits))
-    run = f"{names.tuning(recommended['trainable'])}, seed {recommended['seed']}"
+    run = f"{names.tuning(recommended['recipe'])}, seed {recommended['seed']}"
     return errors_of(examples.take(scored), logits[scored], folder.identity.labels, run)
 
 

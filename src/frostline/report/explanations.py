@@ -42,7 +42,7 @@ def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds
         )
     if point["verdict"] != UNDECIDED:
         return None
-    reference_runs = next((cell["runs"] for cell in size["cells"] if cell["trainable"] == size["reference"]), 0)
+    reference_runs = next((cell["runs"] for cell in size["cells"] if cell["recipe"] == size["reference"]), 0)
     if 1 in (seeds, reference_runs):
         of = "" if seeds == 1 else f" of {names.tuning(size['reference'])}"
         return (

@@ -1,6 +1,6 @@
 """Names of models, metrics, baselines and values of k, as tables, figures and sentences print them.
 
-A value of k is given by its name in results.csv: ``last 0``, ``last 3``, ``all`` or ``named``.
+What was trained is given by its name in results.csv: ``head only``, ``last 3``, ``full`` or ``named``.
 """
 
 import os
@@ -10,9 +10,8 @@ from typing import Any
 
 from frostline.statistics.alternatives import ALTERNATIVES, PROBE, WORDS
 from frostline.statistics.metrics import CONSTANT_BASELINE, METRICS
-from frostline.statistics.tune import FULL, NAMED, is_way, k_of, name_of
+from frostline.statistics.recipe import FULL, Recipe
 
-HEAD_ONLY = name_of(0)
 # that a probe reads
 VECTORS = {
     "first": "first token",
@@ -22,13 +21,9 @@ VECTORS = {
 }
 
 
-def trainable(name: str) -> str:
-    """The name of k in tables: ``classifier head only``, ``last layer``, ``last 3``, ``all``, ``named parts``.
-
-    Models that train no layer have names too: ``linear probe``, ``TF-IDF model``.
-    """
-    names = {HEAD_ONLY: "classifier head only", name_of(1): "last layer", NAMED: "named parts"}
-    return {**names, PROBE: "linear probe", WORDS: "TF-IDF model"}.get(name, name)
+def printed(name: str) -> str:
+    """A choice as tables print it: a recipe by its name, ``linear probe`` or ``TF-IDF model``."""
+    return {PROBE: "linear probe", WORDS: "TF-IDF model"}.get(name, name)
 
 
 def mark_of_choice(decision: Mapping[str, Any]) -> str:
@@ -37,9 +32,8 @@ def mark_of_choice(decision: Mapping[str, Any]) -> str:
 
 
 def depth(name: str) -> str:
-    """The label of k on an axis: ``0``, ``3``, ``all``, ``named``; also ``probe`` and ``TF-IDF``."""
-    k = k_of(name)
-    return {WORDS: "TF-IDF"}.get(name, name) if k is None else str(k)
+    """The label of k on an axis: ``0``, ``3``, ``full``, ``named``; also ``probe`` and ``TF-IDF``."""
+    return "TF-IDF" if name == WORDS else Recipe(name).short
 
 
 def tuning(name: str | None) -> str:
@@ -48,9 +42,9 @@ def tuning(name: str | None) -> str:
         return "no choice"
     if name in ALTERNATIVES:
         return {PROBE: "a linear probe on frozen features", WORDS: "a TF-IDF model"}[name]
-    if is_way(name):
+    if Recipe(name).is_way:
         return f"tuning with {name}"
-    k = k_of(name)
+    k = Recipe(name).k
     if k is None:
         return "full fine-tuning" if name == FULL else "tuning the named parts"
     part = "classifier head only" if k == 0 else "last layer" if k == 1 else f"last {k} layers"
@@ -65,7 +59,7 @@ def whole(curve: Mapping[str, Any]) -> str:
     """
     reference = curve["decision"] and curve["decision"]["reference"]
     cost = next((one["cost_of_full"] for one in curve["choices"] if one["choice"] == reference), None)
-    return f"the {trainable(reference)}" if reference != FULL and cost == 1.0 else "all layers"
+    return f"the {printed(reference)}" if reference != FULL and cost == 1.0 else "all layers"
 
 
 def metric(name: str) -> str:

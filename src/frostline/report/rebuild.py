@@ -162,13 +162,13 @@ def _opened_by(spec: Settings, recommended: Mapping[str, Any] | None) -> str:
     """The library that opens the recommended model."""
     if recommended is None:
         return "frostline"
-    way = spec.way_of(recommended["trainable"])
+    way = spec.way_of(recommended["recipe"])
     return opened_by(way.head) if way.in_loop else "frostline"
 
 
 def _of_outputs(spec: Settings, recommended: Mapping[str, Any] | None) -> Settings:
     """The sweep without a temperature and a threshold if the recommended model cannot be saved with them."""
-    saved = recommended is None or spec.way_of(recommended["trainable"]).in_loop
+    saved = recommended is None or spec.way_of(recommended["recipe"]).in_loop
     return spec if saved else spec.model_copy(update={"calibrate": False, "threshold": None})
 
 

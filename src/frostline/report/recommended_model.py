@@ -357,7 +357,7 @@ def model_card(
         pipeline_tag=tag,
         tags=["frostline"],
         metrics=[identity.metric],
-        model_name=f"{name}, {recommended['trainable']} tuned on {identity.task}",
+        model_name=f"{name}, {recommended['recipe']} tuned on {identity.task}",
         eval_results=[
             EvalResult(
                 task_type=tag,
@@ -384,7 +384,6 @@ def model_card(
         sentence=_plain(answer["sentence"]),
         notes=[_plain(note) for note in answer["notes"] if not PATH.search(note)],
         splits={name: split["rows"] for name, split in answer["data"]["report"]["splits"].items()},
-        trainable=names.trainable(recommended["trainable"]),
         named=[_plain(part) for part in spec.tune_modules or ()],
         classes=[{**one, "label": _plain(one["label"])} for one in answer["classes"] or ()],
         outputs=[_plain(text) for text in output_sentences(answer)],
@@ -411,7 +410,7 @@ def model_card(
         formatting=formatting,
         names=names,
         baseline=names.baseline(identity.metric),
-        best=cell_of(size, recommended["trainable"]),
+        best=cell_of(size, recommended["recipe"]),
     )
 
 

@@ -19,7 +19,7 @@ from frostline.statistics.inference import FULL_MEAN
 from frostline.statistics.joint import JointEstimate
 from frostline.statistics.next_step import NextStep
 from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
-from frostline.statistics.tune import FULL, Tune, name_of
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.sweep.results.search_record import Expected
 from frostline.sweep.work.makespan import makespan
 
@@ -30,7 +30,7 @@ HIGHEST_SCORE = 1.0  # of every metric
 class Candidate:
     """A run that a search may train."""
 
-    recipe: Tune
+    recipe: Recipe
     learning_rate: float
     seed: int
 
@@ -68,30 +68,31 @@ class SearchSpace:
         start_k: The k at which learning rates are compared first. It is cheap, and close to the k that probes suggest.
     """
 
-    recipes: tuple[Tune, ...]
+    recipes: tuple[Recipe, ...]
     learning_rates: tuple[float, ...]
     head_learning_rates: tuple[float, ...]
     seeds: tuple[int, ...]
-    operations: Mapping[Tune, float]
+    operations: Mapping[Recipe, float]
     start_k: int = 2
 
     @property
-    def reference(self) -> Tune:
+    def reference(self) -> Recipe:
         """What every other recipe is compared with."""
         return self.recipes[-1]
 
     @cached_property
     def layers(self) -> int:
         """The number of layers of the largest k."""
-        return max(1, *(k for k in self.recipes if isinstance(k, int)))
+        return max(1, *(one.k for one in self.recipes if one.k is not None))
 
     @property
-    def first(self) -> Tune:
+    def first(self) -> Recipe:
         """The recipe at which learning rates are compared first: ``start_k``, limited to what is below the reference.
 
         It is the reference if only k = 0 is smaller, because k = 0 has learning rates of its own.
         """
-        return min(self.start_k, max(k for k in self.recipes[:-1] if isinstance(k, int))) or self.reference
+        start = min(self.start_k, max(one.k for one in self.recipes[:-1] if one.k is not None))
+        return Recipe(start) if start else self.reference
 
     @property
     def middle_rate(self) -> float:
@@ -108,9 +109,9 @@ class SearchSpace:
         place = self.learning_rates.index(learning_rate)
         return [self.learning_rates[n] for n in (place - 1, place + 1) if 0 <= n < len(self.learning_rates)]
 
-    def candidates(self, recipe: Tune, learning_rate: float, seeds: Sequence[int]) -> list[Candidate]:
+    def candidates(self, recipe: Recipe, learning_rate: float, seeds: Sequence[int]) -> list[Candidate]:
         """A recipe with these seeds. k = 0 is cheap, so it is trained at all of its own learning rates."""
-        rates = self.head_learning_rates if recipe == 0 else (learning_rate,)
+        rates = self.head_learning_rates if recipe == HEAD_ONLY else (learning_rate,)
         return [Candidate(recipe, one, seed) for one in rates for seed in seeds]
 
 
@@ -135,23 +136,23 @@ class Surrogate:
         """The choice that would be recommended now."""
         return self.rule.choose(self.estimate.choices, self.full)
 
-    def choice(self, recipe: Tune) -> Choice | None:
+    def choice(self, recipe: Recipe) -> Choice | None:
         """A recipe with a score; None if it has none."""
-        return next((choice for choice in self.estimate.choices if choice.name == name_of(recipe)), None)
+        return next((choice for choice in self.estimate.choices if choice.name == recipe), None)
 
     def probability(self, choice: Choice) -> float:
         """The probability that a choice reaches the target."""
         return self.rule.probability(choice, self.full)
 
-    def value(self, recipe: Tune) -> float:
+    def value(self, recipe: Recipe) -> float:
         """The expected value of a recipe, trained or not."""
-        return float(self.step.values[self.estimate.names.index(name_of(recipe))])
+        return float(self.step.values[self.estimate.names.index(recipe)])
 
     def gain(self, candidates: Sequence[Candidate]) -> float:
         """The expected gain of training these candidates, in score."""
         added: dict[int, set[str]] = {}
         for one in candidates:
-            added.setdefault(self.estimate.names.index(name_of(one.recipe)), set()).add(str(one.seed))
+            added.setdefault(self.estimate.names.index(one.recipe), set()).add(str(one.seed))
         return self.step.gain(added)
 
 
@@ -236,12 +237,12 @@ class Observations:
         finished = (one for candidate, one in self.known.items() if candidate.recipe == self.space.reference)
         return [self.stacked * one.seconds / one.workers for one in finished if one.score is not None]
 
-    def run_seconds(self, recipe: Tune) -> float:
+    def run_seconds(self, recipe: Recipe) -> float:
         """Predicted seconds of one run of this recipe: the median of its finished runs.
 
         If there are none, it is the median of the recipe with the closest number of operations, scaled by the operations.
         """
-        taken: dict[Tune, list[float]] = {}
+        taken: dict[Recipe, list[float]] = {}
         for candidate, one in self.known.items():
             if one.score is not None:
                 taken.setdefault(candidate.recipe, []).append(one.seconds)
@@ -262,7 +263,7 @@ class Observations:
         """Whether these candidates fit into the rest of the budget."""
         return self.spent + self.predicted_seconds(candidates) <= self.budget
 
-    def tried(self, recipe: Tune) -> list[Candidate]:
+    def tried(self, recipe: Recipe) -> list[Candidate]:
         """The candidates of a recipe that were trained, including failed runs."""
         return [one for one in self.known if one.recipe == recipe]
 
@@ -281,9 +282,9 @@ class Observations:
             found += further[: -len(own) % self.stacked]
         return tuple(found)
 
-    def scores(self, recipe: Tune, learning_rate: float) -> dict[int, float]:
+    def scores(self, recipe: Recipe, learning_rate: float) -> dict[int, float]:
         """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.outcomes.succeeded`)."""
-        cell = {"trainable": recipe, "learning_rate": learning_rate}
+        cell = {"recipe": recipe, "learning_rate": learning_rate}
         finished = self._finished()
         known = with_outcomes(finished, self.chance, clear_distance(finished, self.evidence))
         good = succeeded([run for run in known if run.items() >= cell.items()])
@@ -293,13 +294,13 @@ class Observations:
         """All finished runs, with the columns of results.csv that the statistics need."""
         return [
             {
-                **{"trainable": one.recipe, "learning_rate": one.learning_rate, "seed": one.seed, "status": "done"},
+                **{"recipe": one.recipe, "learning_rate": one.learning_rate, "seed": one.seed, "status": "done"},
                 **{"run": seen.run, "validation_best": seen.score, "outcome": seen.outcome},
             }
             for one, seen in self.known.items()
         ]
 
-    def best_learning_rate(self, recipe: Tune) -> float | None:
+    def best_learning_rate(self, recipe: Recipe) -> float | None:
         """The learning rate with the best mean score over the seeds that all learning rates share; None without a score."""
         rates = {one.learning_rate for one in self.tried(recipe)}
         known = {rate: scores for rate in sorted(rates) if (scores := self.scores(recipe, rate))}
@@ -312,14 +313,14 @@ class Observations:
         }
         return max(means, key=lambda rate: means[rate])
 
-    def runs(self, recipe: Tune) -> list[Run]:
+    def runs(self, recipe: Recipe) -> list[Run]:
         """The runs at the best learning rate that count for the mean, as rows for ``evidence``."""
         rate = self.best_learning_rate(recipe)
         good = {} if rate is None else self.scores(recipe, rate)
         return [
             run
             for run in self._finished()
-            if (run["trainable"], run["learning_rate"]) == (recipe, rate) and run["seed"] in good
+            if (run["recipe"], run["learning_rate"]) == (recipe, rate) and run["seed"] in good
         ]
 
     def surrogate(self) -> Surrogate | None:
@@ -332,10 +333,10 @@ class Observations:
         space = self.space
         if self.best_learning_rate(space.reference) is None:
             return None
-        cells = {name_of(recipe): self.runs(recipe) for recipe in space.recipes}
-        depth = [k / space.layers if isinstance(k, int) else 1 + 1 / space.layers for k in space.recipes]
+        cells = {str(recipe): self.runs(recipe) for recipe in space.recipes}
+        depth = [1 + 1 / space.layers if one.k is None else one.k / space.layers for one in space.recipes]
         estimate = JointEstimate.of(cells, depth, self.alternatives, self.evidence)
-        reference = name_of(space.reference)
+        reference = space.reference
         step = NextStep(
             estimate.observed,
             estimate.posterior,
@@ -346,14 +347,14 @@ class Observations:
         )
         return Surrogate(estimate, self.rule, next(one for one in estimate.choices if one.name == reference), step)
 
-    def above_baseline(self, recipe: Tune) -> bool:
+    def above_baseline(self, recipe: Recipe) -> bool:
         """Whether the mean of this recipe, or one of its runs, is above the baseline with 95 % confidence.
 
         One such run is enough to show that something can be learned.
         """
         return bool(self.evidence.learned(self.runs(recipe), len(self.tried(recipe))))
 
-    def is_sufficient(self, recipe: Tune) -> bool:
+    def is_sufficient(self, recipe: Recipe) -> bool:
         """Whether this recipe surely scores so high that no larger one needs to be trained."""
         runs = self.runs(recipe)
         both = self.evidence.pair(runs, runs) if len(runs) > 1 else None
@@ -370,9 +371,7 @@ class Observations:
             if surrogate is not None and (choice := surrogate.choice(recipe)) is not None:
                 expected, sure = choice.expected, surrogate.probability(choice)
             mean = float(np.mean(scores))
-            found.append(
-                Expected(trainable=name_of(recipe), runs=len(scores), mean=mean, expected=expected, probability=sure)
-            )
+            found.append(Expected(recipe=recipe, runs=len(scores), mean=mean, expected=expected, probability=sure))
         return found
 
 
@@ -381,7 +380,7 @@ def interim_analyses(seeds: int) -> int:
     return max(1, seeds - 1)
 
 
-def in_words(recipe: Tune, *, capital: bool = False) -> str:
+def in_words(recipe: Recipe, *, capital: bool = False) -> str:
     """The name of a recipe in messages; ``capital`` is for the beginning of a sentence."""
-    name = f"k = {recipe}" if isinstance(recipe, int) else "full fine-tuning"
+    name = "full fine-tuning" if recipe.k is None else f"k = {recipe.k}"
     return capitalized(name) if capital and recipe == FULL else name

@@ -21,7 +21,7 @@ from scipy.stats import norm
 from frostline.data.wording import duration, duration_at_least
 from frostline.search.observations import Candidate, Observations, SearchSpace, Surrogate, in_words
 from frostline.statistics.analysis_settings import POINT
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 
 RATE_SPREAD = 0.01  # standard deviation of the score difference between neighbouring learning rates
 ROUNDS = (1, 2, 3)  # numbers of seeds of the two best choices whose gain is compared
@@ -70,7 +70,7 @@ class Stop:
     why: str
     nothing_learned: bool = False
     no_reference: bool = False
-    untried: Tune | None = None
+    untried: Recipe | None = None
 
 
 Batches = Generator[Batch, None, None]
@@ -78,7 +78,9 @@ Batches = Generator[Batch, None, None]
 
 def head_first(space: SearchSpace) -> Batch:
     """k = 0 with two seeds, at all of its learning rates."""
-    return Batch(tuple(space.candidates(0, space.middle_rate, space.seeds[:2])), "k = 0 first: it is the cheapest.")
+    return Batch(
+        tuple(space.candidates(HEAD_ONLY, space.middle_rate, space.seeds[:2])), "k = 0 first: it is the cheapest."
+    )
 
 
 def rates_at_first(space: SearchSpace) -> Batch:
@@ -124,7 +126,7 @@ def policy(seen: Observations) -> Generator[Batch, None, Stop]:
     """
     space, first = seen.space, seen.space.first
     yield from _train(seen, head_first(space))
-    if seen.is_sufficient(0):
+    if seen.is_sufficient(HEAD_ONLY):
         return Stop(HEAD_IS_ENOUGH)
     if seen.alternative_score > seen.sufficient_score:
         return Stop(ALTERNATIVE_IS_ENOUGH)
@@ -155,7 +157,7 @@ def _train(seen: Observations, batch: Batch) -> Batches:
         yield Batch(missing, batch.why)
 
 
-def _try_lower_rates(seen: Observations, recipe: Tune) -> Batches:
+def _try_lower_rates(seen: Observations, recipe: Recipe) -> Batches:
     """Train a recipe at lower learning rates while its lowest one is its best, and clearly better than the next one."""
     while seen.best_learning_rate(recipe) in (lowest := min(_rates_tried(seen, recipe), default=None), None):
         lower = None if lowest is None else seen.space.next_lower(lowest)
@@ -167,11 +169,11 @@ def _try_lower_rates(seen: Observations, recipe: Tune) -> Batches:
         yield from _train(seen, Batch((candidate,), f"Try a lower learning rate for {in_words(recipe)}."))
 
 
-def _rates_tried(seen: Observations, recipe: Tune) -> list[float]:
+def _rates_tried(seen: Observations, recipe: Recipe) -> list[float]:
     return sorted({one.learning_rate for one in seen.tried(recipe)})
 
 
-def _lower_is_better(seen: Observations, recipe: Tune) -> bool:
+def _lower_is_better(seen: Observations, recipe: Recipe) -> bool:
     """Whether the lowest learning rate of a recipe is clearly better than the second lowest, or one of the two has no score."""
     known = [list(seen.scores(recipe, rate).values()) for rate in _rates_tried(seen, recipe)[:2]]
     if len(known) < 2 or not all(known):
@@ -211,7 +213,7 @@ def _over_budget(seen: Observations, candidates: Sequence[Candidate]) -> str:
     )
 
 
-def reference_failed(reference: Tune) -> str:
+def reference_failed(reference: Recipe) -> str:
     """The sentence for a reference of which every run failed."""
     return f"Every run of {in_words(reference)} failed, at every learning rate that was tried. There is nothing to compare with."
 
@@ -219,7 +221,7 @@ def reference_failed(reference: Tune) -> str:
 def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
     """Train the reference at other learning rates until some run is above the baseline; the stop if no learning rate helps."""
     space, reference = seen.space, seen.space.reference
-    trained: list[Tune] = [reference, space.first, 0]
+    trained: list[Recipe] = [reference, space.first, HEAD_ONLY]
     likely = seen.best_learning_rate(space.first)
     for rate in sorted(space.learning_rates, key=lambda one: (one != likely, -one)):
         if any(map(seen.above_baseline, trained)):
@@ -297,7 +299,7 @@ def _price(seen: Observations, candidates: Sequence[Candidate]) -> float:
     return seen.rule.exchange * seen.predicted_seconds(candidates) / max(seen.budget, 1e-9)
 
 
-def next_seed(seen: Observations, recipe: Tune, already: int = 0) -> tuple[Candidate, ...]:
+def next_seed(seen: Observations, recipe: Recipe, already: int = 0) -> tuple[Candidate, ...]:
     """A recipe with its next seed, at its best learning rate; empty if there is none. ``already`` seeds are planned."""
     rate = _rate_of(seen, recipe)
     if rate is None:
@@ -307,7 +309,7 @@ def next_seed(seen: Observations, recipe: Tune, already: int = 0) -> tuple[Candi
     return seen.missing(seen.space.candidates(recipe, rate, left[already : already + 1]))
 
 
-def _rate_of(seen: Observations, recipe: Tune) -> float | None:
+def _rate_of(seen: Observations, recipe: Recipe) -> float | None:
     """The learning rate for the next run of a recipe; None if every one failed.
 
     It is the best so far. A recipe without runs takes that of the nearer one of the reference and the k at which learning rates
@@ -317,11 +319,9 @@ def _rate_of(seen: Observations, recipe: Tune) -> float | None:
     if (best := seen.best_learning_rate(recipe)) is not None:
         return best
     if tried := _rates_tried(seen, recipe):
-        return space.next_lower(tried[0]) if recipe else None
+        return space.next_lower(tried[0]) if recipe != HEAD_ONLY else None
     half = (space.start_k + space.layers) / 2
-    nearer = (
-        space.reference if recipe == space.reference or (isinstance(recipe, int) and recipe > half) else space.first
-    )
+    nearer = space.reference if recipe == space.reference or (recipe.k is not None and recipe.k > half) else space.first
     return seen.best_learning_rate(nearer) or seen.best_learning_rate(space.first) or space.middle_rate
 
 
@@ -365,7 +365,7 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
     best = max(surrogate.rule.value(choice) for choice in surrogate.estimate.choices)
     for recipe in seen.space.recipes:
         rate = seen.best_learning_rate(recipe)
-        if not recipe or rate is None:
+        if recipe == HEAD_ONLY or rate is None:
             continue
         tried, scored = _rates_tried(seen, recipe), seen.scores(recipe, rate)
         failed = min((one for one in tried if not seen.scores(recipe, one)), default=np.inf)

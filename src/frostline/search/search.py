@@ -22,7 +22,7 @@ from frostline.search.probing import fit_alternatives
 from frostline.statistics.alternatives import alternative_run
 from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.tune import Tune, name_of
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
@@ -48,7 +48,7 @@ INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
 def runs_of(prepared: Prepared) -> Runs:
     """Every run that the search may train."""
     return {
-        Candidate(run.tune, run.learning_rate, run.seed): run
+        Candidate(run.recipe, run.learning_rate, run.seed): run
         for run in expand(prepared.requested, prepared.identity)
         if run.learning_rate is not None
     }
@@ -64,7 +64,7 @@ def run_together(prepared: Prepared, runs: Runs, processes: int | None, ray: Dri
 
 def run_here(prepared: Prepared, runs: Runs) -> int:
     """How many long runs this process trains at the same time."""
-    return workers_for(prepared, [run for run in runs.values() if run.tune == prepared.requested.tune[-1]][:2])
+    return workers_for(prepared, [run for run in runs.values() if run.recipe == prepared.requested.tune[-1]][:2])
 
 
 def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
@@ -73,7 +73,7 @@ def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
     A few steps of the reference are timed, alone and stacked. Every other k takes less time and memory.
     """
     spec, context = prepared.requested, prepared.context
-    own = [run for run in runs.values() if run.tune == spec.tune[-1]]
+    own = [run for run in runs.values() if run.recipe == spec.tune[-1]]
     some = [run for run in own if run.learning_rate == own[0].learning_rate][:STACK]
     on_gpu = context.machine.device.type == "cuda"
     if not on_gpu or prepared.identity.folds or spec.stack != "auto" or len(some) < STACK:
@@ -86,9 +86,9 @@ def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
 
 def sweep_of(spec: Settings, candidates: Sequence[Candidate]) -> Settings:
     """The sweep that consists of these candidates."""
-    seeds: dict[tuple[Tune, tuple[float, ...] | None], list[int]] = {}
+    seeds: dict[tuple[Recipe, tuple[float, ...] | None], list[int]] = {}
     for one in candidates:  # k = 0 is trained at all of its own learning rates
-        seeds.setdefault((one.recipe, (one.learning_rate,) if one.recipe else None), []).append(one.seed)
+        seeds.setdefault((one.recipe, (one.learning_rate,) if one.recipe != HEAD_ONLY else None), []).append(one.seed)
     first, *others = [
         MoreRuns(tune=(recipe,), learning_rate=rates, seeds=tuple(dict.fromkeys(some)))
         for (recipe, rates), some in seeds.items()
@@ -201,9 +201,11 @@ class Search:
             SearchSpace(
                 recipes=spec.tune,
                 learning_rates=tuple(sorted(spec.learning_rate)),
-                head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(0) if rate is not None),
+                head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(HEAD_ONLY) if rate is not None),
                 seeds=spec.seeds,
-                operations={tune: workload.operations(run) for tune, run in {r.tune: r for r in runs.values()}.items()},
+                operations={
+                    tune: workload.operations(run) for tune, run in {r.recipe: r for r in runs.values()}.items()
+                },
                 **space,
             ),
             Rule.of(settings_of(spec), rows.chance),
@@ -310,7 +312,7 @@ class Search:
         self.seen.known |= new
         tried = [
             Tried(
-                trainable=name_of(one.recipe),
+                recipe=one.recipe,
                 learning_rate=one.learning_rate,
                 seed=one.seed,
                 score=found.score,
@@ -342,7 +344,7 @@ class Search:
         best = surrogate.best
         if best is surrogate.full:
             return f"  Best so far: {tuning(best.name)} ({score(best.score)}). {spent}"
-        recipe = next((one for one in seen.space.recipes if name_of(one) == best.name), None)
+        recipe = next((one for one in seen.space.recipes if one == best.name), None)
         runs = [alternative_run(best.name)] if recipe is None else seen.runs(recipe)
         same = seen.evidence.on_same_rows(runs, seen.runs(full))
         scores = f"{score(same.ours)}; {in_words(full)} {score(same.theirs)}" if same else score(best.score)
@@ -353,7 +355,7 @@ class Search:
         """Write search.json. ``stop`` says why the search ended or was interrupted; None while it continues."""
         seen, space, store = self.seen, self.seen.space, self.prepared.store
         rates = {recipe: seen.best_learning_rate(recipe) for recipe in space.recipes}
-        reference, untried = name_of(space.reference), [one for one in space.recipes if not seen.tried(one)]
+        reference, untried = space.reference, [one for one in space.recipes if not seen.tried(one)]
         record = SearchRecord(
             train_size=next(iter(self.runs.values())).train_size,
             why=stop.why if stop else None,
@@ -362,14 +364,14 @@ class Search:
             interim_analyses=interim_analyses(len(space.seeds)),
             budget_seconds=seen.budget if seen.budget_is_final else None,
             spent_seconds=seen.spent,
-            operations={name_of(recipe): space.operations[recipe] for recipe in space.recipes},
+            operations={recipe: space.operations[recipe] for recipe in space.recipes},
             learning_rates=list(space.learning_rates),
             head_learning_rates=list(space.head_learning_rates),
-            selected_learning_rates={name_of(recipe): rate for recipe, rate in rates.items() if rate is not None},
+            selected_learning_rates={recipe: rate for recipe, rate in rates.items() if rate is not None},
             results_so_far=seen.results_so_far(),
-            skipped=[name_of(recipe) for recipe in untried],
+            skipped=list(untried),
             failed_reference=reference if stop and stop.no_reference else None,
-            untried=name_of(stop.untried) if stop and stop.untried is not None else None,
+            untried=stop.untried if stop else None,
             requested=sorted(self.requested),
             abandoned=self._abandoned() if over else [],
             known=sorted(store.ended()) if over else [],

@@ -1,6 +1,6 @@
 """The plan of a search: its first steps, its budget, and the forecast of their time and memory. Nothing is trained."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Self
@@ -8,7 +8,7 @@ from typing import Self
 from frostline.search import default_budget
 from frostline.search.policy import Batch, initial_design
 from frostline.search.search import Search
-from frostline.statistics.tune import Tune, name_of
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.forecast.prediction import make_forecast
 from frostline.sweep.plan import Plan
@@ -54,7 +54,7 @@ class SearchPlan:
 
     plan: Plan
     steps: tuple[PlannedStep, ...]
-    reference: Tune
+    reference: Recipe
     of_reference: Cell | None
     measured: float | None
     exhaustive: bool
@@ -74,12 +74,12 @@ class SearchPlan:
         seen, prepared = search.seen, search.prepared
         batches = [search.whole_grid()] if exhaustive else list(initial_design(seen.space, seen.workers))
         tunes = {one.recipe for batch in batches for one in batch.candidates}
-        runs = [run for run in search.runs.values() if run.tune in tunes]
+        runs = [run for run in search.runs.values() if run.recipe in tunes]
         plan = _with_forecast(search, runs)
-        cells = {cell.trainable: cell for cell in plan.forecast.cells} if plan.forecast else {}
+        cells = {cell.recipe: cell for cell in plan.forecast.cells} if plan.forecast else {}
         at_a_time = plan.forecast.workers if plan.forecast else 1
         seconds = {name: at_a_time * cell.seconds for name, cell in cells.items()}  # wall-clock seconds of one run
-        earlier, of_reference = read_search(prepared.store.out), name_of(seen.space.reference)
+        earlier, of_reference = read_search(prepared.store.out), seen.space.reference
         measured, budget = _measured(search), seen.budget_given
         of_one_run = measured or seconds.get(of_reference)
         if budget is None and of_one_run is not None:
@@ -127,15 +127,15 @@ def _with_forecast(search: Search, runs: Sequence[RunSpec]) -> Plan:
 def _measured(search: Search) -> float | None:
     """The median wall-clock seconds of the runs of the reference that have a score; None if none has."""
     store, runs = search.prepared.store, search.runs.values()
-    done = [run for run in runs if run.tune == search.seen.space.reference and store.has(run.digest)]
+    done = [run for run in runs if run.recipe == search.seen.space.reference and store.has(run.digest)]
     seconds = [found.seconds for found in map(search.observation, done) if found.score is not None]
     return median(seconds) if seconds else None
 
 
-def _planned(search: Search, batch: Batch, seconds: dict[str, float]) -> PlannedStep:
+def _planned(search: Search, batch: Batch, seconds: Mapping[Recipe, float]) -> PlannedStep:
     """A batch with the forecast of its runs."""
     missing = [one for one in batch.candidates if not search.prepared.store.has(search.runs[one].digest)]
-    each = [seconds.get(name_of(one.recipe)) for one in missing]
+    each = [seconds.get(one.recipe) for one in missing]
     known = [one for one in each if one is not None]
     left = makespan(known, search.seen.workers) if len(known) == len(each) else None
     return PlannedStep(batch.why, len(batch.candidates), len(batch.candidates) - len(missing), left)

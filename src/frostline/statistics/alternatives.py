@@ -12,4 +12,4 @@ ALTERNATIVES = (PROBE, WORDS)
 
 def alternative_run(name: str) -> "Run":
     """The run that stands for such a model in a table of runs; the evidence knows its predictions by name."""
-    return {"trainable": name, "run": name, "seed": name}
+    return {"recipe": name, "run": name, "seed": name}

@@ -10,7 +10,7 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.inference import DIFFERENCE, Pair, ratio, summarize
 from frostline.statistics.outcomes import failures, near_the_best, scored, succeeded
-from frostline.statistics.tune import sort_key
+from frostline.statistics.recipe import Recipe
 
 CellSummary = Mapping[str, Any]  # one of ``cells`` in answer.json, from :func:`describe`
 
@@ -21,8 +21,8 @@ def by_depth(runs: Sequence[Run]) -> dict[str, list[Run]]:
     The runs of a k are sorted by train size, learning rate and seed, so the order of the table's rows does not matter.
     """
     cells: dict[str, list[Run]] = {}
-    for run in sorted(runs, key=lambda run: (sort_key(run["trainable"]), _order(run))):
-        cells.setdefault(run["trainable"], []).append(run)
+    for run in sorted(runs, key=lambda run: (Recipe(run["recipe"]).order, _order(run))):
+        cells.setdefault(run["recipe"], []).append(run)
     return cells
 
 
@@ -57,7 +57,7 @@ def describe(cell: CellRuns, evidence: Evidence, comparison: Mapping[str, Any]) 
     runs, ended, good = cell.runs, cell.ended, cell.good
     in_means = {id(run) for run in good}
     return {
-        "trainable": runs[0]["trainable"],
+        "recipe": runs[0]["recipe"],
         **{name: next((run[name] for run in [*ended, *runs]), None) for name in ("tuned_layers", "tune_embeddings")},
         "tuned_share": _mean("tuned_share", ended),
         "learning_rate": runs[0]["learning_rate"],

@@ -14,7 +14,7 @@ from frostline.statistics.joint import JointEstimate
 from frostline.statistics.learning_rates import runs_at_best_learning_rate
 from frostline.statistics.operating_points import UNDECIDED, margin_point, share_point
 from frostline.statistics.outcomes import ANSWERS, clear_distance, done, with_outcomes
-from frostline.statistics.tune import FULL, is_k, is_way
+from frostline.statistics.recipe import FULL, Recipe
 
 Curve = Mapping[str, Any]  # one of ``sizes`` in answer.json, from :func:`compare`
 ITSELF = {"estimate": 1.0, "low": 1.0, "high": 1.0}  # the reference's share of itself
@@ -35,7 +35,7 @@ def compare(
     clear = clear_distance(runs, evidence)
     every = by_depth(with_outcomes(runs, evidence.chance, clear))
     cells = _cells(every, evidence.chance, settings)
-    with_k = [k for k in cells if is_k(k)]
+    with_k = [k for k in cells if Recipe(k).is_k]
     reference = next((k for k in reversed(with_k) if any(run["outcome"] in ANSWERS for run in cells[k].good)), None)
     full = cells[reference].good if reference else ()
     pairs = {k: evidence.pair(cell.good, full) if reference else None for k, cell in cells.items()}
@@ -47,12 +47,12 @@ def compare(
         describe(cell, evidence, describe_comparison(pairs[k], evidence.chance, learned, gains[k]))
         for k, cell in cells.items()
     ]
-    of_reference = next((cell for cell in described if cell["trainable"] == reference), None)
+    of_reference = next((cell for cell in described if cell["recipe"] == reference), None)
     _relate(described, of_reference)
-    steps = [cell for cell in described if cell["trainable"] in with_k]
+    steps = [cell for cell in described if cell["recipe"] in with_k]
     points = _points(steps, of_reference, settings)
     main = main_point({"operating_points": points, "deciding_point": settings.deciding_point})
-    ways = [cell for cell in described if is_way(cell["trainable"])]
+    ways = [cell for cell in described if Recipe(cell["recipe"]).is_way]
     others = [name for name in alternatives if name not in cells]
     decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, others)
     for choice in [decision, *choices] if decision else ():
@@ -62,7 +62,7 @@ def compare(
     comparable = {one["choice"]: one["comparable"] for one in choices}
     for cell in described:
         mean = cell["validation"]["mean"]
-        found = comparable.get(cell["trainable"], mean)
+        found = comparable.get(cell["recipe"], mean)
         cell["comparable"] = mean if mean is None or isclose(mean, found) else found
     undecided = main["not_ruled_out"] if main["verdict"] == UNDECIDED else None
     return {
@@ -114,13 +114,13 @@ def _decide(
     depth = [
         1 + 1 / layers if step["tune_embeddings"] else (step["tuned_layers"] or 0) / layers
         for step in usable
-        if is_k(step["trainable"])
+        if Recipe(step["recipe"]).is_k
     ]
     # of the reference, as the costs of k are; a table of others may not know how many layers a way trains
-    most = max((step["tuned_share"] or 0.0 for step in usable if is_k(step["trainable"])), default=0.0) or 1.0
-    shares = [step["tuned_share"] for step in usable if is_way(step["trainable"])]
+    most = max((step["tuned_share"] or 0.0 for step in usable if Recipe(step["recipe"]).is_k), default=0.0) or 1.0
+    shares = [step["tuned_share"] for step in usable if Recipe(step["recipe"]).is_way]
     ways = [1.0 if share is None else min(1.0, share / most) for share in shares]
-    good = {step["trainable"]: cells[step["trainable"]].good for step in usable}
+    good = {step["recipe"]: cells[step["recipe"]].good for step in usable}
     choices = JointEstimate.of(good, depth, alternatives, evidence, ways).choices
     base = evidence.chance if settings.corrected else None
     rule = Rule.of(settings, evidence.chance)
@@ -169,7 +169,7 @@ def _relate(cells: Sequence[dict[str, Any]], reference: dict[str, Any] | None) -
 def _missing(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """The runs without a result."""
     return [
-        {name: run.get(name) for name in ("trainable", "seed", "learning_rate", "status", "reason")}
+        {name: run.get(name) for name in ("recipe", "seed", "learning_rate", "status", "reason")}
         for run in runs
         if run["status"] != "done"
     ]

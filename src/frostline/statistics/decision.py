@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from frostline.statistics.analysis_settings import POINT, PRICE, TARGETS, AnalysisSettings
 from frostline.statistics.goal import Goal
-from frostline.statistics.tune import is_k
+from frostline.statistics.recipe import Recipe
 
 Array = NDArray[np.float64]
 
@@ -133,8 +133,8 @@ def _smaller_k(choices: Sequence[Choice]) -> list[Choice | None]:
     found: list[Choice | None] = []
     before: Choice | None = None
     for choice in choices:
-        found.append(before if is_k(choice.name) else None)
-        before = choice if is_k(choice.name) else before
+        found.append(before if Recipe(choice.name).is_k else None)
+        before = choice if Recipe(choice.name).is_k else before
     return found
 
 
@@ -157,7 +157,7 @@ def _beside_k(choice: Choice, choices: Sequence[Choice]) -> dict[str, Any] | Non
 
     The points that the way is expected to score above it, with their 95 % interval, and the probability that it does.
     """
-    ks = [one for one in choices if is_k(one.name) and one.cost <= choice.cost]
+    ks = [one for one in choices if Recipe(one.name).is_k and one.cost <= choice.cost]
     if not choice.is_way or not ks:
         return None
     k = max(reversed(ks), key=lambda one: one.cost)

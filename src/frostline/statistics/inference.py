@@ -413,7 +413,7 @@ def adjust(curves: Sequence[dict[str, Any]]) -> int:
         cell["difference"]
         for curve in curves
         for cell in curve["cells"]
-        if cell["difference"] and cell["trainable"] != curve["reference"]
+        if cell["difference"] and cell["recipe"] != curve["reference"]
     ]
     known = [difference for difference in tested if difference["p"] is not None]
     for difference, p in zip(known, holm([d["p"] for d in known]), strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import done, near_the_best, scored
-from frostline.statistics.tune import is_k, is_way
+from frostline.statistics.recipe import Recipe
 
 
 def runs_at_best_learning_rate(
@@ -21,7 +21,7 @@ def runs_at_best_learning_rate(
     one. A learning rate that a search selected takes precedence over both.
     """
     best = {k: best_learning_rate(runs, chance, settings) for k, runs in cells.items()}
-    largest = next((k for k in reversed(list(cells)) if is_k(k)), None)
+    largest = next((k for k in reversed(list(cells)) if Recipe(k).is_k), None)
     if settings.one_learning_rate and largest is not None:
         best |= {k: rate for k, runs in cells.items() if (rate := _alike(k, runs, cells[largest], best[largest]))}
     best |= {k: rate for k, rate in settings.learning_rates.items() if _has(cells.get(k, ()), rate)}
@@ -57,7 +57,7 @@ def best_learning_rate(runs: Sequence[Run], chance: float | None, settings: Anal
 def _alike(k: str, runs: Sequence[Run], others: Sequence[Run], best: float | None) -> float | None:
     """The learning rate among those of ``runs`` that stands for the ``best`` one of ``others``; None if there is none."""
     ours, theirs = (sorted({run["learning_rate"] or 0.0 for run in some}) for some in (runs, others))
-    if is_way(k) and best is not None and len(ours) == len(theirs) and all([*ours, *theirs]):
+    if Recipe(k).is_way and best is not None and len(ours) == len(theirs) and all([*ours, *theirs]):
         factors = np.array(ours) / theirs
         if np.allclose(factors, factors[0]):
             return ours[theirs.index(best)]

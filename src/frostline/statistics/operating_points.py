@@ -61,12 +61,12 @@ def _smallest(
     for cell, interval in zip(cells, intervals, strict=True) if defined else ():
         if interval is not None and interval["estimate"] is not None:
             if estimate is None and interval["estimate"] >= threshold:
-                estimate = cell["trainable"]
+                estimate = cell["recipe"]
             whole = interval["low"] is not None and interval["low"] >= threshold
             if confident is None and (cell is reference or whole):
-                confident = cell["trainable"]
+                confident = cell["recipe"]
             if not_ruled_out is None and (interval["high"] is None or interval["high"] >= threshold):
-                not_ruled_out = cell["trainable"]
+                not_ruled_out = cell["recipe"]
         if cell is reference:
             break
     decided = estimate is not None if by_mean else confident == not_ruled_out

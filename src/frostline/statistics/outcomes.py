@@ -95,7 +95,7 @@ def _thresholds(
 
 
 def _cell(run: Run) -> tuple[Any, Any]:
-    return run["trainable"], run["learning_rate"]
+    return run["recipe"], run["learning_rate"]
 
 
 def _outcome(run: Run, floor: float | None, threshold: float) -> str:

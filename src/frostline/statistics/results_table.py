@@ -6,6 +6,7 @@ run, chooses the metric of each task, and finds the score of its constant baseli
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf, isfinite, isnan, nan
 from pathlib import Path
@@ -19,7 +20,7 @@ from frostline.data.reader import read_table
 from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, normalized_name, quoted
 from frostline.statistics.metrics import METRICS, canonical_name
-from frostline.statistics.tune import FULL, LAST, NAMED, name_of
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 
 
 def rows_of_one_metric(
@@ -77,7 +78,7 @@ def baseline_score(
 # Our column: its usual names. The first one that the table has is used.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "score": ("score", "value", "validation_best", "result"),
-    "trainable": ("trainable",),
+    "recipe": ("recipe", "recipe"),
     "tuned_layers": ("tuned_layers", "k", "unfrozen_layers", "tuned"),
     "frozen_layers": ("frozen_layers", "frozen"),
     "full": ("full", "tune_embeddings"),
@@ -99,7 +100,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "chance": ("chance",),
 }
 NEEDED = ("score", "seed")
-TUNED_LAYERS = {"trainable", "tuned_layers", "frozen_layers", "full"}  # one of them is needed
+TUNED_LAYERS = {"recipe", "tuned_layers", "frozen_layers", "full"}  # one of them is needed
 
 
 def find_columns(table: Table, named: Mapping[str, str], constants: Mapping[str, str]) -> dict[str, str]:
@@ -263,27 +264,28 @@ class RowReader:
             )
         return status
 
-    def _tuned(self, n: int) -> int | str:
+    def _tuned(self, n: int) -> int | Recipe:
+        """The recipe, or with frozen layers a negative number: how many are frozen, and 1."""
         known = self.columns.keys() | self.constants.keys()
-        if (self._text("full", n) or "").lower() in TRUE and "trainable" not in known:
+        if (self._text("full", n) or "").lower() in TRUE and "recipe" not in known:
             return FULL
-        name = next((name for name in ("trainable", "tuned_layers") if name in known), "frozen_layers")
-        text = (self._text(name, n) or "").lower().removeprefix(LAST)
+        name = next((name for name in ("recipe", "tuned_layers") if name in known), "frozen_layers")
+        text = (self._text(name, n) or "").lower()
         if name == "frozen_layers" and text == "all":
-            return 0
-        if name != "frozen_layers" and text in (FULL, "full"):
-            return FULL
-        if text == NAMED or (name == "trainable" and re.fullmatch("[a-z][a-z0-9-]*", text)):
-            return text  # a way to tune, by its name
+            return HEAD_ONLY
+        with suppress(ValueError):
+            recipe = Recipe(text)
+            if name == "recipe" or (name == "tuned_layers" and not recipe.is_way):
+                return recipe
         try:
             k = float(text)
         except ValueError:
             k = nan
         if not (0 <= k < inf and k == int(k)):
             raise FrostlineError(
-                f"{self._location(name, n)}: {quoted(text)} is not a number of layers; give whole numbers from 0, or all."
+                f"{self._location(name, n)}: {quoted(text)} is not a number of layers; give whole numbers from 0, or full."
             )
-        return -int(k) - 1 if name == "frozen_layers" else int(k)
+        return -int(k) - 1 if name == "frozen_layers" else Recipe(int(k))
 
     def _location(self, name: str, n: int) -> str:
         column = self.columns.get(name)
@@ -375,8 +377,7 @@ def _layers(table: Table, rows: Sequence[Mapping[str, Any]]) -> int | None:
             f"{table.name}: {model} on {task} has {listed(sorted(known))} layers; correct it, a model has one number."
         )
     layers = known.pop() if known else None
-    counts = [row["tuned"] for row in rows if isinstance(row["tuned"], int)]
-    if layers is None and any(k < 0 for k in counts):
+    if layers is None and any(isinstance(row["tuned"], int) for row in rows):
         raise FrostlineError(
             f"{table.name}: frozen layers count from the bottom; give the number of layers with --set layers=L."
         )
@@ -389,15 +390,15 @@ def _layers(table: Table, rows: Sequence[Mapping[str, Any]]) -> int | None:
     return layers
 
 
-def _fits(tuned: int | str, layers: int) -> bool:
-    return isinstance(tuned, str) or -1 - layers <= tuned <= layers
+def _fits(tuned: int | Recipe, layers: int) -> bool:
+    return (tuned.k or 0) <= layers if isinstance(tuned, Recipe) else -1 - layers <= tuned
 
 
 def _run(row: Mapping[str, Any], layers: int | None) -> dict[str, Any]:
     tuned = row["tuned"]
     if isinstance(tuned, int) and tuned < 0:
         assert layers is not None
-        tuned += layers + 1
+        tuned = Recipe(tuned + layers + 1)
     return {
         **{name: row[name] for name in NUMBERS},
         **{name: row[name] for name in ("row", "seed", "metric", "outcome", "validation_best")},
@@ -406,19 +407,19 @@ def _run(row: Mapping[str, Any], layers: int | None) -> dict[str, Any]:
         "train_size": None if row["train_size"] is None else int(row["train_size"]),
         "status": row["status"],
         "reason": "",
-        "tuned_layers": tuned if isinstance(tuned, int) else layers,
+        "tuned_layers": layers if tuned.k is None else tuned.k,
         "tune_embeddings": tuned == FULL,
-        "trainable": name_of(tuned),
+        "recipe": tuned,
     }
 
 
 def _refuse_repeated_runs(table: Table, runs: Sequence[Mapping[str, Any]]) -> None:
     rows: dict[tuple[Any, ...], int] = {}
     for run in runs:
-        key = tuple(run[name] for name in ("train_size", "trainable", "learning_rate", "seed"))
+        key = tuple(run[name] for name in ("train_size", "recipe", "learning_rate", "seed"))
         other = rows.setdefault(key, run["row"])
         if other != run["row"]:
             raise FrostlineError(
-                f"{table.name}, row {run['row']}: this run ({run['trainable']}, seed {run['seed']}) is already in row {other}; "
+                f"{table.name}, row {run['row']}: this run ({run['recipe']}, seed {run['seed']}) is already in row {other}; "
                 "give each run once, or name the columns that distinguish them with --columns."
             )

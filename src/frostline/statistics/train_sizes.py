@@ -13,7 +13,7 @@ from frostline.data.wording import normalized_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import Curve
 from frostline.statistics.inference import QUANTILE, Array, holm
-from frostline.statistics.tune import FULL, is_k
+from frostline.statistics.recipe import FULL, Recipe
 
 Share = Mapping[str, Any] | None  # of full fine-tuning's score or gain: estimate, low, high
 Shares = Mapping[str, Mapping[str, Share]]  # task -> k -> share
@@ -40,9 +40,9 @@ def across_tasks(curves: Sequence[Curve], settings: AnalysisSettings) -> dict[st
     tasks = {curve["task"]: curve for curve in curves if curve["reference"] == FULL}
     if len(tasks) < 2:
         return None
-    cells = {task: {cell["trainable"]: cell for cell in curve["cells"]} for task, curve in tasks.items()}
+    cells = {task: {cell["recipe"]: cell for cell in curve["cells"]} for task, curve in tasks.items()}
     first = next(iter(cells.values()))
-    names = [k for k in first if is_k(k) and all(_mean(some, k) is not None for some in cells.values())]
+    names = [k for k in first if Recipe(k).is_k and all(_mean(some, k) is not None for some in cells.values())]
     if len(names) < 2:
         return None
     ranks = {
@@ -87,7 +87,7 @@ def _row(
     known = {task: value for task in counting if (value := _estimate(shares[task][k])) is not None}
     worst = min(known, key=lambda task: known[task], default=None)
     return {
-        "trainable": k,
+        "recipe": k,
         "tuned_layers": layers,
         "mean_rank": float(np.mean([ranks[task][k] for task in counting])) if counting else None,
         "mean_share": float(np.mean(list(known.values()))) if known else None,
@@ -127,7 +127,7 @@ def pays_from(curves: Sequence[Curve]) -> list[dict[str, Any]]:
         worse = [n for n, difference in differences if difference["high"] is not None and difference["high"] < 0]
         tail = [n for n, _ in differences if all(m in worse for m, _ in differences if m >= n)]
         sizes = [n for n, _ in differences]
-        found.append({"trainable": name, "sizes": sizes, "full_better_from": min(tail, default=None)})
+        found.append({"recipe": name, "sizes": sizes, "full_better_from": min(tail, default=None)})
     return found
 
 
@@ -153,7 +153,7 @@ def interaction(curves: Sequence[Curve]) -> list[dict[str, Any]]:
         degrees_of_freedom = error**4 / sum(part**2 / df for part, df in zip(parts, own, strict=True)) if error else 1.0
         half = float(stats.t.ppf(QUANTILE, degrees_of_freedom)) * error
         p = float(2 * stats.t.sf(abs(slope) / error, degrees_of_freedom)) if error else float(slope == 0)
-        found.append({"trainable": name, "slope": slope, "low": slope - half, "high": slope + half, "p": p})
+        found.append({"recipe": name, "slope": slope, "low": slope - half, "high": slope + half, "p": p})
     return _adjusted(found)
 
 
@@ -179,7 +179,7 @@ def spread(curves: Sequence[Curve]) -> list[dict[str, Any]]:
         ours, theirs = (sum(float(pair[side].var(ddof=1)) * (len(pair[0]) - 1) for _, pair in both) for side in (0, 1))
         ratio = (ours / theirs) ** 0.5 if theirs > 0 else None
         p = _permutation_p([pair for _, pair in both], generator)
-        found.append({"trainable": name, "sizes": [n for n, _ in both], "ratio": ratio, "p": p})
+        found.append({"recipe": name, "sizes": [n for n, _ in both], "ratio": ratio, "p": p})
     return _adjusted(found)
 
 
@@ -189,7 +189,7 @@ def _equally_many(curve: Curve, name: str) -> tuple[Array, Array]:
         [
             p["validation_best"]
             for cell in curve["cells"]
-            if cell["trainable"] == k
+            if cell["recipe"] == k
             for p in cell["points"]
             if p["validation_best"] is not None
         ]
@@ -236,9 +236,7 @@ def _adjusted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _names(curves: Sequence[Curve]) -> list[str]:
     """Every k of any size, except the reference."""
-    names = [
-        cell["trainable"] for curve in curves for cell in curve["cells"] if cell["trainable"] != curve["reference"]
-    ]
+    names = [cell["recipe"] for curve in curves for cell in curve["cells"] if cell["recipe"] != curve["reference"]]
     return list(dict.fromkeys(names))
 
 
@@ -246,7 +244,7 @@ def _differences(curves: Sequence[Curve], name: str) -> list[tuple[Curve, Mappin
     """``k - full`` at each size that has both k and full fine-tuning."""
     found = []
     for curve in curves:
-        cell = next((cell for cell in curve["cells"] if cell["trainable"] == name), None)
+        cell = next((cell for cell in curve["cells"] if cell["recipe"] == name), None)
         if cell and cell["difference"] and curve["reference_is_full"]:
             found.append((curve, cell["difference"]))
     return found

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from frostline.data.wording import normalized_name
-from frostline.statistics.tune import k_of, name_of
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.studies.protocol import Protocol, PublishedNumber
 
 LARGE = 0.003  # larger gaps are listed one by one
@@ -68,7 +68,7 @@ def _measured(protocol: Protocol, published: PublishedNumber, analysis: Mapping[
             if group["model"] == model and normalized_name(group["task"]) == normalized_name(published.task or ""):
                 yield from _cells(group, known[model], published, one_size=len(sizes) == 1)
     if published.statistic == "mean_share_of_full" and analysis["head_only"]:
-        yield {"measured_model": None, "measured_tuned": name_of(0), "measured": analysis["head_only"]["mean_share"]}
+        yield {"measured_model": None, "measured_tuned": HEAD_ONLY, "measured": analysis["head_only"]["mean_share"]}
 
 
 def _cells(
@@ -88,7 +88,7 @@ def _cells(
         if value is not None:
             runs = cell["validation"]["n"]
             yield {
-                **{"measured_model": model, "measured_tuned": cell["trainable"], "measured": value, "runs": runs},
+                **{"measured_model": model, "measured_tuned": cell["recipe"], "measured": value, "runs": runs},
                 **{
                     "measured_size": size["train_size"],
                     "measured_layers": group["layers"],
@@ -99,10 +99,10 @@ def _cells(
 
 def _cell(size: Mapping[str, Any], layers: int | None, published: PublishedNumber) -> Mapping[str, Any] | None:
     """The cell with the same share of tuned layers as the published number."""
-    if not isinstance(published.tuned, int):
-        return next((cell for cell in size["cells"] if cell["trainable"] == published.tuned), None)
-    numbered = [cell for cell in size["cells"] if k_of(cell["trainable"]) is not None]
-    k = published.tuned * (layers or published.of_layers or 1) / (published.of_layers or layers or 1)
+    if published.tuned is None or published.tuned.k is None:
+        return next((cell for cell in size["cells"] if cell["recipe"] == published.tuned), None)
+    numbered = [cell for cell in size["cells"] if Recipe(cell["recipe"]).k is not None]
+    k = published.tuned.k * (layers or published.of_layers or 1) / (published.of_layers or layers or 1)
     return next((cell for cell in numbered if round(k, 6) == cell["tuned_layers"]), None)
 
 
@@ -123,7 +123,7 @@ def _operating_point(
 ) -> Iterator[dict[str, Any]]:
     facts = next(one for one in analysis["models"] if one["model"] == model)
     point = next((p for p in (facts["tasks"] or {"points": []})["points"] if p["target"] == 0.9), None)
-    if point and point["estimate"] and (k := k_of(point["estimate"])) is not None:
+    if point and point["estimate"] and (k := Recipe(point["estimate"]).k) is not None:
         yield {
             "measured_model": known,
             "measured_tuned": point["estimate"],

@@ -7,7 +7,7 @@ import csv
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
@@ -18,14 +18,13 @@ from frostline import FrostlineError
 from frostline.data.glue import GLUE
 from frostline.data.wording import comma_separated, did_you_mean, normalized_name
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.tune import FULL, NAMED, Tune, tune_of
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS
 
 FOLDER = files("frostline.studies")
 
 
-@dataclass(frozen=True)
-class PublishedNumber:
+class PublishedNumber(BaseModel):
     """One published number. A field that does not apply is None.
 
     Attributes:
@@ -34,18 +33,20 @@ class PublishedNumber:
         task: The task.
         metric: The metric of a score.
         train_size: The number of training examples.
-        tuned: What was trained, as a ``Tune``.
+        tuned: What was trained, as a recipe.
         of_layers: The number of layers of the model.
         statistic: What the number is, such as "mean" or "trainable_parameters".
         value: The number; scores are between 0 and 1.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     table: str
     model: str | None
     task: str | None
     metric: str | None
     train_size: int | None
-    tuned: int | str | None
+    tuned: Recipe | None
     of_layers: int | None
     statistic: str
     value: float
@@ -91,7 +92,9 @@ class Protocol(BaseModel):
     @cached_property
     def published(self) -> tuple[PublishedNumber, ...]:
         """All published numbers."""
-        return read_published(self.name)
+        with (FOLDER / "published" / f"{self.name}.csv").open(encoding="utf-8") as file:
+            rows = [{name: cell or None for name, cell in row.items()} for row in csv.DictReader(file)]
+        return tuple(PublishedNumber.model_validate(row) for row in rows)
 
     def short_name(self, model: str) -> str | None:
         """The study's name of a model, given that name or the hub name; None for any other model."""
@@ -127,37 +130,16 @@ def load_protocol(name: str) -> Protocol:
     return Protocol(name=name, **tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8")))
 
 
-def read_published(study: str) -> tuple[PublishedNumber, ...]:
-    """All published numbers of a study."""
-    with (FOLDER / "published" / f"{study}.csv").open(encoding="utf-8") as file:
-        return tuple(_number(row) for row in csv.DictReader(file))
-
-
-def _number(row: Mapping[str, str]) -> PublishedNumber:
-    tuned = row["tuned"]
-    return PublishedNumber(
-        table=row["table"],
-        model=row["model"] or None,
-        task=row["task"] or None,
-        metric=row["metric"] or None,
-        train_size=int(row["train_size"]) if row["train_size"] else None,
-        tuned=int(tuned) if tuned.isdigit() else tuned or None,
-        of_layers=int(row["of_layers"]) if row["of_layers"] else None,
-        statistic=row["statistic"],
-        value=float(row["value"]),
-    )
-
-
 TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
 TERM_PARTS = re.compile(r"(?P<factor>\d*)(?P<layers>L?)(/(?P<divisor>\d+))?")
 RANGE = re.compile(rf"((?P<kind>[a-z][a-z0-9-]*)-)?(?P<first>{TERM})(\.\.(?P<last>{TERM})(:(?P<step>[1-9]\d*))?)?")
 WORDS = (FULL, NAMED, *NAMED_WAYS)
 
 
-def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
+def tune_values(expression: str | Sequence[Any], layers: int) -> list[Recipe]:
     """Values of k from terms separated by commas, or from a list of terms.
 
-    ``0..L/2, all`` is every k from 0 to half of the layers, and full fine-tuning. ``0..L:2`` is every second k. ``2L/3`` is two
+    ``0..L/2, full`` is every k from 0 to half of the layers, and full fine-tuning. ``0..L:2`` is every second k. ``2L/3`` is two
     thirds of the layers. Fractions are rounded down. The result has numbers first, in ascending order and without duplicates.
     ``lora-0..L/2`` is one way to tune for each of these numbers. ``transferred-L`` is full fine-tuning.
 
@@ -169,27 +151,30 @@ def tune_values(expression: str | Sequence[Any], layers: int) -> list[Tune]:
         FrostlineError: A term cannot be read.
     """
     text = expression if isinstance(expression, str) else ",".join(map(str, expression))
-    found: list[Tune] = []
+    found: list[Recipe] = []
     for part in comma_separated(text):
-        tune = tune_of(part)
-        if tune in WORDS or isinstance(tune, int):
-            found.append(tune)
-            continue
+        with suppress(ValueError):  # such as L/2 and 0..L
+            recipe = Recipe(part)
+            if recipe.k is not None or recipe in WORDS:
+                found.append(recipe)
+                continue
         match = RANGE.fullmatch(part)
         if match is None or match["kind"] not in (None, *NUMBERED_WAYS):
             raise FrostlineError(
                 f"--tune {part!r} is not a number of layers: give numbers, shares of L such as L/2, ranges such as 0..L or "
-                "0..L:2, all, named, or ways to tune such as lora-2, separated by commas."
+                "0..L:2, full, named, or ways to tune such as lora-2, separated by commas."
             )
         first, last = (_term_value(match[name] or match["first"], layers) for name in ("first", "last"))
         numbers = range(first, last + 1, int(match["step"] or 1))
-        found += [_way(match["kind"], k, layers) for k in numbers] if match["kind"] else numbers
-    ks = sorted({k for k in found if isinstance(k, int)})
-    return [*ks, *dict.fromkeys(k for k in found if not isinstance(k, int))]
-
-
-def _way(kind: str, count: int, layers: int) -> Tune:
-    return FULL if kind == "transferred" and count >= layers else f"{kind}-{count}"
+        if match["kind"] is None:
+            found += map(Recipe, numbers)
+        else:
+            names = (
+                FULL if match["kind"] == "transferred" and k >= layers else f"{match['kind']}-{k}" for k in numbers
+            )
+            found += map(Recipe, names)
+    ks = sorted({one.k for one in found if one.k is not None})
+    return [*map(Recipe, ks), *dict.fromkeys(one for one in found if one.k is None)]
 
 
 def _term_value(term: str, layers: int) -> int:

@@ -1,7 +1,7 @@
 """The sweeps of a study: one for each model and task, each in its own folder, and the parameters that each k trains."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.learning_rates import best_learning_rate
-from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.studies.protocol import FOLDER, Protocol, tune_values
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.progress import Progress
@@ -42,12 +42,12 @@ class ParameterCounts:
     Attributes:
         layers: The number of layers, L.
         places: Parameter counts by place: embeddings, layer 0 to layer L - 1, final norm, pooler, head.
-        trainable: The number of trainable parameters of each k.
+        trained: The number of trainable parameters of each k.
     """
 
     layers: int
     places: Mapping[str, int]
-    trainable: Mapping[Tune, int]
+    trained: Mapping[Recipe, int]
 
     @property
     def total(self) -> int:
@@ -70,26 +70,25 @@ def model_config(protocol: Protocol, model: str) -> PreTrainedConfig:
 
 def parameter_counts(
     config: PreTrainedConfig,
-    ks: Sequence[Tune],
+    ks: Sequence[Recipe],
     *,
-    classes: int = 2,
     tune_pooler: bool = True,
     tune_modules: Sequence[str] | None = None,
 ) -> ParameterCounts:
-    """The parameter counts of the classifier with this configuration."""
-    model, anatomy = _meta_classifier(config, classes)
+    """The parameter counts of the classifier of two classes with this configuration."""
+    model, anatomy = _meta_classifier(config)
     places: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
     facts = {"tune_pooler": tune_pooler, "tune_modules": tune_modules, "learning_rate": 1.0}
     runs = {k: _run(k, way_named(k, {}) or PLAIN, facts) for k in ks}
-    trainable = {
+    trained = {
         k: sum(p.numel() for p in planned(run, *_with_head_of(run, model, anatomy)).values()) for k, run in runs.items()
     }
-    return ParameterCounts(anatomy.count, places, trainable)
+    return ParameterCounts(anatomy.count, places, trained)
 
 
-def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Tune, tuple[Group, ...]]:
+def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Recipe, tuple[Group, ...]]:
     """All parameter groups of a sweep with these settings, for each value of ``tune``."""
     spec = make_settings({**settings, "out": "-"})
     facts = {name: value for name, value in spec.model_dump().items() if name in RunSpec.model_fields}
@@ -113,18 +112,18 @@ def _with_head_of(run: RunSpec, own: PreTrainedModel, anatomy: Anatomy) -> tuple
     return model, anatomy.of_head(model)
 
 
-def _run(tune: Tune, way: Way, facts: Mapping[str, Any]) -> RunSpec:
+def _run(tune: Recipe, way: Way, facts: Mapping[str, Any]) -> RunSpec:
     """A run without data."""
     if way.chooses_by_weights:
         raise FrostlineError(f"{tune} chooses matrices by their weights, which a configuration has not: leave it out.")
     of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
     modules = facts["tune_modules"] if tune == NAMED else None
-    return RunSpec.model_validate({**facts, **of_data, "tune": tune, "way": way, "tune_modules": modules})
+    return RunSpec.model_validate({**facts, **of_data, "recipe": tune, "way": way, "tune_modules": modules})
 
 
-def _meta_classifier(config: PreTrainedConfig, classes: int = 2) -> tuple[PreTrainedModel, Anatomy]:
-    """The classifier on the meta device, where tensors have no data, and its anatomy."""
-    config.num_labels = classes
+def _meta_classifier(config: PreTrainedConfig) -> tuple[PreTrainedModel, Anatomy]:
+    """The classifier of two classes on the meta device, where tensors have no data, and its anatomy."""
+    config.num_labels = 2
     with torch.device("meta"):
         model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=False)
         return model, find_layers(model, {"input_ids": torch.zeros(2, 8, dtype=torch.long)})
@@ -152,24 +151,16 @@ class StudySweep:
 
     def run(self, progress: Progress | None = None) -> dict[str, Any]:
         """Run the learning rate search, then the sweep, and return the answer. Finished runs are skipped. No model is saved."""
-        chosen: dict[str, Any] = {}
+        settings = {**self.settings, "out": self.out, "progress": progress}
         if self.line_search:
             search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
-            self._sweep(progress, search).run(save_model=False)
-            chosen["learning_rate"] = self._best_learning_rate()
-        return self._sweep(progress, chosen).run(save_model=False)
-
-    def _sweep(self, progress: Progress | None, changes: Mapping[str, Any]) -> Sweep:
-        return Sweep(progress=progress, **{**self.settings, "out": self.out, **changes})
-
-    def _best_learning_rate(self) -> float | None:
-        """The best learning rate of full fine-tuning at the largest train size, by the study's options."""
-        group = next(iter(sweep_groups(self.out)))
-        full = [run for run in group.runs if run["trainable"] == FULL and run["learning_rate"] in self.line_search]
-        largest = max(run["train_size"] for run in full)
-        return best_learning_rate(
-            [run for run in full if run["train_size"] == largest], group.evidence.chance, self.analysis
-        )
+            Sweep(**{**settings, **search}).run(save_model=False)
+            group = next(iter(sweep_groups(self.out)))
+            full = [run for run in group.runs if run["recipe"] == FULL and run["learning_rate"] in self.line_search]
+            largest = max(run["train_size"] for run in full)
+            full = [run for run in full if run["train_size"] == largest]
+            settings["learning_rate"] = best_learning_rate(full, group.evidence.chance, self.analysis)
+        return Sweep(**settings).run(save_model=False)
 
 
 def study_sweeps(
@@ -208,34 +199,18 @@ def study_sweeps(
             )
     sweeps = []
     for model in models:
+        layers = getattr(model_config(protocol, model), "num_hidden_layers", None)
+        if layers is None:
+            raise FrostlineError(f"The configuration of {model} does not show how many layers it has: give --tune.")
         for task in tasks:
             own = Path(out) / file_name(model_name(model)) / file_name(task)
             require_inside(own, Path(out))
-            changes = {**({"data": data[task]} if task in data else {}), **(settings or {})}
-            sweeps.append(_study_sweep(protocol, model, task, out=own, changes=changes))
+            of_task = {"data": data[task]} if task in data else {}
+            given = {**protocol.settings_of(model, task), **of_task, **(settings or {})}
+            given["tune"] = tune_values(given.get("tune", protocol.tune), layers)
+            search: tuple[float, ...] = ()
+            if "learning_rate" not in given:
+                given["learning_rate"] = protocol.line_search
+                search = protocol.line_search if protocol.as_published.one_learning_rate else ()
+            sweeps.append(StudySweep(model, task, own, given, protocol.as_published, search))
     return sweeps
-
-
-def run_sweeps(
-    sweeps: Sequence[StudySweep], progress: Progress | None = None
-) -> Iterator[tuple[StudySweep, dict[str, Any]]]:
-    """Run all sweeps of a study, and yield each one with its answer as soon as it is finished."""
-    for sweep in sweeps:
-        yield sweep, sweep.run(progress)
-
-
-def _study_sweep(protocol: Protocol, model: str, task: str, *, out: Path, changes: Mapping[str, Any]) -> StudySweep:
-    settings = {**protocol.settings_of(model, task), **changes}
-    settings["tune"] = tune_values(settings.get("tune", protocol.tune), _layers(protocol, model))
-    search: tuple[float, ...] = ()
-    if "learning_rate" not in settings:
-        settings["learning_rate"] = protocol.line_search
-        search = protocol.line_search if protocol.as_published.one_learning_rate else ()
-    return StudySweep(model, task, out, settings, protocol.as_published, search)
-
-
-def _layers(protocol: Protocol, model: str) -> int:
-    layers = getattr(model_config(protocol, model), "num_hidden_layers", None)
-    if layers is None:
-        raise FrostlineError(f"The configuration of {model} does not show how many layers it has: give --tune.")
-    return int(layers)

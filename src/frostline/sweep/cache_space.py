@@ -11,7 +11,7 @@ from frostline.frozen.forward_pass import ForwardPass, Lengths, Rows, StateSelec
 from frostline.frozen.hidden_states import (
     RESERVED_BYTES,
     SHARD_ROWS,
-    Recipe,
+    CacheKey,
     cache_folder,
     missing_rows,
     similar_recipes,
@@ -57,10 +57,10 @@ class CacheSpace:
         return more <= self.free and self.bytes(selection) <= self.limit
 
 
-def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPass) -> Recipe:
+def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPass) -> CacheKey:
     """Everything that determines this model's hidden states on this machine."""
     facts = machine.facts()
-    return Recipe(
+    return CacheKey(
         model=pretrained.name,
         weights=pretrained.weights,
         precision=machine.precision,

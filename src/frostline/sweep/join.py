@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline import FrostlineError
-from frostline.statistics.tune import is_way
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.plan import Identity, read_settings
 from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.settings import Settings
@@ -52,7 +52,7 @@ def other_way(one: Settings, other: Settings) -> str | None:
     for first, second in ((one, other), (other, one)):
         known = {*second.values_of("tune"), *second.way}
         for name in first.values_of("tune"):
-            if is_way(name) and name in known and first.way_of(name) != second.way_of(name):
+            if Recipe(name).is_way and name in known and first.way_of(name) != second.way_of(name):
                 return str(name)
     return None
 

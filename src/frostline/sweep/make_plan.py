@@ -14,7 +14,7 @@ from frostline.model.device import device_memory
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN_HEAD
 from frostline.model.tokens import ZEROED_TYPES, Tokens
-from frostline.statistics.tune import NAMED
+from frostline.statistics.recipe import NAMED
 from frostline.sweep.cache_space import CacheSpace
 from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
 from frostline.sweep.plan import Identity, Plan, PlannedDevice, one_of_each
@@ -65,7 +65,7 @@ def make_plan(
         runs=tuple(runs),
         done=frozenset({run.digest for run in runs} & store.done()),
         parameters=sum(p.numel() for p in model.parameters()),
-        trainable={k: sum(group.parameters for group in some if group.trained) for k, some in groups.items()},
+        trained={k: sum(group.parameters for group in some if group.trained) for k, some in groups.items()},
         groups=groups,
         rows=len(space.unique),
         tokens=space.tokens,
@@ -142,5 +142,5 @@ def _one_per_subset(runs: Sequence[RunSpec]) -> Iterable[RunSpec]:
 
 def _notes_on_named_modules(runs: Sequence[RunSpec], pretrained: Pretrained) -> Iterator[str]:
     """Notes on named modules, if any are trained."""
-    run = next((run for run in runs if run.tune == NAMED), None)
+    run = next((run for run in runs if run.recipe == NAMED), None)
     yield from run.to_train.notes(pretrained.anatomy, pretrained.new) if run else ()

@@ -110,7 +110,7 @@ def _require_agreement(run: RunSpec, one: Store, other: Store) -> None:
         gap = disagreement({"test": tests[0]}, {"test": tests[1]})
     if gap:
         raise FrostlineError(
-            f"{run.trainable}, seed {run.seed} has different results in {one.out} ({_machine(one, run)}) and {other.out} "
+            f"{run.recipe}, seed {run.seed} has different results in {one.out} ({_machine(one, run)}) and {other.out} "
             f"({_machine(other, run)}); its predictions differ {gap}: remove runs/{run.digest} from one of the folders."
         )
 

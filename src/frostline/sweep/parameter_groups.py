@@ -8,7 +8,7 @@ from torch import nn
 from frostline.data.wording import ranges
 from frostline.model.anatomy import Anatomy, topmost_modules
 from frostline.model.terms import LAYER, layer_number
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import Recipe
 from frostline.training.optimizer import optimizer_groups
 from frostline.training.specification import RunSpec
 from frostline.training.ways.low_rank import matrix_of
@@ -30,23 +30,23 @@ class Group:
 
 def groups_by_tune(
     runs: Sequence[RunSpec], model_of: Callable[[RunSpec], tuple[nn.Module, Anatomy]]
-) -> dict[Tune, tuple[Group, ...]]:
+) -> dict[Recipe, tuple[Group, ...]]:
     """The groups of each value of ``tune``. Those of its first seed, if it trains other layers with each seed.
 
     ``model_of`` gives the model of a run, with its head, and the layers of the model.
     """
-    alike: dict[Tune, dict[float | None, RunSpec]] = {}
+    alike: dict[Recipe, dict[float | None, RunSpec]] = {}
     for run in runs:
-        alike.setdefault(run.tune, {}).setdefault(run.learning_rate, run)
+        alike.setdefault(run.recipe, {}).setdefault(run.learning_rate, run)
     by_tune = {tune: list(by_rate.values()) for tune, by_rate in alike.items()}
     return {tune: groups_of(some, *model_of(some[0])) for tune, some in by_tune.items()}
 
 
 def notes_on_seeds(runs: Sequence[RunSpec], anatomy: Anatomy) -> Iterator[str]:
     """A note on each value of ``tune`` that trains other layers with each seed."""
-    alike: dict[Tune, dict[int, RunSpec]] = {}
+    alike: dict[Recipe, dict[int, RunSpec]] = {}
     for run in runs:
-        alike.setdefault(run.tune, {}).setdefault(run.seed, run)
+        alike.setdefault(run.recipe, {}).setdefault(run.seed, run)
     for by_seed in alike.values():
         first, *others = by_seed.values()
         if all(one.to_train == first.to_train for one in others):
@@ -57,7 +57,7 @@ def notes_on_seeds(runs: Sequence[RunSpec], anatomy: Anatomy) -> Iterator[str]:
             layers = {place: number for place in places if (number := layer_number(place)) is not None}
             parts.append(f"{', '.join(merged_paths(sorted(layers, key=layers.__getitem__), LAYER))} (seed {seed})")
         yield (
-            f"{first.trainable} trains other layers with each seed: {'; '.join(parts)}. The plan shows the parameters of seed "
+            f"{first.recipe} trains other layers with each seed: {'; '.join(parts)}. The plan shows the parameters of seed "
             f"{first.seed}."
         )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from frostline import FrostlineError
-from frostline.statistics.tune import NAMED, Tune, name_of, sort_key
+from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
 from frostline.sweep.results.forecast_record import Forecast
 from frostline.sweep.settings import Settings, make_settings
 from frostline.sweep.toml import NOT_SETTINGS
@@ -25,7 +25,7 @@ T = TypeVar("T")
 MOST_RUNS = 1_000_000  # of a grid
 Size = Annotated[int, Field(ge=1, le=2**40)]
 # train size, seed, learning rate, k, learning rate of the head
-Cell = tuple[int, int, float | None, Tune, float | None]
+Cell = tuple[int, int, float | None, Recipe, float | None]
 
 
 @dataclass(frozen=True)
@@ -150,20 +150,20 @@ def expand(spec: Settings, identity: Identity) -> list[RunSpec]:
 
 
 def one_of_each(runs: Sequence[RunSpec]) -> list[RunSpec]:
-    """One run of each value of ``tune``; several if seeds choose other parameters."""
-    return list({(run.tune, run.to_train): run for run in runs}.values())
+    """One run of each recipe; several if seeds choose other parameters."""
+    return list({(run.recipe, run.to_train): run for run in runs}.values())
 
 
 def _run(spec: Settings, common: Mapping[str, Any], cell: Cell) -> RunSpec:
     size, seed, rate, k, head_rate = cell
-    own = {"tune": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
+    own = {"recipe": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
     parts = {"tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)}
     return RunSpec.model_validate({**common, **parts, **own})
 
 
 def _cell_order(cell: Cell) -> tuple[Any, ...]:
     size, seed, rate, k, _ = cell
-    return size, seed, k != 0, rate or 0.0, *sort_key(name_of(k))
+    return size, seed, k != HEAD_ONLY, rate or 0.0, *k.order
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class Plan:
         runs: All runs of the grid.
         done: Digests of the runs that have a result.
         parameters: The number of parameters of the model.
-        trainable: The number of parameters that are trained, by k.
+        trained: The number of parameters that are trained, by k.
         groups: The groups of parameters, trained and frozen, by k.
         rows: The number of distinct examples in the forward pass over the frozen layers.
         tokens: The number of their tokens.
@@ -215,8 +215,8 @@ class Plan:
     runs: tuple[RunSpec, ...]
     done: frozenset[str]
     parameters: int
-    trainable: Mapping[Tune, int]
-    groups: "Mapping[Tune, tuple[Group, ...]]"
+    trained: Mapping[Recipe, int]
+    groups: "Mapping[Recipe, tuple[Group, ...]]"
     rows: int
     tokens: int
     wanted: "StateSelection"
@@ -235,4 +235,4 @@ class Plan:
     @property
     def disk_bytes(self) -> int:
         """The most space that the output folder takes: results, model, and the trained parameters of the best run of each k."""
-        return self.results_bytes + self.model_bytes + 4 * sum(self.trainable.values())
+        return self.results_bytes + self.model_bytes + 4 * sum(self.trained.values())

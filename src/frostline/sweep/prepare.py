@@ -23,7 +23,7 @@ from frostline.model.loading import Streams, load_pretrained, never_streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
 from frostline.statistics.metrics import check_metric
-from frostline.statistics.tune import Tune, is_way
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.inputs import (
     SPLITS,
     data_digest,
@@ -91,7 +91,7 @@ def prepare(
     sources: Mapping[str, Any],
     progress: Progress,
     *,
-    tunes: Callable[[int], tuple[Tune, ...]] | None = None,
+    tunes: Callable[[int], tuple[Recipe, ...]] | None = None,
     probes: bool = False,
     data: Data | None = None,
 ) -> Prepared:
@@ -160,7 +160,7 @@ def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:
         require_peft()
     if pretrained.stream:
         require_no_choice_by_weights(spec)
-    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if is_way(name)}
+    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if Recipe(name).is_way}
     chosen = with_modules(ways, pretrained.model, pretrained.anatomy)
     return spec.model_copy(update={"way": {**spec.way, **chosen}})
 

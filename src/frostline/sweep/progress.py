@@ -63,10 +63,10 @@ class Progress:
         self.done, self.under_way = self.done + work, 0.0
         self.show()
 
-    def result(self, facts: Mapping[str, Any], trainable: str) -> None:
+    def result(self, facts: Mapping[str, Any], recipe: str) -> None:
         """A run has ended with this result."""
         self.runs_done += 1
-        self.note(f"{self.runs_done}/{self.runs}  {describe(facts, trainable)}")
+        self.note(f"{self.runs_done}/{self.runs}  {describe(facts, recipe)}")
 
     @property
     def seconds_left(self) -> float | None:
@@ -84,11 +84,11 @@ class Progress:
         return f"{self.activity} · {self.runs_done} of {self.runs} runs · {eta(self.seconds_left)}"
 
 
-def describe(facts: Mapping[str, Any], trainable: str) -> str:
+def describe(facts: Mapping[str, Any], recipe: str) -> str:
     """One line for a result."""
     spec, value = facts["spec"], facts.get("validation_best")
     rate = "" if spec["learning_rate"] is None else f"  lr {spec['learning_rate']:g}"
-    run = f"{trainable:<7} seed {spec['seed']}  {spec['train_size']} examples{rate}"
+    run = f"{recipe:<9} seed {spec['seed']}  {spec['train_size']} examples{rate}"
     if facts["status"] == "failed":
         return f"{run}  failed: {facts['reason']}"
     score = "" if value is None else f"  {facts['metric']} {value:.4f}"

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from frostline import FrostlineError
 from frostline.data.kinds import HOLD_OUT, NO_TEST, DataSettings, Strict, Strings, of_help
 from frostline.data.wording import did_you_mean, parse_duration
-from frostline.statistics.tune import NAMED, Tune, is_k, is_way, name_of
+from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
 from frostline.training.settings import (
     HEAD_LEARNING_RATE,
     HeadLearningRates,
@@ -57,7 +57,7 @@ class GridSettings(Strict):
     """What is trained: all combinations of these values."""
 
     tune: Tunes = Field(
-        description="values of k, the number of last layers to train, such as 0,1,2,all (0: classifier head only; all: every "
+        description="values of k, the number of last layers to train, such as 0,1,2,full (0: classifier head only; full: every "
         "layer); named: what --tune-modules names; or ways to tune, such as lora-2"
     )
     tune_modules: Strings | None = Field(
@@ -164,7 +164,7 @@ class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings,
         """The values of each part of the grid, by dimension."""
         return [{name: getattr(part, name) for name in GRID} for part in self.grids()]
 
-    def learning_rate_pairs(self, tune: Tune) -> list[tuple[float | None, float | None]]:
+    def learning_rate_pairs(self, tune: Recipe) -> list[tuple[float | None, float | None]]:
         """The pairs (learning rate of the layers, learning rate of the head) at which this k is trained.
 
         None for the head stands for the learning rate of the layers. Where only the head is trained, its learning rate is the
@@ -174,13 +174,13 @@ class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings,
         way = self.way_of(tune)
         if not way.trains_model:
             return [(None, None)]
-        if tune != 0 and not way.head_only:
+        if tune != HEAD_ONLY and not way.head_only:
             head_rate = self.head_learning_rate[0] if way.in_loop else None
             return [(way.learning_rate(layers), head_rate) for layers in self.learning_rate]
         head = [self.learning_rate if one is None else (one,) for one in self.head_learning_rate]
         return [(way.learning_rate(one), None) for one in dict.fromkeys(one for several in head for one in several)]
 
-    def way_of(self, tune: Tune) -> Way:
+    def way_of(self, tune: Recipe) -> Way:
         """The way that a value of ``tune`` stands for."""
         return way_named(tune, self.way) or PLAIN
 
@@ -316,7 +316,7 @@ def _require_known_tunes(settings: Settings) -> None:
     tunes = settings.values_of("tune")
     for tune in tunes:
         settings.way_of(tune)
-    if any(map(is_way, tunes)) and not any(is_k(name_of(tune)) for tune in tunes):
+    if any(tune.is_way for tune in tunes) and not any(tune.is_k for tune in tunes):
         raise FrostlineError(
             "Ways to tune are compared with the last k layers or with full fine-tuning: add one, such as full or last-2."
         )

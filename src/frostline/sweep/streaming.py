@@ -17,7 +17,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import Stream
 from frostline.model.terms import layer_number
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import FULL, Tune
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep.plan import Plan, one_of_each
 from frostline.sweep.settings import Settings
 from frostline.sweep.work.workload import COPIES, COPY_BYTES
@@ -46,7 +46,7 @@ def require_no_choice_by_weights(spec: Settings) -> None:
             )
 
 
-def searchable(tunes: Sequence[Tune], pretrained: Pretrained, machine: Machine) -> tuple[Tune, ...]:
+def searchable(tunes: Sequence[Recipe], pretrained: Pretrained, machine: Machine) -> tuple[Recipe, ...]:
     """The values of ``tune`` for a search. If layers are streamed, full fine-tuning and layers that do not fit are left out.
 
     If the user has limited k, full fine-tuning is not among the values. Then nothing is left out.
@@ -54,8 +54,8 @@ def searchable(tunes: Sequence[Tune], pretrained: Pretrained, machine: Machine) 
     if pretrained.stream is None or FULL not in tunes:
         return tuple(tunes)
     anatomy, free = pretrained.anatomy, device_memory(machine.device).free
-    numbers = [k for k in tunes if isinstance(k, int) and k < anatomy.count]
-    fit = [k for k in numbers if _bytes_for(pretrained, k, Trainable(k).parameters(anatomy)) <= free]
+    numbers = [k for k in tunes if k.k is not None and k.k < anatomy.count]
+    fit = [k for k in numbers if _bytes_for(pretrained, k.k or 0, Trainable(k).parameters(anatomy)) <= free]
     return tuple(fit if len(fit) > 1 else numbers[:2])
 
 
@@ -73,7 +73,7 @@ def load_upper_layers(spec: Settings, plan: Plan, pretrained: Pretrained, machin
     lowest = min(_lowest_cut(spec, plan, run, anatomy) for run in different)
     free = device_memory(machine.device).free
     needed, largest = max(
-        (_bytes_for(pretrained, anatomy.count - lowest, run.to_train.parameters(anatomy)), run.trainable)
+        (_bytes_for(pretrained, anatomy.count - lowest, run.to_train.parameters(anatomy)), run.recipe)
         for run in different
     )
     if needed > free and len(plan.done) < len(plan.runs):
@@ -109,7 +109,7 @@ def _lowest_cut(spec: Settings, plan: Plan, run: RunSpec, anatomy: Anatomy) -> i
 
 def _refusal(spec: Settings, run: RunSpec, *, uncached: bool) -> str:
     """Why this run cannot be streamed, and what to do."""
-    what = f"tune {run.trainable} cannot be streamed"
+    what = f"tune {run.recipe} cannot be streamed"
     if spec.frozen_dropout:
         return f"{what}, because with --frozen-dropout no hidden states are cached: leave that out, {LOAD_ANYWAY}."
     if uncached:

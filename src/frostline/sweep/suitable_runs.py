@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from frostline.data.examples import Examples
 from frostline.data.load import Data
 from frostline.model.pretrained import Pretrained
-from frostline.statistics.tune import Tune, is_way
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.plan import Identity, expand
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import Settings
@@ -37,9 +37,9 @@ def without_unsuitable_sizes(
     """
     if len(spec.values_of("train_size")) < 2:
         return spec
-    runs = list(_one_of_each_size(run for run in expand(spec, identity) if is_way(run.tune)))
-    for way in dict.fromkeys(run.tune for run in runs):
-        own = [run for run in runs if run.tune == way]
+    runs = list(_one_of_each_size(run for run in expand(spec, identity) if Recipe(run.recipe).is_way))
+    for way in dict.fromkeys(run.recipe for run in runs):
+        own = [run for run in runs if run.recipe == way]
         left_out = {run.train_size: why for run in own if (why := _why_unsuitable(run, pretrained, data))}
         if 0 < len(left_out) < len(own):
             spec = _without(spec, way, left_out.keys(), identity.train_rows)
@@ -60,14 +60,14 @@ def _why_unsuitable(run: RunSpec, pretrained: Pretrained, data: Data) -> str | N
 
 def _one_of_each_size(runs: Iterable[RunSpec]) -> Iterable[RunSpec]:
     """One run of each value of ``tune`` and each train size."""
-    return {(run.tune, run.train_size): run for run in runs}.values()
+    return {(run.recipe, run.train_size): run for run in runs}.values()
 
 
 def _train_examples(run: RunSpec, data: Data) -> Examples:
     return data.train.take(subset_rows(run, data.train.targets, data.folds))
 
 
-def _without(spec: Settings, tune: Tune, sizes: Collection[int], train_rows: int) -> Settings:
+def _without(spec: Settings, tune: Recipe, sizes: Collection[int], train_rows: int) -> Settings:
     """The sweep without the runs of one value of ``tune`` with these train sizes."""
     parts = []
     for part in spec.grid_values():

@@ -7,7 +7,6 @@ from math import log
 from statistics import mean
 from typing import NamedTuple, Self
 
-from frostline.statistics.tune import is_way
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import forecast_seconds
 from frostline.sweep.results.leases import Lease, Leases
@@ -17,7 +16,7 @@ from frostline.sweep.work.makespan import makespan
 from frostline.training.specification import RunSpec
 
 SAMPLED = 20  # results of one k and train size that are read
-Kind = tuple[str, int]  # trainable and train size: runs of one kind take about equally long
+Kind = tuple[str, int]  # recipe and train size: runs of one kind take about equally long
 Work = tuple[int, float]  # the layers that a run of a kind trains, and its work
 
 
@@ -52,7 +51,7 @@ class TimeLeft:
         done: dict[Kind, list[RunSpec]] = defaultdict(list)
         for run, state in zip(folder.runs, folder.states(), strict=True):
             if state != "failed":
-                (pending if state == "pending" else done)[run.trainable, run.train_size].append(run)
+                (pending if state == "pending" else done)[run.recipe, run.train_size].append(run)
         measured = {kind: _measured(folder.store, done[kind], note) for kind in pending}
         forecast = forecast_seconds(folder.out)
         least = False
@@ -112,8 +111,8 @@ def _work(run: RunSpec, layers: int) -> Work:
 
     The work of named parts, and of ways that do not tune the last layers, is that of the whole model at most.
     """
-    k = run.way.last_layers if is_way(run.tune) else run.tune
-    trained = k if isinstance(k, int) else layers + 1
+    k = run.way.last_layers if run.recipe.is_way else run.recipe.k
+    trained = layers + 1 if k is None else k
     return trained, run.train_size * (trained + 1)
 
 

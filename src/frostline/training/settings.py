@@ -14,16 +14,11 @@ from pydantic import (
 )
 
 from frostline.data.kinds import Strict, as_list, of_help
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.threshold_rule import check_threshold
-from frostline.statistics.tune import Tune, tune_of
 
 HEAD_LEARNING_RATE = 1e-3  # the default
 MOST_SEEDS = 100_000
-
-
-def _as_tunes(value: Any) -> Any:
-    """Values of k and names of ways. ``last-2`` and ``full`` become 2 and ``all``."""
-    return [tune_of(one) if isinstance(one, str) else one for one in as_list(value)]
 
 
 def _as_seeds(value: Any) -> Any:
@@ -53,7 +48,7 @@ def _at_least_two_or_none(folds: int | str) -> int | str:
 
 
 Positive = Annotated[float, Field(gt=0)]
-Tunes = Annotated[tuple[Tune, ...], BeforeValidator(_as_tunes), AfterValidator(_not_empty_and_distinct)]
+Tunes = Annotated[tuple[Recipe, ...], BeforeValidator(as_list), AfterValidator(_not_empty_and_distinct)]
 Seeds = Annotated[
     tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],
     BeforeValidator(_as_seeds),

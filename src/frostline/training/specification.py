@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from frostline.model.terms import OWN_HEAD
-from frostline.statistics.tune import Tune, is_way, name_of
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.training.seeds import generator_seed
 from frostline.training.settings import HEAD_LEARNING_RATE, HeadLearningRate, TrainingSettings
 from frostline.training.ways.way import PLAIN, Way
@@ -26,9 +26,9 @@ class RunSpec(TrainingSettings):
     weights: str  # digest of the pretrained model
     vocabulary: str  # digest of its tokenizer
     data: str  # digest of training, validation and test examples
-    tune: Tune
+    recipe: Recipe
     tune_modules: tuple[str, ...] | None = None  # the modules that a ``named`` run trains
-    way: Way = PLAIN  # what ``tune`` stands for if it is the name of a way
+    way: Way = PLAIN  # what ``recipe`` stands for if it is the name of a way
     phase: int = 0  # the number of this training among those of a run in several phases
     seed: int
     train_size: int
@@ -41,8 +41,11 @@ class RunSpec(TrainingSettings):
         fields = type(self).model_fields
         absent = {name for name in NEWER if getattr(self, name) == fields[name].default}
         settings = self.model_dump(mode="json", exclude=absent)
+        settings["tune"] = _as_hashed(settings.pop("recipe"))
         if "way" in settings:
             settings["way"] = self.way.model_dump(mode="json", exclude_defaults=True)
+            if "tune" in settings["way"]:
+                settings["way"]["tune"] = _as_hashed(settings["way"]["tune"])
         text = CANONICAL.encode(settings)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -62,10 +65,10 @@ class RunSpec(TrainingSettings):
         """The choice of trained parameters."""
         from frostline.model.trainable import Trainable
 
-        if is_way(self.tune):
+        if self.recipe.is_way:
             return self.way.trainable(self.tune_pooler, generator_seed(self.seed, "layers"))
         pooler = self.tune_pooler and self.way.head == OWN_HEAD  # another head does not read the pooler
-        return Trainable(self.tune, self.tune_modules, pooler)
+        return Trainable(self.recipe, self.tune_modules, pooler)
 
     def seed_for(self, purpose: str) -> int:
         """The seed of a generator of this training; another one for each phase."""
@@ -76,7 +79,8 @@ class RunSpec(TrainingSettings):
         """A key shared by the runs of a stack: they differ only in learning rate and in seed, with the same fold."""
         return self.model_copy(update={"seed": self.fold or 0, "learning_rate": 1.0}).digest
 
-    @property
-    def trainable(self) -> str:
-        """The printed name of ``tune``: ``last 2``, ``all``, ``named`` or that of a way."""
-        return name_of(self.tune)
+
+def _as_hashed(name: str) -> int | str:
+    """A recipe as digests are computed from it: digests must not depend on how it is printed."""
+    k = Recipe(name).k
+    return "all" if name == FULL else name if k is None else k

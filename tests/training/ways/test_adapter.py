@@ -13,7 +13,7 @@ from training.by_hand import way_spec
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # PEFT asks transformers for it
-@pytest.mark.parametrize("tune", [2, "all"])
+@pytest.mark.parametrize("tune", [2, "full"])
 def test_peft_loads_the_adapter(context, tiny_bert, tmp_path, tune):
     spec = way_spec(Way(tune=tune, low_rank=3), num_train_epochs=2)
     run(spec, context)

@@ -26,7 +26,7 @@ def context(tmp_path_factory):
     return context_without_dropout(tmp_path_factory.mktemp("even"))
 
 
-@pytest.mark.parametrize("tune", [2, "all"])
+@pytest.mark.parametrize("tune", [2, "full"])
 def test_the_result_is_that_of_peft(context, tune):
     spec = way_spec(Way(tune=tune, low_rank=4, low_rank_scale=2.0), num_train_epochs=2)
     model, names = started(spec, context)

@@ -41,7 +41,7 @@ def test_the_expectation_of_the_mixed_matrix_is_the_matrix():
     assert (total / 4000 - 3).abs().max() < 0.1
 
 
-@pytest.mark.parametrize("tune", [1, "all"])
+@pytest.mark.parametrize("tune", [1, "full"])
 def test_a_run_equals_training_by_hand(tmp_path, tune):
     context = context_without_dropout(tmp_path)
     spec = way_spec(Way(tune=tune, mixout=SHARE))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.model.anatomy import Anatomy
-from frostline.statistics.tune import FULL
+from frostline.statistics.recipe import FULL
 from frostline.training.rows import train_rows
 from frostline.training.run import run
 from frostline.training.seeds import generator_seed

@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frostline.report.names import HEAD_ONLY, trainable
 from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import failures
-from frostline.statistics.tune import FULL, NAMED, k_of
+from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
 
 GroupAnalysis = Mapping[str, Any]  # one of ``groups`` in analysis.json: a model on a task, with its answers
 SIGNIFICANT = 0.05  # level of adjusted p-values
@@ -18,7 +17,7 @@ def head_only(groups: Sequence[GroupAnalysis]) -> dict[str, Any] | None:
         cell["share"]["estimate"]
         for group in groups
         for cell in group["sizes"][0]["cells"]
-        if cell["trainable"] == HEAD_ONLY and cell["share"] and cell["share"]["estimate"] is not None
+        if cell["recipe"] == HEAD_ONLY and cell["share"] and cell["share"]["estimate"] is not None
         if group["sizes"][0]["reference_is_full"] and not group["same_runs"]
     ]
     return {"mean_share": sum(shares) / len(shares), "groups": len(shares)} if shares else None
@@ -29,13 +28,13 @@ def above_full(groups: Sequence[GroupAnalysis]) -> list[dict[str, Any]]:
     return [
         {
             **{name: group[name] for name in ("model", "task", "layers")},
-            **{name: cell[name] for name in ("trainable", "tuned_layers")},
+            **{name: cell[name] for name in ("recipe", "tuned_layers")},
             **{name: cell["difference"].get(name) for name in ("estimate", "low", "high", "p", "p_holm")},
         }
         for group in groups
         for cell in group["sizes"][0]["cells"]
         if cell["difference"]
-        and cell["trainable"] != group["sizes"][0]["reference"]
+        and cell["recipe"] != group["sizes"][0]["reference"]
         and group["sizes"][0]["reference_is_full"]
         and cell["difference"]["estimate"] > 0
     ]
@@ -47,7 +46,7 @@ def half_frozen(groups: Sequence[GroupAnalysis]) -> dict[str, int]:
         cell["difference"]
         for group in groups
         for cell in group["sizes"][0]["cells"]
-        if group["sizes"][0]["reference_is_full"] and k_of(cell["trainable"]) is not None
+        if group["sizes"][0]["reference_is_full"] and Recipe(cell["recipe"]).k is not None
         if group["layers"] and 2 * cell["tuned_layers"] == group["layers"] and cell["difference"]
     ]
     significant = [d["estimate"] for d in differences if d.get("p_holm") is not None and d["p_holm"] < SIGNIFICANT]
@@ -61,9 +60,7 @@ def half_frozen(groups: Sequence[GroupAnalysis]) -> dict[str, int]:
 
 def failures_by_depth(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """The failures of finished runs, by how much of the model was trained."""
-    head, named = trainable(HEAD_ONLY), trainable(NAMED)
-    kinds: dict[str, list[Run]] = {head: [], "some layers": [], "full": [], named: []}
-    kind_of = {HEAD_ONLY: head, FULL: "full", NAMED: named}
+    kinds: dict[str, list[Run]] = {HEAD_ONLY: [], "some layers": [], FULL: [], NAMED: []}
     for run in runs:
-        kinds[kind_of.get(run["trainable"], "some layers")].append(run)
+        kinds.get(run["recipe"], kinds["some layers"]).append(run)
     return [{"what": kind, **failures(of_kind)} for kind, of_kind in kinds.items() if of_kind]

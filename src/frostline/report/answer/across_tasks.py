@@ -6,7 +6,7 @@ from typing import Any
 from frostline.data.wording import capitalized
 from frostline.report.names import tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.tune import FULL
+from frostline.statistics.recipe import FULL
 
 
 def task_sentence(tasks: Mapping[str, Any], layers: int | None, settings: AnalysisSettings) -> str:

@@ -90,7 +90,7 @@ def _by_learning_rate(runs: Sequence[Run], settings: AnalysisSettings) -> list[d
     order = sorted(cells, key=lambda key: (key[0] or 0, position[key[1]], key[2] or 0.0))
     return [
         {
-            **dict(zip(("train_size", "trainable", "learning_rate"), key, strict=True)),
+            **dict(zip(("train_size", "recipe", "learning_rate"), key, strict=True)),
             **failures(cells[key]),
             "mean": _mean(counted(cells[key], settings)),
             "mean_with_failures": _mean(scored(cells[key])),

@@ -20,7 +20,7 @@ from frostline.statistics.evidence import Evidence, Run
 from frostline.statistics.inference import adjust
 from frostline.statistics.outcomes import FAILURES, done, scored, with_outcomes
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
-from frostline.statistics.tune import is_k
+from frostline.statistics.recipe import Recipe
 
 SCHEMA_VERSION = 8
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
@@ -133,8 +133,8 @@ def _missing_reference(runs: Sequence[Run], search: SearchOutcome) -> str | None
     """
     if search.over:
         return None
-    ended, awaited = {run["trainable"] for run in runs if run["status"] != "pending"}, search.awaited
-    reference = awaited or next((k for k in reversed(by_depth(runs)) if is_k(k)), None)
+    ended, awaited = {run["recipe"] for run in runs if run["status"] != "pending"}, search.awaited
+    reference = awaited or next((k for k in reversed(by_depth(runs)) if Recipe(k).is_k), None)
     return reference if reference not in ended and (ended or awaited) else None
 
 

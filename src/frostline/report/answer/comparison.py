@@ -54,7 +54,7 @@ class Comparison:
         ours, full_mean = cell["difference"]["means"]  # of the runs that are compared
         one_seed = cell["validation"]["n"] == 1 and full_mean != full["validation"]["mean"]
         scores = f"{self.metric} {formatting.score(ours)} against {formatting.score(full_mean)}"
-        scores += f" with {names.tuning(full['trainable'])}"
+        scores += f" with {names.tuning(full['recipe'])}"
         if one_seed:
             scores += " on the one seed that both have"
         if self.settings.by_margin:

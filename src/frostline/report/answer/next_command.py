@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.tune import LAST
+from frostline.statistics.recipe import Recipe
 
 FIRST_SEEDS = 5  # what one seed is followed by
 MAX_SEEDS = 30  # more than this is no advice
@@ -52,9 +52,9 @@ def next_command(
     sweep = _sweep(out, own_code=own_code)
     if decision is None or not curve["learned"]:
         return None
-    cells = {cell["trainable"]: cell for cell in curve["cells"]}
+    cells = {cell["recipe"]: cell for cell in curve["cells"]}
     if missing and missing not in cells:
-        grid = _grid({**cells[decision["reference"]], "trainable": missing})
+        grid = _grid({**cells[decision["reference"]], "recipe": missing})
         return NextCommand(f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
     others = [one for one in choices if one["choice"] in cells and one["choice"] != decision["reference"]]
     known = [decision] if decision["choice"] != decision["reference"] else others
@@ -63,7 +63,7 @@ def next_command(
         return None
     if untried:
         some = untried[:: -(-len(untried) // MOST_UNTRIED)]  # evenly spaced
-        grid = _grid(*({**cells[decision["reference"]], "trainable": k} for k in some))
+        grid = _grid(*({**cells[decision["reference"]], "recipe": k} for k in some))
         return NextCommand(f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
     rival = decision if decision["choice"] in cells else None
     if decision["choice"] == decision["reference"]:
@@ -111,7 +111,7 @@ def _sweep(out: Path, *, own_code: bool) -> str:
 
 def _grid(*cells: Mapping[str, Any]) -> str:
     """The flags that train these k at their learning rates."""
-    tunes = ",".join(cell["trainable"].removeprefix(LAST) for cell in cells)
+    tunes = ",".join(Recipe(cell["recipe"]).short for cell in cells)
     rates = sorted({cell["learning_rate"] for cell in cells if cell["tuned_layers"]})
     given = f" --learning-rate {','.join(f'{rate:g}' for rate in rates)}" if rates else ""
     return f" --tune {tunes}{given}"

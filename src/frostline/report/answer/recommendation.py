@@ -24,21 +24,21 @@ def recommend(curve: Mapping[str, Any], point: Mapping[str, Any], *, by_mean: bo
 def best_mean(cells: Sequence[CellSummary]) -> str | None:
     """The k with the best mean. At least one of its runs neither diverged nor is degenerate."""
     scored = [cell for cell in cells if any(run["in_mean"] and run["outcome"] in ANSWERS for run in cell["points"])]
-    return max(scored, key=lambda cell: cell["comparable"])["trainable"] if scored else None
+    return max(scored, key=lambda cell: cell["comparable"])["recipe"] if scored else None
 
 
 def with_best_run(cells: Sequence[CellSummary], name: str) -> dict[str, Any]:
     """A k with its best run on validation; the run with the first seed if several are equally good."""
-    cell = next(cell for cell in cells if cell["trainable"] == name)
+    cell = next(cell for cell in cells if cell["recipe"] == name)
     in_mean = [run for run in cell["points"] if run["in_mean"]]
     usable = [run for run in in_mean if run["outcome"] in ANSWERS]
     best = max(usable or in_mean, key=lambda run: run["validation_best"])
     return {
-        **{key: cell[key] for key in ("trainable", "tuned_layers", "tune_embeddings", "learning_rate")},
+        **{key: cell[key] for key in ("recipe", "tuned_layers", "tune_embeddings", "learning_rate")},
         **{key: best[key] for key in ("run", "seed", "validation_best")},
     }
 
 
 def cell_of(curve: Mapping[str, Any], name: str | None) -> CellSummary | None:
     """The cell of one k; None if the curve has none."""
-    return next((cell for cell in curve["cells"] if cell["trainable"] == name), None)
+    return next((cell for cell in curve["cells"] if cell["recipe"] == name), None)

@@ -73,7 +73,7 @@ def runs_of_choice(size: Mapping[str, Any]) -> list[str]:
     """The runs in the mean of the recommended k; of a model that trains no layer, its name."""
     if size["recommended"] is None:
         return [size["decision"]["choice"]]
-    cell = cell_of(size, size["recommended"]["trainable"])
+    cell = cell_of(size, size["recommended"]["recipe"])
     assert cell is not None
     return [run["run"] for run in cell["points"] if run["in_mean"]]
 

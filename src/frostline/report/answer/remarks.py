@@ -8,7 +8,7 @@ from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.formatting import score, score_interval
 from frostline.report.names import tuning
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.tune import is_k, is_way, k_of, name_of
+from frostline.statistics.recipe import Recipe
 
 NEARLY_PERFECT = 0.95  # a score on training examples that leaves little to learn
 UNFITTED = 2 / 3  # the error on training examples as a share of that on validation, from which more epochs help
@@ -17,7 +17,7 @@ CLEARLY_LONGER = 1.1  # times as long; fewer layers never take longer by themsel
 
 def smaller(cell: CellSummary, names: Iterable[str]) -> list[int]:
     """The numbers of layers among these values of k that are smaller than the k of the cell."""
-    ks = [k for name in names if (k := k_of(name)) is not None]
+    ks = [k for name in names if (k := Recipe(name).k) is not None]
     return [k for k in ks if cell["tune_embeddings"] or k < cell["tuned_layers"]]
 
 
@@ -26,14 +26,16 @@ def times_not_comparable(cells: Mapping[str, CellSummary], full: CellSummary) ->
 
     Fewer layers never take more operations. Measured times also hold what other programs took of the processor.
     """
-    comparable = [cell for name, cell in cells.items() if is_k(name) and cell is not full and cell["times_cheaper"]]
-    shares = {cell["trainable"]: float(cell["seconds"] or 0.0) / float(full["seconds"] or 1.0) for cell in comparable}
+    comparable = [
+        cell for name, cell in cells.items() if Recipe(name).is_k and cell is not full and cell["times_cheaper"]
+    ]
+    shares = {cell["recipe"]: float(cell["seconds"] or 0.0) / float(full["seconds"] or 1.0) for cell in comparable}
     longest = max(shares, key=lambda name: shares[name], default=None)
     if longest is None or shares[longest] < CLEARLY_LONGER:
         return ""
     return (
         f" Do not trust the training times: {tuning(longest)} took {100 * shares[longest]:.0f} % of the time of "
-        f"{tuning(full['trainable'])}, so other programs probably slowed some runs down."
+        f"{tuning(full['recipe'])}, so other programs probably slowed some runs down."
     )
 
 
@@ -49,7 +51,7 @@ def trained_too_little(full: CellSummary) -> str:
     if 1 - on_train < UNFITTED * (1 - on_validation):
         return ""
     return (
-        f" {capitalized(tuning(full['trainable']))} scores {score(on_train)} on examples that it was trained on and "
+        f" {capitalized(tuning(full['recipe']))} scores {score(on_train)} on examples that it was trained on and "
         f"{score(on_validation)} on validation. It has not fitted its examples yet, so a higher --num-train-epochs may help."
     )
 
@@ -57,7 +59,7 @@ def trained_too_little(full: CellSummary) -> str:
 def not_tried(ks: Sequence[int]) -> str:
     """A sentence that these values of k were not trained; empty if there are none."""
     parts = [
-        tuning(name_of(first)) if first == last else f"tuning the last {first} to {last} layers"
+        tuning(Recipe(first)) if first == last else f"tuning the last {first} to {last} layers"
         for first, last in ranges(ks)
     ]
     return f" {capitalized(' and '.join(parts))} {'was' if len(parts) == 1 else 'were'} not tried." if parts else ""
@@ -71,7 +73,7 @@ def only_constant(cell: CellSummary) -> bool:
 def failed_runs(names: Iterable[str], cells: Mapping[str, CellSummary]) -> str:
     """A sentence on the number of failed runs of each of these k; empty if none failed."""
     parts = [
-        f"{cell['failures']['failed']} of {cell['runs']} runs of {tuning(cell['trainable'])} failed"
+        f"{cell['failures']['failed']} of {cell['runs']} runs of {tuning(cell['recipe'])} failed"
         for cell in (cells[name] for name in dict.fromkeys(names))
         if cell["failures"]["failed"]
     ]
@@ -87,7 +89,7 @@ def named_parts_only(named: CellSummary, comparison: Comparison, *, others: bool
     if comparison.evidence.chance is not None:
         runs = [point for point in named["points"] if point["in_mean"]]
         basis += f"; {comparison.baseline} {score(comparison.evidence.baseline(runs))}"
-    why = "no other run has succeeded so far" if others else "add numbers of layers and all to --tune to compare"
+    why = "no other run has succeeded so far" if others else "add numbers of layers and full to --tune to compare"
     reached = f"{comparison.metric} {score(scores['mean'])}"
     return f"The named parts reach {reached} ({basis}). Nothing was compared: {why}."
 
@@ -111,5 +113,7 @@ def full_not_run(cells: Mapping[str, CellSummary], comparison: Comparison, searc
         return ""
     if comparison.evidence.rows is None:
         return " Full fine-tuning was not run here."
-    remedy = "add all to --tune" + (", or full to --ways of `compare`" if any(map(is_way, cells)) else "")
+    remedy = "add full to --tune" + (
+        ", or full to --ways of `compare`" if any(Recipe(name).is_way for name in cells) else ""
+    )
     return f" Full fine-tuning was not run: {remedy if search is NO_SEARCH else 'leave out --max-k'}."

@@ -38,16 +38,16 @@ def add_test_scores(
     evidence, by_name = RunPredictions(test, logits), {run["run"]: run for run in runs}
     for size in answer["sizes"]:
         tested = {
-            cell["trainable"]: [
+            cell["recipe"]: [
                 by_name[point["run"]] for point in cell["points"] if point["in_mean"] and point["run"] in by_name
             ]
             for cell in size["cells"]
         }
         for cell in size["cells"]:
-            cell["test"] = evidence.summary(tested[cell["trainable"]])
+            cell["test"] = evidence.summary(tested[cell["recipe"]])
         recommended, full = size["recommended"], size["reference"]
         if recommended and full:
-            pair = evidence.pair(tested[recommended["trainable"]], tested[full])
+            pair = evidence.pair(tested[recommended["recipe"]], tested[full])
             recommended["test"] = next((run["test"] for run in runs if run["run"] == recommended["run"]), None)
             recommended["test_share"] = vars(ratio(pair)) if pair else None
             recommended["test_share_corrected"] = vars(ratio(pair, test.chance)) if pair else None
@@ -63,7 +63,7 @@ def sentences_on_test(size: Mapping[str, Any], metric: str) -> list[str]:
     if recommended is None:
         beside = [_reached(full, metric)] if full is not None and full["test"]["n"] else []
         return [*_of_alternative(size["decision"], metric), *beside]
-    cell = cell_of(size, recommended["trainable"])
+    cell = cell_of(size, recommended["recipe"])
     assert cell is not None
     sentences = [_reached(cell, metric)]
     if full is not None and cell is not full:
@@ -95,4 +95,4 @@ def _reached(cell: CellSummary, metric: str) -> str:
     if test["low"] is not None:
         seeds += f", 95 % confidence interval {formatting.score_interval(test['low'], test['high'])}"
     mean = f"{name_of_metric(metric)} {formatting.score(test['mean'])}"
-    return f"{capitalized(tuning(cell['trainable']))} reaches {mean} on test (mean of {seeds})."
+    return f"{capitalized(tuning(cell['recipe']))} reaches {mean} on test (mean of {seeds})."

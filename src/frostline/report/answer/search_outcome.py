@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from frostline.data.wording import capitalized
 from frostline.report.names import tuning
 from frostline.statistics.outcomes import ANSWERS
-from frostline.statistics.tune import is_k, sort_key
+from frostline.statistics.recipe import Recipe
 
 if TYPE_CHECKING:
     from frostline.sweep.results.search_record import SearchRecord
@@ -43,7 +43,7 @@ class SearchOutcome:
         from frostline.sweep.results.search_record import selected_learning_rates
 
         of_search = [row for row in rows if row["train_size"] == search.train_size]
-        trained = {row["trainable"] for row in of_search}
+        trained = {row["recipe"] for row in of_search}
         return cls(
             interim_analyses=search.interim_analyses,
             skipped=[k for k in search.skipped if k not in trained],
@@ -70,7 +70,7 @@ def _instead(search: "SearchRecord", rows: Sequence[Mapping[str, Any]]) -> str |
     newer = newer_runs(search, rows)
     if not newer:
         return search.why
-    if any(row["trainable"] == failed for row in newer):
+    if any(row["recipe"] == failed for row in newer):
         return f"No run of {tuning(failed)} has a usable score, so nothing can be compared with it."
     again = "search again with a larger --budget, or add it with --tune of `frostline sweep`"
     return f"{capitalized(tuning(failed))} has no result: {again}."
@@ -80,8 +80,8 @@ def _has_result(reference: str | None, rows: Sequence[Mapping[str, Any]]) -> boo
     """Whether the reference of a search has a usable score, or a larger k, which is then the reference of the answer."""
     if reference is None:
         return False
-    with_score = [row["trainable"] for row in rows if is_k(row["trainable"]) and row["outcome"] in ANSWERS]
-    return any(sort_key(k) >= sort_key(reference) for k in with_score)
+    with_score = [row["recipe"] for row in rows if Recipe(row["recipe"]).is_k and row["outcome"] in ANSWERS]
+    return any(Recipe(k).order >= Recipe(reference).order for k in with_score)
 
 
 NO_SEARCH = SearchOutcome()

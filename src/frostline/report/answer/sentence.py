@@ -13,7 +13,7 @@ from frostline.report.formatting import points, probability, score
 from frostline.report.names import tuning
 from frostline.statistics.alternatives import ALTERNATIVES, alternative_run
 from frostline.statistics.cells import CellSummary
-from frostline.statistics.tune import NAMED, is_way
+from frostline.statistics.recipe import NAMED, Recipe
 
 NOT_ON_SAME_ROWS = "; {} was not scored on the same rows"
 WORTH_A_MENTION = 0.95  # of full fine-tuning's memory
@@ -33,12 +33,12 @@ class Recommendation:
     @property
     def full_name(self) -> str:
         """The reference, as a noun without a verb."""
-        return _noun(self.full["trainable"])
+        return _noun(self.full["recipe"])
 
     @property
     def runner_up(self) -> Mapping[str, Any] | None:
         """The best choice besides the recommended one; None if there is no other."""
-        others = [one for one in self.answer["choices"] if one["choice"] != self.cell["trainable"]]
+        others = [one for one in self.answer["choices"] if one["choice"] != self.cell["recipe"]]
         by = "value" if self.comparison.settings.sure is None else "probability"
         return max(others, key=lambda one: float(one[by]), default=None)
 
@@ -62,13 +62,13 @@ def sentence(
     recommended = answer["recommended"]
     if recommended is None:
         return _without_training(answer, comparison) if answer["decision"] else undecided.no_score(answer)
-    named = next((cell for cell in answer["cells"] if cell["trainable"] == NAMED), None)
+    named = next((cell for cell in answer["cells"] if cell["recipe"] == NAMED), None)
     if answer["reference"] is None:
         if named is None:
-            return undecided.only_ways(answer, recommended["trainable"], comparison)
+            return undecided.only_ways(answer, recommended["recipe"], comparison)
         return remarks.named_parts_only(named, comparison, others=len(answer["cells"]) > 1)
-    cells = {cell["trainable"]: cell for cell in answer["cells"] if cell is not named}
-    cell, full = cells[recommended["trainable"]], cells[answer["reference"]]
+    cells = {cell["recipe"]: cell for cell in answer["cells"] if cell is not named}
+    cell, full = cells[recommended["recipe"]], cells[answer["reference"]]
     found = Recommendation(answer, comparison, layers, cells, cell, full)
     if len(cells) == 1 and comparison.evidence.rows is None:
         return f"Nothing was compared: {undecided.full_score(full, comparison)}, and the table holds no other k."
@@ -77,7 +77,7 @@ def sentence(
     no_answers = [name for name, one in cells.items() if remarks.only_constant(one)]
     if weak := undecided.not_learned(answer, cell, full, comparison):
         return f"{_beside_weak_reference(found, weak)}{remarks.failed_runs(no_answers, cells)}"
-    failed = remarks.failed_runs((cell["trainable"], full["trainable"], *no_answers), cells)
+    failed = remarks.failed_runs((cell["recipe"], full["recipe"], *no_answers), cells)
     not_tried = remarks.not_tried(remarks.smaller(cell, search.skipped))
     beside = remarks.named_parts(named, full, comparison) + remarks.full_not_run(cells, comparison, search)
     beside += remarks.times_not_comparable(cells, full) + remarks.trained_too_little(full)
@@ -87,10 +87,10 @@ def sentence(
 def _by_mean(found: Recommendation, smallest: CellSummary | None) -> str:
     """The answer of an analysis that decides by mean scores instead of probabilities."""
     if smallest and smallest is not found.full:
-        subject = f"By mean score, {tuning(smallest['trainable'])} reaches the target"
+        subject = f"By mean score, {tuning(smallest['recipe'])} reaches the target"
         return f"{subject}: {found.comparison.with_full(smallest, found.full)}."
     reached = f"{found.comparison.metric} {score(found.full['validation']['mean'])}"
-    return f"By mean score, no smaller k than {tuning(found.full['trainable'])} reaches the target: {reached}."
+    return f"By mean score, no smaller k than {tuning(found.full['recipe'])} reaches the target: {reached}."
 
 
 def _recommendation(found: Recommendation) -> str:
@@ -146,7 +146,7 @@ def _beside_weak_reference(found: Recommendation, weak: str) -> str:
 
 def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
     """The recommendation of a model that trains no layer."""
-    choice, full = answer["decision"], next((c for c in answer["cells"] if c["trainable"] == answer["reference"]), None)
+    choice, full = answer["decision"], next((c for c in answer["cells"] if c["recipe"] == answer["reference"]), None)
     begin = f"Train no layer: {tuning(choice['choice'])} reaches {comparison.metric} {score(choice['score'])}"
     if full is None:
         return f"{begin}. No k can be compared with it: {undecided.no_usable_run(answer)}."
@@ -154,7 +154,7 @@ def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
         reached = undecided.full_score(full, comparison, choice)
         best = f"The best so far is {tuning(choice['choice'])} ({score(choice['score'])})."
         return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}. {best} {undecided.LEARN_FIRST}"
-    full_name = _noun(full["trainable"])
+    full_name = _noun(full["recipe"])
     if choice["reference_score"] is None:
         begin += f"{NOT_ON_SAME_ROWS.format(full_name)}."
     else:
@@ -192,10 +192,10 @@ def _cost(cell: CellSummary, full: CellSummary) -> str:
 def _instruction(found: Recommendation) -> str:
     """What to tune, as an instruction."""
     recommended, layers = found.answer["recommended"], found.layers
-    if recommended["trainable"] in ALTERNATIVES:
-        return f"Train no layer, but fit {tuning(recommended['trainable'])}"
-    if is_way(recommended["trainable"]):
-        return f"Tune with {recommended['trainable']}"
+    if recommended["recipe"] in ALTERNATIVES:
+        return f"Train no layer, but fit {tuning(recommended['recipe'])}"
+    if Recipe(recommended["recipe"]).is_way:
+        return f"Tune with {recommended['recipe']}"
     if recommended["tune_embeddings"]:
         return "Tune all layers and the embeddings"
     k = recommended["tuned_layers"]

@@ -26,7 +26,7 @@ def no_usable_run(answer: Mapping[str, Any]) -> str:
 
 def only_ways(answer: Mapping[str, Any], best: str, comparison: Comparison) -> str:
     """The sentence if ways to tune have scores, but no k has one that they could be compared with."""
-    cell = next(cell for cell in answer["cells"] if cell["trainable"] == best)
+    cell = next(cell for cell in answer["cells"] if cell["recipe"] == best)
     reached = f"{comparison.metric} {score(cell['validation']['mean'])}"
     why = "no run of full fine-tuning or of the last k layers succeeded"
     return f"Nothing was compared: {why}. The best way, {best}, reaches {reached}."
@@ -64,8 +64,10 @@ def not_learned(answer: Mapping[str, Any], cell: CellSummary, full: CellSummary,
 def full_score(full: CellSummary, comparison: Comparison, beside: Mapping[str, Any] | None = None) -> str:
     """The mean score of full fine-tuning as a clause; beside a choice, on the rows that both are scored on."""
     if beside is None or beside["reference_score"] is None:
-        return f"{tuning(full['trainable'])} reaches {comparison.metric} {score(full['validation']['mean'])}"
-    return f"{tuning(full['trainable'])} reaches {comparison.metric} {score(beside['reference_score'])}{on_same_rows(beside)}"
+        return f"{tuning(full['recipe'])} reaches {comparison.metric} {score(full['validation']['mean'])}"
+    return (
+        f"{tuning(full['recipe'])} reaches {comparison.metric} {score(beside['reference_score'])}{on_same_rows(beside)}"
+    )
 
 
 def on_same_rows(choice: Mapping[str, Any]) -> str:

@@ -14,10 +14,10 @@ from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
 from frostline.report.figures.drawing import QUIET, STYLE, VALIDATION, draw_frame, figure_of
-from frostline.statistics.alternatives import ALTERNATIVES, WORDS
+from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.curve import Curve
 from frostline.statistics.metrics import METRICS
-from frostline.statistics.tune import FULL, LAST, is_way
+from frostline.statistics.recipe import FULL, Recipe
 
 WIDTH, HEIGHT = 470, 420  # pixels; on a phone the text is still readable
 LINE, LETTER = 14, 6.1  # height of a line of labels and width of a letter, in pixels
@@ -185,7 +185,7 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], whole: str) -> None:
 
 
 def _is_way(mark: Mark) -> bool:
-    return is_way(mark.name) and mark.name not in ALTERNATIVES
+    return Recipe(mark.name).is_way and mark.name not in ALTERNATIVES
 
 
 def _unit(drawn: Sequence[Mark]) -> float:
@@ -203,11 +203,11 @@ def _cost(share: float) -> str:
 
 def _short(name: str) -> str:
     """The name of a choice in the label of its place: the number of layers of k."""
-    return {FULL: "full", WORDS: "TF-IDF"}.get(name, name.removeprefix(LAST))
+    return names.depth(name)
 
 
 def _named(name: str) -> str:
-    return "full fine-tuning" if name == FULL else names.trainable(name)
+    return "full fine-tuning" if name == FULL else names.printed(name)
 
 
 def _legend(drawn: Sequence[Mark], chosen: str, reference: str, measured: str) -> list[Line2D | Patch]:

@@ -25,7 +25,7 @@ from frostline.report.figures.drawing import (
 )
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import Curve
-from frostline.statistics.tune import FULL, NAMED, is_way, k_of
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 
 APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
 MAX_LABELS = 9  # with more k, only some of them are labelled
@@ -53,7 +53,7 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -
         figure, axes = figure_of(470, 420)
         axes.set_ylim(low, high)
         for cell, x in zip(cells, places, strict=True):
-            if recommended and cell["trainable"] == recommended["trainable"]:
+            if recommended and cell["recipe"] == recommended["recipe"]:
                 half = 0.34 * float(np.diff(sorted(places)).min() if len(places) > 1 else 1.0)
                 axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
         if chance is not None and chance > low:
@@ -76,33 +76,33 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -
         if any(point["outcome"] != "ok" for cell in cells for point in cell["points"]):
             handles.append(Line2D([], [], color=FAILED, marker="x", markersize=7, linewidth=0, label="failed run"))
         figure.legend(handles=handles, loc="outside lower left", ncols=2)
-        means = [f"{names.trainable(one['trainable'])} {formatting.score(one['comparable'])}" for one in size["cells"]]
-        advice = f" Recommended: {names.trainable(recommended['trainable'])}." if recommended else ""
+        means = [f"{names.printed(one['recipe'])} {formatting.score(one['comparable'])}" for one in size["cells"]]
+        advice = f" Recommended: {names.printed(recommended['recipe'])}." if recommended else ""
         figure.set_label(f"Mean {names.metric(metric)} on validation over tuned layers: {', '.join(means)}.{advice}")
     return figure
 
 
 def on_axis(cells: Sequence[CellSummary]) -> list[CellSummary]:
     """The cells that have a place on the axis, which other ways to tune have not."""
-    return [cell for cell in cells if not is_way(cell["trainable"])]
+    return [cell for cell in cells if not Recipe(cell["recipe"]).is_way]
 
 
 def _positions(cells: Sequence[CellSummary]) -> list[float]:
     """The position of each k: its number of layers. Full fine-tuning and named parts have their own places at the right."""
-    layers = [cell["tuned_layers"] for cell in cells if cell["trainable"] not in APART]
+    layers = [cell["tuned_layers"] for cell in cells if cell["recipe"] not in APART]
     last, step = max(layers, default=0), max(1.0, (max(layers, default=0) - min(layers, default=0)) / 6)
-    apart = [cell["trainable"] for cell in cells if cell["trainable"] in APART]
+    apart = [cell["recipe"] for cell in cells if cell["recipe"] in APART]
     beyond = {name: last + 1.5 * step * (n + bool(layers)) for n, name in enumerate(apart)}
-    return [float(beyond[cell["trainable"]] if cell["trainable"] in APART else cell["tuned_layers"]) for cell in cells]
+    return [float(beyond[cell["recipe"]] if cell["recipe"] in APART else cell["tuned_layers"]) for cell in cells]
 
 
 def _label_depths(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float]) -> None:
     every = -(-len(cells) // MAX_LABELS)
-    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["trainable"] in APART]
-    axes.set_xticks([places[n] for n in shown], [names.depth(cells[n]["trainable"]) for n in shown])
+    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["recipe"] in APART]
+    axes.set_xticks([places[n] for n in shown], [names.depth(cells[n]["recipe"]) for n in shown])
     margin = 0.6 if len(places) > 1 else 2.0
     axes.set_xlim(min(places) - margin, max(places) + margin)
-    named = "; named: by name" if any(cell["trainable"] == NAMED for cell in cells) else ""
+    named = "; named: by name" if any(cell["recipe"] == NAMED for cell in cells) else ""
     axes.set_xlabel(f"tuned last layers\n(0: classifier head only; all: embeddings too{named})")
 
 
@@ -147,7 +147,7 @@ def _line(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], nam
         means = [
             (x, cell[name]["mean"])
             for cell, x in zip(cells, places, strict=True)
-            if (cell["trainable"] if cell["trainable"] in APART else "") == apart and cell[name]["mean"] is not None
+            if (cell["recipe"] if cell["recipe"] in APART else "") == apart and cell[name]["mean"] is not None
         ]
         axes.plot([x for x, _ in means], [y for _, y in means], **style)
 
@@ -183,14 +183,14 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
         task: The name of the task for the title, if a page has several.
     """
     sizes = sorted(curves, key=lambda curve: curve["train_size"])
-    depths = list(dict.fromkeys(cell["trainable"] for size in reversed(sizes) for cell in size["cells"]))
+    depths = list(dict.fromkeys(cell["recipe"] for size in reversed(sizes) for cell in size["cells"]))
     colours = LinearSegmentedColormap.from_list("k", [VALIDATION, "#8b7d9b", TRAIN])
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(470, 430)
         for n, name in enumerate(depths):
             shift = SHIFT ** (n - (len(depths) - 1) / 2)
             known = [(size["train_size"] * shift, cell) for size in sizes if (cell := cell_of(size, name))]
-            _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.trainable(name))
+            _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.printed(name))
         if chance is not None:
             axes.axhline(chance, **DASHED)
         axes.set_xscale("log")
@@ -272,7 +272,7 @@ def _changes(group: GroupAnalysis) -> list[tuple[int, Mapping[str, Any]]]:
     return [
         (group["layers"] - cell["tuned_layers"], cell["difference"])
         for cell in size["cells"]
-        if k_of(cell["trainable"]) is not None and cell["difference"]
+        if Recipe(cell["recipe"]).k is not None and cell["difference"]
     ]
 
 

@@ -57,7 +57,7 @@ from frostline.report.tables.table import ReportTable, save_tables
 from frostline.statistics.curve import Curve, main_point
 from frostline.statistics.inference import failure_interval
 from frostline.statistics.outcomes import FAILURES, done, failure_table, with_outcomes
-from frostline.statistics.tune import sort_key
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
 
@@ -119,7 +119,7 @@ def _with_tables(size: Curve, answer: Answer, folder: Folder) -> dict[str, Any]:
     """A train size of the answer with its tables and sentences. Files of the first train size have no suffix."""
     recommended, metric = size["recommended"], answer["metric"]
     seeds = len({point["seed"] for cell in size["cells"] for point in cell["points"]})
-    in_words = {cell["trainable"]: folder.spec.way_of(cell["trainable"]).in_words for cell in size["cells"]}
+    in_words = {cell["recipe"]: folder.spec.way_of(cell["recipe"]).in_words for cell in size["cells"]}
     ways = ways_table(size, in_words)
     tables = {
         "scores": scores_table(size, metric, tested=answer["tested"]),
@@ -173,11 +173,11 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[Mapping[str, Any]]) -
     if any(len(cell["learning_rates_tried"]) > 1 for size in answer["sizes"] for cell in size["cells"]):
         by = {
             "size": lambda run: -run["train_size"],
-            "k": lambda run: (sort_key(run["trainable"]), run["trainable"]),
+            "k": lambda run: (Recipe(run["recipe"]).order, run["recipe"]),
             "learning_rate": lambda run: run["learning_rate"],
         }
         rates = failure_table(done(runs), by)
-        tables["rates"] = rates_table([{**row, "train_size": -row["size"], "trainable": row["k"][1]} for row in rates])
+        tables["rates"] = rates_table([{**row, "train_size": -row["size"], "recipe": row["k"][1]} for row in rates])
     if labels:
         tables["classes"] = classes_table(answer["data"], labels, task_type)
     if answer["search"]:
@@ -205,7 +205,7 @@ def _class_sentences(answer: Answer) -> dict[str, Any]:
 
 def _audits(size: Curve, results: Mapping[str, Any]) -> dict[str, Any]:
     """The audit of the first run of each k that was trained in the training loop, which checks what it trains."""
-    firsts = {cell["trainable"]: cell["points"][0]["run"] for cell in size["cells"] if cell["points"]}
+    firsts = {cell["recipe"]: cell["points"][0]["run"] for cell in size["cells"] if cell["points"]}
     return {name: audit for name, run in firsts.items() if is_checked(audit := results[run]["audit"])}
 
 

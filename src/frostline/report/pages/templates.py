@@ -22,7 +22,7 @@ def with_flags(text: str) -> Markup:
 FILTERS = {
     "with_flags": with_flags,
     **{name: getattr(formatting, name) for name in ("score", "percent", "seconds", "parameters", "times")},
-    **{name: getattr(names, name) for name in ("trainable", "metric", "baseline", "tuning", "whole")},
+    **{name: getattr(names, name) for name in ("printed", "metric", "baseline", "tuning", "whole")},
 }
 FUNCTIONS = {name: getattr(formatting, name) for name in ("score_interval", "percent_interval")}
 

@@ -11,7 +11,7 @@ from frostline.report.tables.curve_tables import THREE_WAYS, TUNED, failure_colu
 from frostline.report.tables.table import Column, ReportTable, Row, Value
 from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.curve import main_point
-from frostline.statistics.tune import FULL, is_way, k_of, name_of
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 
 MODEL, TASK = Column("model", "model", number=False), Column("task", "task", number=False)
 UNDECIDED, NO_ANSWER = "undecided", "no answer"
@@ -87,7 +87,7 @@ def recommendation(group: GroupAnalysis, *, by_mean: bool) -> dict[str, Any]:
         return found
     if "Undecided: " in group["sentence"]:
         return {**found, "choice": UNDECIDED}
-    name = decision["choice"] if recommended is None else recommended["trainable"]
+    name = decision["choice"] if recommended is None else recommended["recipe"]
     found["choice"] = name
     choice = next((choice for choice in size["choices"] if choice["choice"] == name), None)
     if name == size["reference"] or choice is None:
@@ -105,17 +105,17 @@ def _tuned_layers(found: Mapping[str, Any]) -> int | None:
         return (found["layers"] or 0) + 1
     if found["choice"] in (UNDECIDED, NO_ANSWER):
         return None
-    return -1 if found["choice"] in ALTERNATIVES else k_of(found["choice"])
+    return -1 if found["choice"] in ALTERNATIVES else Recipe(found["choice"]).k
 
 
 def _choice(found: Mapping[str, Any]) -> str:
     """``last 5 of 12``."""
     name, layers = str(found["choice"]), found["layers"]
     if name in ALTERNATIVES:
-        return names.trainable(name)
-    if name in (FULL, UNDECIDED, NO_ANSWER) or is_way(name):
+        return names.printed(name)
+    if name in (FULL, UNDECIDED, NO_ANSWER) or Recipe(name).is_way:
         return name
-    return "head only" if name == name_of(0) else f"{name} of {layers}" if layers else name
+    return "head only" if name == HEAD_ONLY else f"{name} of {layers}" if layers else name
 
 
 def answers_table(analysis: Analysis) -> ReportTable:
@@ -136,7 +136,7 @@ def answers_table(analysis: Analysis) -> ReportTable:
 
     def beside(group: GroupAnalysis) -> list[str]:
         reference = size("reference")(group)
-        instead = "" if reference in (FULL, None) else f"here {names.trainable(reference)}"
+        instead = "" if reference in (FULL, None) else f"here {names.printed(reference)}"
         return [formatting.score_interval(full("low")(group), full("high")(group)), instead]
 
     groups, settings = analysis["groups"], analysis["settings"]
@@ -176,7 +176,7 @@ def failures_by_depth_table(analysis: Analysis) -> ReportTable:
 def above_full_table(analysis: Analysis) -> ReportTable:
     """Every k whose mean is above that of full fine-tuning."""
     columns = (
-        *(MODEL, TASK, Column("trainable", "tuned", names.trainable, number=False)),
+        *(MODEL, TASK, Column("recipe", "tuned", names.printed, number=False)),
         *(Column("tuned_layers"), Column("layers")),
         Column("estimate", "above full", formatting.difference, small=_interval("low", "high")),
         *(Column("low"), Column("high")),
@@ -200,7 +200,7 @@ def tasks_table(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> Re
     found = model["tasks"]
     whole = "gain" if analysis["settings"]["corrected"] else "score"
     columns = (
-        Column("trainable", "tuned", names.trainable, number=False, rank="place"),
+        Column("recipe", "tuned", names.printed, number=False, rank="place"),
         Column("tuned_layers"),
         Column("mean_rank", "mean\nrank", lambda value: f"{value:.1f}"),
         Column("mean_share", f"mean share\nof the {whole}", formatting.percent),
@@ -242,11 +242,11 @@ def points_over_tasks_table(analysis: Analysis) -> ReportTable:
 def train_sizes_table(group: GroupAnalysis) -> ReportTable:
     """Each k over the train sizes of one model and task: from which size full fine-tuning is better, and how k compares."""
     found = group["train_sizes"]
-    slopes = {row["trainable"]: row for row in found["interaction"]}
-    spreads = {row["trainable"]: row for row in found["spread"]}
+    slopes = {row["recipe"]: row for row in found["interaction"]}
+    spreads = {row["recipe"]: row for row in found["spread"]}
 
     def of(rows: Mapping[str, Any], key: str) -> Read:
-        return lambda row: rows[row["trainable"]][key] if row["trainable"] in rows else None
+        return lambda row: rows[row["recipe"]][key] if row["recipe"] in rows else None
 
     def between(row: Any) -> list[str]:
         return [formatting.difference_interval(of(slopes, "low")(row), of(slopes, "high")(row))]
@@ -282,19 +282,19 @@ def published_table(rows: Sequence[Mapping[str, Any]]) -> ReportTable:
         return [f"{row['runs']} {'run' if row['runs'] == 1 else 'runs'}"] if row["runs"] else []
 
     def tuned(row: Mapping[str, Any]) -> str | None:
-        return None if row["tuned"] is None else name_of(row["tuned"])
+        return None if row["tuned"] is None else row["tuned"]
 
     columns = (
         Column("table", "in", number=False, rank="place"),
         Column("model", "model" if len(printed) > 1 else "", number=False),
         TASK,
         Column("train_size", "examples" if any(row["train_size"] for row in rows) else "", formatting.count),
-        Column("tuned", "tuned", names.trainable, of=tuned, number=False),
+        Column("tuned", "tuned", names.printed, of=tuned, number=False),
         Column("of_layers", "of\nlayers"),
         Column("statistic", "statistic", lambda text: text.replace("_", " "), number=False),
         Column("value", "published", _number, strong=True),
         Column("measured_model", "measured\nmodel" if other_model and len(measured) > 1 else "", number=False),
-        Column("measured_tuned", "measured\ntuned" if other_model else "", names.trainable, number=False),
+        Column("measured_tuned", "measured\ntuned" if other_model else "", names.printed, number=False),
         Column("measured_size", "measured\nexamples" if other_size and len(sizes) > 1 else "", formatting.count),
         Column("measured", "measured", _number, small=runs),
         Column("runs"),

@@ -11,9 +11,9 @@ from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.cells import CellSummary
 from frostline.statistics.curve import BEST_OF_FULL, Curve, main_point
 from frostline.statistics.outcomes import FAILURES
-from frostline.statistics.tune import is_way
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 
-TUNED = Column("tuned", "tuned", names.trainable, of=lambda one: str(one["trainable"]), number=False, rank="place")
+TUNED = Column("tuned", "tuned", names.printed, of=lambda one: str(one["recipe"]), number=False, rank="place")
 LEARNING_RATE = Column("learning_rate", "learning\nrate", formatting.learning_rate)
 Read = Callable[[Any], Any]  # reads a value from the object of a row
 
@@ -73,7 +73,7 @@ def shares_table(curve: Curve, metric: str) -> ReportTable:
 
         def read(cell: CellSummary) -> Value:
             found = cell[name]
-            if cell["trainable"] == reference:
+            if cell["recipe"] == reference:
                 known = name != "difference" and found is not None and found["estimate"] is not None
                 return 1.0 if known and which == "estimate" else None
             value: Value = None if found is None else found.get(which)
@@ -227,16 +227,16 @@ def choices_table(curve: Curve, *, price: float) -> ReportTable:
     def tags(choice: Mapping[str, Any]) -> tuple[str, ...]:
         if choice["choice"] == chosen:
             return (mark,)
-        return (f"dominated by {names.trainable(choice['dominated_by'])}",) if choice["dominated_by"] else ()
+        return (f"dominated by {names.printed(choice['dominated_by'])}",) if choice["dominated_by"] else ()
 
     def probability(key: str) -> Read:
         return lambda choice: choice["probabilities"][key]
 
     parts = any(choice["part_of_rows"] for choice in choices)
-    beside = "full" if curve["reference_is_full"] else names.trainable(curve["reference"]) if curve["reference"] else ""
+    beside = "full" if curve["reference_is_full"] else names.printed(curve["reference"]) if curve["reference"] else ""
     targets = {"gain_90": "90 %\nof gain", "gain_95": "95 %\nof gain", "gain_99": "99 %\nof gain", "margin": "margin"}
     columns = (
-        Column("choice", "tuned", names.trainable, number=False, strong=True),
+        Column("choice", "tuned", names.printed, number=False, strong=True),
         Column("score", "mean\nscore", formatting.score),
         Column("reference_score", f"{beside} on\nthe same rows" if parts else "", formatting.score),
         Column("below_full", "expected\npoints lost", formatting.points, small=_points_interval),
@@ -274,7 +274,7 @@ def ways_table(curve: Curve, in_words: Mapping[str, str]) -> ReportTable | None:
         """Reads the comparison of a way with the last k layers at the same cost."""
 
         def read(cell: CellSummary) -> Value:
-            choice = choices.get(cell["trainable"])
+            choice = choices.get(cell["recipe"])
             value: Value = choice["beside_k"][key] if choice and choice["beside_k"] else None
             return value
 
@@ -284,10 +284,10 @@ def ways_table(curve: Curve, in_words: Mapping[str, str]) -> ReportTable | None:
         low, high = beside("low")(cell), beside("high")(cell)
         return [] if low is None else [f"{formatting.points(low)} to {formatting.points(high)}"]
 
-    ways = [cell for cell in curve["cells"] if is_way(cell["trainable"])]
+    ways = [cell for cell in curve["cells"] if Recipe(cell["recipe"]).is_way]
     if not ways:
         return None
-    alone = [way["trainable"] for way in ways if not beside("choice")(way)]
+    alone = [way["recipe"] for way in ways if not beside("choice")(way)]
     caption = (
         "Each way beside the largest k that costs at most as much, by the share of layers that run in training: the points that "
         "it is expected to score above that k, their 95 % interval, and the probability that it scores higher. Time and memory "
@@ -300,10 +300,10 @@ def ways_table(curve: Curve, in_words: Mapping[str, str]) -> ReportTable | None:
     if any(way not in choices for way in alone):
         caption += " A way that has no usable run is beside nothing."
     columns = (
-        Column("way", "way", of=lambda cell: cell["trainable"], number=False, strong=True, user_text="value"),
-        Column("fields", "what it changes", of=lambda cell: in_words.get(cell["trainable"], ""), number=False),
+        Column("way", "way", of=lambda cell: cell["recipe"], number=False, strong=True, user_text="value"),
+        Column("fields", "what it changes", of=lambda cell: in_words.get(cell["recipe"], ""), number=False),
         _comparable(curve, "score"),
-        Column("k", "beside", names.trainable, of=beside("choice"), number=False),
+        Column("k", "beside", names.printed, of=beside("choice"), number=False),
         Column("above", "expected\npoints above", formatting.points, of=beside("above"), small=interval),
         *(Column("low", of=beside("low")), Column("high", of=beside("high"))),
         Column("probability", "probability\nof more", formatting.percent, of=beside("probability")),
@@ -311,15 +311,15 @@ def ways_table(curve: Curve, in_words: Mapping[str, str]) -> ReportTable | None:
         Column("seconds", "training\ntime", formatting.seconds),
         Column("peak_memory_bytes", "peak\nmemory", formatting.size),
     )
-    chosen = {way["trainable"]: bool(recommended and recommended["trainable"] == way["trainable"]) for way in ways}
-    rows = (Row(way, ("recommended",) * chosen[way["trainable"]], chosen[way["trainable"]]) for way in ways)
+    chosen = {way["recipe"]: bool(recommended and recommended["recipe"] == way["recipe"]) for way in ways}
+    rows = (Row(way, ("recommended",) * chosen[way["recipe"]], chosen[way["recipe"]]) for way in ways)
     return ReportTable("ways", "Ways to tune", caption, columns, tuple(rows))
 
 
 def operating_points_table(curve: Curve) -> ReportTable:
     """The smallest k that reaches each share of full fine-tuning, and the smallest k within the margin."""
     reference, main = curve["reference"], main_point(curve)
-    whole = "full" if reference is None or curve["reference_is_full"] else names.trainable(reference)
+    whole = "full" if reference is None or curve["reference_is_full"] else names.printed(reference)
 
     def of(point: Mapping[str, Any]) -> str:
         return "margin" if point["margin"] is not None else "gain" if point["corrected"] else "score"
@@ -332,7 +332,7 @@ def operating_points_table(curve: Curve) -> ReportTable:
     columns = (
         Column("rule", "target", of=goal, number=False, rank="place"),
         *(Column("of", of=of), Column("target"), Column("margin")),
-        *sufficient_columns([cell["trainable"] for cell in curve["cells"]]),
+        *sufficient_columns([cell["recipe"] for cell in curve["cells"]]),
         Column("verdict", "verdict", number=False),
     )
     caption = f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} "
@@ -357,7 +357,7 @@ def sufficient_columns(order: list[str] | None = None, of: Read = lambda point: 
         rank: Read | None = (
             (lambda row: order.index(of(row)[key]) if of(row)[key] in order else None) if order else None
         )
-        return Column(key, title, names.trainable, of=lambda row: of(row)[key], number=False, rank=rank, strong=strong)
+        return Column(key, title, names.printed, of=lambda row: of(row)[key], number=False, rank=rank, strong=strong)
 
     return [
         column("estimate", "by\nmean"),
@@ -371,9 +371,9 @@ def _by_k(curve: Curve) -> tuple[Row, ...]:
     recommended = curve.get("recommended")
     rows = []
     for cell in curve["cells"]:
-        chosen = bool(recommended and recommended["trainable"] == cell["trainable"])
+        chosen = bool(recommended and recommended["recipe"] == cell["recipe"])
         tags = ["recommended"] if chosen else []
-        if cell["trainable"] == curve["reference"]:
+        if cell["recipe"] == curve["reference"]:
             tags.append("full" if cell["tune_embeddings"] else "reference")
         rows.append(Row(cell, tuple(tags), chosen))
     return tuple(rows)
@@ -402,14 +402,14 @@ def _what_is_shown(curve: Curve) -> str:
     if decision is None or decision["choice"] not in ALTERNATIVES:
         return rates
     return (
-        f"{rates} The recommended {names.trainable(decision['choice'])} trains no layer; it is in the table of choices."
+        f"{rates} The recommended {names.printed(decision['choice'])} trains no layer; it is in the table of choices."
     )
 
 
 def learning_rates(curve: Curve) -> str:
     """A sentence on the learning rates of a table by k. k = 0 (classifier head only) has its own learning rates."""
-    by_k = {cell["trainable"]: set(cell["learning_rates_tried"]) for cell in curve["cells"]}
-    of_head = by_k.pop(names.HEAD_ONLY, set()) if len(by_k) > 1 else set()
+    by_k = {cell["recipe"]: set(cell["learning_rates_tried"]) for cell in curve["cells"]}
+    of_head = by_k.pop(HEAD_ONLY, set()) if len(by_k) > 1 else set()
     tried = set().union(*by_k.values())
     if not tried | of_head:
         return "The learning rates are unknown."

@@ -14,8 +14,8 @@ from frostline.statistics.by_class import SCORES
 from frostline.statistics.calibration import FOLDS
 from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import FAILURES
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
-from frostline.statistics.tune import sort_key
 from frostline.training.specification import RunSpec
 
 CHECKS = {
@@ -41,14 +41,14 @@ def search_table(found: Mapping[str, Any]) -> ReportTable:
     columns = (
         Column("step", "step", of=lambda step: found["steps"].index(step) + 1),
         Column("why", "reason", number=False),
-        Column("tuned", "tuned", of=each(names.trainable, "trainable"), number=False),
+        Column("tuned", "tuned", of=each(names.printed, "recipe"), number=False),
         Column("rates", "learning\nrate", of=each(formatting.learning_rate, "learning_rate"), number=False),
         Column("runs", "runs", formatting.count, of=lambda step: len(step["runs"])),
         Column("low", "lowest\nscore", formatting.score, of=lambda step: min(scores(step), default=None)),
         Column("high", "highest\nscore", formatting.score, of=lambda step: max(scores(step), default=None)),
         Column("seconds", "time", formatting.seconds),
     )
-    budget, skipped = found["budget_seconds"], ", ".join(map(names.trainable, found["skipped"]))
+    budget, skipped = found["budget_seconds"], ", ".join(map(names.printed, found["skipped"]))
     spent = f"{formatting.seconds(found['spent_seconds'])} of training"
     if budget is not None:
         spent += f"; the budget was {formatting.seconds(budget)}"
@@ -61,7 +61,7 @@ def failed_runs_table(runs: Sequence[Run]) -> ReportTable:
     """Every run of the grid without a usable score: it failed, ended in an error, or has no result yet."""
 
     def order(run: Run) -> tuple[Any, ...]:
-        return -run["train_size"], sort_key(run["trainable"]), run["learning_rate"] or 0.0, run["seed"]
+        return -run["train_size"], Recipe(run["recipe"]).order, run["learning_rate"] or 0.0, run["seed"]
 
     def what(run: Run) -> str:
         return {"failed": "error", "pending": "not trained yet"}.get(run["status"]) or str(run["outcome"])
@@ -103,12 +103,12 @@ def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping
         calls: The recorded forecasts, one for each call of the command.
         results: The facts of finished runs.
     """
-    cells = {(cell["trainable"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
+    cells = {(cell["recipe"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
     measured: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for facts in results:
         spec = RunSpec.model_validate(facts["spec"])
         if "run_seconds" in facts["cost"]:  # results older than forecasts have none
-            measured.setdefault((spec.trainable, spec.train_size), []).append(facts["cost"])
+            measured.setdefault((spec.recipe, spec.train_size), []).append(facts["cost"])
     costs = []
     for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
         known = measured.get((name, size), [])
@@ -120,7 +120,7 @@ def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping
         predicted, taken = (sum(call[which][key] for call in ended) for which in ("predicted", "measured"))
         costs.append(_Cost(name, None, None, predicted, taken))
     columns = (
-        Column("tuned", "tuned", names.trainable, number=False, rank="place"),
+        Column("tuned", "tuned", names.printed, number=False, rank="place"),
         *(train_size_column(size for _, size in cells), Column("runs", "runs", formatting.count)),
         Column("predicted", "forecast", formatting.seconds),
         Column("measured", "measured", formatting.seconds),
@@ -165,7 +165,7 @@ def audit_table(audits: Mapping[str, Mapping[str, Any]]) -> ReportTable:
 
     count = formatting.count
     columns = (
-        Column("tuned", "tuned", names.trainable, of=lambda of: str(of[0]), number=False, rank="place"),
+        Column("tuned", "tuned", names.printed, of=lambda of: str(of[0]), number=False, rank="place"),
         Column("trained", "trained", of=trained, number=False, small=small),
         Column("merged", of=lambda of: len(of[1].get("merged", ()))),
         Column("trainable_parameters", "parameters", count, of=read("trainable_parameters"), small=share),

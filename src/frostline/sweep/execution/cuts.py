@@ -6,7 +6,7 @@ from frostline import FrostlineError
 from frostline.fast.switch import release_freed_memory
 from frostline.frozen.exactness import Check, check
 from frostline.model.terms import OWN_HEAD, HeadKind
-from frostline.statistics.tune import FULL, NAMED
+from frostline.statistics.recipe import FULL, NAMED
 from frostline.sweep.plan import one_of_each
 from frostline.sweep.prepare import Prepared
 from frostline.training.experiment import starting_cut
@@ -29,7 +29,7 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     release_freed_memory()
     refused = next((one for one in checks if one.refused), None)
     if refused:
-        at = "" if refused.tuned_layers is None else f" at k = {refused.tuned_layers}"
+        at = "" if refused.tuned_layers is None else f" with {refused.tuned_layers}"
         raise FrostlineError(
             f"The model {prepared.pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for "
             "details, or choose another model."
@@ -45,7 +45,7 @@ def check_cuts(prepared: Prepared) -> list[Check]:
 def _checks(prepared: Prepared, runs: Sequence[RunSpec], kind: HeadKind) -> list[Check]:
     """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
     pretrained, cached = prepared.pretrained.with_head(kind), prepared.plan.cached
-    depths = [spec.to_train.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.tune != NAMED]
+    depths = [spec.to_train.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
     ks = {max(depth, kind.layers) for depth in depths if depth is not None}
     ends = {min(ks), max(ks)} if ks else set()
     all_cut = all(starting_cut(cached, pretrained.anatomy, spec) is not None for spec in runs)

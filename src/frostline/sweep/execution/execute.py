@@ -89,9 +89,7 @@ class RunCheckpoints:
         try:
             self.files.save(self.stack[0].digest, steps, state, self._about())
         except (OSError, SafetensorError, FrostlineError) as error:  # training can go on without it
-            self.note(
-                f"A checkpoint of {self.stack[0].trainable}, seed {self.stack[0].seed} could not be kept ({error})."
-            )
+            self.note(f"A checkpoint of {self.stack[0].recipe}, seed {self.stack[0].seed} could not be kept ({error}).")
         self.since = monotonic()
         STOP.since = self.since
 
@@ -116,7 +114,7 @@ def _needed(stack: Sequence[RunSpec], prepared: Prepared) -> float:
     """Bytes that the device needs without copies: as forecast, or else an upper bound."""
     spec, forecast, context = stack[0], prepared.plan.forecast, prepared.context
     for cell in forecast.cells if forecast else ():
-        if (cell.trainable, cell.train_size) == (spec.trainable, spec.train_size) and len(stack) <= cell.stack:
+        if (cell.recipe, cell.train_size) == (spec.recipe, spec.train_size) and len(stack) <= cell.stack:
             return cell.memory_bytes
     in_use = torch.cuda.memory_allocated(context.machine.device) - context.worker.copies.bytes
     return in_use + len(stack) * Workload(context, prepared.plan.cached).memory_bound(spec)
@@ -140,20 +138,18 @@ def smaller_parts(
     had_copies = ran_out and context.worker.copies.refuse()
     release_unused(context.machine.device)
     if had_copies:
-        note = (
-            f"Memory ran out in runs of {spec.trainable} ({reason}); they are retried without hidden states on the GPU."
-        )
+        note = f"Memory ran out in runs of {spec.recipe} ({reason}); they are retried without hidden states on the GPU."
         return note, [stack]
     if count > 1:
         half = count // 2
-        note = f"A stack of {count} runs of {spec.trainable} failed ({reason}); it is retried in two halves."
+        note = f"A stack of {count} runs of {spec.recipe} failed ({reason}); it is retried in two halves."
         return note, [stack[:half], stack[half:]]
     size = context.micro_batch(spec)
     if not ran_out or size == 1:
         return "", []
     context.worker.micro_batches[spec.stack_key] = smaller = (size + 1) // 2
     note = (
-        f"Memory ran out with {size} examples at a time in a run of {spec.trainable} ({reason}); it is retried with {smaller}. "
+        f"Memory ran out with {size} examples at a time in a run of {spec.recipe} ({reason}); it is retried with {smaller}. "
         f"An optimizer step still has {spec.batch_size} examples."
     )
     return note, [stack]
@@ -265,7 +261,7 @@ def show_ended(run: RunSpec, prepared: Prepared, cost: float, progress: Progress
         progress.note(str(error))
         return
     if facts is not None:
-        progress.result(facts, run.trainable)
+        progress.result(facts, run.recipe)
 
 
 def _predicted_costs(
@@ -277,9 +273,9 @@ def _predicted_costs(
     workers, because that many runs are trained at the same time.
     """
     forecast = prepared.plan.forecast
-    seconds = {(cell.trainable, cell.train_size): cell.seconds for cell in forecast.cells} if forecast else {}
-    if forecast and all((run.trainable, run.train_size) in seconds for run in runs):
-        return {run.digest: seconds[run.trainable, run.train_size] for run in runs}, forecast.forward_pass_seconds
+    seconds = {(cell.recipe, cell.train_size): cell.seconds for cell in forecast.cells} if forecast else {}
+    if forecast and all((run.recipe, run.train_size) in seconds for run in runs):
+        return {run.digest: seconds[run.recipe, run.train_size] for run in runs}, forecast.forward_pass_seconds
     workload = Workload(prepared.context, prepared.plan.cached)
     forward_pass_cost = 0.0 if rows is None else workload.forward_pass_operations(rows)
     return {run.digest: workload.operations(run) / workers for run in runs}, forward_pass_cost
@@ -317,12 +313,12 @@ def _train_stack(
                 _train_stack(part, prepared, cost * len(part) / len(stack), progress, weights)
             return
         prepared.store.fail(spec.digest, failed)
-        progress.result(failed, spec.trainable)
+        progress.result(failed, spec.recipe)
     else:
         for spec, result in zip(stack, results, strict=True):
             if not prepared.store.publish(spec.digest, result):
                 _compare(spec, prepared, result, progress)
-            progress.result(result.facts, spec.trainable)
+            progress.result(result.facts, spec.recipe)
         if weights:
             _save_best(stack, results, weights, progress)
     files.remove([spec.digest for spec in stack])
@@ -339,7 +335,7 @@ def _compare(spec: RunSpec, prepared: Prepared, result: Result, progress: Progre
 def _name(stack: Sequence[RunSpec]) -> str:
     """What the progress display shows while a stack is trained."""
     first, count = stack[0], len(stack)
-    return f"{first.trainable}, seed {first.seed}" if count == 1 else f"a stack of {count} runs of {first.trainable}"
+    return f"{first.recipe}, seed {first.seed}" if count == 1 else f"a stack of {count} runs of {first.recipe}"
 
 
 def _save_best(stack: Sequence[RunSpec], results: Sequence[Result], weights: BestWeights, progress: Progress) -> None:

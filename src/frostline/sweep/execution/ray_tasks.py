@@ -202,7 +202,7 @@ class Notes(Progress):
     def note(self, sentence: str) -> None:
         self.sentences.append(sentence)
 
-    def result(self, facts: object, trainable: str) -> None:
+    def result(self, facts: object, recipe: str) -> None:
         """The driver shows it when it publishes it."""
 
 
@@ -264,9 +264,9 @@ def predicted_costs(prepared: Prepared, runs: Sequence[RunSpec]) -> tuple[dict[s
     Costs are seconds of one run alone if there is a forecast, else operations.
     """
     forecast = prepared.plan.forecast
-    cells = {(cell.trainable, cell.train_size): cell for cell in forecast.cells} if forecast else {}
-    if forecast and all((run.trainable, run.train_size) in cells for run in runs):
-        seconds = {run.digest: forecast.workers * cells[run.trainable, run.train_size].seconds for run in runs}
+    cells = {(cell.recipe, cell.train_size): cell for cell in forecast.cells} if forecast else {}
+    if forecast and all((run.recipe, run.train_size) in cells for run in runs):
+        seconds = {run.digest: forecast.workers * cells[run.recipe, run.train_size].seconds for run in runs}
         return seconds, TASK_SECONDS
     workload = Workload(prepared.context, prepared.plan.cached)
     return {run.digest: workload.operations(run) for run in runs}, float("inf")
@@ -296,9 +296,9 @@ def in_tasks(runs: Sequence[RunSpec], costs: Mapping[str, float], limit: float, 
 def memory_of(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
     """The memory that these runs need one after the other, in bytes, as forecast; 0 if it is unknown."""
     forecast = prepared.plan.forecast
-    kinds = {(run.trainable, run.train_size) for run in runs}
+    kinds = {(run.recipe, run.train_size) for run in runs}
     found = (
-        [cell.memory_bytes for cell in forecast.cells if (cell.trainable, cell.train_size) in kinds] if forecast else []
+        [cell.memory_bytes for cell in forecast.cells if (cell.recipe, cell.train_size) in kinds] if forecast else []
     )
     return int(max(found, default=0.0))
 

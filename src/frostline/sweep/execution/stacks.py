@@ -5,7 +5,7 @@ from math import ceil, isfinite
 
 from frostline.frozen.stack_check import stack_refusal
 from frostline.model.device import memory_limit
-from frostline.statistics.tune import sort_key
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.work.workload import COPIES
 from frostline.training.experiment import Experiment, StackSize
 from frostline.training.session import start_values
@@ -26,7 +26,7 @@ def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) 
     by_key: dict[str, list[int]] = {}  # indices of the runs with this key
     for index, key in enumerate(keys):
         by_key.setdefault(key, []).append(index)
-    largest_first = sorted(by_key, key=lambda key: sort_key(runs[by_key[key][0]].trainable), reverse=True)
+    largest_first = sorted(by_key, key=lambda key: Recipe(runs[by_key[key][0]].recipe).order, reverse=True)
     sizes = {key: size_of([runs[index] for index in by_key[key]]) for key in largest_first}
     for index, key in enumerate(keys):
         number = by_key[key].index(index)
@@ -61,7 +61,7 @@ def stack_size(
         context.worker.stack_sizes[key] = StackSize(spec, size, refusal)
     _, size, refusal = context.worker.stack_sizes[key]
     if refusal:
-        note(f"Runs of {spec.trainable} are trained one by one. {refusal}")
+        note(f"Runs of {spec.recipe} are trained one by one. {refusal}")
     return size if isinstance(wanted, int) else min(size, ceil(len(runs) / workers))
 
 
@@ -100,7 +100,7 @@ def _known_size(spec: RunSpec, names: Set[str], context: Experiment) -> int:
         (
             found.size
             for found in context.worker.stack_sizes.values()
-            if found.spec.model_copy(update={"tune": spec.tune}).stack_key == spec.stack_key
+            if found.spec.model_copy(update={"tune": spec.recipe}).stack_key == spec.stack_key
             and found.spec.to_train.parameters(anatomy) >= names
         ),
         default=1,

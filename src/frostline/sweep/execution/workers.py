@@ -58,7 +58,7 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
     operations = (workload.operations(run) + STEP_OVERHEAD * workload.run_work(run).steps.count for run in runs)
     if sum(operations) < MIN_OPERATIONS:
         return 1
-    distinct = {(run.tune, run.train_size): run for run in runs}.values()
+    distinct = {(run.recipe, run.train_size): run for run in runs}.values()
     fit = psutil.virtual_memory().total // 2 // max(workload.memory_bound(run) for run in distinct)
     workers = min(cores, len(runs), fit)
     return workers if 2 * workers >= cores else 1  # with fewer workers, one run on all cores is faster
@@ -151,7 +151,7 @@ def run_in_each_worker(workers: int, work: Callable[[], T]) -> list[T]:
         sender.result(work(), "")  # type: ignore[arg-type]
 
     class Results(Progress):
-        def result(self, facts: Any, trainable: str) -> None:
+        def result(self, facts: Any, recipe: str) -> None:
             found.append(facts)
 
     run_concurrently(range(workers), workers, send_result, lambda number: "a few steps for the forecast", Results())
@@ -267,8 +267,8 @@ class _SentProgress(Progress):
     def finish(self, work: float) -> None:
         self.send("finish", work)
 
-    def result(self, facts: Any, trainable: str) -> None:
-        self.send("result", facts, trainable)
+    def result(self, facts: Any, recipe: str) -> None:
+        self.send("result", facts, recipe)
 
 
 @dataclass

@@ -22,7 +22,7 @@ from frostline.frozen.hidden_states import HiddenStates
 from frostline.model.device import Machine, peak_memory
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
-from frostline.statistics.tune import FULL, Tune
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep.forecast.timer import TimedPoints, Timer, estimated_seconds, evenly_spaced
 from frostline.sweep.work.workload import PLAIN_BATCH, TimingCase, Workload
 from frostline.training.experiment import Experiment, Worker
@@ -186,16 +186,16 @@ def _affordable(
 
 def _ends(cases: Sequence[TimingCase]) -> list[TimingCase]:
     """The largest k, the smallest k, full fine-tuning and named parts, in this order."""
-    layers = sorted((one for one in cases if isinstance(one.spec.tune, int)), key=lambda one: int(one.spec.tune))
+    layers = sorted((one for one in cases if one.spec.recipe.k is not None), key=lambda one: one.spec.recipe.k or 0)
     ends = layers[-1:] + layers[: len(layers) > 1]
-    return ends + [one for one in cases if not isinstance(one.spec.tune, int)]
+    return ends + [one for one in cases if one.spec.recipe.k is None]
 
 
 def _plain_ends(cases: Sequence[TimingCase]) -> list[TimingCase]:
     """The cheapest and the most expensive case for plain transformers, which runs every layer at every k."""
-    by_tune = {one.spec.tune: one for one in cases}
-    layers = sorted(k for k in by_tune if isinstance(k, int))
-    most_expensive: Tune = FULL if FULL in by_tune else layers[-1] if layers else [*by_tune][-1]
+    by_tune = {one.spec.recipe: one for one in cases}
+    layers = sorted((one for one in by_tune if one.k is not None), key=lambda one: one.k or 0)
+    most_expensive: Recipe = FULL if FULL in by_tune else layers[-1] if layers else [*by_tune][-1]
     return [by_tune[k] for k in dict.fromkeys([*layers[:1], most_expensive])]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from frostline.frozen.forward_pass import Rows
 from frostline.frozen.hidden_states import cache_folder, missing_rows
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import FULL, NAMED
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.sweep.cache_space import nearest_existing, recipe_of
 from frostline.sweep.execution.execute import runs_from_cache
 from frostline.sweep.execution.workers import run_in_each_worker, workers_for
@@ -39,15 +39,15 @@ def estimated_cells(
         idle: Bytes in use before training.
         plain: Whether the same seconds count for plain transformers, which runs estimators, too.
     """
-    cells: dict[tuple[str, int], list[RunSpec]] = {}
+    cells: dict[tuple[Recipe, int], list[RunSpec]] = {}
     for run in runs:
-        cells.setdefault((run.trainable, run.train_size), []).append(run)
-    for (trainable, size), in_cell in cells.items():
+        cells.setdefault((run.recipe, run.train_size), []).append(run)
+    for (recipe, size), in_cell in cells.items():
         spec = in_cell[0]
         seconds = float(np.mean([workload.operations(run) for run in in_cell])) / speed
         trained = workload.matrices.trained_parameters(workload.names(spec))
         yield Cell(
-            trainable=trainable,
+            recipe=recipe,
             train_size=size,
             runs=len(in_cell),
             training_seconds=seconds,
@@ -142,14 +142,14 @@ def _cells(
     largest = max(workload.counter(run).trained_parameters(workload.names(run)) for run in runs)
     sizes = frozenset().union(*map(workload.batch_sizes, runs))
     kernels = kernel_bytes(workload.context.machine, ceil(len(sizes) / workers))
-    cells: dict[tuple[str, int], list[RunSpec]] = {}
+    cells: dict[tuple[Recipe, int], list[RunSpec]] = {}
     for run in runs:
-        cells.setdefault((run.trainable, run.train_size), []).append(run)
-    for (trainable, size), in_cell in cells.items():
+        cells.setdefault((run.recipe, run.train_size), []).append(run)
+    for (recipe, size), in_cell in cells.items():
         spec, works = in_cell[0], [workload.run_work(run) for run in in_cell]
         times = [_seconds(workload, calibration, spec, work) for work in works]
         training, evaluation = (float(np.mean(each)) / workers for each in zip(*times, strict=True))
-        near = calibration.points.nearest(spec.tune)
+        near = calibration.points.nearest(spec.recipe)
         stack, counter = min(near.stack, len(in_cell)), workload.counter(spec)
         trained, updated = (
             stack * count(workload.names(spec)) for count in (counter.trained_parameters, counter.updated_parameters)
@@ -157,7 +157,7 @@ def _cells(
         keeps_best = spec.load_best_model_at_end and spec.evaluations_per_epoch
         best = trained if keeps_best else 0
         yield Cell(
-            trainable=trainable,
+            recipe=recipe,
             train_size=size,
             runs=len(in_cell),
             training_seconds=training,
@@ -173,7 +173,7 @@ def _cells(
             trainer_seconds=_plain_seconds(workload, plain_points, calibration.scoring_seconds, spec)
             if plain_points
             else None,
-            timed=spec.tune in calibration.points,
+            timed=spec.recipe in calibration.points,
             stack=stack,
         )
 
@@ -184,8 +184,8 @@ def _seconds(workload: Workload, calibration: Calibration, spec: RunSpec, work: 
     scored = workload.counter(spec).forward(work.scored, workload.cut(spec) or 0)
     points = calibration.points
     return (
-        points.steps.seconds(spec.tune, work.steps.count, steps),
-        points.scored.seconds(spec.tune, work.scored.count, scored) + work.scorings * calibration.scoring_seconds,
+        points.steps.seconds(spec.recipe, work.steps.count, steps),
+        points.scored.seconds(spec.recipe, work.scored.count, scored) + work.scorings * calibration.scoring_seconds,
     )
 
 
@@ -194,18 +194,18 @@ def _plain_seconds(workload: Workload, points: TimedPoints, scoring_seconds: flo
     work, counter = workload.plain_run_work(spec), replace(workload.counter(spec), head_token=None)
     steps = counter.training(workload.names(spec), work.steps, None)
     return (
-        points.steps.seconds(spec.tune, work.steps.count, steps)
-        + points.scored.seconds(spec.tune, work.scored.count, counter.forward(work.scored))
+        points.steps.seconds(spec.recipe, work.steps.count, steps)
+        + points.scored.seconds(spec.recipe, work.scored.count, counter.forward(work.scored))
         + work.scorings * scoring_seconds
     )
 
 
 def _remarks(workload: Workload, runs: Sequence[RunSpec]) -> Iterator[str]:
     """Sentences about runs for which freezing saves little or nothing."""
-    by_tune = {run.tune: run for run in runs}
+    by_tune = {run.recipe: run for run in runs}
     whole = sum(workload.operations(run) for run in runs)
     if FULL in by_tune:
-        share = sum(workload.operations(run) for run in runs if run.tune == FULL) / whole
+        share = sum(workload.operations(run) for run in runs if run.recipe == FULL) / whole
         yield (
             "Full fine-tuning freezes nothing, so cached hidden states do not speed it up. It accounts for "
             f"{100 * share:.0f} % of the operations of all runs."
@@ -223,9 +223,9 @@ def _remark_on_named_parts(workload: Workload, spec: RunSpec) -> str:
     size = matrices.trained_parameters(names)
     k = min(
         range(anatomy.count + 1),
-        key=lambda k: abs(matrices.trained_parameters(Trainable(k).parameters(anatomy)) - size),
+        key=lambda k: abs(matrices.trained_parameters(Trainable(Recipe(k)).parameters(anatomy)) - size),
     )
-    instead = 1 - matrices.training(Trainable(k).parameters(anatomy), step, anatomy.count - k) / full
+    instead = 1 - matrices.training(Trainable(Recipe(k)).parameters(anatomy), step, anatomy.count - k) / full
     remark = f"Named parts: a training step takes {100 * saved:.0f} % fewer operations than full fine-tuning"
     if instead - saved < 0.02:
         return f"{remark}."

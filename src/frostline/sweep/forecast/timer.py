@@ -17,7 +17,7 @@ import torch
 
 from frostline.frozen.forward_pass import Rows
 from frostline.model.device import memory_ran_out, peak_memory
-from frostline.statistics.tune import Tune
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.work.operations import BatchTotals, batch_totals
 from frostline.sweep.work.workload import COPY_BYTES, TimingCase
@@ -46,16 +46,16 @@ class Point:
 class Pace:
     """Seconds as a function of operations: measured for a k that was timed, interpolated for any other k."""
 
-    points: Mapping[Tune, tuple[float, float]]  # operations and seconds of one batch, by k
+    points: Mapping[Recipe, tuple[float, float]]  # operations and seconds of one batch, by k
 
-    def seconds(self, tune: Tune, count: float, operations: float) -> float:
+    def seconds(self, tune: Recipe, count: float, operations: float) -> float:
         """Seconds of ``count`` batches with ``operations`` in total."""
         if not count:
             return 0.0
         each = operations / count
         if tune in self.points:
             return count * self._along(self.points[tune], each)
-        layers = sorted(point for k, point in self.points.items() if isinstance(k, int))
+        layers = sorted(point for one, point in self.points.items() if one.k is not None)
         known = layers if len(layers) > 1 else sorted(self.points.values())
         if known[0][0] < each < known[-1][0]:
             operations_of, seconds_of = np.array(known).T
@@ -64,11 +64,11 @@ class Pace:
 
     def _along(self, point: tuple[float, float], operations: float) -> float:
         """Seconds on the line through ``point`` that starts at the fixed time of a batch, which is its time at k = 0."""
-        fixed = min(self.points[0][1], point[1]) if 0 in self.points else 0.0
+        fixed = min(self.points[HEAD_ONLY][1], point[1]) if HEAD_ONLY in self.points else 0.0
         return fixed + (point[1] - fixed) * operations / point[0]
 
 
-class TimedPoints(dict[Tune, Point]):
+class TimedPoints(dict[Recipe, Point]):
     """The timed points by k."""
 
     @property
@@ -79,14 +79,14 @@ class TimedPoints(dict[Tune, Point]):
     def scored(self) -> Pace:
         return Pace({k: point.scored for k, point in self.items()})
 
-    def nearest(self, tune: Tune) -> Point:
-        """The point of this k, or else of the nearest timed k; ``all`` and ``named`` count as the largest k."""
+    def nearest(self, tune: Recipe) -> Point:
+        """The point of this k, or else of the nearest timed k; ``full`` and ``named`` count as the largest k."""
         if tune in self:
             return self[tune]
-        layers = {k: point for k, point in self.items() if isinstance(k, int)}
+        layers = {one.k: point for one, point in self.items() if one.k is not None}
         if not layers:
             return next(iter(self.values()))
-        wanted = tune if isinstance(tune, int) else max(layers)
+        wanted = max(layers) if tune.k is None else tune.k
         return layers[min(layers, key=lambda k: abs(k - wanted))]
 
 
@@ -127,15 +127,15 @@ class Timer:
 
     def points(self, cases: Sequence[TimingCase], budget: float) -> TimedPoints:
         """Time these cases in about ``budget`` seconds in total; leave out those without memory or without a finite loss."""
-        found: dict[Tune, Point | None] = {}
+        found: dict[Recipe, Point | None] = {}
         for case in cases:
             self.context.pretrained.restore()  # so that no memory of the last case is counted
             try:
-                found[case.spec.tune] = self._point(case, budget / len(cases))
+                found[case.spec.recipe] = self._point(case, budget / len(cases))
             except (RuntimeError, MemoryError) as error:
                 if not memory_ran_out(error):
                     raise
-                found[case.spec.tune] = None  # the run itself reports it
+                found[case.spec.recipe] = None  # the run itself reports it
         return TimedPoints({k: point for k, point in found.items() if point is not None})
 
     def _point(self, case: TimingCase, budget: float) -> Point | None:

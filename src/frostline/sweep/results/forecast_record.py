@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"
@@ -53,7 +54,7 @@ class Cell:
     workers.
     """
 
-    trainable: str
+    recipe: Recipe
     train_size: int
     runs: int
     training_seconds: float
@@ -137,7 +138,7 @@ def forecast_seconds(out: Path) -> dict[tuple[str, int], float]:
     cells = [
         cell for call in recorded(out) for cell in call["predicted"]["cells"]
     ]  # a later call is about its own runs
-    return {(cell["trainable"], cell["train_size"]): cell["seconds"] for cell in cells}
+    return {(cell["recipe"], cell["train_size"]): cell["seconds"] for cell in cells}
 
 
 def _write(out: Path, calls: Sequence[Mapping[str, Any]]) -> None:

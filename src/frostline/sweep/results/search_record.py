@@ -21,7 +21,7 @@ Layer = Annotated[int, Field(ge=0, le=10_000)]
 class Tried(BaseModel):
     """A run of a step."""
 
-    trainable: str
+    recipe: str
     learning_rate: Score
     seed: int
     score: Score
@@ -35,7 +35,7 @@ class Expected(BaseModel):
     score.
     """
 
-    trainable: str
+    recipe: str
     runs: int
     mean: FiniteFloat
     expected: Score
@@ -191,7 +191,7 @@ def as_of_now(search: SearchRecord, rows: Sequence[Facts]) -> SearchRecord:
         return search
     since = "1 run has" if len(newer) == 1 else f"{len(newer)} runs have"
     why = f"{since} been added to this folder since the search ended; the answer counts all."
-    trained = {row["trainable"] for row in newer}
+    trained = {row["recipe"] for row in newer}
     skipped = [k for k in search.skipped if k not in trained]
     return search.model_copy(update={"why": why, "skipped": skipped})
 
@@ -205,7 +205,7 @@ def selected_learning_rates(search: SearchRecord, rows: Sequence[Facts]) -> dict
             rates.setdefault(k, set()).add(rate)
         return rates
 
-    tried = by_k((run.trainable, run.learning_rate) for step in search.steps for run in step.runs)
-    known = by_k((row["trainable"], row["learning_rate"]) for row in rows if row["status"] == "done")
+    tried = by_k((run.recipe, run.learning_rate) for step in search.steps for run in step.runs)
+    known = by_k((row["recipe"], row["learning_rate"]) for row in rows if row["status"] == "done")
     selected = search.selected_learning_rates.items()
     return {k: rate for k, rate in selected if known.get(k, set()) <= tried.get(k, set())}

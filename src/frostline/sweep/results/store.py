@@ -402,7 +402,7 @@ def other_result(run: "RunSpec", store: Store, logits: Mapping[str, NDArray[Any]
     if not gap:
         return ""
     return (
-        f"Another process has also trained {run.trainable}, seed {run.seed}, with other predictions ({gap}): its result in "
+        f"Another process has also trained {run.recipe}, seed {run.seed}, with other predictions ({gap}): its result in "
         f"{store.runs / run.digest} stands."
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from frostline.data.files import replace_file
 from frostline.data.wording import NUMBER
 from frostline.model.terms import EMBEDDINGS, layer_number
-from frostline.statistics.tune import FULL
+from frostline.statistics.recipe import FULL
 from frostline.sweep.results.record_form import scores_on_test, well_formed
 from frostline.sweep.results.store import Store
 from frostline.training.specification import RunSpec
@@ -22,7 +22,7 @@ COLUMNS = (
     "model",
     "task",
     "train_size",
-    "trainable",
+    "recipe",
     "tuned_layers",
     "tune_embeddings",
     "tuned_share",
@@ -77,7 +77,7 @@ def run_rows(
                 "model": model,
                 "task": task,
                 "train_size": spec.train_size,
-                "trainable": spec.trainable,
+                "recipe": spec.recipe,
                 **_depth_columns(spec, facts.get("audit"), layers),
                 "seed": spec.seed,
                 "learning_rate": spec.learning_rate,
@@ -118,9 +118,9 @@ def _depth_columns(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) 
 
     For named parts and ways they are None until there is an audit.
     """
-    k = layers if spec.tune == FULL else spec.tune
-    if isinstance(k, int):
-        return {"tuned_layers": k, "tune_embeddings": spec.tune == FULL, "tuned_share": k / layers}
+    k = layers if spec.recipe == FULL else spec.recipe.k
+    if k is not None:
+        return {"tuned_layers": k, "tune_embeddings": spec.recipe == FULL, "tuned_share": k / layers}
     if audit is None:
         return {"tuned_layers": None, "tune_embeddings": None, "tuned_share": None}
     trained = [place for place, count in audit["by_place"].items() if count["trained"]]

@@ -222,7 +222,7 @@ class BestWeights:
 
     def _save_if_best(self, run: RunSpec, rank: Rank, write: Callable[[Path], object]) -> None:
         out = self.folder.parent
-        k = run.trainable.replace(" ", "-")
+        k = run.recipe.replace(" ", "-")
         require_inside(self.folder, out)
         self.folder.mkdir(exist_ok=True)
         if rank <= max(map(_rank, self._files(k)), default=NO_RANK):
@@ -273,7 +273,7 @@ class BestWeights:
 def not_stored(run: RunSpec, error: Exception) -> str:
     """A sentence about trained parameters that could not be stored."""
     return (
-        f"The trained parameters of {run.trainable}, seed {run.seed} could not be stored ({error}). If this run is "
+        f"The trained parameters of {run.recipe}, seed {run.seed} could not be stored ({error}). If this run is "
         "recommended, it is trained again."
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 from frostline.frozen.forward_pass import ForwardBatch, Lengths, Rows, StateSelection
 from frostline.model.device import Machine
 from frostline.model.trainable import Trainable
-from frostline.statistics.tune import FULL
+from frostline.statistics.recipe import FULL
 from frostline.sweep.work.operations import (
     BatchTotals,
     OperationCounter,
@@ -197,7 +197,7 @@ class Workload:
 
     def timing_cases(self, runs: Sequence[RunSpec]) -> list[TimingCase]:
         """For each k the run with the most training examples."""
-        largest = {run.tune: run for run in sorted(runs, key=lambda run: (run.train_size, -run.seed))}
+        largest = {run.recipe: run for run in sorted(runs, key=lambda run: (run.train_size, -run.seed))}
         stackable: dict[str, list[RunSpec]] = {}
         for run in runs:
             stackable.setdefault(run.stack_key, []).append(run)

@@ -79,20 +79,20 @@ class SetFitEstimator:
         require_one_target(spec, train)
         if train.has_label_sets:
             raise FrostlineError(
-                f"{spec.trainable} learns one class for each text, but texts have several labels: leave it out."
+                f"{spec.recipe} learns one class for each text, but texts have several labels: leave it out."
             )
         if train.targets.dtype.kind == "f":
-            raise FrostlineError(f"{spec.trainable} learns classes, but the task is a regression: leave it out.")
+            raise FrostlineError(f"{spec.recipe} learns classes, but the task is a regression: leave it out.")
         if train.pairs is not None:
-            raise FrostlineError(f"{spec.trainable} reads single texts, but the examples are pairs: leave it out.")
+            raise FrostlineError(f"{spec.recipe} reads single texts, but the examples are pairs: leave it out.")
         if (largest := most_of_one_class(train)) > self.most:
             raise FrostlineError(
-                f"{spec.trainable} is for at most {self.most} examples a class, but {spec.train_size:,} examples have "
+                f"{spec.recipe} is for at most {self.most} examples a class, but {spec.train_size:,} examples have "
                 f"{largest:,} of one class: leave it out, or run it with a smaller --train-size and the same --out."
             )
         if largest == len(train):
             raise FrostlineError(
-                f"{spec.trainable} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
+                f"{spec.recipe} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
             )
 
     def fit(self, spec: RunSpec, context: Experiment) -> RunSetFit:

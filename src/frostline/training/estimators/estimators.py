@@ -118,7 +118,7 @@ def require_one_target(spec: RunSpec, train: Examples) -> None:
         FrostlineError: The examples are sentences of words.
     """
     if train.of_words:
-        raise FrostlineError(f"{spec.trainable} predicts one label for each text, but words have tags: leave it out.")
+        raise FrostlineError(f"{spec.recipe} predicts one label for each text, but words have tags: leave it out.")
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,7 @@ class WordsEstimator:
     def require_suitable(self, spec: RunSpec, train: Examples) -> None:
         require_one_target(spec, train)
         if not has_words(train):
-            raise FrostlineError(
-                f"{spec.trainable} needs texts of words, but the training texts have none: leave it out."
-            )
+            raise FrostlineError(f"{spec.recipe} needs texts of words, but the training texts have none: leave it out.")
 
     def fit(self, spec: RunSpec, context: Experiment) -> RunWords:
         model = WordsModel.fit(context.examples_of(train_rows(context, spec), "train"), len(context.labels))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from frostline import FrostlineError
 from frostline.data.wording import did_you_mean
 from frostline.statistics.alternatives import ALTERNATIVES
-from frostline.statistics.tune import FULL, NAMED, Tune, is_way, tune_of
+from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.training.ways.way import Way
 
 DEFAULT_WAYS = "last-2,lora-2,llrd,lp-ft,gradual,reinit-2,full"  # of a comparison
@@ -26,8 +26,8 @@ NAMED_WAYS: Mapping[str, Way] = {
     "mixout": Way(mixout=0.7),
     "uncorrected": Way(bias_correction=False),
     "mean-pooled": Way(head_reads="mean"),
-    "bilstm": Way(tune=0, lstm_width=768),
-    "bilstm-4": Way(tune=0, lstm_width=768, lstm_states=4),
+    "bilstm": Way(tune=HEAD_ONLY, lstm_width=768),
+    "bilstm-4": Way(tune=HEAD_ONLY, lstm_width=768, lstm_states=4),
     "probe": Way(estimator="probe"),
     "words": Way(estimator="words"),
     "setfit": Way(estimator="setfit"),
@@ -51,22 +51,21 @@ EXAMPLES = (*NAMED_WAYS, *(f"{kind}-{25 if kind == 'spectrum' else 2}" for kind 
 NONE_TOO = ("transferred", "mean-pooled")  # may have 0 as their number
 
 
-def way_named(tune: Tune, own: Mapping[str, Way]) -> Way | None:
+def way_named(name: str, own: Mapping[str, Way]) -> Way | None:
     """The way that a value of the grid stands for; None for k, full fine-tuning and named modules.
 
     Args:
-        tune: A value of the grid.
+        name: A value of the grid.
         own: The ways that the user defined, which come first.
 
     Raises:
         FrostlineError: No way has this name.
     """
-    if not is_way(tune):
+    if not Recipe(name).is_way:
         return None
-    name = str(tune)
     way = own.get(name) or NAMED_WAYS.get(name) or _numbered(name)
     if way is None:
-        known = [*own, *EXAMPLES, "full", "head", "last-2", FULL, NAMED]
+        known = [*own, *EXAMPLES, "full", "head", "last-2", NAMED]
         hint = did_you_mean(name, known) or f": choose from {', '.join(known)}"
         raise FrostlineError(f"There is no way to tune called {name!r}{hint}.")
     return way
@@ -81,7 +80,7 @@ def require_free(names: Iterable[str]) -> None:
     for name in names:
         if not re.fullmatch("[a-z][a-z0-9-]*", name):
             raise FrostlineError(f"[way.{name}] is no name: use small letters, digits and -, beginning with a letter.")
-        if name in ALTERNATIVES or not is_way(tune_of(name)):
+        if name in ALTERNATIVES or not Recipe(name).is_way:
             raise FrostlineError(f"[way.{name}] has a name that means something else already: choose another one.")
 
 
@@ -97,14 +96,14 @@ def _numbered(name: str) -> Way | None:
         case "spectrum":
             return Way(signal_share=count / 100) if count <= 100 else None
         case "lora":
-            return Way(tune=count, low_rank=LORA_RANK, rate_factor=LORA_RATES)
+            return Way(tune=Recipe(count), low_rank=LORA_RANK, rate_factor=LORA_RATES)
         case "lora-like":
             return Way(low_rank=f"last {count}", rate_factor=LORA_RATES)
         case "first" | "middle" | "spread" | "random":
-            return Way(tune=count, layers=kind)
+            return Way(tune=Recipe(count), layers=kind)
         case "reinit":
             return Way(reinitialized=count)
         case "transferred":
             return Way(transferred=count)
         case _:
-            return NAMED_WAYS[kind].model_copy(update={"tune": count})
+            return NAMED_WAYS[kind].model_copy(update={"tune": Recipe(count)})

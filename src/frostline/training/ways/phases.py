@@ -1,7 +1,7 @@
 """A run as several trainings, one after the other. Each starts from the best state of the one before."""
 
 from frostline.model.anatomy import Anatomy
-from frostline.statistics.tune import FULL
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.training.specification import RunSpec
 from frostline.training.steps import StepPlan
 from frostline.training.ways.way import Way
@@ -14,7 +14,7 @@ def trainings_of(spec: RunSpec, anatomy: Anatomy) -> list[RunSpec]:
 
 def frozen(spec: RunSpec) -> RunSpec:
     """The run with all layers frozen, to read what the head reads."""
-    return spec.model_copy(update={"tune": 0, "way": Way(head_reads=spec.way.head_reads)})
+    return spec.model_copy(update={"recipe": HEAD_ONLY, "way": Way(head_reads=spec.way.head_reads)})
 
 
 def phases_of(spec: RunSpec, anatomy: Anatomy) -> list[RunSpec]:
@@ -26,8 +26,8 @@ def phases_of(spec: RunSpec, anatomy: Anatomy) -> list[RunSpec]:
     """
     if spec.way.order != "gradual":
         return [spec]
-    deepest = anatomy.count if spec.way.tune == FULL else int(spec.way.tune)
-    unfrozen = [*range(deepest + 1), *[FULL] * (spec.way.tune == FULL)]
+    deepest = anatomy.count if spec.way.tune.k is None else spec.way.tune.k
+    unfrozen = [*map(Recipe, range(deepest + 1)), *[FULL] * (spec.way.tune == FULL)]
     whole = StepPlan.of(spec, spec.train_size)
     ends = [whole.total * number // len(unfrozen) for number in range(len(unfrozen) + 1)]
     return [

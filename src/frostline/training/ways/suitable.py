@@ -21,7 +21,7 @@ def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> N
     way = spec.way
     if way.head_reads != OWN and task_type == TOKENS:
         raise FrostlineError(
-            f"{spec.trainable}: head_reads = {way.head_reads!r} makes one vector of a text, but words have tags: leave it out."
+            f"{spec.recipe}: head_reads = {way.head_reads!r} makes one vector of a text, but words have tags: leave it out."
         )
     pretrained = pretrained.with_head(head_of(spec, task_type))
     anatomy = pretrained.anatomy
@@ -29,32 +29,30 @@ def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> N
     layers = max(way.reinitialized, way.transferred or 0, way.low_rank_like)
     if layers > anatomy.count:
         raise FrostlineError(
-            f"{spec.trainable}: {layers} layers were requested, but the model has {anatomy.count}: give at most that many."
+            f"{spec.recipe}: {layers} layers were requested, but the model has {anatomy.count}: give at most that many."
         )
     if way.patience and not (spec.evaluations_per_epoch and spec.load_best_model_at_end):
         raise FrostlineError(
-            f"{spec.trainable}: patience needs evaluations to wait for, of which the best one counts: leave out "
+            f"{spec.recipe}: patience needs evaluations to wait for, of which the best one counts: leave out "
             "--evaluations-per-epoch 0 and --no-load-best-model-at-end."
         )
     if why := lacks_steps(spec, anatomy):
         raise FrostlineError(
-            f"{spec.trainable} cannot have {spec.train_size} examples: {why}; give more --num-train-epochs or a larger "
+            f"{spec.recipe} cannot have {spec.train_size} examples: {why}; give more --num-train-epochs or a larger "
             "--train-size."
         )
     if way.order == "head-first":
         if task_type == TOKENS:
             raise FrostlineError(
-                f"{spec.trainable}: the head is fitted on one vector for each text, but words have tags: leave it out."
+                f"{spec.recipe}: the head is fitted on one vector for each text, but words have tags: leave it out."
             )
         last_linear(pretrained.model, anatomy)
     of_layers = {name for name in names if anatomy.places[name].startswith("layer")}
     if way.only != "all" and not of_layers:
-        raise FrostlineError(
-            f"{spec.trainable}: the layers of {pretrained.name} have no {way.only}: choose another way."
-        )
+        raise FrostlineError(f"{spec.recipe}: the layers of {pretrained.name} have no {way.only}: choose another way.")
     if way.low_rank and not of_layers & anatomy.matrices:
         raise FrostlineError(
-            f"{spec.trainable}: the layers of {pretrained.name} have no linear modules: choose another way."
+            f"{spec.recipe}: the layers of {pretrained.name} have no linear modules: choose another way."
         )
 
 

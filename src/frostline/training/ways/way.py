@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from frostline.data.kinds import Strict
 from frostline.model.terms import OWN_HEAD, HeadKind
-from frostline.statistics.tune import FULL, NAMED, Tune
+from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.training.settings import Positive
 
 if TYPE_CHECKING:
@@ -28,9 +28,7 @@ class Way(Strict):
         description="what learns: fine-tuning of the layers, or without the training loop: probe (a linear probe on frozen "
         "features), words (a TF-IDF model) or setfit (contrastive fine-tuning of a sentence encoder)",
     )
-    tune: Annotated[int, Field(ge=0)] | Literal["all"] = Field(
-        default="all", description="the number of tuned layers, or all: all layers and the embeddings"
-    )
+    tune: Recipe = Field(default=FULL, description="the number of tuned layers, or full: all layers and the embeddings")
     layers: Literal["last", "first", "middle", "spread", "random"] = Field(
         default="last",
         description="which layers these are; spread: at equal distances; random: drawn from the run's seed",
@@ -104,7 +102,7 @@ class Way(Strict):
 
     @property
     def in_words(self) -> str:
-        """The fields that differ from their defaults: ``tune 2, low_rank 8``."""
+        """The fields that differ from their defaults: ``tune last 2, low_rank 8``."""
         shown = self.model_dump(exclude_defaults=True, exclude={"modules"} if self.signal_share else None)
         return ", ".join(f"{name} {value}" for name, value in shown.items())
 
@@ -146,17 +144,17 @@ class Way(Strict):
     @property
     def head_only(self) -> bool:
         """Whether only the head is trained."""
-        return self.trained == 0
+        return self.trained == HEAD_ONLY
 
     @property
-    def trained(self) -> Tune:
-        """What is trained: a number of layers, ``all``, or ``named`` for modules."""
+    def trained(self) -> Recipe:
+        """What is trained: a number of layers, ``full``, or ``named`` for modules."""
         return NAMED if self.modules else self.tune
 
     @property
     def last_layers(self) -> int | None:
         """How many of the last layers are tuned at most; None if all may be."""
-        return self.tune if isinstance(self.tune, int) else None
+        return self.tune.k
 
     @property
     def alone(self) -> bool:
@@ -189,7 +187,7 @@ class Way(Strict):
         from frostline.model.trainable import Trainable
 
         if not self.trains_model:
-            return Trainable(0, pooler=False, head=False)
+            return Trainable(HEAD_ONLY, pooler=False, head=False)
         if not self.in_loop:
             return Trainable(self.tune, pooler=False)  # a sentence encoder has no pooler
         pooler = pooler and self.head == OWN_HEAD
@@ -206,6 +204,13 @@ class Way(Strict):
     def learning_rate(self, of_grid: float) -> float:
         """The learning rate of a run, for a learning rate of the grid."""
         return self.rate_factor * of_grid
+
+    @field_validator("tune")
+    @classmethod
+    def _layers_or_full(cls, value: Recipe) -> Recipe:
+        if not value.is_k:
+            raise ValueError("give a number of layers, or full")
+        return value
 
     @model_validator(mode="after")
     def _compose(self) -> Self:
@@ -229,7 +234,7 @@ class Way(Strict):
         if self.layers != "last" and self.tune == FULL:
             raise ValueError(f"layers = {self.layers!r} needs a number of layers: give tune = 2, for example")
         without_layers = [name for name in ("layers", "only", "low_rank") if name in given]
-        if self.tune == 0 and without_layers:
+        if self.tune == HEAD_ONLY and without_layers:
             raise ValueError(f"{without_layers[0]} is about tuned layers, but tune = 0: give tune = 2, for example")
         if self.low_rank and self.only != "all":
             raise ValueError(
@@ -261,12 +266,12 @@ class Way(Strict):
             value = getattr(self, name)
             if value != type(self).model_fields[name].default:
                 raise ValueError(f"{new} and {name} = {value!r} cannot be combined: choose one of them")
-        if self.tune != FULL and self.reinitialized > int(self.tune):
+        if self.tune.k is not None and self.reinitialized > self.tune.k:
             raise ValueError(
-                f"reinitialized = {self.reinitialized} is more than the {self.tune} tuned layers: the others would stay random"
+                f"reinitialized = {self.reinitialized} is more than the {self.tune.k} tuned layers: the others would stay random"
             )
         if self.tune != FULL and self.transferred is not None:
-            raise ValueError("transferred needs tune = 'all', because the layers above would stay random")
+            raise ValueError("transferred needs tune = 'full', because the layers above would stay random")
 
 
 PLAIN = Way()  # of runs that tune the last k layers, everything or named modules

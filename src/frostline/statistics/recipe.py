@@ -1,0 +1,79 @@
+"""What a run trains, by its one name: ``last 2``, ``head only``, ``full``, ``named``, or that of a way such as ``lora-2``.
+
+Settings, tables, files and messages all use this type. Imports no torch, because settings are read without it.
+"""
+
+import re
+from operator import index
+from typing import Any, Final, Self, SupportsIndex
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+
+class Recipe(str):
+    """The name of what a run trains. It is a string in JSON, CSV and TOML, and equal to its printed form.
+
+    ``Recipe`` reads all forms: 2, ``2``, ``last-2`` and ``last 2``; 0, ``head``, ``head-only`` and ``head only``; ``full`` and
+    ``all``; ``named``; and names of ways.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, given: str | SupportsIndex) -> Self:
+        """Read a recipe.
+
+        Raises:
+            ValueError: It cannot be read.
+        """
+        return super().__new__(cls, _name_of(given))
+
+    @property
+    def k(self) -> int | None:
+        """The number of last layers that are trained; None for ``full``, ``named`` and ways, which have none."""
+        return 0 if self == "head only" else int(self[5:]) if self.startswith("last ") else None
+
+    @property
+    def is_k(self) -> bool:
+        """Whether this is a number of last layers, or full fine-tuning."""
+        return self == FULL or self.k is not None
+
+    @property
+    def is_way(self) -> bool:
+        """Whether this is the name of a way to tune (:mod:`frostline.training.ways`)."""
+        return not self.is_k and self != NAMED
+
+    @property
+    def order(self) -> tuple[bool, bool, bool, int, str]:
+        """The order in tables: k = 0, 1, ..., full fine-tuning, ways, named modules."""
+        return self == NAMED, self.is_way, self == FULL, self.k or 0, str(self)
+
+    @property
+    def short(self) -> str:
+        """As a user types it and an axis shows it: ``0``, ``2``, ``full``."""
+        return str(self) if self.k is None else str(self.k)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(cls, serialization=core_schema.to_string_ser_schema())
+
+
+def _name_of(given: str | SupportsIndex) -> str:
+    text = given if isinstance(given, str) else ""
+    if number := re.fullmatch(r"(?:last[ -])?(\d{1,9})", text):
+        given = int(number[1])
+    if isinstance(given, str):
+        if text in ("head", "head-only", "head only"):
+            return "head only"
+        if text in ("all", "full"):
+            return "full"
+        if re.fullmatch("[a-z][a-z0-9-]*", text):
+            return text
+    elif not isinstance(given, bool | float) and hasattr(given, "__index__") and (k := index(given)) >= 0:
+        return f"last {k}" if k else "head only"
+    raise ValueError("give numbers of layers such as 2, head, full, named, or names of ways such as lora-2")
+
+
+HEAD_ONLY: Final = Recipe(0)  # the newly initialized head is trained, and no layer
+FULL: Final = Recipe("full")  # full fine-tuning: every layer and the embeddings
+NAMED: Final = Recipe("named")  # the modules of ``--tune-modules``, and the head

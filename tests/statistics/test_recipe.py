@@ -1,0 +1,52 @@
+"""The one name of what a run trains."""
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
+
+ORDER = ["head only", "last 1", "last 2", "last 10", "full", "gradual", "lora-2", "named"]
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        *((given, "head only") for given in (0, "0", "last 0", "last-0", "head", "head-only", "head only")),
+        *((given, "last 2") for given in (2, "2", "last 2", "last-2")),
+        *((given, "full") for given in ("full", "all")),
+        *((name, name) for name in ("named", "lora-2", "mean-pooled-2", "last-x")),
+    ],
+)
+def test_every_form_is_read_as_one_name(given: Any, name: str) -> None:
+    recipe = Recipe(given)
+    assert recipe == name == str(recipe) and Recipe(recipe) == Recipe(recipe.short) == recipe
+    assert pickle.loads(pickle.dumps(recipe)).k == recipe.k and json.dumps(recipe) == f'"{name}"'
+    assert TypeAdapter(Recipe).validate_python(given) == name
+
+
+@pytest.mark.parametrize("given", [-1, True, 1.5, None, "", "-1", "last two", "Full", "lora 2", "0..L", "²"])
+def test_other_values_are_refused(given: Any) -> None:
+    with pytest.raises(ValidationError, match="numbers of layers such as 2"):
+        TypeAdapter(Recipe).validate_python(given)
+
+
+@given(st.permutations(ORDER))
+def test_order_is_by_k_then_full_then_ways_then_named_parts(names: list[str]) -> None:
+    assert sorted(names, key=lambda name: Recipe(name).order) == ORDER
+
+
+@given(st.integers(0, 200))
+def test_k_is_read_back(k: int) -> None:
+    assert Recipe(k).k == k and Recipe(k).is_k and not Recipe(k).is_way
+
+
+def test_full_named_parts_and_ways_have_no_k() -> None:
+    assert [one.k for one in (HEAD_ONLY, FULL, NAMED, Recipe("lora-2"))] == [0, None, None, None]
+    assert [one.is_k for one in (HEAD_ONLY, FULL, NAMED, Recipe("lora-2"))] == [True, True, False, False]
+    assert [one.is_way for one in (HEAD_ONLY, FULL, NAMED, Recipe("lora-2"))] == [False, False, False, True]
