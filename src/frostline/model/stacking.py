@@ -8,7 +8,7 @@ There are two ways. Run by run: the module's own forward once per run, with that
 product (``Linear``, ``Conv1D``), lookup (``Embedding``) or broadcast (norms). Batched pays where launching an operation takes
 longer than computing it. Run by run costs little more on a CPU and gives exactly the numbers of the run alone.
 
-Some types of model cannot be stacked. :func:`frostline.frozen.stack_check.stack_refusal` tests a given model.
+Some types of model cannot be stacked. :func:`frostline.frozen.exactness.stack_refusal` tests a given model.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
