@@ -16,7 +16,7 @@ from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import find_layers, set_train_mode
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import Recipe
-from frozen.cut_models import (
+from frozen.passes import (
     LAYERS,
     largest_difference,
     logits_and_gradients,

@@ -45,9 +45,7 @@ from frostline.model.model_files import is_unread
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.tokens import Tokens
 from frostline.sweep.work.operations import forward_totals
-from frozen.cached import ALL, Cache
-from frozen.passes import bytes_by_row, pass_over
-from frozen.random_tokens import ragged_tokens, random_tokens
+from frozen.passes import ALL, Cache, bytes_by_row, pass_over, ragged_tokens, random_tokens
 from small_models import both, sharded, small_model
 
 WIDTH = 64

@@ -41,9 +41,7 @@ from frostline.frozen.hidden_states import (
 )
 from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.tokens import Tokens
-from frozen.cached import ALL, RECIPE, Cache, state_bytes
-from frozen.passes import pass_over
-from frozen.random_tokens import ragged_tokens, random_tokens
+from frozen.passes import ALL, RECIPE, Cache, pass_over, ragged_tokens, random_tokens, state_bytes
 from hostile import with_another_byte, without_locks
 from small_models import small_model
 

@@ -17,9 +17,7 @@ from frostline.frozen import readers
 from frostline.frozen import readers as device_copies
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.readers import AheadReader, DeviceCopies, DeviceCopy, HostReader, Part, reader_of
-from frozen.cached import Cache
-from frozen.random_tokens import ragged_tokens
-from frozen.recorded_stream import RecordedStream
+from frozen.passes import Cache, RecordedStream, ragged_tokens
 from training.stand_in import META, StandIn
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
