@@ -3,6 +3,7 @@
 - The comparison finds every dependence on more than the hidden states at the cut, and reports the reason.
 - Which token the head reads. ``tests/fast/test_last_layer.py`` tests the modules that run for that token only.
 - Whether the forward pass may use packed batches.
+- Whether runs of a model type can be trained as one stack.
 """
 
 import math
@@ -324,19 +325,6 @@ def test_the_check_computes_few_tokens(name: str, monkeypatch: pytest.MonkeyPatc
     assert all(batch.examples > len(batch.rows) for batch in seen)  # copies fill the batch
 
 
-@pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama"])
-def test_weights_below_the_cut_are_nan_and_restored(model_type: str) -> None:
-    model = small_model(model_type, layers=4)
-    anatomy, table = find_layers(model), model.get_input_embeddings().weight
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    with pytest.raises(ZeroDivisionError), wrong_below(model, anatomy, 2):
-        lower = {name for name, place in anatomy.places.items() if place in ("layer 0", "layer 1")}
-        for name, p in model.named_parameters():
-            assert bool(p.isnan().all()) == (name in lower or p is table), name
-        raise ZeroDivisionError
-    assert all(p.requires_grad and torch.equal(p, before[name]) for name, p in model.named_parameters())
-
-
 @pytest.mark.parametrize(
     "model_type, reads",
     [
@@ -435,3 +423,16 @@ def test_the_check_makes_its_own_examples() -> None:
             stack_refusal(model, anatomy, Trainable(Recipe(2)).parameters(anatomy), cut, packed=True, batched=True)
             is None
         )
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama"])
+def test_weights_below_the_cut_are_nan_and_restored(model_type: str) -> None:
+    model = small_model(model_type, layers=4)
+    anatomy, table = find_layers(model), model.get_input_embeddings().weight
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    with pytest.raises(ZeroDivisionError), wrong_below(model, anatomy, 2):
+        lower = {name for name, place in anatomy.places.items() if place in ("layer 0", "layer 1")}
+        for name, p in model.named_parameters():
+            assert bool(p.isnan().all()) == (name in lower or p is table), name
+        raise ZeroDivisionError
+    assert all(p.requires_grad and torch.equal(p, before[name]) for name, p in model.named_parameters())

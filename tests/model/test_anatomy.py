@@ -289,27 +289,27 @@ def test_layer_number_is_the_inverse_of_layer_place():
 
 
 @pytest.mark.parametrize("tune_pooler", [True, False])
-@pytest.mark.parametrize("k", [0, 1, 3, "all"])
+@pytest.mark.parametrize("k", [0, 1, 3, "full"])
 def test_frozen_modules_are_in_eval_mode(tiny_bert, k, tune_pooler):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
-    names = Trainable(k, pooler=tune_pooler).parameters(anatomy)
+    names = Trainable(Recipe(k), pooler=tune_pooler).parameters(anatomy)
     set_train_mode(model.train(), anatomy, names)
     for path, module in model.named_modules():
         own = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=False)}
         assert not own or module.training == bool(own & names), path
     for number, layer in enumerate(anatomy.layers(model)):
-        tuned = k == "all" or number >= 3 - k
+        tuned = k == "full" or number >= 3 - k
         assert all(module.training == tuned for module in layer.modules())
     assert model.dropout.training  # the dropout of the classifier head
-    assert model.bert.embeddings.dropout.training == (k == "all")
+    assert model.bert.embeddings.dropout.training == (k == "full")
 
 
 @pytest.mark.parametrize("modules", [["layer.1"], ["layer.0.output", "pooler"], ["embeddings"], ["query", "LayerNorm"]])
 def test_with_named_modules_all_modules_without_trained_parameters_are_in_eval_mode(tiny_bert, modules):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
-    names = Trainable("named", modules).parameters(anatomy)
+    names = Trainable(Recipe("named"), modules).parameters(anatomy)
     set_train_mode(model.train(), anatomy, names)
     for path, module in model.named_modules():
         inside = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters()}
