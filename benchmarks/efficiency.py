@@ -35,13 +35,12 @@ from frostline.frozen.forward_pass import tokens_per_batch  # noqa: E402
 from frostline.frozen.hidden_states import cache_folder, missing_rows  # noqa: E402
 from frostline.sweep.execution.cuts import check_cuts  # noqa: E402
 from frostline.sweep.execution.execute import runs_from_cache  # noqa: E402
+from frostline.sweep.execution.forecast import disk_speed  # noqa: E402
 from frostline.sweep.execution.workers import run_in_each_worker, workers_for  # noqa: E402
-from frostline.sweep.forecast.calibration import disk_speed  # noqa: E402
 from frostline.sweep.make_plan import rows_needed  # noqa: E402
+from frostline.sweep.operations import CostModel, batch_totals  # noqa: E402
 from frostline.sweep.prepare import Prepared  # noqa: E402
 from frostline.sweep.progress import Progress  # noqa: E402
-from frostline.sweep.work.operations import batch_totals  # noqa: E402
-from frostline.sweep.work.workload import Workload  # noqa: E402
 
 IMPORTS = perf_counter() - START
 OPTIMIZER_BYTES = (
@@ -152,7 +151,7 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         clock.begin("checking that the model can be cut")
         check_cuts(prepared)  # from here on, the work that needs only the head's token is known
         clock.lap("calibration")
-        workload = Workload(prepared.context, prepared.plan.cached)
+        workload = CostModel(prepared.context, prepared.plan.cached)
         runs = sweep._requested(prepared)
         steps = _tokens(workload, runs)
         rates = _rates(workload, prepared, runs, steps)
@@ -176,17 +175,17 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
     return {**found, "bound_at_usual": at_usual}
 
 
-def _tokens(workload: Workload, runs: Sequence[Any]) -> int:
+def _tokens(workload: CostModel, runs: Sequence[Any]) -> int:
     """The typical number of tokens of a training step."""
-    return max(1, round(statistics.median(workload.run_work(run).steps.mean.tokens for run in runs)))
+    return max(1, round(statistics.median(workload.batches(run).steps.mean.tokens for run in runs)))
 
 
 def _best(rates: dict[str, float]) -> float:
     return max(rates["training"], rates["evaluation"], rates["pass"])
 
 
-def _rates(workload: Workload, prepared: Prepared, runs: Sequence[Any], steps: int) -> dict[str, float]:
-    scored = max(1, round(statistics.median(workload.run_work(run).scored.mean.tokens for run in runs)))
+def _rates(workload: CostModel, prepared: Prepared, runs: Sequence[Any], steps: int) -> dict[str, float]:
+    scored = max(1, round(statistics.median(workload.batches(run).scored.mean.tokens for run in runs)))
     cache_folder().mkdir(parents=True, exist_ok=True)
     return {
         "training": matrix_rate(prepared, steps),
@@ -199,7 +198,7 @@ def _rates(workload: Workload, prepared: Prepared, runs: Sequence[Any], steps: i
 
 def _phases(
     clock: Clock,
-    workload: Workload,
+    workload: CostModel,
     prepared: Prepared,
     runs: Sequence[Any],
     results: dict[str, Any],
@@ -225,10 +224,10 @@ def _phases(
     for tune in dict.fromkeys(run.recipe for run in runs):
         same = [run for run in runs if run.recipe == tune and run.digest in results]
         names = same[0].to_train.parameters(workload.anatomy)
-        works = [(run, workload.run_work(run)) for run in same]
+        works = [(run, workload.batches(run)) for run in same]
         steps = sum(matrices.training(names, work.steps, workload.cut(run)) for run, work in works)
         moved = sum(work.steps.count for _, work in works) * OPTIMIZER_BYTES * matrices.updated_parameters(names)
-        took = sum(results[run.digest]["cost"]["train_seconds"] for run in same)
+        took = sum(results[run.digest].cost.train_seconds for run in same)
         training += took
         yield {
             **_phase(f"training, {same[0].recipe}", took, steps / best + moved / rates["memory"]),
@@ -237,9 +236,9 @@ def _phases(
     for tune in dict.fromkeys(run.recipe for run in runs):
         same = [run for run in runs if run.recipe == tune and run.digest in results]
         took = sum(  # including test and the overhead of a run
-            cost["run_seconds"] - cost["train_seconds"] for cost in (results[run.digest]["cost"] for run in same)
+            cost.run_seconds - cost.train_seconds for cost in (results[run.digest].cost for run in same)
         )
-        work = sum(matrices.forward(workload.run_work(run).scored, workload.cut(run) or 0) for run in same)
+        work = sum(matrices.forward(workload.batches(run).scored, workload.cut(run) or 0) for run in same)
         evaluation += took
         yield {
             **_phase(f"evaluation, {same[0].recipe}", took, work / best),

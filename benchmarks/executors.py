@@ -26,7 +26,7 @@ from stand_in import install
 
 from frostline import Sweep
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
+from frostline.sweep.results.folder import register
 from frostline.sweep.results.store import Store
 
 QUESTION = "What does each executor add to a run, and how many runs do 1, 2, 4 and 8 workers end in a minute?"

@@ -22,7 +22,10 @@ def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:
         seconds = timed(command, work / "frostline.log", HF_ASSETS_CACHE=str(Path(folder) / "cache"))
         swept = Folder(out)
         shares = {row["run"]: row["cache_seconds"] for row in swept.rows()}
-        return seconds, [{**run, "cache_seconds": shares[digest]} for digest, run in swept.store.results().items()]
+        return seconds, [
+            {**run.model_dump(mode="json"), "cache_seconds": shares[digest]}
+            for digest, run in swept.store.results().items()
+        ]
 
 
 def cell(run: Facts) -> Facts:

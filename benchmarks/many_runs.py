@@ -23,12 +23,11 @@ from random_model import SIZES, write_model, write_rows
 from frostline import Sweep
 from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 RATES = 10  # learning rates of every k but k = 0
 SMALL = ("--tune", "0,1,2,all", "--train-size", "100", "--num-train-epochs", "1")
@@ -77,13 +76,13 @@ def fill(out: Path, flags: Sequence[str]) -> Facts:
     whole = Store(first)
     result, test = Result(whole.result(digest), whole.predictions(digest)), whole.test(digest)
     if test:
-        result.test_facts, result.test_logits = test
+        result.test, result.test_logits = test
     store, taken = Store(out), list[float]()
 
     def publish(run: RunSpec) -> None:
-        facts = {**result.facts, "digest": run.digest, "spec": run.model_dump(mode="json")}
-        tested = result.test_facts and {**result.test_facts, "digest": run.digest}
-        store.publish(run.digest, replace(result, facts=facts, test_facts=tested))
+        of_run = {"digest": run.digest}
+        record = result.record.model_copy(update={**of_run, "spec": run})
+        store.publish(replace(result, record=record, test=result.test and result.test.model_copy(update=of_run)))
 
     runs = Folder(out).runs
     for run in runs[:PUBLISHED]:

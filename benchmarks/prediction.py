@@ -41,19 +41,19 @@ def once(settings: Mapping[str, Any]) -> dict[str, Any]:
     parts = []
     for cell in call["predicted"]["cells"]:
         costs = [
-            results[run.digest]["cost"]
+            results[run.digest].cost
             for run in runs
             if (run.recipe, run.train_size) == (cell["recipe"], cell["train_size"])
         ]
         parts.append(
             {
                 **{"part": cell["recipe"], "train_size": cell["train_size"], "kind": "cell"},
-                **{"predicted": cell["seconds"], "measured": statistics.mean(c["run_seconds"] for c in costs)},
+                **{"predicted": cell["seconds"], "measured": statistics.mean(c.run_seconds for c in costs)},
                 **{"predicted_training": cell["training_seconds"], "predicted_evaluation": cell["evaluation_seconds"]},
-                "measured_training": statistics.mean(c["train_seconds"] for c in costs),
-                "measured_evaluation": statistics.mean(c["evaluation_seconds"] for c in costs),
+                "measured_training": statistics.mean(c.train_seconds for c in costs),
+                "measured_evaluation": statistics.mean(c.evaluation_seconds for c in costs),
                 "predicted_bytes": cell["memory_bytes"],
-                "measured_bytes": max(c["peak_memory_bytes"] for c in costs),
+                "measured_bytes": max(c.peak_memory_bytes for c in costs),
             }
         )
     for kind, key in (("pass", "forward_pass_seconds"), ("total", "seconds")):

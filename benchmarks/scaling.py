@@ -95,12 +95,12 @@ def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
         given = {name: value for name, value in settings.items() if value is not None}
         prepared = prepare(make_settings({**given, "out": out}), {}, Progress())
         execute(prepared, prepared.plan.runs, Progress())
-        costs = [run["cost"] for run in prepared.store.results().values()]
+        costs = [run.cost for run in prepared.store.results().values()]
         if failures := prepared.store.failures():
-            sys.exit(f"a run failed: {next(iter(failures.values()))['reason']}")
+            sys.exit(f"a run failed: {next(iter(failures.values())).reason}")
     columns = {"training": "train_seconds", "evaluation": "evaluation_seconds"}
-    taken = {part: float(sum(cost[column] for cost in costs)) for part, column in columns.items()}
-    taken = {"pass": max(cost["forward_pass_seconds"] for cost in costs), **taken}
+    taken = {part: float(sum(getattr(cost, column) for cost in costs)) for part, column in columns.items()}
+    taken = {"pass": max(cost.forward_pass_seconds for cost in costs), **taken}
     return {**taken, "all": sum(taken.values())}
 
 

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 
 import frostline.sweep.execution.execute as execute_module
+from frostline.report.tables.sweep_tables import CHECKS
 from frostline.training.audit import parameters_by_place
-from frostline.training.checkpoint import Checkpoints
 from frostline.training.experiment import Experiment
+from frostline.training.forward import validation_rows
 from frostline.training.learner import Evaluation, TrainingRecord
-from frostline.training.result import Measured, Result, make_result
-from frostline.training.rows import validation_rows
-from frostline.training.specification import RunSpec
+from frostline.training.result import AuditRecord, Result, make_result
+from frostline.training.run import Checkpoints, RunSpec
 
 STEPS = 5
 
 
 def stand_in(seconds: float, *, equal: bool = False) -> Callable[..., Result]:
-    """A function in place of :func:`frostline.training.run.run`, which takes this long: on average, or always if ``equal``."""
+    """A function in place of :func:`frostline.training.train.run`, which takes this long: on average, or always if ``equal``."""
 
     def run(
         spec: RunSpec, context: Experiment, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints
@@ -39,8 +39,12 @@ def stand_in(seconds: float, *, equal: bool = False) -> Callable[..., Result]:
         record = TrainingRecord(
             evaluations=[Evaluation(3.0, STEPS, scores, scores, logits)], train_last=scores, steps=STEPS
         )
-        measured = Measured(_audit(spec, context), 2**20, pause * STEPS, 1, ())
-        return make_result(spec, context, record, {"test": test} if "test" in context.splits else {}, measured)
+        return make_result(
+            *(spec, context, record, {"test": test} if "test" in context.splits else {}, _audit(spec, context)),
+            learned={},
+            peak_memory_bytes=2**20,
+            run_seconds=pause * STEPS,
+        )
 
     return run
 
@@ -56,21 +60,16 @@ def _logits(rng: np.random.Generator, context: Experiment, rows: Any) -> Any:
     return (right + rng.normal(size=right.shape)).astype(np.float32)
 
 
-def _audit(spec: RunSpec, context: Experiment) -> dict[str, Any]:
+def _audit(spec: RunSpec, context: Experiment) -> AuditRecord:
     pretrained = context.pretrained
     names, depth = spec.to_train.parameters(pretrained.anatomy), spec.to_train.depth(pretrained.anatomy)
     by_place = parameters_by_place(pretrained, names)
-    return {
-        "parameters": sum(sum(counts.values()) for counts in by_place.values()),
-        "trainable_parameters": sum(counts["trained"] for counts in by_place.values()),
-        "clipped_parameters": len(names),
-        "moved": [place for place, counts in by_place.items() if counts["trained"]],
-        "merged": [],
-        "tuned_share": 1.0 if depth is None else depth / pretrained.anatomy.count,
-        "by_place": by_place,
-        "optimizer_holds_exactly_the_trained": True,
-        "each_parameter_in_one_place": True,
-        "frozen_bytes_unchanged": True,
-        "frozen_gradients_none": True,
-        "frozen_in_eval_mode": True,
-    }
+    return AuditRecord(
+        parameters=sum(counts.trained + counts.frozen for counts in by_place.values()),
+        trainable_parameters=sum(counts.trained for counts in by_place.values()),
+        tuned_share=1.0 if depth is None else depth / pretrained.anatomy.count,
+        by_place=by_place,
+        checks=dict.fromkeys(CHECKS, True),
+        clipped_parameters=len(names),
+        moved=[place for place, counts in by_place.items() if counts.trained],
+    )

@@ -74,7 +74,7 @@ def measure(side: str, work: Path, tune: int) -> Facts:
     from frostline.model.classifier import save_files
     from frostline.sweep.execution.execute import execute, prepare_hidden_states
     from frostline.sweep.progress import Progress
-    from frostline.sweep.register import register
+    from frostline.sweep.results.folder import register
     from frostline.sweep.results.store import Store
 
     progress, phases = Progress(), dict[str, Facts]()

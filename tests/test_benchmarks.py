@@ -40,7 +40,5 @@ def test_a_stand_in_for_training_publishes_the_same_results_each_time(
     for name in ("one", "other"):
         Sweep(**given, out=tmp_path / name, progress=Progress()).run(save_model=False)
     one, other = (Store(tmp_path / name).results() for name in ("one", "other"))
-    assert len(one) == 4 and {facts["status"] for facts in one.values()} == {"done"}
-    assert {digest: facts["scores"] for digest, facts in one.items()} == {
-        d: facts["scores"] for d, facts in other.items()
-    }
+    assert len(one) == 4
+    assert {digest: facts.scores for digest, facts in one.items()} == {d: facts.scores for d, facts in other.items()}

@@ -17,11 +17,11 @@ from frostline.api.sweep import Sweep
 from frostline.data.files import seal_toml, unseal_toml
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
-from frostline.sweep.results.folder import Folder, read_rows
+from frostline.sweep.results.folder import Folder, read_rows, register
 from frostline.sweep.results.store import DAMAGED, Store, set_aside
 from frostline.sweep.results.tables import COST
 from frostline.sweep.settings import Settings, make_settings
+from frostline.training.result import Failure, RunRecord
 from pages import answer_of
 
 GOOD = ("good", "great", "fine", "lovely", "warm", "bright")
@@ -171,11 +171,11 @@ class SetsAside(Progress):
         super().__init__()
         self.out, self.aside = out, list[str]()
 
-    def result(self, facts: Mapping[str, Any], trainable: str) -> None:
-        super().result(facts, trainable)
+    def result(self, ended: RunRecord | Failure) -> None:
+        super().result(ended)
         if not self.aside:
-            self.aside.append(facts["digest"])
-            set_aside(Store(self.out).runs / facts["digest"], self.out / DAMAGED)
+            self.aside.append(ended.digest)
+            set_aside(Store(self.out).runs / ended.digest, self.out / DAMAGED)
 
 
 def table(sweep: Sweep) -> pd.DataFrame:

@@ -80,8 +80,8 @@ def check_counted(scores: Array, good: Array, best: float, rows: int | None) -> 
     for row, mask in zip(scores[:100], good[:100], strict=True):
         runs = [*(run("1", seed, score) for seed, score in enumerate(row)), run("all", 0, best)]
         clear = clear_distance(runs, Scores("accuracy", CHANCE, rows=rows))
-        cell = [one for one in with_outcomes(runs, CHANCE, clear) if one["recipe"] == "last 1"]
-        assert {one["seed"] for one in succeeded(cell)} == set(np.flatnonzero(mask).tolist())
+        cell = [one for one in with_outcomes(runs, CHANCE, clear) if one.recipe == "last 1"]
+        assert {one.seed for one in succeeded(cell)} == set(np.flatnonzero(mask).tolist())
 
 
 def student(scores: Array, good: Array) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ import pandas as pd
 from scipy import special
 
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.curve import compare, main_point
+from frostline.statistics.curve import compare
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.goal import Goal, seeds_to_decide
 from frostline.statistics.inference import QUANTILE, holm, pair, seeds_needed
@@ -106,7 +106,7 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
     answer = compare(runs, evidence, AnalysisSettings(target=TARGET))
     if any(cell["failures"]["failed"] for cell in answer["cells"]):
         return  # decide() judges no runs
-    point = main_point(answer)
+    point = answer.deciding_point
     assert (point["verdict"] != "undefined") == got["defined"]
     if got["defined"]:
         named = {name: NAMES[int(got[name])] for name in ("estimate", "confident", "not_ruled_out")}

@@ -17,13 +17,13 @@ from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
 from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.answer import Counts
 from frostline.statistics.outcomes import ANSWERS
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
-from frostline.training.ways.names import DEFAULT_WAYS, way_named
-from pages import page_of
+from frostline.training.recipes import DEFAULT_WAYS, way_named
 from tagged import conll, tagged
 from tiny import sentences, write_csv
 
@@ -70,17 +70,9 @@ def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path,
     assert "Ways to tune" in page and (compared[0] / "tables" / "ways.csv").is_file()
 
 
-def test_the_page_shows_what_was_merged_and_what_each_phase_changed(compared: tuple[Path, dict[str, Any]]) -> None:
-    words = page_of(compared[0]).words
-    assert "6 matrices merged" in words and "One run of each way that is trained in phases" in words
-    lines = (compared[0] / "tables" / "phases.csv").read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "tuned,phase,steps,moved" and len(lines) == 6
-    assert lines[1].startswith("gradual,1,") and lines[5].endswith('"embeddings, layers 1 to 3, pooler, head"')
-
-
 def test_lora_starts_from_the_same_hidden_states(compared: tuple[Path, dict[str, Any]]) -> None:
     store = Folder(compared[0]).store
-    cuts = {facts["spec"]["tune"]: facts["provenance"]["cut"] for facts in store.results().values()}
+    cuts = {facts.spec.tune: facts.provenance.cut for facts in store.results().values()}
     assert cuts["lora-1"] == cuts[1] == 2 and cuts["lp-ft"] is None
 
 
@@ -159,11 +151,9 @@ def test_heads_that_read_something_else_share_the_cached_hidden_states(
     assert shares["mean-pooled-0"] == 0 and shares["mean-pooled-1"] == shares["last 1"] == pytest.approx(1 / 3)
     costs = {choice["choice"]: choice["cost_of_full"] for choice in answer["sizes"][0]["choices"]}
     assert costs.get("mean-pooled-0", 0) == 0
-    cuts = {
-        facts["spec"]["tune"]: facts["provenance"]["cut"] for facts in Folder(tmp_path / "o").store.results().values()
-    }
+    cuts = {facts.spec.recipe: facts.provenance.cut for facts in Folder(tmp_path / "o").store.results().values()}
     assert cuts == {0: 3, 1: 2, "mean-pooled-0": 3, "mean-pooled-1": 2, "last-token": 1, "full": None}
-    token = {f["spec"]["tune"]: f["provenance"]["head_token"] for f in Folder(tmp_path / "o").store.results().values()}
+    token = {f.spec.recipe: f.provenance.head_token for f in Folder(tmp_path / "o").store.results().values()}
     assert token == {0: True, 1: True, "full": True, "last-token": True, "mean-pooled-0": False, "mean-pooled-1": False}
 
 
@@ -218,7 +208,7 @@ def test_a_probe_is_one_run_for_each_seed(beside_a_probe: tuple[Path, dict[str, 
     runs = [run for run in folder.runs if run.recipe == "probe"]
     assert [(run.seed, run.learning_rate) for run in runs] == [(0, None), (1, None)]
     # it reads cached features, whose time it shares
-    assert {folder.store.result(run.digest)["provenance"]["cut"] for run in runs} == {3}
+    assert {folder.store.result(run.digest).provenance.cut for run in runs} == {3}
 
 
 def test_a_probe_competes_at_no_cost(beside_a_probe: tuple[Path, dict[str, Any]]) -> None:
@@ -260,6 +250,6 @@ def test_a_comparison_with_probes_goes_on_and_grows(
     answer = sweep_of("probe,full", progress=Progress(), **given).run()
     assert answer["runs"]["done"] == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved
     answer = sweep_of("words,full", progress=Progress(), **given).run()
-    assert answer["runs"] == {"done": 8, "failed": 0, "pending": 0}
+    assert answer.runs == Counts(done=8, failed=0, pending=0)
     (cell,) = recorded(out)[-1]["predicted"]["cells"]
     assert (cell["recipe"], cell["runs"]) == ("words", 2) and 0 < cell["seconds"] < 60

@@ -20,8 +20,9 @@ from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import read_search, request_again, write_search
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.run import run as train
+from frostline.training.probes import Alternatives
+from frostline.training.train import run as train
+from records import failure
 from search_runs import runs_in
 
 NOT_KEYS = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
@@ -89,7 +90,7 @@ def test_a_run_of_a_search_is_scored_once(search_settings: dict[str, Any]) -> No
     frostline.find(**search_settings)
     results = Folder(search_settings["out"]).store.results().values()
     assert results and all(
-        len({one["epoch"] for one in facts["scores"] if one["split"] == "validation"}) == 1 for facts in results
+        len({one.epoch for one in result.scores if one.split == "validation"}) == 1 for result in results
     )
 
 
@@ -293,5 +294,5 @@ def test_a_sweep_can_train_runs_that_were_abandoned(search_settings: dict[str, A
     request_again(out, {run.digest})
     assert run.digest in {one.digest for one in Folder(out).runs}
     write_search(out, search.model_copy(update={"abandoned": [run.digest]}))
-    Folder(out).store.fail(run.digest, {"digest": run.digest, "reason": "out of memory"})
+    Folder(out).store.fail(failure(run))
     assert run.digest in {one.digest for one in Folder(out).runs}  # failed runs are not hidden

@@ -23,10 +23,9 @@ import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError, Sweep, work
 from frostline.cli.program import main
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
-from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.store import Store
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import Frostline, Notes, run_sweep, sentences
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
@@ -125,9 +124,9 @@ def test_a_sweep_shares_its_runs_with_a_process_that_joins(
     parent, results = os.getpid(), list[Any]()
 
     class Shown(Progress):
-        def result(self, facts: Any, recipe: str) -> None:
-            results.append(facts["digest"])
-            super().result(facts, recipe)
+        def result(self, facts: Any) -> None:
+            results.append(facts.digest)
+            super().result(facts)
 
     monkeypatch.setattr(execute_module, "run", let_another_join)
     shown = Shown()
@@ -216,7 +215,7 @@ def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
 
     def another_is_first(spec: Any, context: Any, **more: Any) -> Any:
         result = run(spec, context, **more)
-        store.publish(spec.digest, result)
+        store.publish(result)
         if spec.seed == 1:
             result.logits = {name: logits + 1 for name, logits in result.logits.items()}
         return result
@@ -281,6 +280,6 @@ def test_a_long_run_continues_from_the_step_at_which_sigterm_came(
     assert {file.name.partition(".")[0] for file in (planned / "checkpoints").iterdir()} >= under_way
     assert work(planned, progress=Progress()) == DONE
     assert_same_results(planned, finished_small)
-    continued = {digest: facts["provenance"]["continued_after"] for digest, facts in Store(planned).results().items()}
+    continued = {digest: facts.provenance.continued_after for digest, facts in Store(planned).results().items()}
     assert under_way == {digest for digest, steps in continued.items() if steps and steps[0] >= 2}
     assert not (planned / "checkpoints").exists()

@@ -7,7 +7,7 @@ from typer.main import get_command
 
 from frostline.cli.program import COMMANDS, app
 from frostline.sweep.settings import Settings
-from frostline.training.ways.names import EXAMPLES
+from frostline.training.recipes import EXAMPLES
 from tiny import Frostline
 
 

@@ -80,4 +80,3 @@ def test_a_plan_prints_its_forecast(
     for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
         assert words in printed
     assert "Full fine-tuning freezes nothing" in printed and "Named parts: a training step takes" in printed
-    assert "with the last layer, which has about as many parameters, it would take" in printed

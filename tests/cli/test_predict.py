@@ -10,7 +10,7 @@ from frostline.data.examples import Examples
 from frostline.frozen import logits
 from frostline.model.device import DeviceMemory
 from frostline.sweep import streaming
-from frostline.training.probes.words import WordsModel
+from frostline.training.linear_models import WordsModel
 from small_models import sharded_classifier
 from tiny import Frostline, sentences, write_csv
 

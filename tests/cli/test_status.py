@@ -11,6 +11,7 @@ import frostline.cli.status as status_module
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
+from records import failed
 from tiny import Frostline
 
 
@@ -78,7 +79,7 @@ def test_of_many_runs_it_shows_numbers_and_reads_no_result(
     out = Path(shutil.copytree(finished_small, tmp_path / "s"))
     first, *_, last = (run.digest for run in Folder(out).runs)
     shutil.rmtree(out / "runs" / first)
-    Store(out).fail(first, {"digest": first, "reason": "out of memory"})
+    Store(out).fail(failed(first))
     (out / "runs" / last / "result.json").write_bytes(b"{")
     monkeypatch.setattr(status_module, "LISTED", 3)
     header, *rows = frostline("status", out).out.splitlines()[1:]

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,8 +181,7 @@ def test_a_diverged_run_is_trained_again_on_request(
 
     def diverges(spec: Any, context: Any, **more: Any) -> Any:
         result = real(spec, context, **more)
-        result.facts["outcome"] = "diverged"
-        return result
+        return replace(result, record=result.record.model_copy(update={"outcome": "diverged"}))
 
     words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "1", "--seeds", "1", "--out", "o", *FAST]
     monkeypatch.setattr(execute_module, "run", diverges)

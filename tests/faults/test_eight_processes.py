@@ -16,21 +16,18 @@ from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
+from records import record, spec_of_run
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
 FORK = multiprocessing.get_context("fork")
 PROCESSES, RUNS = 8, 200
-USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
 
 
 def stacks() -> list[list[RunSpec]]:
     """The runs in stacks of one to four, the same for all processes."""
     rng, made = random.Random(0), list[list[RunSpec]]()
-    runs = [
-        RunSpec.model_validate({**USUAL, "recipe": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
-        for seed in range(RUNS)
-    ]
+    runs = [spec_of_run(seed=seed) for seed in range(RUNS)]
     while runs:
         size = rng.randint(1, 4)
         made.append(runs[:size])
@@ -40,7 +37,7 @@ def stacks() -> list[list[RunSpec]]:
 
 def stand_in(run: RunSpec) -> Result:
     """A result that depends on nothing but the run."""
-    return Result({"digest": run.digest}, {"validation_best": np.full((4, 2), run.seed, np.float32)})
+    return Result(record(run), {"validation_best": np.full((4, 2), run.seed, np.float32)})
 
 
 def train(out: Path, start: Any, published: Any, number: int) -> None:
@@ -50,7 +47,7 @@ def train(out: Path, start: Any, published: Any, number: int) -> None:
     for stack in shared_out(Queue.as_given(stacks()), store, Leases(out), wait=bool(number % 2)):
         for run in stack or ():
             time.sleep(rng.uniform(0, 0.01))
-            published.put((number, run.digest, store.publish(run.digest, stand_in(run))))
+            published.put((number, run.digest, store.publish(stand_in(run))))
         if stack is None:
             time.sleep(0.02)
 

@@ -13,25 +13,19 @@ from frostline.sweep.results.folder import read_alternatives, write_alternatives
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.search_record import read_search, write_search
 from frostline.sweep.results.store import Store
-from frostline.training.result import Result
 from hostile import HOW, fail_at
+from records import failed, result
 from search_runs import record_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
 Operation = Callable[[Store], object]
 
 
-def result(digest: str, outcome: str = "ok") -> Result:
-    logits = np.arange(6, dtype=np.float32).reshape(3, 2)
-    facts = {"digest": digest, "status": "done", "outcome": outcome}
-    return Result(facts, {"validation_best": logits, "validation_last": logits}, {"digest": digest}, logits)
-
-
 def prepare(store: Store) -> None:
     """The state before each operation: two results, one of which has diverged, a failure, and the record of a search."""
-    store.publish("aa", result("aa"))
-    store.publish("bb", result("bb", "diverged"))
-    store.fail("cc", {"digest": "cc", "reason": "out of memory"})
+    store.publish(result("aa"))
+    store.publish(result("bb", outcome="diverged"))
+    store.fail(failed("cc", "out of memory"))
     store.write_spec({"seeds": [0]})
     write_search(store.out, record_of(why="old"))
     write_alternatives(store.out, {"old": np.ones((2, 2))}, {})
@@ -39,7 +33,7 @@ def prepare(store: Store) -> None:
 
 def copy_from_another_folder(store: Store) -> None:
     other = Store(store.out / "other")
-    other.publish("dd", result("dd"))
+    other.publish(result("dd"))
     store.add("dd", other.files("dd"))
 
 
@@ -53,11 +47,11 @@ def set_damage_aside(store: Store) -> None:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "publish a result": lambda store: store.publish("dd", result("dd")),
-    "publish the result of a failed run": lambda store: store.publish("cc", result("cc")),
-    "publish what is there": lambda store: store.publish("aa", result("aa", "other")),
-    "record a failure": lambda store: store.fail("dd", {"digest": "dd", "reason": "no"}),
-    "replace a failure": lambda store: store.fail("cc", {"digest": "cc", "reason": "no"}),
+    "publish a result": lambda store: store.publish(result("dd")),
+    "publish the result of a failed run": lambda store: store.publish(result("cc")),
+    "publish what is there": lambda store: store.publish(result("aa", 0.25)),
+    "record a failure": lambda store: store.fail(failed("dd", "no")),
+    "replace a failure": lambda store: store.fail(failed("cc", "no")),
     "retry a failure": lambda store: store.retry(["cc"], ["failed"]),
     "retry a diverged run": lambda store: store.retry(["bb"], ["diverged"]),
     "copy a result": copy_from_another_folder,

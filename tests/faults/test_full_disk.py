@@ -19,8 +19,9 @@ from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from frozen.passes import Cache, ragged_tokens, state_bytes
+from records import record
 from small_models import small_model
 from tiny import Frostline, assert_same_predictions
 
@@ -63,7 +64,7 @@ def fill(disk: Path, pages: int) -> None:
 
 def result(score: float) -> Result:
     logits = np.full((1500, 2), score, np.float32)  # three pages
-    return Result({"digest": "aa", "status": "done", "outcome": "ok"}, {"validation_best": logits})
+    return Result(record(digest="aa"), {"validation_best": logits})
 
 
 def test_a_result_is_published_whole_or_not_at_all(disk: Path) -> None:
@@ -72,7 +73,7 @@ def test_a_result_is_published_whole_or_not_at_all(disk: Path) -> None:
     for pages in range(9):
         fill(disk, pages)
         try:
-            store.publish("aa", result(0.5))
+            store.publish(result(0.5))
         except FrostlineError as error:
             assert "The disk is full" in str(error) and not store.has("aa")
         else:

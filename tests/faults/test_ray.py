@@ -48,11 +48,11 @@ def test_a_node_is_killed_and_the_table_is_exact(settings: dict[str, Any], expec
     node, killed = cluster.add_node(num_cpus=1), list[int]()
 
     class KillsANode(Progress):
-        def result(self, facts: Any, recipe: str) -> None:
+        def result(self, facts: Any) -> None:
             if not killed:  # both nodes have tasks until the end
                 killed.append(self.runs)
                 cluster.remove_node(node, allow_graceful=False)
-            super().result(facts, recipe)
+            super().result(facts)
 
     shown = KillsANode()
     own = {**settings, "seeds": SEEDS, "stack": 1, "progress": shown}

@@ -36,7 +36,7 @@ from frostline.model.device import (
     this_machine,
 )
 from frostline.model.packed_layout import Layout
-from frostline.training.run import run, run_stacked
+from frostline.training.train import run, run_stacked
 from model.test_stacking import RUNS, context_of, furthest, outcome, spec_of
 
 CPU = Machine(torch.device("cpu"), "float32")
@@ -251,6 +251,6 @@ def test_a_run_that_diverges_does_not_change_the_other_runs(tmp_path: Path, monk
     for rate in (1e-3, 1e30):
         specs = [spec_of("full", seed, rate if seed == 0 else 1e-3, head_learning_rate="same") for seed in range(3)]
         found.append(run_stacked(specs, context, batched=True))
-    assert found[1][0].facts["outcome"] == "diverged"
+    assert found[1][0].record.outcome == "diverged"
     for n in (1, 2):
         assert outcome(found[1][n]) == outcome(found[0][n])

@@ -32,9 +32,8 @@ from frostline.statistics.recipe import Recipe
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.result import Result
-from frostline.training.run import run, run_stacked
-from frostline.training.specification import RunSpec
-from frostline.training.step_profile import profile_step
+from frostline.training.run import RunSpec
+from frostline.training.train import profile_step, run, run_stacked
 from small_models import FIRST_WORD, GENERIC, small_batch, small_model
 
 CLASSES = "text-classification"
@@ -105,17 +104,17 @@ def spec_of(tune: int | str, seed: int = 0, learning_rate: float = 1e-3, **more:
 
 def outcome(result: Result) -> tuple[str, dict[str, bytes]]:
     """All results of a run without its cost and provenance, for a bitwise comparison."""
-    facts = {name: value for name, value in result.facts.items() if name not in ("cost", "provenance")}
+    facts = result.record.model_dump(mode="json", exclude={"cost", "provenance"})
     logits = {name: value.tobytes() for name, value in result.logits.items()} | {"test": result.test_logits.tobytes()}
-    return json.dumps([facts, result.test_facts], sort_keys=True), logits
+    return json.dumps([facts, result.test and result.test.scores], sort_keys=True), logits
 
 
 def furthest(one: Result, other: Result) -> float:
     """The largest relative difference of the logits and losses of two runs."""
     gaps = [
-        abs(a["value"] - b["value"]) / abs(b["value"])
-        for a, b in zip(one.facts["scores"], other.facts["scores"], strict=True)
-        if a["metric"] == "loss"
+        abs(a.value - b.value) / abs(b.value)
+        for a, b in zip(one.record.scores, other.record.scores, strict=True)
+        if a.metric == "loss"
     ]
     pairs = [(one.logits[name], other.logits[name]) for name in other.logits] + [(one.test_logits, other.test_logits)]
     return max([*gaps, *(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in pairs)])
@@ -123,8 +122,11 @@ def furthest(one: Result, other: Result) -> float:
 
 def scores(result: Result) -> list[object]:
     """The discrete results of a run, which do not differ by rounding."""
-    accuracies = [tuple(s.values()) for s in result.facts["scores"] if s["metric"] == "accuracy"]
-    return [*accuracies, *(result.facts[name] for name in ("best_epoch", "outcome", "train_last", "digest", "audit"))]
+    accuracies = [s for s in result.record.scores if s.metric == "accuracy"]
+    return [
+        *accuracies,
+        *(getattr(result.record, name) for name in ("best_epoch", "outcome", "train_last", "digest", "audit")),
+    ]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -147,7 +149,7 @@ def test_stacked_runs_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> 
             for one, expected in zip(together, alone, strict=True):
                 assert scores(one) == scores(expected)
                 assert furthest(one, expected) < 2e-4, (tune, batched)  # rounding, after six steps of Adam
-                assert one.facts["provenance"] == {**expected.facts["provenance"], "stacked": 3}
+                assert one.record.provenance == expected.record.provenance.model_copy(update={"stacked": 3})
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2"])
@@ -180,7 +182,7 @@ def test_stacked_runs_equal_runs_one_by_one_if_frozen_layers_run_too(tmp_path: P
     for states in (None, after_one_layer(context)):
         other = context.with_worker(states=states)
         for one, spec in zip(run_stacked(specs, other), specs, strict=True):
-            assert one.facts["provenance"]["cut"] in (None, 1)
+            assert one.record.provenance.cut in (None, 1)
             assert furthest(one, run(spec, other)) < 2e-5
 
 
@@ -203,22 +205,22 @@ def test_a_run_that_diverges_does_not_change_the_other_runs_of_its_stack(
     stable = [spec_of(tune, *one, **more) for one in runs]
     diverging = [stable[0], spec_of(tune, 1, 1e30, **more), stable[2]]
     without, with_diverged = (run_stacked(specs, context, batched=batched) for specs in (stable, diverging))
-    assert [result.facts["outcome"] for result in with_diverged][1] == "diverged"
-    assert with_diverged[1].facts["cost"]["steps"] < 6 and with_diverged[1].test_logits is None
+    assert [result.record.outcome for result in with_diverged][1] == "diverged"
+    assert with_diverged[1].record.cost.steps < 6 and with_diverged[1].test_logits is None
     for n in (0, 2):
         assert outcome(with_diverged[n]) == outcome(without[n])
-        assert with_diverged[n].facts["outcome"] != "diverged" and with_diverged[n].facts["cost"]["steps"] == 6
+        assert with_diverged[n].record.outcome != "diverged" and with_diverged[n].record.cost.steps == 6
     alone = run(diverging[1], context)
-    assert [alone.facts[name] for name in ("outcome", "reason")] == [
-        with_diverged[1].facts[name] for name in ("outcome", "reason")
+    assert [getattr(alone.record, name) for name in ("outcome", "reason")] == [
+        getattr(with_diverged[1].record, name) for name in ("outcome", "reason")
     ]
 
 
 def test_all_runs_of_a_stack_may_diverge(tmp_path: Path) -> None:
     context = context_of("bert", tmp_path)
     results = run_stacked([spec_of(1, seed, 1e30) for seed in (0, 1)], context)
-    assert [result.facts["outcome"] for result in results] == ["diverged"] * 2
-    assert all(result.test_facts is None and result.facts["audit"]["trainable_parameters"] for result in results)
+    assert [result.record.outcome for result in results] == ["diverged"] * 2
+    assert all(result.test is None and result.record.audit.trainable_parameters for result in results)
 
 
 def test_with_dropout_the_losses_of_stacked_runs_have_the_same_distribution(tmp_path: Path) -> None:
@@ -234,7 +236,7 @@ def test_with_dropout_the_losses_of_stacked_runs_have_the_same_distribution(tmp_
 
 
 def last_loss(result: Result) -> float:
-    return next(s["value"] for s in result.facts["scores"] if s["metric"] == "loss" and s["split"] == "train_running")
+    return next(s.value for s in result.record.scores if s.metric == "loss" and s.split == "train_running")
 
 
 def test_stacked_restores_the_model(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import frostline.search.search_plan as plan_module
-import frostline.sweep.forecast.prediction as prediction_module
+import frostline.sweep.execution.forecast as forecast_module
 from frostline.api import find
 from frostline.search import SECONDS
 from frostline.sweep.progress import Progress
@@ -18,9 +18,9 @@ from frostline.sweep.results.forecast_record import Cell, Forecast
 def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     """A forecast of 40 seconds for each run of full fine-tuning, and of 2 seconds for any other run."""
 
-    def made_up(prepared: Any, runs: Any, *, plain: bool) -> Forecast:
+    def made_up(prepared: Any, runs: Any, progress: Any, *, plain: bool) -> Forecast:
         assert plain
-        names = {run.recipe: run.train_size for run in prepared.missing(runs)}
+        names = {run.recipe: run.train_size for run in runs}
         cells = (
             Cell(name, size, 1, 1.0, 1.0, 40.0 if name == "full" else 2.0, 1e9, 99.0, timed=True, stack=1)
             for name, size in names.items()
@@ -33,7 +33,7 @@ def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plan_writes_nothing_and_says_what_the_search_then_does(
     search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prediction_module, "PLAN_SECONDS", 0.1)
+    monkeypatch.setattr(forecast_module, "PLAN_SECONDS", 0.1)
     search_settings |= {"max_k": 1, "seeds": 2}
     made = find.plan(**search_settings)
     out = Path(search_settings["out"])

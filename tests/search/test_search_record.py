@@ -8,7 +8,6 @@ import pytest
 
 from frostline.data.files import seal
 from frostline.sweep.results.search_record import (
-    FILE,
     as_of_now,
     newer_runs,
     read_search,
@@ -16,7 +15,7 @@ from frostline.sweep.results.search_record import (
     selected_learning_rates,
     write_search,
 )
-from frostline.sweep.results.store import Store
+from frostline.sweep.results.store import SEARCH, Store
 from search_runs import record_of
 
 
@@ -28,37 +27,37 @@ def test_a_written_record_is_read_back(tmp_path: Path) -> None:
     record = record_of(why="It ended.", operations={"full": 2.5}, steps=[step()])
     write_search(tmp_path, record)
     assert read_search(tmp_path) == record
-    facts = json.loads((tmp_path / FILE).read_text())
+    facts = json.loads((tmp_path / SEARCH).read_text())
     assert facts.pop("checksum") and facts == record.model_dump() and list(facts)[:2] == ["train_size", "why"]
 
 
 def test_a_missing_or_damaged_record_is_none(tmp_path: Path) -> None:
     assert read_search(tmp_path) is None
     write_search(tmp_path, record_of())
-    written = (tmp_path / FILE).read_text()
+    written = (tmp_path / SEARCH).read_text()
     for damage in ("", "[]", "{", '{"recommended": "full"}', written.replace("1", "2", 1), written[:-1]):
-        (tmp_path / FILE).write_text(damage)
+        (tmp_path / SEARCH).write_text(damage)
         assert read_search(tmp_path) is None
 
 
 def test_a_damaged_record_is_set_aside_before_it_is_written_again(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text("{")
+    (tmp_path / SEARCH).write_text("{")
     (sentence,) = Store(tmp_path).check()
     assert "search.json is damaged" in sentence and sentence.endswith("the command of the search writes it again.")
-    assert (tmp_path / "damaged" / FILE).read_text() == "{" and not (tmp_path / FILE).exists()
+    assert (tmp_path / "damaged" / SEARCH).read_text() == "{" and not (tmp_path / SEARCH).exists()
 
 
 @pytest.mark.parametrize("key", record_of().model_dump())
 def test_a_record_without_one_of_its_keys_is_none(tmp_path: Path, key: str) -> None:
     facts = record_of().model_dump()
     del facts[key]
-    (tmp_path / FILE).write_bytes(seal(facts))
+    (tmp_path / SEARCH).write_bytes(seal(facts))
     assert read_search(tmp_path) is None
 
 
 def test_requested_runs_are_no_longer_abandoned(tmp_path: Path) -> None:
     request_again(tmp_path, {"a"})  # a folder without a search
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / SEARCH).exists()
     write_search(tmp_path, record_of(abandoned=["a", "b"]))
     request_again(tmp_path, {"a", "c"})
     search = read_search(tmp_path)

@@ -15,7 +15,7 @@ from frostline.report.answer.groups import load_groups, sweep_groups
 from frostline.studies.protocol import Protocol, load_protocol
 from frostline.studies.sweeps import StudySweep, study_sweeps
 from frostline.sweep.progress import Progress
-from frostline.training import run as training
+from frostline.training import train as training
 from tiny import QUICK, sentences, write_csv
 
 

@@ -11,10 +11,10 @@ from frostline.frozen.readers import DeviceCopies
 from frostline.model.device import Machine
 from frostline.sweep.execution import execute as copies_module
 from frostline.sweep.execution.execute import limit_copies
+from frostline.sweep.operations import CostModel
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
-from frostline.sweep.work.workload import Workload
 
 LIMIT, IN_USE, COPIES = 1000, 100, 30
 
@@ -26,7 +26,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(copies_module, "memory_limit", lambda device: LIMIT)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: IN_USE + COPIES)
     monkeypatch.setattr(DeviceCopies, "bytes", COPIES)
-    monkeypatch.setattr(Workload, "memory_bound", lambda self, run: 200)
+    monkeypatch.setattr(CostModel, "memory_bound", lambda self, run: 200)
     monkeypatch.setattr(DeviceCopies, "keep_within", lambda _, n: found.append(n))
     return found
 

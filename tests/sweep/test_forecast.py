@@ -15,19 +15,14 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.cli.plan_output import print_forecast
-from frostline.frozen.forward_pass import StateSelection
-from frostline.frozen.hidden_states import load_or_compute, missing_rows
-from frostline.sweep.cache_space import recipe_of
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.sweep.execution import forecast as forecast_module
 from frostline.sweep.execution.execute import execute
-from frostline.sweep.forecast import prediction as prediction_module
-from frostline.sweep.forecast import timer as timer_module
-from frostline.sweep.forecast.calibration import calibrate, calibrate_plain
-from frostline.sweep.forecast.prediction import make_forecast
-from frostline.sweep.forecast.timer import Pace
+from frostline.sweep.execution.forecast import calibrate, make_forecast, seconds_of
+from frostline.sweep.operations import CostModel
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast, record, record_measured, recorded
 from frostline.sweep.results.store import Store
-from frostline.sweep.work.workload import Workload
 from tiny import SMALL, contents, run_sweep
 
 PLANNED = {"tune": "0,1,2,all", "seeds": 2}
@@ -78,7 +73,7 @@ def test_states_for_estimators_alone_take_time_on_the_disk(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))  # none are cached
     run_sweep(settings, tune="0")
-    monkeypatch.setattr(prediction_module, "disk_speed", lambda folder: 1.0)
+    monkeypatch.setattr(forecast_module, "disk_speed", lambda folder: 1.0)
     found = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,probe"}).plan().forecast
     assert found is not None and {cell.recipe for cell in found.cells} == {"probe"}
     assert found.forward_pass_seconds > 1000  # a byte each second
@@ -114,7 +109,7 @@ def test_only_missing_runs_are_forecast(finished_small: Path, settings: dict[str
 def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **settings)
     prepared = sweep._prepare(Progress())
-    assert make_forecast(prepared, sweep._requested(prepared)) is None
+    assert make_forecast(prepared, sweep._requested(prepared), Progress()) is None
     sweep.run(save_model=False)
     assert recorded(sweep.out) == []
     assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
@@ -123,50 +118,35 @@ def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str,
 def test_a_budget_too_small_for_the_largest_k_gives_no_calibration_except_for_a_plan(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,1,2,3"})
     prepared = sweep._prepare(Progress())
-    workload = Workload(prepared.context, prepared.plan.cached)
-    cases = workload.timing_cases(sweep._requested(prepared))
-    assert calibrate(workload, cases, 1e9, budget=0.0, ends=False) is None
-    found = calibrate(workload, cases, 1e9, budget=0.0, ends=True)
-    assert found is not None and set(found.points) == set(calibrate_plain(workload, cases, 1e9)) == {0, 3}
+    costs, runs = CostModel(prepared.context, prepared.plan.cached), sweep._requested(prepared)
+    assert calibrate(costs, runs, 1e9, 0.0, ends=False) is None
+    found = calibrate(costs, runs, 1e9, 0.0, ends=True)
+    assert found is not None and found.timed.keys() == {HEAD_ONLY, Recipe(3)}
 
 
-def test_stacked_runs_are_timed_as_a_stack(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("workers", "stack", "sizes"),
+    # the last layer, a stack at k = 0 for each worker, and two runs of plain transformers
+    [(1, "auto", [1, 3, 1, 1]), (2, "auto", [1, 2, 1, 1]), (1, 1, [1, 1, 1, 1])],
+)
+def test_stacked_runs_are_timed_as_a_stack(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int, stack: int | str, sizes: list[int]
+) -> None:
     together: list[int] = []
-    run_stacked = timer_module.run_stacked
+    run_stacked = forecast_module.run_stacked
 
     def counted(specs: Any, context: Any, **more: Any) -> Any:
         together.append(len({spec.seed for spec in specs}))
         return run_stacked(specs, context, **more)
 
-    monkeypatch.setattr(timer_module, "run_stacked", counted)
-    sweep = frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3})
-    made = sweep.plan()
-    assert made.forecast is not None
-    head, layer = made.forecast.cells
-    assert together == [1, 3, 1, 1]  # the last layer, a stack at k = 0, and two runs of plain transformers
-    assert head.runs == layer.runs == 3 and 0 < head.seconds < layer.seconds
-    assert head.memory_bytes > 0
-    together.clear()
-    frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3, "stack": 1}).plan()
-    assert together == [1, 1, 1, 1]
-
-
-@pytest.mark.parametrize(("workers", "sizes"), [(1, [1, 3, 1, 1]), (2, [1, 2, 1, 1])])
-def test_each_worker_times_its_own_stack_at_k_0(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int, sizes: list[int]
-) -> None:
-    together: list[int] = []
-    run_stacked = timer_module.run_stacked
-
-    def counted(specs: Any, context: Any, **more: Any) -> Any:
-        together.append(len(specs))
-        return run_stacked(specs, context, **more)
-
-    monkeypatch.setattr(timer_module, "run_stacked", counted)
+    monkeypatch.setattr(forecast_module, "run_stacked", counted)
     # in this process, so that runs are counted
-    monkeypatch.setattr(prediction_module, "run_in_each_worker", lambda workers, work: [work()])
-    frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3, "workers": workers}).plan()
-    assert together == sizes
+    monkeypatch.setattr(forecast_module, "run_in_each_worker", lambda workers, work: [work()])
+    sweep = frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3, "workers": workers, "stack": stack})
+    made = sweep.plan()
+    assert together == sizes and made.forecast is not None
+    head, layer = made.forecast.cells
+    assert head.runs == layer.runs == 3 and head.memory_bytes > 0 and (stack == 1 or 0 < head.seconds < layer.seconds)
 
 
 def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny_table: Path) -> None:
@@ -184,7 +164,7 @@ def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny
 def test_a_sweep_records_its_forecast_and_the_measured_time(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prediction_module, "TIMING_SHARE", 1e6)
+    monkeypatch.setattr(forecast_module, "TIMING_SHARE", 1e6)
     sweep = frostline.Sweep(progress=Progress(), **settings)
     sweep.run(save_model=False)
     (call,) = recorded(sweep.out)
@@ -230,41 +210,25 @@ def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> N
     assert watched.done == pytest.approx(watched.total)
 
 
-def test_cached_rows_are_not_missing(settings: dict[str, Any], tmp_path: Path) -> None:
-    prepared = frostline.Sweep(progress=Progress(), **settings)._prepare(Progress())
-    context, need = prepared.context, StateSelection((2,), head=True)
-    recipe = recipe_of(prepared.pretrained, context.machine, context.forward_pass(need))
-    rows = np.flatnonzero(context.tokens.lengths)[:30]
-    first = missing_rows(context.tokens, rows, need, recipe, folder=tmp_path)
-    assert set(first) <= set(rows) and (np.diff(context.tokens.lengths[first]) >= 0).all()
-    load_or_compute(context.forward_pass(need), context.tokens, rows[:20], recipe, folder=tmp_path)
-    assert set(missing_rows(context.tokens, rows, need, recipe, folder=tmp_path)) == set(first) - set(rows[:20])
-    for shard in tmp_path.glob("*/*/shard.json"):
-        shard.write_text("{")
-    assert len(missing_rows(context.tokens, rows, need, recipe, folder=tmp_path)) == len(first)
-
-
-POINTS: dict[int | str, tuple[float, float]] = {0: (1.0, 0.5), 2: (20.0, 2.0), 6: (60.0, 6.0), "full": (60.0, 7.0)}
+POINTS = {Recipe(0): (1.0, 0.5), Recipe(2): (20.0, 2.0), Recipe(6): (60.0, 6.0), FULL: (60.0, 7.0)}
 
 
 @given(st.floats(2, 200), st.floats(1, 50))
 def test_seconds_increase_with_operations_and_batches(operations: float, count: float) -> None:
-    pace = Pace(POINTS)
-    for k in (0, 1, 4, 12, "named"):
-        one = pace.seconds(k, count, count * operations)
+    for k in map(Recipe, (0, 1, 4, 12, "named")):
+        one = seconds_of(POINTS, k, count, count * operations)
         assert one > 0
-        assert pace.seconds(k, 2 * count, 2 * count * operations) == pytest.approx(2 * one)
-        assert pace.seconds(k, count, 1.5 * count * operations) >= one
-    assert pace.seconds(4, 0.0, 0.0) == 0.0
+        assert seconds_of(POINTS, k, 2 * count, 2 * count * operations) == pytest.approx(2 * one)
+        assert seconds_of(POINTS, k, count, 1.5 * count * operations) >= one
+    assert seconds_of(POINTS, Recipe(4), 0.0, 0.0) == 0.0
 
 
-def test_timed_points_are_reproduced_and_others_are_interpolated() -> None:
-    pace = Pace(POINTS)
+def test_what_was_timed_is_reproduced_and_the_rest_is_interpolated() -> None:
     for k, (operations, seconds) in POINTS.items():
-        assert pace.seconds(k, 3, 3 * operations) == pytest.approx(3 * seconds)
-    assert pace.seconds(4, 1, 40.0) == pytest.approx(4.0)
-    assert pace.seconds(7, 1, 70.0) > 6.0
-    assert Pace({"full": (10.0, 1.0)}).seconds(3, 1, 5.0) == pytest.approx(0.5)
+        assert seconds_of(POINTS, k, 3, 3 * operations) == pytest.approx(3 * seconds)
+    assert seconds_of(POINTS, Recipe(4), 1, 40.0) == pytest.approx(4.0)
+    assert seconds_of(POINTS, Recipe(7), 1, 70.0) > 6.0
+    assert seconds_of({FULL: (10.0, 1.0)}, Recipe(3), 1, 5.0) == pytest.approx(0.5)
 
 
 CELL = {

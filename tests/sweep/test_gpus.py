@@ -19,9 +19,9 @@ from frostline.search.search import run_together, runs_of
 from frostline.sweep.execution.workers import OtherGpus
 from frostline.sweep.plan import PlannedDevice
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
+from frostline.sweep.results.folder import register
 from frostline.sweep.results.store import Store
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import Notes, sentences
 
 STAND_IN = """

@@ -14,9 +14,8 @@ from frostline.report.rebuild import finish
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
-from frostline.sweep.results.folder import Folder
-from frostline.training.run import run
+from frostline.sweep.results.folder import Folder, register
+from frostline.training.train import run
 from tiny import run_sweep, table
 
 

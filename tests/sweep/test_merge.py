@@ -17,6 +17,7 @@ from frostline.report.rebuild import rebuild
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
+from records import failure
 from tiny import Frostline, change_settings, contents, run_sweep
 
 Part = Callable[..., Path]
@@ -43,7 +44,7 @@ def change(out: Path, change_logits: Callable[[Any], Any]) -> str:
     digest, facts = next(iter(store.results().items()))
     logits = store.predictions(digest)
     shutil.rmtree(out / "runs" / digest)
-    store.publish(digest, Result(facts, {name: change_logits(array) for name, array in logits.items()}))
+    store.publish(Result(facts, {name: change_logits(array) for name, array in logits.items()}))
     return digest
 
 
@@ -82,8 +83,8 @@ def test_a_run_in_both_must_agree(part: Part, tmp_path: Path) -> None:
 def test_failures_are_merged_unless_there_is_a_result(part: Part, tmp_path: Path) -> None:
     a, b = part("a", [0]), part("b", [])
     for run in Folder(b).runs:
-        if run.recipe == 1:
-            Store(b).fail(run.digest, {"digest": run.digest, "reason": "out of memory"})
+        if run.recipe.k == 1:
+            Store(b).fail(failure(run))
     assert merge([a, b], tmp_path / "c") == {"done": 2, "failed": 1, "pending": 1}
 
 

@@ -12,7 +12,7 @@ import torch
 from frostline.model.stacking import _Stack
 from frostline.sweep.results.store import Store
 from frostline.training.forward import ForwardFunction
-from frostline.training.run import run_stacked
+from frostline.training.train import run_stacked
 from model.test_stacking import context_of, spec_of
 from sweep.test_stacks import notes_of, stacked_of
 from tiny import run_sweep
@@ -46,8 +46,8 @@ def test_when_memory_runs_out_stacks_are_halved_and_then_micro_batches(
     assert stacked_of(short) == {0: [1, 1]} and stacked_of(plenty) == {0: [2, 2]}
     for digest, facts in stores[0].results().items():
         other = stores[1].result(digest)
-        assert (facts["provenance"]["micro_batch"], other["provenance"]["micro_batch"]) == (16, 8)
-        assert facts["cost"]["steps"] == other["cost"]["steps"]
+        assert (facts.provenance.micro_batch, other.provenance.micro_batch) == (16, 8)
+        assert facts.cost.steps == other.cost.steps
         mine, theirs = (store.predictions(digest) for store in stores)
         assert all(np.allclose(mine[name], theirs[name], rtol=0.3, atol=0.1) for name in theirs)
 
@@ -69,7 +69,7 @@ def test_when_memory_runs_out_in_an_evaluation_no_run_is_trained_again(
     sweep = run_sweep(settings, tune="1", seeds=2, per_device_train_batch_size=16, num_train_epochs=1)
     assert failures and not [note for note in notes if "emory" in note]
     stored = Store(Path(sweep.spec.out)).results().values()
-    assert [facts["provenance"]["micro_batch"] for facts in stored] == [16, 16]
+    assert [facts.provenance.micro_batch for facts in stored] == [16, 16]
 
 
 def test_a_run_without_memory_for_one_example_fails(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_copies_of_hidden_states_are_given_up_first(settings: dict[str, Any], mo
         "the GPU."
     ]
     stored = Store(Path(sweep.spec.out)).results().values()
-    assert [facts["provenance"]["micro_batch"] for facts in stored] == [16, 16]
+    assert [facts.provenance.micro_batch for facts in stored] == [16, 16]
 
 
 @pytest.mark.parametrize("tune", [1, "full"])

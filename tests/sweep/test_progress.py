@@ -21,23 +21,20 @@ from frostline.sweep.progress import (
     eta,
     suitable_progress,
 )
+from frostline.training.result import RunRecord
+from records import failure, record, spec_of_run
 
 
-def facts(**other: Any) -> dict[str, Any]:
-    return {
-        "spec": {"seed": 1, "train_size": 500, "learning_rate": 3e-4},
-        **{"status": "done", "outcome": "ok", "metric": "accuracy", "validation_best": 0.87654},
-        "cost": {"train_seconds": 2.34},
-        **other,
-    }
+def ended(recipe: int | str = 2, **changes: Any) -> RunRecord:
+    spec = spec_of_run(recipe=recipe, seed=1, train_size=500, learning_rate=3e-4)
+    return record(spec, **{"validation_best": 0.87654, "cost": {"train_seconds": 2.34}, **changes})
 
 
 def test_a_result_is_described_in_one_line() -> None:
-    assert describe(facts(), "last 2") == "last 2  seed 1  500 examples  lr 0.0003  accuracy 0.8765  2.3 s"
-    bad = facts(outcome="diverged", reason="the loss is not finite", validation_best=None)
-    assert describe(bad, "full") == "all     seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
-    failed = {"spec": facts()["spec"], "status": "failed", "reason": "RuntimeError: no memory"}
-    assert describe(failed, "full").endswith("lr 0.0003  failed: RuntimeError: no memory")
+    assert describe(ended()) == "last 2    seed 1  500 examples  lr 0.0003  accuracy 0.8765  2.3 s"
+    bad = ended("full", outcome="diverged", reason="the loss is not finite", validation_best=None)
+    assert describe(bad) == "full      seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
+    assert describe(failure(bad.spec, "RuntimeError: no memory")).endswith("lr 0.0003  failed: RuntimeError: no memory")
 
 
 @pytest.mark.parametrize(
@@ -85,8 +82,8 @@ def test_the_time_left_follows_from_the_speed_so_far(monkeypatch: pytest.MonkeyP
 def test_logs_get_one_line_per_result(capsys: pytest.CaptureFixture[str]) -> None:
     progress = LineProgress()
     progress.start(2, 10.0)
-    progress.result(facts(), "last 2")
-    progress.result(facts(), "full")
+    progress.result(ended())
+    progress.result(ended("full"))
     out, err = capsys.readouterr()
     assert not out and [line.split()[0] for line in err.splitlines()] == ["1/2", "2/2"]
 
@@ -118,7 +115,7 @@ def test_training_continues_when_nobody_reads_the_log_any_more(monkeypatch: pyte
     monkeypatch.setattr(sys, "stderr", closed)
     progress = LineProgress()
     progress.start(1, 10.0)
-    progress.result(facts(), "last 2")
+    progress.result(ended())
     assert closed.write.called and progress.runs_done == 1
 
 
@@ -130,7 +127,7 @@ def test_a_terminal_shows_a_live_bar() -> None:
     progress.start(4, 100.0)
     progress.set_done(25.0)
     progress.bar.refresh()
-    progress.result(facts(), "last 2")
+    progress.result(ended())
     progress.finish(25.0)
     progress.bar.refresh()
     assert progress.bar.tasks[0].percentage == 25
@@ -140,7 +137,7 @@ def test_a_terminal_shows_a_live_bar() -> None:
         "text is column [bold]'text'[/bold]." in shown and "hidden [red]states" in shown
     )  # text of users is not markup
     assert "0 of 4 runs" in shown and "1 of 4 runs" in shown and "ETA" in shown
-    assert "1/4  last 2  seed 1" in shown
+    assert "1/4  last 2    seed 1" in shown
     assert progress.bar.finished is False and not progress.bar.live.is_started
 
 
@@ -167,7 +164,7 @@ answer = frostline.Sweep(
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     pages = [one["data"]["text/html"] for one in notebook.cells[0].outputs if one.output_type == "display_data"]
     assert len(pages) == 1
-    assert "2 of 2 runs" in pages[0] and "1/2  last 0  seed 0" in pages[0] and "<progress" in pages[0]
+    assert "2 of 2 runs" in pages[0] and "1/2  head only seed 0" in pages[0] and "<progress" in pages[0]
     assert "text is column &#x27;text&#x27;" in pages[0]
     streams = "".join(one.text for one in notebook.cells[0].outputs if one.output_type == "stream")
     assert "films" not in streams and "seed" not in streams and streams.count("\n") <= 2  # tqdm misses its widgets

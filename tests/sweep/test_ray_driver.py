@@ -21,12 +21,12 @@ from frostline.sweep.execution import ray_tasks
 from frostline.sweep.execution.ray_tasks import Cluster, driver_on, train_on_ray
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
+from frostline.sweep.results.folder import register
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.run import run
+from frostline.training.train import run
 from ray_here import RayError, RayHere
 from tagged import small_base, tagged
 from tiny import Notes, SetsAside, assert_same_predictions
@@ -286,5 +286,5 @@ def test_a_lost_run_continues_from_its_checkpoint_if_the_node_shares_the_folder(
     assert set(store.failures()) == set(lost) and (store.out / "checkpoints").exists() == shared
     store.retry(lost, ["failed"])
     assert_same_predictions(train(), Store(finished_small))
-    continued = store.result(lost[0])["provenance"]["continued_after"]
+    continued = store.result(lost[0]).provenance.continued_after
     assert continued == ([2] if shared else []) and not (store.out / "checkpoints").exists()

@@ -12,20 +12,17 @@ from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
+from records import failure, record, spec_of_run
 
-USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
-RUNS = [
-    RunSpec.model_validate({**USUAL, "recipe": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
-    for seed in range(4)
-]
+RUNS = [spec_of_run(seed=seed) for seed in range(4)]
 STACKS = [RUNS[:2], RUNS[2:3], RUNS[3:]]
 
 
 def finish(store: Store, runs: list[RunSpec] | None) -> None:
     assert runs
     for run in runs:
-        store.publish(run.digest, Result({"digest": run.digest}, {}))
+        store.publish(Result(record(run), {}))
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +64,7 @@ def test_two_share_and_each_sees_what_the_other_has_ended(tmp_path: Path) -> Non
     finish(store, second)
     assert list(other) == []  # nothing that it could take, and it does not wait
     assert next(one) is None and seen == RUNS[2:]
-    store.fail(RUNS[0].digest, {"digest": RUNS[0].digest})  # a failed run has ended, too
+    store.fail(failure(RUNS[0]))  # a failed run has ended, too
     finish(store, RUNS[1:2])
     assert list(one) == [] and seen == RUNS[2:] and not list((tmp_path / "leases").iterdir())
 
@@ -113,7 +110,7 @@ def test_a_run_that_ends_between_the_look_at_the_folder_and_its_lease_is_not_tra
             found = super().ended()
             if not found:  # now another process ends two runs and gives them back
                 finish(Store(tmp_path), RUNS[:1])
-                Store(tmp_path).fail(RUNS[1].digest, {"digest": RUNS[1].digest})
+                Store(tmp_path).fail(failure(RUNS[1]))
             return found
 
     for stacks, dealt in (([RUNS[:1], RUNS[1:]], RUNS[2:]), ([RUNS[:3], RUNS[3:]], RUNS[2:3])):

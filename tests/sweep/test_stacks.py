@@ -20,7 +20,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.experiment import Experiment, StackSize
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from tiny import run_sweep
 
 
@@ -237,7 +237,7 @@ def stacked_of(sweep: Sweep) -> dict[Any, list[int]]:
     """The size of the stack that each run was trained in, by k and seed."""
     found: dict[Any, dict[int, int]] = {}
     for facts in Store(Path(sweep.spec.out)).results().values():
-        found.setdefault(facts["spec"]["tune"], {})[facts["spec"]["seed"]] = facts["provenance"]["stacked"]
+        found.setdefault(facts.spec.tune, {})[facts.spec.seed] = facts.provenance.stacked
     return {k: [by_seed[seed] for seed in sorted(by_seed)] for k, by_seed in found.items()}
 
 
@@ -250,9 +250,9 @@ def test_of_a_stack_only_the_best_run_is_stored(settings: dict[str, Any], monkey
     sweep = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 8, "stack": 8})
     sweep.run()
     scores = {
-        digest: (facts["validation_best"], -facts["spec"]["seed"])
+        digest: (facts.validation_best, -facts.spec.seed)
         for digest, facts in Store(Path(sweep.spec.out)).results().items()
-        if facts["outcome"] == "ok"
+        if facts.outcome == "ok"
     }
     assert len(scores) > 1
     best = max(scores, key=lambda digest: scores[digest])

@@ -13,49 +13,41 @@ from hypothesis import strategies as st
 
 import frostline.sweep.results.store as store_module
 from frostline import FrostlineError
-from frostline.data.files import json_bytes, seal
-from frostline.sweep.results.store import Store
-from frostline.training.result import Result
+from frostline.data.files import json_bytes, seal, unseal
+from frostline.sweep.results.store import DamagedError, Store, disagreement
+from records import failed, result
 from tiny import contents
-
-
-def result(digest: str, score: float = 0.5, *, test: bool = True) -> Result:
-    logits = {name: np.full((3, 2), score, np.float32) for name in ("validation_best", "validation_last")}
-    made = Result({"digest": digest, "status": "done", "validation_best": score}, logits)
-    if test:
-        made.test_facts, made.test_logits = {"digest": digest, "scores": {"accuracy": score}}, logits["validation_best"]
-    return made
 
 
 def test_a_published_result_is_read_back(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.publish("aa", result("aa", 0.25))
+    store.publish(result("aa", 0.25))
     assert store.has("aa") and not store.has("bb")
-    facts = store.results()["aa"]
-    assert facts.pop("files").keys() == {"predictions.safetensors", "test.json", "test.safetensors"}
-    assert facts == {"digest": "aa", "status": "done", "validation_best": 0.25}
+    found = store.results()["aa"]
+    assert found.files.keys() == {"predictions.safetensors", "test.json", "test.safetensors"}
+    assert found.model_copy(update={"files": {}}) == result("aa", 0.25).record
     assert np.array_equal(store.predictions("aa")["validation_last"], np.full((3, 2), 0.25))
-    facts, logits = store.test("aa") or ({}, None)
-    assert facts["scores"] == {"accuracy": 0.25} and logits.shape == (3, 2)  # type: ignore[union-attr]
+    on_test, logits = store.test("aa")  # type: ignore[misc]
+    assert on_test.scores == {"accuracy": 0.25} and logits.shape == (3, 2)
 
 
 def test_a_run_without_test(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.publish("aa", result("aa", test=False))
+    store.publish(result("aa", test=False))
     assert store.test("aa") is None and list(store.results()) == ["aa"]
 
 
 def test_the_files_of_a_result_are_published_elsewhere(tmp_path: Path) -> None:
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
-    here.publish("aa", result("aa", 0.25))
-    there.fail("aa", {"digest": "aa", "reason": "no"})
+    here.publish(result("aa", 0.25))
+    there.fail(failed("aa", "no"))
     assert there.add("aa", here.files("aa")) and not there.add("aa", here.files("aa"))
     assert contents(there.runs) == contents(here.runs) and list((tmp_path / "there" / "retried").iterdir())
 
 
 def test_files_that_are_not_those_of_an_intact_result_are_refused(tmp_path: Path) -> None:
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
-    here.publish("aa", result("aa"))
+    here.publish(result("aa"))
     files = here.files("aa")
     wrong = [("bb", files), ("aa", {}), ("aa", {**files, "../x": b""})]
     for name in files:
@@ -70,15 +62,15 @@ def test_files_that_are_not_those_of_an_intact_result_are_refused(tmp_path: Path
 
 def test_publishing_never_overwrites(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert store.publish("aa", result("aa", 0.25))
+    assert store.publish(result("aa", 0.25))
     before = contents(store.runs)
-    assert not store.publish("aa", result("aa", 0.75))
+    assert not store.publish(result("aa", 0.75))
     assert contents(store.runs) == before and [path.name for path in store.runs.iterdir()] == ["aa"]
 
 
 def test_files_left_by_a_killed_process_are_not_results(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.publish("aa", result("aa"))
+    store.publish(result("aa"))
     (store.runs / ".bb.12345678.part").mkdir()
     (store.runs / ".bb.12345678.part" / "result.json").write_bytes(b'{"digest": "bb"')
     (store.runs / ".bb.failed.json.12345678.part").write_bytes(b"{")
@@ -87,11 +79,11 @@ def test_files_left_by_a_killed_process_are_not_results(tmp_path: Path) -> None:
 
 def test_a_result_replaces_a_failure(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.fail("aa", {"digest": "aa", "reason": "RuntimeError: first"})
-    store.fail("aa", {"digest": "aa", "reason": "RuntimeError: second"})
-    assert store.failures() == {"aa": {"digest": "aa", "reason": "RuntimeError: second"}}
+    store.fail(failed("aa", "RuntimeError: first"))
+    store.fail(failed("aa", "RuntimeError: second"))
+    assert store.failures() == {"aa": failed("aa", "RuntimeError: second")}
     assert store.results() == {} and not store.has("aa")
-    store.publish("aa", result("aa"))
+    store.publish(result("aa"))
     assert store.failures() == {} and list(store.results()) == ["aa"]
 
 
@@ -102,7 +94,7 @@ FILES = ("result.json", "predictions.safetensors", "test.json", "test.safetensor
 def published() -> dict[str, bytes]:
     """The content of every file of a result."""
     with TemporaryDirectory() as folder:
-        Store(Path(folder)).publish("aa", result("aa"))
+        Store(Path(folder)).publish(result("aa"))
         return contents(Store(Path(folder)).runs / "aa")
 
 
@@ -131,7 +123,7 @@ def test_every_changed_byte_and_every_truncation_is_recognized(name: str, place:
 )
 def test_a_file_that_is_no_record_of_this_run_is_recognized(tmp_path: Path, content: bytes) -> None:
     store = Store(tmp_path)
-    store.publish("aa", result("aa"))
+    store.publish(result("aa"))
     (store.runs / "aa" / "result.json").write_bytes(content)
     with pytest.raises(FrostlineError, match=r"runs/aa is damaged .*: it is now in .*damaged/aa"):
         store.results()
@@ -146,19 +138,19 @@ def test_a_damaged_result_is_never_used_and_every_copy_is_kept(tmp_path: Path) -
         ("test.safetensors", store.test),
         ("result.json", store.result),
     ):
-        store.publish("aa", result("aa", 0.25))
+        store.publish(result("aa", 0.25))
         (store.runs / "aa" / name).unlink()
         with pytest.raises(FrostlineError, match=rf"is damaged \(.*{name} is missing\)"):
             read("aa")
         assert not store.has("aa")
     assert sorted(path.name for path in (tmp_path / "damaged").iterdir()) == ["aa", "aa.1", "aa.2", "aa.3"]
-    store.publish("aa", result("aa", 0.75))
+    store.publish(result("aa", 0.75))
     assert store.predictions("aa")["validation_best"][0, 0] == 0.75 and store.test("aa") is not None
 
 
 def test_a_damaged_failure_is_set_aside(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.fail("aa", {"digest": "aa", "reason": "out of memory"})
+    store.fail(failed("aa", "out of memory"))
     (store.runs / "aa.failed.json").write_bytes(b"{")
     (sentence,) = store.check()
     assert "aa.failed.json is damaged" in sentence and store.failures() == {}
@@ -168,15 +160,15 @@ def test_another_process_sets_a_record_aside_after_it_was_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path)
-    store.publish("aa", result("aa"))
-    store.fail("bb", {"digest": "bb", "reason": "out of memory"})
+    store.publish(result("aa"))
+    store.fail(failed("bb", "out of memory"))
     assert store.record("aa") == store.result("aa") and store.record("bb") == store.failures()["bb"]
 
     def gone(path: Path, *more: Any) -> Any:
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
-    monkeypatch.setattr(store_module, "read_all", gone)
-    monkeypatch.setattr(store_module, "read_record", gone)
+    monkeypatch.setattr(store_module, "_read_all", gone)
+    monkeypatch.setattr(store_module, "_read_record", gone)
     monkeypatch.setattr(store_module, "_read_failure", gone)
     monkeypatch.setattr(store_module, "set_aside", gone)
     assert list(store.check()) == [] and store.failures() == {}
@@ -187,11 +179,9 @@ def test_another_process_sets_a_record_aside_after_it_was_listed(
 def test_retried_runs_are_set_aside(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     store = Store(tmp_path)
     for digest, outcome in (("aa", "ok"), ("bb", "diverged"), ("cc", "diverged")):
-        made = result(digest)
-        made.facts["outcome"] = outcome
-        store.publish(digest, made)
+        store.publish(result(digest, outcome=outcome))
     for digest in ("dd", "ee"):
-        store.fail(digest, {"digest": digest, "reason": "out of memory"})
+        store.fail(failed(digest, "out of memory"))
     before = contents(store.runs)
     store.retry(["aa", "bb", "dd", "ff"], kinds)
     set_aside = {{"diverged": "bb", "failed": "dd.failed.json"}[kind] for kind in kinds}
@@ -213,7 +203,7 @@ def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(
         raise PermissionError(13, "Permission denied", str(path))
 
     store = Store(tmp_path)
-    store.publish("aa", result("aa"))
+    store.publish(result("aa"))
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(FrostlineError, match=r"result\.json cannot be read \(Permission denied\)"):
         store.results()
@@ -245,16 +235,62 @@ def test_two_writers_of_one_run(tmp_path: Path) -> None:
 
     store = Store(tmp_path)
     with ThreadPoolExecutor(4) as pool:
-        published = list(pool.map(lambda n: store.publish("aa", result("aa", n / 8)), range(8)))
+        published = list(pool.map(lambda n: store.publish(result("aa", n / 8)), range(8)))
     assert sum(published) == 1 and [path.name for path in store.runs.iterdir()] == ["aa"] and not list(store.check())
-    facts: dict[str, Any] = store.results()["aa"]
-    assert facts["validation_best"] in [n / 8 for n in range(8)]
+    assert store.results()["aa"].validation_best in [n / 8 for n in range(8)]
 
 
 def test_a_run_with_a_result_is_no_failure(tmp_path: Path) -> None:
     """Another process may have failed after the result was published."""
     store = Store(tmp_path)
-    store.publish("aa", result("aa"))
-    store.fail("aa", {"digest": "aa", "reason": "out of memory"})
-    store.fail("bb", {"digest": "bb", "reason": "out of memory"})
+    store.publish(result("aa"))
+    store.fail(failed("aa", "out of memory"))
+    store.fail(failed("bb", "out of memory"))
     assert list(store.failures()) == ["bb"]
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"cost": {}}, "cost.train_seconds: field required"),
+        ({"cost": 3}, "cost: input should be a valid"),
+        ({"scores": "none"}, "scores: input should be a valid list"),
+        ({"validation_best": "0.5"}, "validation_best: input should be a valid number"),
+        ({"audit": {"parameters": 1, "trainable_parameters": True, "by_place": {}}}, "audit.trainable_parameters: "),
+    ],
+)
+def test_a_result_of_another_form_is_damage(tmp_path: Path, change: dict[str, Any], where: str) -> None:
+    """A checksum shows damage, but somebody else may have written something else from the start."""
+    store = Store(tmp_path)
+    store.publish(result("aa"))
+    path = store.runs / "aa" / "result.json"
+    path.write_bytes(seal({**unseal(path.read_bytes()), **change}))
+    with pytest.raises(DamagedError, match=f"aa is damaged \\({re.escape(where)}"):
+        store.results()
+    assert not store.has("aa") and (tmp_path / "damaged" / "aa").exists()
+
+
+def test_a_result_of_another_version_stays_where_it_is(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish(result("aa"))
+    path = store.runs / "aa" / "result.json"
+    path.write_bytes(seal({**unseal(path.read_bytes()), "schema_version": 99}))
+    with pytest.raises(FrostlineError, match="aa has version 99 of the format"):
+        store.results()
+    assert store.has("aa")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "gap"),
+    [
+        ([1.0, 2.0], [1.0, 2.0 + 1e-6], ""),
+        ([1.0, 2.0], [1.0, 2.1], "by 0.05 of the largest value, where 1e-05 is allowed"),
+        ([1.0, np.nan], [1.0, np.nan], ""),
+        ([1.0, np.nan], [1.0, 2.0], "by inf of the largest value, where 1e-05 is allowed"),
+        ([1.0, np.inf], [1.0, -np.inf], "by inf of the largest value, where 1e-05 is allowed"),
+        ([1.0], [1.0, 2.0], "they are not for the same examples"),
+        ([], [], ""),
+    ],
+)
+def test_results_of_one_run_agree_up_to_rounding(one: list[float], other: list[float], gap: str) -> None:
+    assert disagreement({"best": np.array(one)}, {"best": np.array(other)}) == gap

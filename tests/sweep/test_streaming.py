@@ -35,7 +35,7 @@ def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
     cache = sorted(sweep.out.with_suffix(".cache").rglob("*.npy"))
     assert cache
     return {
-        "facts": {digest: {**store.result(digest), "cost": None} for digest in digests},
+        "facts": {digest: store.result(digest).model_dump(exclude={"cost"}) for digest in digests},
         "predictions": {
             digest: {name: values.tobytes() for name, values in store.predictions(digest).items()} for digest in digests
         },

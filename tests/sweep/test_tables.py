@@ -12,8 +12,8 @@ import pytest
 
 from frostline import write_report
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.store import Store
 from frostline.sweep.results.tables import COLUMNS, COST, SCORE_COLUMNS, csv_bytes, frame, write_tables
+from records import failure
 from tiny import run_sweep
 
 DESIGN = """
@@ -44,18 +44,15 @@ def test_there_is_one_row_per_run_in_the_order_of_the_grid(finished_sweep: Path)
     assert (table[["train_seconds", "peak_memory_bytes"]] > 0).all().all()
 
 
-def test_the_forward_pass_is_split_over_all_runs_that_start_from_the_cache(
-    finished_sweep: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_forward_pass_is_split_over_all_runs_that_start_from_the_cache(finished_sweep: Path) -> None:
     folder = Folder(finished_sweep)
-    results = folder.store.results()
-    used = [facts for facts in results.values() if facts["provenance"]["cut"] is not None]
-    assert len(used) == 4 and all(facts["cost"]["forward_pass_seconds"] > 0 for facts in used)
-    for seconds, facts in zip((8.0, 8.0, 2.0, 2.0), used, strict=True):  # two are of a later call, with fewer rows
-        facts["cost"]["forward_pass_seconds"] = seconds
-    monkeypatch.setattr(Store, "results", lambda store: results)
+    used = [one for one in folder.results.values() if one.provenance.from_cache]
+    assert len(used) == 4 and all(one.cost.forward_pass_seconds > 0 for one in used)
+    for seconds, one in zip((8.0, 8.0, 2.0, 2.0), used, strict=True):  # two are of a later call, with fewer rows
+        cost = one.cost.model_copy(update={"forward_pass_seconds": seconds})
+        folder.results[one.digest] = one.model_copy(update={"cost": cost})
     assert [row["cache_seconds"] for row in folder.rows()] == [2.0, 2.0, 0.0] * 2
-    del results[used[-1]["digest"]]
+    del folder.results[used[-1].digest]
     shares = [row["cache_seconds"] for row in folder.rows() if row["status"] == "done"]
     assert sum(shares) == pytest.approx(8.0) and shares.count(0.0) == 2
 
@@ -100,7 +97,7 @@ def test_a_missing_run_is_pending_and_a_failed_run_has_a_reason(finished_sweep: 
     first, second = folder.runs[:2]
     for spec in (first, second):
         shutil.rmtree(folder.store.runs / spec.digest)
-    folder.store.fail(second.digest, {"digest": second.digest, "reason": "RuntimeError: out of memory"})
+    folder.store.fail(failure(second, "RuntimeError: out of memory"))
     rows = folder.rows()
     assert [row["status"] for row in rows] == ["pending", "failed", *["done"] * 4]
     assert [row["reason"] for row in rows[:2]] == ["", "RuntimeError: out of memory"]

@@ -14,12 +14,12 @@ import torch
 import frostline
 import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError
+from frostline.sweep import operations as workload_module
 from frostline.sweep.execution import workers as workers_module
 from frostline.sweep.execution.workers import run_concurrently, run_in_each_worker, workers_for
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from frostline.sweep.work import workload as workload_module
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import run_sweep
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forks")
@@ -36,7 +36,7 @@ class Recorded(Progress):
     def note(self, sentence: str) -> None:
         self.notes.append(sentence)
 
-    def result(self, facts: Any, recipe: str) -> None:
+    def result(self, facts: Any) -> None:
         self.results.append(facts)
 
 
@@ -58,7 +58,7 @@ def test_every_task_is_done_once_and_its_messages_arrive(workers: int) -> None:
     def do(task: str, progress: Progress) -> None:
         progress.begin(task)
         progress.note(f"{task} by {os.getpid()}")
-        progress.result({"task": task, "threads": torch.get_num_threads()}, "")
+        progress.result({"task": task, "threads": torch.get_num_threads()})
         progress.finish(1.0)
 
     recorded.start(5, 5.0)
@@ -147,14 +147,14 @@ def test_results_with_workers_are_bitwise_identical_to_one_thread(settings: dict
     ours, theirs = Store(tmp_path / "together"), Store(tmp_path / "alone")
     assert ours.results().keys() == theirs.results().keys() and together.table().status.eq("done").all()
     for digest, facts in theirs.results().items():
-        assert ours.results()[digest]["scores"] == facts["scores"]
+        assert ours.results()[digest].scores == facts.scores
         for name, logits in theirs.predictions(digest).items():
             assert np.array_equal(ours.predictions(digest)[name], logits)
 
 
 def test_an_interrupted_sweep_is_resumed(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupting(Progress):
-        def result(self, facts: Any, recipe: str) -> None:
+        def result(self, facts: Any) -> None:
             raise KeyboardInterrupt
 
     settings = {**settings, "workers": 2, "stack": 1}
@@ -187,7 +187,7 @@ def test_runs_of_k_0_are_split_among_the_workers_unless_a_size_is_given(
     settings: dict[str, Any], stack: int | str, sizes: list[int]
 ) -> None:
     run_sweep({**settings, "tune": "0", "seeds": 5, "workers": 3, "stack": stack})
-    found = [facts["provenance"]["stacked"] for facts in Store(Path(settings["out"])).results().values()]
+    found = [facts.provenance.stacked for facts in Store(Path(settings["out"])).results().values()]
     assert sorted(found, reverse=True) == sizes
 
 
@@ -196,13 +196,13 @@ def test_results_record_how_many_runs_were_trained_at_the_same_time(settings: di
     run_sweep({**settings, "tune": "1", "seeds": 1})
     run_sweep({**settings, "tune": "0,1"})  # three runs are missing
     results = Store(Path(settings["out"])).results().values()
-    concurrent = {(one["spec"]["tune"], one["spec"]["seed"]): one["provenance"]["workers"] for one in results}
+    concurrent = {(one.spec.tune, one.spec.seed): one.provenance.workers for one in results}
     assert concurrent == {(1, 0): 1, (0, 0): 2, (0, 1): 2, (1, 1): 2}
     for tune, together in (("0,1", 2), ("1", 1)):  # stacks, not runs, are trained at the same time
         other = run_sweep(
             {**settings, "tune": tune, "seeds": 3, "stack": 3, "out": Path(settings["out"]).with_name(tune)}
         )
-        assert {one["provenance"]["workers"] for one in Store(Path(other.spec.out)).results().values()} == {together}
+        assert {one.provenance.workers for one in Store(Path(other.spec.out)).results().values()} == {together}
 
 
 def test_the_number_of_workers(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

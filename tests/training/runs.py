@@ -15,7 +15,7 @@ from frostline.model.loading import load_pretrained
 from frostline.model.tokens import encode
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from tiny import GOOD, sentences
 
 SIZES = {"train": 48, "validation": 24, "test": 24}
@@ -77,10 +77,10 @@ def named_spec(*modules, **more):
 
 def outcome(result):
     """The whole result except its cost, for bitwise comparisons."""
-    facts = {name: value for name, value in result.facts.items() if name not in COST}
+    facts = result.record.model_dump(mode="json", exclude=set(COST))
     logits = {name: value.tobytes() for name, value in result.logits.items()}
     test = None if result.test_logits is None else result.test_logits.tobytes()
-    return json.dumps(facts, sort_keys=True), logits, result.test_facts, test
+    return json.dumps(facts, sort_keys=True), logits, result.test and result.test.scores, test
 
 
 def weights_of(context):
@@ -92,7 +92,7 @@ def same(one, other):
 
 
 def losses(result):
-    return {(s["split"], s["epoch"]): s["value"] for s in result.facts["scores"] if s["metric"] == "loss"}
+    return {(s.split, s.epoch): s.value for s in result.record.scores if s.metric == "loss"}
 
 
 def largest_difference(one, other):

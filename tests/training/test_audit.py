@@ -4,12 +4,11 @@ import pytest
 import torch
 
 import frostline.training.run
-import frostline.training.session
+import frostline.training.train
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import Recipe
 from frostline.training.audit import Audit
-from frostline.training.run import run
-from frostline.training.session import training_session
+from frostline.training.train import run, training_session
 from training.runs import spec_of, weights_of
 
 
@@ -19,22 +18,19 @@ def test_the_audit_matches_the_parameters_that_changed(context, tune, tune_poole
     context.pretrained.start_run(frozenset(), 0)
     before = weights_of(context)
     result = run(spec_of(tune, tune_pooler=tune_pooler), context)
-    audit, after = result.facts["audit"], weights_of(context)
+    audit, after = result.record.audit, weights_of(context)
     names = Trainable(Recipe(tune), pooler=tune_pooler).parameters(anatomy)
     moved = {name for name in after if not torch.equal(before[name], after[name])}
     assert moved <= names and {n for n in names if not n.endswith("key.bias")} - moved <= {
         "bert.embeddings.position_embeddings.weight"
     }
-    assert audit["trainable_parameters"] == sum(p.numel() for n, p in model.named_parameters() if n in names)
-    assert audit["parameters"] == sum(p.numel() for p in model.parameters())
-    assert sum(place["trained"] for place in audit["by_place"].values()) == audit["trainable_parameters"]
-    assert (
-        sum(place["frozen"] for place in audit["by_place"].values())
-        == audit["parameters"] - audit["trainable_parameters"]
-    )
-    assert audit["by_place"]["pooler"]["trained"] == (32 * 32 + 32) * tune_pooler
-    assert audit["clipped_parameters"] == len(names)
-    assert set(audit["moved"]) == {anatomy.places[name] for name in moved} and audit["merged"] == []
+    assert audit.trainable_parameters == sum(p.numel() for n, p in model.named_parameters() if n in names)
+    assert audit.parameters == sum(p.numel() for p in model.parameters())
+    assert sum(place.trained for place in audit.by_place.values()) == audit.trainable_parameters
+    assert sum(place.frozen for place in audit.by_place.values()) == audit.parameters - audit.trainable_parameters
+    assert audit.by_place["pooler"].trained == (32 * 32 + 32) * tune_pooler
+    assert audit.clipped_parameters == len(names)
+    assert set(audit.moved) == {anatomy.places[name] for name in moved} and audit.merged == []
     for fact in (
         "optimizer_holds_exactly_the_trained",
         "each_parameter_in_one_place",
@@ -42,7 +38,7 @@ def test_the_audit_matches_the_parameters_that_changed(context, tune, tune_poole
         "frozen_gradients_none",
         "frozen_in_eval_mode",
     ):
-        assert audit[fact] is True
+        assert audit.checks[fact] is True
 
 
 def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
@@ -57,7 +53,7 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
         run(spec_of(1), context, on_step=change_frozen_weight)
     with torch.no_grad():
         frozen[0, 0] = 0  # the embedding of the padding token is 0
-    monkeypatch.setattr(frostline.training.session, "set_train_mode", lambda model, anatomy, names: model.train())
+    monkeypatch.setattr(frostline.training.train, "set_train_mode", lambda model, anatomy, names: model.train())
     with pytest.raises(AssertionError, match=r"audit: \['frozen_in_eval_mode'\]"):
         run(spec_of(1), context)
     monkeypatch.undo()
@@ -65,7 +61,7 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
     def one_too_few(spec, anatomy, parameters):
         return [{"params": list(parameters.values())[1:], "lr": spec.learning_rate}]
 
-    monkeypatch.setattr(frostline.training.session, "optimizer_groups", one_too_few)
+    monkeypatch.setattr(frostline.training.train, "optimizer_groups", one_too_few)
     with pytest.raises(AssertionError, match="optimizer_holds_exactly_the_trained"):
         run(spec_of(1), context)
 
@@ -78,13 +74,14 @@ def test_the_audit_of_a_continued_training_knows_where_it_started(context):
         with torch.no_grad():
             learners[0].learned["classifier.weight"].add_(1)
         continued = Audit(context.pretrained, names, learners)
-        assert first.own_facts()[0]["moved"] == ["head"] and continued.own_facts()[0]["moved"] == []
+        assert first.records(frozen_dropout=False)[0].moved == ["head"]
+        assert continued.records(frozen_dropout=False)[0].moved == []
         continued.load_state(first.state())
-        assert continued.own_facts() == first.own_facts()
+        assert continued.records(frozen_dropout=False) == first.records(frozen_dropout=False)
 
 
 def test_a_gradient_of_a_frozen_parameter_fails_the_audit(uncached, monkeypatch):
-    train = frostline.training.run.train
+    train = frostline.training.train.train
 
     def train_with_frozen_gradient(*args, **kwargs):
         frozen = next(p for p in uncached.pretrained.model.parameters() if not p.requires_grad and p.dim() > 1)

@@ -19,7 +19,7 @@ from frostline.model import packed_layout, packing, stacking
 from frostline.training import forward, loop, problem, updates
 from frostline.training.learner import LearnerState
 from frostline.training.problem import MultiLabelProblem, TagProblem
-from frostline.training.run import run_stacked
+from frostline.training.train import run_stacked
 from model.test_stacking import L, context_of, spec_of, with_states
 from tagged import small_base
 from training import test_tagging
@@ -74,7 +74,7 @@ def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_
     context = context_of(model_type, tmp_path, dropout=True, packed=packed)
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         results = trained(on_device, one_epoch(tune, runs), watched, monkeypatch)
-    assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * runs
+    assert [result.record.cost.steps for result in results] == [STEPS] * runs
     assert not watched.draws.total()  # a new head has the values that it has on a CPU
     assert not watched.misplaced and watched.operations["step"] > 50 * STEPS
     # Without packing, transformers asks in every forward pass whether there is padding.
@@ -89,7 +89,7 @@ def test_copies_of_hidden_states_are_read_without_waiting(tmp_path, monkeypatch,
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         monkeypatch.setattr(readers.AheadReader, "read", None)  # from the host
         results = trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
-    assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * 2 and context.worker.copies.bytes
+    assert [result.record.cost.steps for result in results] == [STEPS] * 2 and context.worker.copies.bytes
     assert not watched.misplaced and watched.reads["step"] == (0 if packed else STEPS)
 
 
@@ -125,7 +125,7 @@ def test_tags_read_nothing_either(tmp_path, monkeypatch, tune, every_token):
     context = tags_context(tmp_path, every_token=every_token)
     with on_stand_in(context, monkeypatch) as (on_device, watched):
         results = trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
-    assert [result.facts["cost"]["steps"] for result in results] == [STEPS] * 2
+    assert [result.record.cost.steps for result in results] == [STEPS] * 2
     assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
 
 

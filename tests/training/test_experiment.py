@@ -6,7 +6,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import GOOD
 from training.runs import context_of, largest_difference, outcome, spec_of, with_states
 
@@ -17,10 +17,10 @@ def test_runs_from_cached_hidden_states_equal_runs_of_the_whole_model(tiny_bert,
     without = context_of(tiny_bert, packed=packed)
     cached = with_states(without, tmp_path)
     one, other = run(spec_of(k), cached), run(spec_of(k), without)
-    assert (one.facts["provenance"]["cut"], other.facts["provenance"]["cut"]) == (3 - k, None)
-    assert one.facts["validation_best"] == other.facts["validation_best"]
+    assert (one.record.provenance.cut, other.record.provenance.cut) == (3 - k, None)
+    assert one.record.validation_best == other.record.validation_best
     assert largest_difference(one, other) < 1e-3
-    assert one.facts["audit"] == other.facts["audit"]
+    assert one.record.audit == other.record.audit
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +34,8 @@ def test_a_run_whose_cut_is_not_cached_starts_from_the_nearest_below(uncached, f
     some = with_states(uncached, tmp_path, cached)
     for k, cut in cuts.items():
         one, whole = run(spec_of(k), some), from_every_cut[k]
-        assert one.facts["provenance"]["cut"] == cut
-        assert one.facts["validation_best"] == whole.facts["validation_best"]
+        assert one.record.provenance.cut == cut
+        assert one.record.validation_best == whole.record.validation_best
         assert largest_difference(one, whole) < 1e-3
         if cut == 3 - k:
             assert outcome(one) == outcome(whole)
@@ -47,7 +47,7 @@ def test_runs_that_train_all_layers_use_no_cached_hidden_states(uncached, tmp_pa
     cached = with_states(uncached, tmp_path, cuts)
     for tune in (3, "full"):
         one = run(spec_of(tune), cached)
-        assert one.facts["provenance"]["cut"] is None and one.facts["cost"]["forward_pass_seconds"] == 0
+        assert one.record.provenance.cut is None and one.record.cost.forward_pass_seconds == 0
         assert outcome(one) == outcome(run(spec_of(tune), uncached))
 
 

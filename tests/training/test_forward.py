@@ -12,7 +12,7 @@ from frostline.frozen.exactness import check
 from frostline.frozen.readers import AheadReader, DeviceCopies, HostReader
 from frostline.training.forward import ForwardFunction
 from frostline.training.learner import LearnerState
-from frostline.training.run import run
+from frostline.training.train import run
 from frozen.passes import RecordedStream
 from training.runs import (
     context_of,
@@ -74,7 +74,7 @@ def test_when_memory_runs_out_smaller_chunks_are_scored(context, monkeypatch, k)
     monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
     for fails in (True, False):
         parts = run(spec, short)
-        assert seen.count((True, False)) == whole.facts["cost"]["steps"] and ((False, True) in seen) is fails
+        assert seen.count((True, False)) == whole.record.cost.steps and ((False, True) in seen) is fails
         for name, logits in whole.logits.items():
             np.testing.assert_allclose(parts.logits[name], logits, atol=1e-5)
         seen.clear()
@@ -102,7 +102,7 @@ def test_float16_has_the_losses_of_float32_within_rounding(tiny_bert, context, u
     half = half if tune == "full" else with_states(half, tmp_path)
     spec = spec_of(tune, precision="float16", learning_rate=3e-4)
     one = run(spec, half)
-    assert one.facts["outcome"] == "ok" and outcome(run(spec, half)) == outcome(one)
+    assert one.record.outcome == "ok" and outcome(run(spec, half)) == outcome(one)
     exact = run(spec_of(tune, learning_rate=3e-4), uncached if tune == "full" else context)
     assert 0 < largest_difference(one, exact) < 0.01
     assert {p.dtype for p in half.pretrained.model.parameters()} == {torch.float32}
@@ -116,10 +116,10 @@ def test_with_frozen_dropout_nothing_is_cached_and_frozen_layers_have_dropout(co
         one = run(spec_of(1, frozen_dropout=True), context)
     finally:
         hook.remove()
-    assert one.facts["provenance"]["cut"] is None
-    assert modes.count(True) == one.facts["cost"]["steps"]
-    assert one.facts["audit"]["frozen_in_eval_mode"] is False
-    assert one.facts["audit"]["frozen_bytes_unchanged"] is True
+    assert one.record.provenance.cut is None
+    assert modes.count(True) == one.record.cost.steps
+    assert one.record.audit.checks["frozen_in_eval_mode"] is False
+    assert one.record.audit.checks["frozen_bytes_unchanged"] is True
     assert outcome(one)[1] != outcome(run(spec_of(1), uncached))[1]
 
 
@@ -200,7 +200,7 @@ def test_reading_ahead_gives_the_same_results_and_copies_each_batch_once(context
     assert sorted(numbers) == list(range(len(stream.sent))) and len(stream.sent) == len(read)
     assert all(torch.equal(stream.sent[number], x) for number, x in zip(numbers, read, strict=True))
     assert not stream.in_flight and stream.events[-1][0] == "finish"
-    assert announced == expected.facts["cost"]["steps"] * parts - EPOCHS  # all but the first one of each epoch
+    assert announced == expected.record.cost.steps * parts - EPOCHS  # all but the first one of each epoch
 
 
 def test_copies_on_the_device_give_the_same_results(context):
@@ -214,7 +214,7 @@ def test_copies_on_the_device_give_the_same_results(context):
 
 
 def test_a_diverged_run_leaves_no_copy_in_flight(context, streams):
-    assert run(spec_of(2, learning_rate=1e30, max_grad_norm=0), context).facts["outcome"] == "diverged"
+    assert run(spec_of(2, learning_rate=1e30, max_grad_norm=0), context).record.outcome == "diverged"
     assert len(streams) == 1 and not streams[0].in_flight and streams[0].events[-1][0] == "finish"
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.training.run import run, run_stacked
-from frostline.training.session import set_mode, training_session
+from frostline.training.train import run, run_stacked, set_mode, training_session
 from model.test_stacking import context_of, furthest, spec_of
 from model.test_stacking import outcome as whole
 
@@ -18,7 +17,7 @@ def without_setting(result):
 def same(one, other):
     """Whether all results but the digest are bitwise identical."""
     (facts, logits), (others, other_logits) = without_setting(one), without_setting(other)
-    return facts.replace(one.facts["digest"], other.facts["digest"]) == others and logits == other_logits
+    return facts.replace(one.record.digest, other.record.digest) == others and logits == other_logits
 
 
 @pytest.mark.parametrize("packed", [True, False])

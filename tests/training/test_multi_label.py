@@ -9,10 +9,9 @@ import torch.nn.functional as F
 
 from frostline.data.kinds import MULTI_LABEL
 from frostline.model.loading import load_pretrained
-from frostline.training.gradients import backward
 from frostline.training.problem import MultiLabelProblem
-from frostline.training.run import run, run_stacked
-from frostline.training.session import training_session
+from frostline.training.train import run, run_stacked, training_session
+from frostline.training.updates import backward
 from tiny import GOOD, sentences, tiny_bert_folder
 from training.by_hand import gap, parameters_of, started, train_by_hand
 from training.runs import SIZES, context_of, largest_difference, losses, outcome, spec_of, with_states
@@ -67,7 +66,7 @@ def test_stacked_runs_are_those_trained_alone(context):
 
 def test_a_model_learns_and_a_run_can_be_repeated(context):
     result = run(spec_of("full", num_train_epochs=12, train_size=48), context)
-    assert {s["metric"] for s in result.facts["scores"]} == {"f1_micro", "f1_macro", "subset_accuracy", "loss"}
+    assert {s.metric for s in result.record.scores} == {"f1_micro", "f1_macro", "subset_accuracy", "loss"}
     assert min(losses(result).values()) < 0.5 and result.logits["validation_best"].shape == (24, 3)
     spec = spec_of(1, num_train_epochs=1)
     assert outcome(run(spec, context)) == outcome(run(spec, context))

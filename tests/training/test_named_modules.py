@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from frostline.model.terms import HEAD
-from frostline.training.run import run
+from frostline.training.train import run
 from training.runs import (
     largest_difference,
     losses,
@@ -19,9 +19,9 @@ from training.runs import (
 
 
 def outcome_without_specification(result):
-    facts, logits, test_facts, test = outcome(result)
+    facts, logits, *test = outcome(result)
     facts = {name: value for name, value in json.loads(facts).items() if name not in ("digest", "spec")}
-    return facts, logits, test_facts["scores"], test
+    return facts, logits, test
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -32,7 +32,7 @@ def test_naming_the_last_layers_is_bitwise_identical_to_their_number(uncached, c
     by_name = run(named_spec("encoder.layer.1", "layer.2", "pooler", "classifier"), used)
     assert outcome_without_specification(by_name) == outcome_without_specification(by_number)
     assert losses(by_name) == losses(by_number) and same(weights_of(used), weights)
-    assert by_name.facts["provenance"]["cut"] == by_number.facts["provenance"]["cut"] == (1 if cached else None)
+    assert by_name.record.provenance.cut == by_number.record.provenance.cut == (1 if cached else None)
 
 
 MODULES = [  # named modules, and the cut of their runs
@@ -48,10 +48,10 @@ MODULES = [  # named modules, and the cut of their runs
 @pytest.mark.parametrize("modules, cut", MODULES, ids=lambda value: "+".join(value) if isinstance(value, tuple) else "")
 def test_named_modules_with_and_without_cached_hidden_states(uncached, context, modules, cut):
     one, other = run(named_spec(*modules), context), run(named_spec(*modules), uncached)
-    assert (one.facts["provenance"]["cut"], other.facts["provenance"]["cut"]) == (cut, None)
-    assert one.facts["validation_best"] == other.facts["validation_best"]
+    assert (one.record.provenance.cut, other.record.provenance.cut) == (cut, None)
+    assert one.record.validation_best == other.record.validation_best
     assert largest_difference(one, other) < 1e-3
-    assert one.facts["audit"] == other.facts["audit"]
+    assert one.record.audit == other.record.audit
 
 
 @pytest.mark.parametrize("modules, cut", MODULES, ids=lambda value: "+".join(value) if isinstance(value, tuple) else "")
@@ -59,7 +59,7 @@ def test_only_the_named_modules_change(context, modules, cut):
     anatomy = context.pretrained.anatomy
     context.pretrained.start_run(frozenset(), 0)
     before = weights_of(context)
-    audit = run(named_spec(*modules), context).facts["audit"]
+    audit = run(named_spec(*modules), context).record.audit
     moved = {name for name, value in weights_of(context).items() if not torch.equal(before[name], value)}
     expected = {
         name
@@ -67,6 +67,6 @@ def test_only_the_named_modules_change(context, modules, cut):
         if place == HEAD or any(f".{part}." in f".{name}" for part in modules)
     }
     assert moved <= expected and {name for name in expected - moved if not name.endswith("key.bias")} == set()
-    assert audit["trainable_parameters"] == sum(before[name].numel() for name in expected)
-    assert audit["clipped_parameters"] == len(expected)
-    assert not [name for name, value in audit.items() if value is False]
+    assert audit.trainable_parameters == sum(before[name].numel() for name in expected)
+    assert audit.clipped_parameters == len(expected)
+    assert not [name for name, holds in audit.checks.items() if not holds]

@@ -12,10 +12,9 @@ from frostline.frozen.forward_pass import StateSelection
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import POOLER
 from frostline.training.experiment import starting_cut
-from frostline.training.rows import train_rows
-from frostline.training.run import restore, run, run_stacked
-from frostline.training.session import start_values
-from frostline.training.ways.way import Way
+from frostline.training.forward import train_rows
+from frostline.training.recipes import Way
+from frostline.training.train import restore, run, run_stacked, start_values
 from tiny import tiny_bert_folder
 from training.by_hand import gap, train_by_hand, way_spec
 from training.runs import context_of, largest_difference, outcome, spec_of, with_states
@@ -126,8 +125,8 @@ def test_it_composes_with_the_other_fields(way, context, uncached):
     spec = way_spec(way)
     one, other = run(spec, context), run(spec, uncached)
     assert largest_difference(one, other) < 1e-3
-    audit = one.facts["audit"]
-    assert POOLER not in audit["moved"] and audit["frozen_bytes_unchanged"]
+    audit = one.record.audit
+    assert POOLER not in audit.moved and audit.checks["frozen_bytes_unchanged"]
     assert {"head.linear.weight", "head.linear.bias"} <= one.learned.keys()
     assert np.allclose(
         restore(spec, context, {n: p.clone() for n, p in one.learned.items()}), one.logits["validation_best"], atol=1e-5
@@ -135,9 +134,9 @@ def test_it_composes_with_the_other_fields(way, context, uncached):
 
 
 def test_the_pooler_is_not_trained_and_costs_nothing_in_the_audit(context):
-    audit = run(spec_of("m", way=Way(head_reads="mean")), context).facts["audit"]
-    assert audit["by_place"][POOLER]["trained"] == 0 and "head" in audit["by_place"]
-    assert audit["trainable_parameters"] == audit["parameters"] - audit["by_place"][POOLER]["frozen"]
+    audit = run(spec_of("m", way=Way(head_reads="mean")), context).record.audit
+    assert audit.by_place[POOLER].trained == 0 and "head" in audit.by_place
+    assert audit.trainable_parameters == audit.parameters - audit.by_place[POOLER].frozen
 
 
 def test_runs_of_other_heads_leave_no_trace(context):

@@ -11,9 +11,8 @@ from frostline.frozen.exactness import check
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import HEAD
 from frostline.training.experiment import head_of
-from frostline.training.run import restore, run
-from frostline.training.session import start_values
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.train import restore, run, start_values
 from tiny import tiny_bert_folder
 from training.by_hand import gap, train_by_hand, way_spec
 from training.runs import context_of, largest_difference, outcome, with_states
@@ -64,7 +63,7 @@ def test_a_run_equals_a_plain_loop_with_and_without_cached_hidden_states(five_la
     model = ByHand(folder, states, start_values(spec, own)).eval()
     trained = {f"head.{name}": p for name, p in model.named_parameters() if not name.startswith("base.")}
     expected = train_by_hand(model, trained, spec, own)
-    share = run(spec, cached).facts["audit"]["tuned_share"]
+    share = run(spec, cached).record.audit.tuned_share
     assert share > (states - 1) / 5 and share == pytest.approx((states - 1) / 5 + lstm_share(own))
     assert cached.cut(spec) == cut and set(expected) == own.pretrained.new
     for one in (context, cached):
@@ -75,7 +74,7 @@ def test_it_can_stand_on_tuned_layers(five_layers):
     _, context, cached = five_layers
     spec = way_spec(Way(tune=2, lstm_width=WIDTH, lstm_states=3, head_reads="last", layer_decay=0.9))
     one, other = run(spec, cached), run(spec, context)
-    assert largest_difference(one, other) < 1e-3 and one.facts["audit"]["moved"] == ["layer 3", "layer 4", "head"]
+    assert largest_difference(one, other) < 1e-3 and one.record.audit.moved == ["layer 3", "layer 4", "head"]
     learned = {name: p.clone() for name, p in one.learned.items()}
     assert np.allclose(restore(spec, cached, learned), one.logits["validation_best"], atol=1e-5)
 

@@ -2,8 +2,9 @@
 
 import json
 
-from frostline.training.run import run
-from frostline.training.specification import RunSpec
+from frostline.training.result import RunRecord
+from frostline.training.run import RunSpec
+from frostline.training.train import run
 from training.runs import (
     spec_of,
 )
@@ -11,10 +12,10 @@ from training.runs import (
 
 def test_the_facts_can_be_written_as_json(context):
     result = run(spec_of(2), context)
-    facts = json.loads(json.dumps(result.facts, allow_nan=False))
-    assert facts["digest"] == spec_of(2).digest and facts["schema_version"] == 1
-    assert RunSpec.model_validate(facts["spec"]) == spec_of(2)
-    accuracy = {(s["split"], s["epoch"]): s["value"] for s in facts["scores"] if s["metric"] == "accuracy"}
+    facts = json.loads(json.dumps(result.record.model_dump(mode="json"), allow_nan=False))
+    assert RunRecord.model_validate(facts) == result.record
+    assert facts["digest"] == spec_of(2).digest and RunSpec.model_validate(facts["spec"]) == spec_of(2)
+    accuracy = {(s.split, s.epoch): s.value for s in result.record.scores if s.metric == "accuracy"}
     assert set(accuracy) == {
         ("validation", 1),
         ("validation", 2),
@@ -30,13 +31,13 @@ def test_the_facts_can_be_written_as_json(context):
     assert facts["validation_last"] == accuracy["validation", 2] and facts["train_last"] == accuracy["train", 2]
     assert facts["cost"]["steps"] == 8 and facts["cost"]["peak_memory_bytes"] > 0
     test = (result.test_logits.argmax(1) == context.problem.targets[context.splits["test"]]).mean()
-    assert result.test_facts["scores"]["accuracy"] == test and "test" not in json.dumps(facts["scores"])
+    assert result.test.scores["accuracy"] == test and "test" not in json.dumps(facts["scores"])
 
 
 def test_a_run_that_diverges_has_a_result(context):
     spec = spec_of(1, learning_rate=1e30, head_learning_rate=1e30, max_grad_norm=0, warmup_steps=0)
     result = run(spec, context)
-    assert result.facts["outcome"] == "diverged" and "not finite" in result.facts["reason"]
-    json.dumps(result.facts, allow_nan=False)
-    assert result.test_facts is None
-    assert run(spec_of(1), context).facts["outcome"] != "diverged"  # the next run is not affected
+    assert result.record.outcome == "diverged" and "not finite" in result.record.reason
+    json.dumps(result.record.model_dump(mode="json"), allow_nan=False)
+    assert result.test is None
+    assert run(spec_of(1), context).record.outcome != "diverged"  # the next run is not affected

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.training.run import run
+from frostline.training.train import run
 from training.runs import (
     context_of,
     losses,
@@ -20,7 +20,7 @@ from training.runs import (
 def test_the_same_run_twice_is_bitwise_identical(context, tune):
     first = run(spec_of(tune), context)
     weights = weights_of(context)
-    assert first.facts["outcome"] in ("ok", "degenerate") and first.facts["status"] == "done"
+    assert first.record.outcome in ("ok", "degenerate") and first.record.digest == spec_of(tune).digest
     again = run(spec_of(tune), context)
     assert outcome(again) == outcome(first) and same(weights_of(context), weights)
     other = run(spec_of(tune, seed=1), context)
@@ -67,6 +67,6 @@ def test_training_reduces_the_loss(context):
 def test_regression(tiny_bert, tmp_path):
     context = with_states(context_of(tiny_bert, regression=True), tmp_path)
     result = run(spec_of(1), context)
-    assert {s["metric"] for s in result.facts["scores"]} == {"pearson", "spearmanr", "r2", "loss"}
+    assert {s.metric for s in result.record.scores} == {"pearson", "spearmanr", "r2", "loss"}
     assert result.logits["validation_best"].shape == (24, 1)
     assert outcome(run(spec_of(1), context)) == outcome(result)

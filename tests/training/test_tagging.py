@@ -17,11 +17,10 @@ from frostline.model.packing import is_packable
 from frostline.model.tokens import encode
 from frostline.statistics.metrics import score
 from frostline.training.experiment import Experiment, Worker
-from frostline.training.gradients import backward
 from frostline.training.problem import TagProblem
-from frostline.training.run import run, run_stacked
-from frostline.training.session import training_session
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.train import run, run_stacked, training_session
+from frostline.training.updates import backward
 from tagged import LABELS, aligned_labels, small_base, tagged
 from training.runs import largest_difference, losses, outcome, spec_of, with_states
 
@@ -113,9 +112,9 @@ def largest_difference_of_words(one, other):
 
 def test_the_model_learns_entities(bert):
     result = run(spec_of("full", num_train_epochs=12, train_size=48), bert)
-    scores = {s["metric"]: s["value"] for s in result.facts["scores"] if s["split"] == "train"}
+    scores = {s.metric: s.value for s in result.record.scores if s.split == "train"}
     assert set(scores) == {"entity_f1", "entity_precision", "entity_recall", "token_accuracy", "loss"}
-    assert result.facts["validation_best"] > 0.5 and losses(result)["train", 12] < 0.5
+    assert result.record.validation_best > 0.5 and losses(result)["train", 12] < 0.5
 
 
 @pytest.mark.parametrize("batched", [False, True])

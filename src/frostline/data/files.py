@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import xxhash
 
@@ -35,6 +35,9 @@ from frostline import FrostlineError
 if TYPE_CHECKING:
     from filelock import FileLock
     from numpy.typing import NDArray
+    from pydantic import BaseModel
+
+    M = TypeVar("M", bound=BaseModel)
 
 # Error numbers of the system.
 DISK_FULL, NOT_ALLOWED = (errno.ENOSPC, errno.EDQUOT), (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -390,6 +393,30 @@ def unseal(content: bytes) -> dict[str, Any]:
     facts: dict[str, Any] = parsed(content)
     del facts[KEY]
     return facts
+
+
+def unseal_as(model: type["M"], content: bytes) -> "M":
+    """The record that :func:`seal` wrote, of this pydantic model.
+
+    Raises:
+        ValueError: The content is not exactly what :func:`seal` wrote, or has another form.
+    """
+    return validated(model, unseal(content))
+
+
+def validated(model: type["M"], facts: Any) -> "M":
+    """Facts as a record of this pydantic model.
+
+    Raises:
+        ValueError: They have another form; the message says where.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(facts)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error
 
 
 def parsed(content: bytes) -> Any:

@@ -6,7 +6,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ from frostline.report.rebuild import finish, settings_of
 from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, in_words, interim_analyses
 from frostline.search.policy import NOTHING_LEARNED, Batch, Stop, policy, reference_failed
 from frostline.search.probing import fit_alternatives
-from frostline.statistics.alternatives import alternative_run
+from frostline.statistics.alternatives import Alternative
+from frostline.statistics.answer import Answer
 from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
@@ -27,18 +28,17 @@ from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import OtherGpus, workers_for
+from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import expand
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.sweep.register import register
-from frostline.sweep.results.folder import Folder, write_alternatives
+from frostline.sweep.results.folder import Folder, register, write_alternatives
 from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
-from frostline.sweep.work.workload import Workload
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.specification import RunSpec
-from frostline.training.step_profile import profile_step
+from frostline.training.probes import Alternatives
+from frostline.training.run import RunSpec
+from frostline.training.train import profile_step
 
 Runs = Mapping[Candidate, RunSpec]
 STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times as long as one run that it may take
@@ -194,7 +194,7 @@ class Search:
         logits = _validation_logits(prepared, runs, alternatives.values)
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
-        workload, space = Workload(prepared.context, prepared.plan.cached), {}
+        costs, space = CostModel(prepared.context, prepared.plan.cached), {}
         if estimate := estimates.get("probes"):
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
@@ -203,9 +203,7 @@ class Search:
                 learning_rates=tuple(sorted(spec.learning_rate)),
                 head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(HEAD_ONLY) if rate is not None),
                 seeds=spec.seeds,
-                operations={
-                    tune: workload.operations(run) for tune, run in {r.recipe: r for r in runs.values()}.items()
-                },
+                operations={tune: costs.operations(run) for tune, run in {r.recipe: r for r in runs.values()}.items()},
                 **space,
             ),
             Rule.of(settings_of(spec), rows.chance),
@@ -221,7 +219,7 @@ class Search:
         alternatives = replace(alternatives, values=defined)
         return cls(prepared, progress, alternatives, estimates, runs, seen, requested, together, ray)
 
-    def run(self, *, exhaustive: bool) -> dict[str, Any]:
+    def run(self, *, exhaustive: bool) -> Answer:
         """Search until the policy stops or is interrupted.
 
         Args:
@@ -327,11 +325,11 @@ class Search:
         """What became of a run; a diverged run has no score."""
         if not self.prepared.store.has(run.digest):  # it ended in an error
             return Observation(None, 0.0)
-        facts = self.prepared.store.result(run.digest)
-        score = facts["validation_best"] if facts["outcome"] != "diverged" else None
-        own = facts["provenance"]["workers"]
-        seconds, workers = facts["cost"]["run_seconds"] * own, max(own, self.together or 1)
-        return Observation(score, seconds, run.digest, workers, facts["outcome"])
+        result = self.prepared.store.result(run.digest)
+        score = result.validation_best if result.outcome != "diverged" else None
+        own = result.provenance.workers
+        seconds, workers = result.cost.run_seconds * own, max(own, self.together or 1)
+        return Observation(score, seconds, run.digest, workers, result.outcome)
 
     def _so_far(self) -> str:
         """A line of progress: the best choice so far and how sure that is, the time spent and the budget left."""
@@ -344,8 +342,8 @@ class Search:
         best = surrogate.best
         if best is surrogate.full:
             return f"  Best so far: {tuning(best.name)} ({score(best.score)}). {spent}"
-        recipe = next((one for one in seen.space.recipes if one == best.name), None)
-        runs = [alternative_run(best.name)] if recipe is None else seen.runs(recipe)
+        recipe = next((one for one in seen.space.recipes if str(Recipe(one)) == best.name), None)
+        runs = [Alternative(best.name)] if recipe is None else seen.runs(recipe)
         same = seen.evidence.on_same_rows(runs, seen.runs(full))
         scores = f"{score(same.ours)}; {in_words(full)} {score(same.theirs)}" if same else score(best.score)
         sure = f"{probability(surrogate.probability(best))} sure to reach the target"

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from frostline.statistics.answer import OperatingPoint
 from frostline.statistics.goal import Goal
 
 TARGETS = (0.90, 0.95, 0.99)
@@ -48,12 +48,11 @@ class AnalysisSettings:
         """The shares that get an operating point, in ascending order."""
         return sorted({*TARGETS, self.target})
 
-    @property
-    def deciding_point(self) -> dict[str, Any]:
-        """The keys of the operating point that the recommendation is based on."""
+    def decides(self, point: OperatingPoint) -> bool:
+        """Whether the recommendation is based on this operating point."""
         if self.by_margin:
-            return {"target": None, "corrected": False, "margin": self.margin}
-        return {"target": self.target, "corrected": self.corrected, "margin": None}
+            return point.margin is not None
+        return point.target == self.target and point.corrected == self.corrected
 
     def goal(self, chance: float | None) -> Goal:
         """The goal of every k. ``chance`` is the score of the constant baseline; None: unknown."""

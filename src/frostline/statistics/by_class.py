@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.tags import are_entities, entity_types
+from frostline.statistics.answer import ClassScores, OverRuns
 from frostline.statistics.metrics import defined, predict, scored_rows
 from frostline.statistics.predictions import Labelled
 from frostline.statistics.tags import entity_counts, is_scored
@@ -15,7 +16,7 @@ from frostline.statistics.tags import entity_counts, is_scored
 SCORES = ("precision", "recall", "f1")
 
 
-def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[dict[str, Any]]:
+def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[ClassScores]:
     """Precision, recall and F1 of each class, of each type of entity, or of each plain tag.
 
     The estimate comes from the summed counts of all runs. With folds, this is the cross-validated score. A mean over folds
@@ -36,11 +37,11 @@ def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[dic
     single, pooled = _scores(counts.sum(1)), _scores(counts.sum((0, 1)))  # [3, runs, K] and [3, K]
     examples = counts[..., 2].max(0).sum(0)
     return [
-        {
-            "label": label,
-            "examples": int(examples[c]),
+        ClassScores(
+            label=label,
+            examples=int(examples[c]),
             **{name: _with_range(pooled[n, c], single[n, :, c]) for n, name in enumerate(SCORES)},
-        }
+        )
         for c, label in enumerate(entity_types(split.labels) if entities else split.labels)
     ]
 
@@ -73,10 +74,10 @@ def _scores(counts: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.stack([correct / predicted, correct / expected, 2 * correct / (predicted + expected)])
 
 
-def _with_range(estimate: float, single: NDArray[np.float64]) -> dict[str, float | None]:
+def _with_range(estimate: float, single: NDArray[np.float64]) -> OverRuns:
     known = single[~np.isnan(single)]
-    return {
-        "estimate": defined(float(estimate)),
-        "lowest": float(known.min()) if len(known) else None,
-        "highest": float(known.max()) if len(known) else None,
-    }
+    return OverRuns(
+        estimate=defined(float(estimate)),
+        lowest=float(known.min()) if len(known) else None,
+        highest=float(known.max()) if len(known) else None,
+    )

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
+from frostline.statistics.answer import Bin, CalibrationError
+
 Array = NDArray[np.float64]
 Targets = NDArray[np.int64]
 
@@ -81,7 +83,7 @@ def cross_fitted(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Gen
     return scaled
 
 
-def calibration(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator) -> dict[str, Any]:
+def calibration(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator) -> CalibrationError:
     """How well the probabilities of the predicted classes agree with their accuracy.
 
     Args:
@@ -103,20 +105,16 @@ def calibration(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Gene
     for rows in bins:
         hits = (rng.random((DRAWS, len(rows))) < confidence[rows]).mean(1)
         simulated += len(rows) / len(targets) * np.abs(hits - confidence[rows].mean())
-    return {
-        "error": calibration_error(confidence, right),
-        "by_chance": float(simulated.mean()),
-        "by_chance_high": float(np.quantile(simulated, 0.95)),
-        "log_loss": log_loss(logits, targets),
-        "bins": [
-            {
-                "confidence": float(confidence[rows].mean()),
-                "accuracy": float(right[rows].mean()),
-                "examples": len(rows),
-            }
+    return CalibrationError(
+        error=calibration_error(confidence, right),
+        by_chance=float(simulated.mean()),
+        by_chance_high=float(np.quantile(simulated, 0.95)),
+        log_loss=log_loss(logits, targets),
+        bins=[
+            Bin(confidence=float(confidence[rows].mean()), accuracy=float(right[rows].mean()), examples=len(rows))
             for rows in bins
         ],
-    }
+    )
 
 
 def calibration_error(confidence: Array, right: NDArray[np.bool_]) -> float:

@@ -1,18 +1,18 @@
 """The interface of ``scores.py`` and ``predictions.py``: scores of runs with their uncertainty."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.inference import Pair, summarize
+from frostline.statistics.inference import Pair, Summary, summarize
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.posterior import Observed
+from frostline.statistics.run_result import Scored
 
 Score = TypeVar("Score")
-Run = Mapping[str, Any]  # a row of results.csv
 
 
 class SameRows(NamedTuple):
@@ -48,31 +48,31 @@ class Evidence(Protocol):
     def rows(self) -> int | None:
         """The number of validation rows; None if predictions are unknown."""
 
-    def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
+    def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
         """The comparison of the runs of a cell with those of full fine-tuning; None if one side has no runs."""
 
-    def on_same_rows(self, cell: Sequence[Run], full: Sequence[Run]) -> SameRows | None:
+    def on_same_rows(self, cell: Sequence[Scored], full: Sequence[Scored]) -> SameRows | None:
         """The mean scores of both on the rows that both are scored on; None if there are none.
 
         Numbers that stand beside each other are these. If rows are unknown, all runs count as scored on the same rows.
         """
 
-    def baseline(self, runs: Sequence[Run]) -> float | None:
+    def baseline(self, runs: Sequence[Scored]) -> float | None:
         """The score of the best constant prediction on the rows that these runs are scored on; None if it is unknown."""
 
-    def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
+    def learned(self, runs: Sequence[Scored], among: int | None = None) -> bool | None:
         """Whether these runs are significantly above the baseline; None if that cannot be tested.
 
         The mean over seeds is tested. If predictions are known, the best of ``among`` single runs is tested too.
         """
 
-    def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
+    def pairing(self, cell: Sequence[Scored], full: Sequence[Scored]) -> float | None:
         """See :func:`frostline.statistics.inference.pairing_gain`; None if nothing is paired."""
 
-    def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
+    def summary(self, runs: Sequence[Scored]) -> Summary:
         """Descriptive statistics and the interval of the mean, ``low`` and ``high`` (None for fewer than two runs)."""
 
-    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float | None]) -> Observed:
+    def observed(self, cells: Sequence[Sequence[Scored]], depth: Sequence[float | None]) -> Observed:
         """What is known about the means of several cells, for their posterior. At least one cell has runs.
 
         Args:
@@ -84,27 +84,25 @@ class Evidence(Protocol):
         """The number of validation rows that at least one of these runs (by name) is scored on; None if it is unknown."""
 
 
-def by_seed(runs: Sequence[Run], scores: Sequence[Score]) -> dict[str, Score]:
+def by_seed(runs: Sequence[Scored], scores: Sequence[Score]) -> dict[str, Score]:
     """Scores by seed; a seed that occurs again counts as a seed of its own."""
     seeds: dict[str, Score] = {}
     for run, score in zip(runs, scores, strict=True):
-        name = str(run["seed"])
+        name = str(run.seed)
         seeds[name if name not in seeds else f"{name} ({len(seeds)})"] = score
     return seeds
 
 
-def same_seeds(cell: Sequence[Run], full: Sequence[Run]) -> list[tuple[Run, Run]]:
+def same_seeds(cell: Sequence[Scored], full: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
     """The pairs of runs with the same seed, in the order of the seeds."""
-    ours, theirs = ({run["seed"]: run for run in runs} for runs in (cell, full))
+    ours, theirs = ({run.seed: run for run in runs} for runs in (cell, full))
     both = sorted(ours.keys() & theirs.keys(), key=lambda seed: (isinstance(seed, str), seed))
     return [(ours[seed], theirs[seed]) for seed in both]
 
 
-def summary_with_interval(
-    scores: NDArray[np.float64], interval: tuple[float, float] | None, metric: str
-) -> dict[str, float | int | None]:
+def summary_with_interval(scores: NDArray[np.float64], interval: tuple[float, float] | None, metric: str) -> Summary:
     """Descriptive statistics and the interval, clipped to the range of the metric if it is known."""
     low, high = interval if interval and np.isfinite(interval).all() else (None, None)
     if low is not None and high is not None and metric in METRICS:
         low, high = max(low, METRICS[metric].lowest), min(high, 1.0)
-    return {**asdict(summarize(scores)), "low": low, "high": high}
+    return replace(summarize(scores), low=low, high=high)

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
-from frostline.statistics.alternatives import alternative_run
-from frostline.statistics.decision import Choice
-from frostline.statistics.evidence import Evidence, Run
+from frostline.statistics.alternatives import Alternative
+from frostline.statistics.decision import Option
+from frostline.statistics.evidence import Evidence
 from frostline.statistics.posterior import Observed, Posterior, posterior
+from frostline.statistics.run_result import Scored
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class JointEstimate:
     @classmethod
     def of(
         cls,
-        cells: Mapping[str, Sequence[Run]],
+        cells: Mapping[str, Sequence[Scored]],
         depth: Sequence[float],
         alternatives: Sequence[str],
         evidence: Evidence,
@@ -47,20 +48,20 @@ class JointEstimate:
             evidence: The scores and their uncertainty.
             ways: The cost of each way.
         """
-        runs = [*cells.values(), *([alternative_run(name)] for name in alternatives)]
+        runs: list[Sequence[Scored]] = [*cells.values(), *([Alternative(name)] for name in alternatives)]
         costs = (*(min(1.0, place) for place in depth), *ways, *(0.0 for _ in alternatives))
         observed = evidence.observed(runs, [*depth, *(None for _ in (*ways, *alternatives))])
         observed = replace(observed, beside=_beside(costs[: len(depth)], ways))
         return cls((*cells, *alternatives), costs, observed, posterior(observed), range(len(depth), len(cells)))
 
     @cached_property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[Option, ...]:
         """The choices that have a score, the cheapest first."""
         observed = self.observed
         measured = observed.means if observed.measured is None else observed.measured
         means = zip(observed.seen.tolist(), observed.means, measured, strict=True)
         choices = [
-            Choice(
+            Option(
                 name=self.names[n],
                 score=float(score),
                 comparable=float(mean),

@@ -1,13 +1,14 @@
-"""A sweep: its specification, its plan, its results on disk, and its execution.
+"""A sweep: its settings, its plan, its results on disk, and its execution.
 
-- ``specification``, ``grids``, ``toml``: the settings; ``inputs``, ``prepare``: data, model and tokens for them.
+- ``settings``, ``toml``: the settings; ``inputs``, ``prepare``: data, model and tokens for them.
 - ``plan``, ``make_plan``, ``cache_space``: the runs, and the hidden states that are cached for them.
-- ``work/``: count operations and memory; ``results/``: the folder of a sweep; ``register``, ``join``, ``merge``: add runs to it.
+- ``operations``: count operations and memory; ``results/``: the folder of a sweep; ``register``, ``join``, ``merge``: add runs
+  to it.
 - ``streaming``: whether and how much of the model is streamed.
 - ``slurm``: start workers on a cluster.
-- ``execution/``: train the runs; ``forecast/``: predict their time and memory; ``progress``: the progress display;
-  ``time_left``: how long the rest will take.
+- ``execution/``: train the runs, and forecast their time and memory; ``progress``: the progress display; ``time_left``: how
+  long the rest will take.
 
-May import from data, statistics, fast, model, frozen and training. ``forecast/`` imports from ``execution/``. It
-imports from the files here, ``results/`` and ``work/``. Start with ``prepare`` and ``execution/execute``.
+May import from data, statistics, fast, model, frozen and training. ``execution/`` imports from the files here, which import
+from ``results/``. Start with ``prepare`` and ``execution/execute``.
 """

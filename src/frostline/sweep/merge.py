@@ -11,7 +11,7 @@ from frostline.sweep.join import difference, other_way
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store, disagreement
 from frostline.sweep.toml import NOT_SETTINGS
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 FILES = ("data.json", "*.parquet")  # what belongs to all runs; tables that are made from the results are left out
 MADE = ("results.parquet",)
@@ -46,7 +46,7 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
                 for digest, failure in sweep.store.failures().items():
                     expected.add(digest)
                     if not merged.has_ended(digest):
-                        merged.fail(digest, failure)
+                        merged.fail(failure)
             for source in _shared_files(sweeps):
                 replace_file(part / source.name, read_inside(source, source.parent, ARRAY_BYTES), inside=part)
             _write_spec(sweeps, merged, out)
@@ -117,8 +117,8 @@ def _require_agreement(run: RunSpec, one: Store, other: Store) -> None:
 
 def _machine(store: Store, run: RunSpec) -> str:
     """The machine on which a run was trained, as far as its results depend on it."""
-    facts = store.result(run.digest)["provenance"]
-    return ", ".join(f"{name} {facts[name]}" for name in ("device_name", "instructions", "threads", "torch"))
+    found = store.result(run.digest).provenance
+    return ", ".join(f"{name} {getattr(found, name)}" for name in ("device_name", "instructions", "threads", "torch"))
 
 
 def _shared_files(sweeps: Iterable[Folder]) -> list[Path]:

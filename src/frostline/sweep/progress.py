@@ -2,10 +2,8 @@
 
 import html
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from time import monotonic
-from typing import Any
 
 from rich.console import Console
 from rich.file_proxy import FileProxy
@@ -14,6 +12,7 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from frostline.data.wording import HarmlessStream, harmless, unchecked
+from frostline.training.result import Failure, RunRecord
 
 ENOUGH = 0.05  # of all work is done before its speed predicts the rest: the first steps are slow
 
@@ -63,10 +62,10 @@ class Progress:
         self.done, self.under_way = self.done + work, 0.0
         self.show()
 
-    def result(self, facts: Mapping[str, Any], recipe: str) -> None:
-        """A run has ended with this result."""
+    def result(self, ended: RunRecord | Failure) -> None:
+        """A run has ended."""
         self.runs_done += 1
-        self.note(f"{self.runs_done}/{self.runs}  {describe(facts, recipe)}")
+        self.note(f"{self.runs_done}/{self.runs}  {describe(ended)}")
 
     @property
     def seconds_left(self) -> float | None:
@@ -84,16 +83,16 @@ class Progress:
         return f"{self.activity} · {self.runs_done} of {self.runs} runs · {eta(self.seconds_left)}"
 
 
-def describe(facts: Mapping[str, Any], recipe: str) -> str:
-    """One line for a result."""
-    spec, value = facts["spec"], facts.get("validation_best")
-    rate = "" if spec["learning_rate"] is None else f"  lr {spec['learning_rate']:g}"
-    run = f"{recipe:<9} seed {spec['seed']}  {spec['train_size']} examples{rate}"
-    if facts["status"] == "failed":
-        return f"{run}  failed: {facts['reason']}"
-    score = "" if value is None else f"  {facts['metric']} {value:.4f}"
-    outcome = "" if facts["outcome"] == "ok" else f"  {facts['outcome']}: {facts['reason']}"
-    return f"{run}{score}  {facts['cost']['train_seconds']:.1f} s{outcome}"
+def describe(ended: RunRecord | Failure) -> str:
+    """One line for a run that has ended."""
+    spec = ended.spec
+    rate = "" if spec.learning_rate is None else f"  lr {spec.learning_rate:g}"
+    run = f"{spec.recipe:<9} seed {spec.seed}  {spec.train_size} examples{rate}"
+    if isinstance(ended, Failure):
+        return f"{run}  failed: {ended.reason}"
+    score = "" if ended.validation_best is None else f"  {ended.metric} {ended.validation_best:.4f}"
+    outcome = "" if ended.outcome == "ok" else f"  {ended.outcome}: {ended.reason}"
+    return f"{run}{score}  {ended.cost.train_seconds:.1f} s{outcome}"
 
 
 class LineProgress(Progress):

@@ -18,12 +18,11 @@ from frostline.model.streaming import Stream
 from frostline.model.terms import layer_number
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import FULL, Recipe
+from frostline.sweep.operations import COPIES, COPY_BYTES
 from frostline.sweep.plan import Plan, one_of_each
 from frostline.sweep.settings import Settings
-from frostline.sweep.work.workload import COPIES, COPY_BYTES
 from frostline.training.experiment import starting_cut
-from frostline.training.specification import RunSpec
-from frostline.training.ways.phases import trainings_of
+from frostline.training.run import RunSpec, trainings_of
 
 LOAD_ANYWAY = "or load the whole model with --no-stream"
 

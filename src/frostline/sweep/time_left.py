@@ -8,12 +8,10 @@ from statistics import mean
 from typing import NamedTuple, Self
 
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.forecast_record import forecast_seconds
+from frostline.sweep.results.forecast_record import forecast_seconds, makespan
 from frostline.sweep.results.leases import Lease, Leases
-from frostline.sweep.results.record_form import well_formed_result
 from frostline.sweep.results.store import DamagedError, Store
-from frostline.sweep.work.makespan import makespan
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 SAMPLED = 20  # results of one k and train size that are read
 Kind = tuple[str, int]  # recipe and train size: runs of one kind take about equally long
@@ -94,15 +92,15 @@ def _measured(store: Store, runs: Sequence[RunSpec], note: Callable[[str], None]
     found: dict[bool, list[float]] = {True: [], False: []}
     for run in runs[:: len(runs) // SAMPLED + 1]:
         try:
-            facts = well_formed_result(store, run.digest)
+            result = store.result(run.digest)
         except DamagedError as error:
             note(str(error))
             continue
-        cost = facts["cost"]
+        cost = result.cost
         # of a run that was continued, run_seconds is a part
-        seconds = max(cost["train_seconds"] + cost["evaluation_seconds"], cost.get("run_seconds") or 0.0)
+        seconds = max(cost.train_seconds + cost.evaluation_seconds, cost.run_seconds)
         if seconds > 0:
-            found[facts["outcome"] != "diverged"].append(seconds)
+            found[result.outcome != "diverged"].append(seconds)
     return next((_Measured(mean(seconds), whole) for whole, seconds in found.items() if seconds), _Measured(0.0, False))
 
 

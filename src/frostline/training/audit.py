@@ -11,17 +11,17 @@ from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import count_parameters, frozen_modules
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import layer_number
-from frostline.training.checkpoint import State
 from frostline.training.learner import Learner
+from frostline.training.result import AuditRecord, Parameters
+from frostline.training.run import State
 
 
-def parameters_by_place(pretrained: Pretrained, trained: Set[str]) -> dict[str, dict[str, int]]:
+def parameters_by_place(pretrained: Pretrained, trained: Set[str]) -> dict[str, Parameters]:
     """How many parameters are trained and frozen in each place, given the names of the trained ones."""
-    parameters, by_place = dict(pretrained.model.named_parameters()), dict[str, dict[str, int]]()
+    parameters, by_place = dict(pretrained.model.named_parameters()), dict[str, list[int]]()
     for name, place in pretrained.anatomy.places.items():
-        counts = by_place.setdefault(place, {"trained": 0, "frozen": 0})
-        counts["trained" if name in trained else "frozen"] += parameters[name].numel()
-    return by_place
+        by_place.setdefault(place, [0, 0])[name in trained] += parameters[name].numel()
+    return {place: Parameters(trained=trained, frozen=frozen) for place, (frozen, trained) in by_place.items()}
 
 
 class Audit:
@@ -49,28 +49,43 @@ class Audit:
         frozen = set(frozen_modules(self.pretrained.model, self.names))
         self.frozen_in_train_mode = sum(module.training for module in frozen)
 
-    def facts(self, *, frozen_dropout: bool) -> dict[str, Any]:
-        """Audit the model after training. The returned facts become part of the result.
+    def records(self, *, frozen_dropout: bool) -> list[AuditRecord]:
+        """Audit the model and the parameters of each run after training.
 
         Raises:
-            AssertionError: A frozen parameter changed, has a gradient, or was in train mode. Such a run has no result.
+            AssertionError: A frozen parameter changed, has a gradient, or was in train mode, or the optimizer did not hold
+                exactly the trained parameters. Such a run has no result.
         """
         model, anatomy = self.pretrained.model, self.pretrained.anatomy
         depth, head = anatomy.depth(self.names), self.pretrained.head
         parameters = dict(model.named_parameters())
         share = 1.0 if depth is None else max(depth, head.layers) / anatomy.count
-        facts = {
-            "parameters": count_parameters(model),
-            "tuned_share": min(1.0, share + self._share_of_lstm()),
-            "by_place": parameters_by_place(self.pretrained, self.names),
+        checks = {
+            "optimizer_holds_exactly_the_trained": all(self._held_exactly(learner) for learner in self.learners),
             "each_parameter_in_one_place": set(anatomy.places) == set(parameters),
             "frozen_bytes_unchanged": self.pretrained.frozen_digest(self.names) == self.before,
             "frozen_gradients_none": all(gradient_of(p) is None for n, p in parameters.items() if n not in self.names),
             "frozen_in_eval_mode": self.frozen_in_train_mode == 0 and not frozen_dropout,
         }
-        wrong = [name for name, value in facts.items() if value is False]
+        wrong = [name for name, holds in checks.items() if not holds]
         assert wrong in ([], ["frozen_in_eval_mode"] if frozen_dropout else []), f"audit: {wrong}"
-        return facts
+        records = []
+        for learner, first in zip(self.learners, self.first_digests, strict=True):
+            moved = self._moved(learner, first)
+            moved_places = {anatomy.places[name] for name in moved}
+            records.append(
+                AuditRecord(
+                    parameters=count_parameters(model),
+                    trainable_parameters=sum(p.numel() for p in learner.parameters.values()),
+                    tuned_share=min(1.0, share + self._share_of_lstm()),
+                    by_place=parameters_by_place(self.pretrained, self.names),
+                    checks=checks,
+                    clipped_parameters=len({id(p) for p in learner.parameters.values()}),
+                    moved=[place for place in dict.fromkeys(anatomy.places.values()) if place in moved_places],
+                    merged=[name for name in moved if name not in learner.parameters],
+                )
+            )
+        return records
 
     def _share_of_lstm(self) -> float:
         """The weights of LSTMs in the head, which run for every token, as a share of the weights of all layers."""
@@ -79,33 +94,19 @@ class Audit:
         layers = sum(p.numel() for name, p in model.named_parameters() if layer_number(places[name]) is not None)
         return float(lstm / layers)
 
-    def own_facts(self) -> list[dict[str, Any]]:
-        """Audit the parameters of each run after training. The returned facts become part of its result.
-
-        Raises:
-            AssertionError: The optimizer did not hold exactly the trained parameters.
-        """
-        return [self._of(learner, first) for learner, first in zip(self.learners, self.first_digests, strict=True)]
-
-    def _of(self, learner: Learner, first_digests: Mapping[str, str]) -> dict[str, Any]:
+    def _held_exactly(self, learner: Learner) -> bool:
+        """Whether the optimizer holds exactly the trained parameters."""
         trained = {id(p) for p in learner.parameters.values()}
         held = [id(p) for group in learner.groups for p in group["params"]]
-        exactly = learner.learned.keys() == self.names and len(held) == len(trained) and set(held) == trained
-        assert exactly, "audit: ['optimizer_holds_exactly_the_trained']"
-        moved = [
+        return learner.learned.keys() == self.names and len(held) == len(trained) and set(held) == trained
+
+    def _moved(self, learner: Learner, first_digests: Mapping[str, str]) -> list[str]:
+        """The names of the parameters that have other values than before the training."""
+        return [
             name
             for name, p in learner.learned.items()
             if (_digest(p) != first_digests[name] if name in first_digests else not self._is_pretrained(name, p))
         ]
-        places = self.pretrained.anatomy.places
-        moved_places = {places[name] for name in moved}
-        return {
-            "trainable_parameters": sum(p.numel() for p in learner.parameters.values()),
-            "optimizer_holds_exactly_the_trained": exactly,
-            "clipped_parameters": len(trained),
-            "moved": [place for place in dict.fromkeys(places.values()) if place in moved_places],
-            "merged": [name for name in moved if name not in learner.parameters],
-        }
 
     def _first_digests(self, learner: Learner) -> dict[str, str]:
         """Digests of the parameters that do not start from pretrained values. Of the others, the values themselves exist."""

@@ -1,162 +1,281 @@
-"""The result of a run: facts for JSON, and logits."""
+"""The result of a run: a record of everything but predictions, which is ``result.json``, and the predictions themselves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from frostline.statistics.metrics import defined
-from frostline.training.experiment import Experiment
-from frostline.training.learner import TrainingRecord
-from frostline.training.specification import RunSpec
-from frostline.training.ways.phases import trainings_of
+from frostline.training.run import RunSpec
 
-SCHEMA_VERSION = 1
+if TYPE_CHECKING:  # they import torch, which reading a result does not need
+    from torch import Tensor
+
+    from frostline.training.experiment import Experiment
+    from frostline.training.learner import TrainingRecord
+
+SCHEMA_VERSION = 2
 
 Logits = dict[str, NDArray[Any]]  # by split, [rows, C]
+Number = FiniteFloat | None  # None: undefined, or never measured
+Seconds = Annotated[float, Field(ge=0, le=1e12)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Record(BaseModel):
+    """A part of what a run says. It is bounded, because a folder may come from others."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class Score(Record):
+    """A score of one split at one evaluation."""
+
+    split: str
+    epoch: Number
+    metric: str
+    value: Number
+
+
+class Cost(Record):
+    """The costs of a run. Seconds are wall-clock seconds, divided by the number of runs that are trained at the same time.
+
+    Attributes:
+        forward_pass_seconds: The forward pass over the frozen layers, for all runs together; 0 for a run that does not use it.
+        peak_memory_bytes: Of all runs of the stack together.
+        run_seconds: The whole run; of one that was continued, the last part.
+        steps: Optimizer steps.
+    """
+
+    train_seconds: Seconds
+    evaluation_seconds: Seconds
+    forward_pass_seconds: Seconds
+    peak_memory_bytes: Annotated[int, Field(ge=0, le=10**18)]
+    run_seconds: Seconds
+    steps: Count
+
+
+class Parameters(Record):
+    """How many parameters of one place in the model were trained."""
+
+    trained: Count
+    frozen: Count
+
+
+class PhaseAudit(Record):
+    """The steps of one of several phases, and the places that it changed."""
+
+    steps: Count
+    moved: list[str]
+
+
+class AuditRecord(Record):
+    """What was trained, as found on the model itself.
+
+    Attributes:
+        tuned_share: The share of the model's layers that run in each training step.
+        checks: What was checked, and whether it holds; empty for an estimator, which has no training loop of ours.
+        clipped_parameters: The number of tensors whose gradients were clipped.
+        moved: The places that ended with other values than they started with.
+        merged: Matrices whose low-rank updates were trained and added to them.
+        phases: Of a run in several phases, each of them.
+    """
+
+    parameters: Count
+    trainable_parameters: Count
+    tuned_share: FiniteFloat
+    by_place: dict[str, Parameters]
+    checks: dict[str, bool] = {}
+    clipped_parameters: Count = 0
+    moved: list[str] = []
+    merged: list[str] = []
+    phases: list[PhaseAudit] = []
+
+    @property
+    def trained_places(self) -> list[str]:
+        return [place for place, counts in self.by_place.items() if counts.trained]
+
+
+class Provenance(Record):
+    """Where and how a run was trained.
+
+    Attributes:
+        cut: The number of frozen layers below the cached hidden states that it starts from; None if it runs the whole model.
+        from_cache: Whether it, one of its phases or the fit of its head starts from cached hidden states.
+        stacked: The number of runs that were trained with it as one model.
+        micro_batch: How many examples were computed together.
+        continued_after: The numbers of steps after which an interrupted training was continued.
+        workers: How many runs were trained at the same time.
+    """
+
+    device: str
+    device_name: str
+    threads: Count
+    instructions: str
+    python: str
+    frostline: str
+    torch: str
+    transformers: str
+    numpy: str
+    packed: bool
+    head_token: bool
+    cut: Count | None
+    from_cache: bool
+    stacked: Count
+    micro_batch: Count
+    continued_after: list[Count]
+    workers: Annotated[int, Field(ge=1, le=10**6)]
+
+
+class RunRecord(Record):
+    """``result.json``: everything that a run with a result says, except its predictions and what it says of the test set.
+
+    Attributes:
+        outcome: ``ok``, ``degenerate`` or ``diverged``.
+        reason: Why the outcome is not ``ok``.
+        files: The checksum of each other file of the result.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    digest: str
+    spec: RunSpec
+    outcome: str
+    reason: str
+    metric: str
+    best_epoch: Number
+    validation_best: Number
+    validation_last: Number
+    train_last: Number
+    scores: list[Score]
+    cost: Cost
+    audit: AuditRecord
+    provenance: Provenance
+    files: dict[str, str] = {}
+
+
+class TestRecord(Record):
+    """``test.json``: the scores of a run on the test set."""
+
+    digest: str
+    scores: dict[str, Number]
+
+
+class Failure(Record):
+    """Why a run ended in an error."""
+
+    digest: str
+    spec: RunSpec
+    reason: str
+    traceback: str
 
 
 @dataclass
 class Result:
-    """The result of a run. Test scores and logits are stored separately, so that no code that selects runs can read them.
+    """What a run leaves. Test scores and logits are stored separately, so that no code that selects runs can read them.
 
     Attributes:
-        facts: Specification, scores, cost, audit and provenance.
+        record: Everything but predictions.
         logits: Logits ``[rows, C]`` of ``validation_best`` and ``validation_last`` (at the best and the last evaluation), and of
             further splits.
-        test_facts: The scores on test; None without a test set.
+        test: The scores on test; None without a test set.
         test_logits: The logits on test, ``[rows, C]``.
         learned: The trained parameters by name. The next run overwrites their values.
     """
 
-    facts: dict[str, Any]
+    record: RunRecord
     logits: Logits
-    test_facts: dict[str, Any] | None = None
+    test: TestRecord | None = None
     test_logits: NDArray[np.float32] | None = None
-    learned: Mapping[str, Tensor] = field(default_factory=dict)
+    learned: "Mapping[str, Tensor]" = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Audit, time and memory of a run.
+def make_result(
+    spec: RunSpec,
+    context: "Experiment",
+    training: "TrainingRecord",
+    scored: Logits,
+    audit: AuditRecord,
+    *,
+    learned: "Mapping[str, Tensor]",
+    peak_memory_bytes: int,
+    run_seconds: float,
+    stacked: int = 1,
+    continued_after: Iterable[int] = (),
+) -> Result:
+    """The result of a run.
 
-    Attributes:
-        audit: Which parameters were frozen and which were trained.
+    Args:
+        spec: The run.
+        context: What the runs share.
+        training: The course of its training.
+        scored: The logits of all splits except train and validation.
+        audit: What was trained.
+        learned: The trained parameters by name.
         peak_memory_bytes: Peak memory of all runs of the stack together.
         run_seconds: Wall-clock seconds of the stack, divided by its number of runs.
         stacked: The number of runs in the stack.
         continued_after: The numbers of steps after which an interrupted training was continued.
     """
+    from frostline.statistics.metrics import defined
+    from frostline.training.run import trainings_of
 
-    audit: dict[str, Any]
-    peak_memory_bytes: int
-    run_seconds: float
-    stacked: int
-    continued_after: Sequence[int]
+    def rows_of(split: str, epoch: float | None, scores: Mapping[str, float]) -> list[Score]:
+        return [Score(split=split, epoch=epoch, metric=name, value=defined(value)) for name, value in scores.items()]
 
-
-def make_result(
-    spec: RunSpec, context: Experiment, record: TrainingRecord, scored: Logits, measured: Measured
-) -> Result:
-    """The result of a run, without its parameters. ``scored`` are the logits of all splits except train and validation."""
-    test = scored.get("test")
-    others = {split: logits for split, logits in scored.items() if split != "test"}
-    facts = _facts(spec, context, record, measured)
-    facts["scores"] += [
-        score
-        for split, logits in others.items()
-        for score in _rows_of(split, facts["best_epoch"], context.problem.scores(logits, context.splits[split]))
-    ]
-    result = Result(facts, {**_validation_logits(record), **others})
-    if test is not None:
-        result.test_logits = test
-        scores = context.problem.scores(test, context.splits["test"])
-        result.test_facts = {"schema_version": SCHEMA_VERSION, "digest": spec.digest, "scores": _with_nulls(scores)}
-    return result
-
-
-def _facts(spec: RunSpec, context: Experiment, record: TrainingRecord, measured: Measured) -> dict[str, Any]:
-    best = record.evaluations[record.best] if record.evaluations else None
-    last = record.evaluations[-1] if record.evaluations else None
-    metric = context.problem.metric
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "digest": spec.digest,
-        "spec": spec.model_dump(mode="json"),
-        "status": "done",
-        "outcome": record.outcome,
-        "reason": record.reason,
-        "metric": metric,
-        "best_epoch": best.epoch if best else None,
-        "validation_best": defined(best.validation[metric]) if best else None,
-        "validation_last": defined(last.validation[metric]) if last else None,
-        "train_last": _with_nulls(record.train_last).get(metric),
-        "scores": _scores(record),
-        "cost": _cost(spec, context, record, measured),
-        "audit": measured.audit,
-        "provenance": {
-            **context.machine.facts(),
-            "packed": context.packed,
-            "head_token": context.head_token is not None,
-            "cut": context.cut(spec),
-            "from_cache": _from_cache(spec, context),
-            "stacked": measured.stacked,
-            "micro_batch": context.micro_batch(spec),
-            "continued_after": list(measured.continued_after),
-            "workers": context.worker.at_a_time,
-        },
-    }
-
-
-def _from_cache(spec: RunSpec, context: Experiment) -> bool:
-    """Whether the run, one of its phases or the fit of its head starts from cached hidden states."""
-    return any(context.cut(one) is not None for one in trainings_of(spec, context.pretrained.anatomy))
-
-
-def _scores(record: TrainingRecord) -> list[dict[str, Any]]:
-    """A row for each split, evaluation and metric."""
+    metric, evaluations, others = context.problem.metric, training.evaluations, dict(scored)
+    test = others.pop("test", None)
+    best, last = (evaluations[training.best], evaluations[-1]) if evaluations else (None, None)
+    best_epoch, last_epoch = best.epoch if best else None, last.epoch if last else None
     scores = [
         row
-        for point in record.evaluations
+        for point in evaluations
         for split, values in (("validation", point.validation), ("train_running", point.train))
-        for row in _rows_of(split, point.epoch, values)
+        for row in rows_of(split, point.epoch, values)
     ]
-    last_epoch = record.evaluations[-1].epoch if record.evaluations else None
-    return [*scores, *_rows_of("train", last_epoch, record.train_last)]
-
-
-def _rows_of(split: str, epoch: float | None, scores: Mapping[str, float]) -> list[dict[str, Any]]:
-    return [
-        {"split": split, "epoch": epoch, "metric": name, "value": value} for name, value in _with_nulls(scores).items()
-    ]
-
-
-def _cost(spec: RunSpec, context: Experiment, record: TrainingRecord, measured: Measured) -> dict[str, Any]:
-    """The costs of a run. Wall-clock seconds are divided by the number of workers, which train runs at the same time."""
-    states = context.states
-    return {
-        "train_seconds": record.train_seconds / context.worker.at_a_time,
-        "evaluation_seconds": record.evaluation_seconds / context.worker.at_a_time,
-        # for all runs together
-        "forward_pass_seconds": states.seconds if states and _from_cache(spec, context) else 0.0,
-        "peak_memory_bytes": measured.peak_memory_bytes,
-        "run_seconds": measured.run_seconds / context.worker.at_a_time,
-        "steps": record.steps,
-    }
-
-
-def _validation_logits(record: TrainingRecord) -> Logits:
-    if not record.evaluations:
-        return {}
-    return {
-        "validation_best": record.evaluations[record.best].logits,
-        "validation_last": record.evaluations[-1].logits,
-    }
-
-
-def _with_nulls(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Scores for JSON, with null for undefined scores."""
-    return {name: defined(value) for name, value in scores.items()}
+    scores += rows_of("train", last_epoch, training.train_last)
+    for split, logits in others.items():
+        scores += rows_of(split, best_epoch, context.problem.scores(logits, context.splits[split]))
+    from_cache = any(context.cut(one) is not None for one in trainings_of(spec, context.pretrained.anatomy))
+    record = RunRecord(
+        digest=spec.digest,
+        spec=spec,
+        outcome=training.outcome,
+        reason=training.reason,
+        metric=metric,
+        best_epoch=best_epoch,
+        validation_best=defined(best.validation[metric]) if best else None,
+        validation_last=defined(last.validation[metric]) if last else None,
+        train_last=defined(training.train_last[metric]) if training.train_last else None,
+        scores=scores,
+        cost=Cost(
+            train_seconds=training.train_seconds / context.worker.at_a_time,
+            evaluation_seconds=training.evaluation_seconds / context.worker.at_a_time,
+            forward_pass_seconds=context.states.seconds if context.states and from_cache else 0.0,
+            peak_memory_bytes=peak_memory_bytes,
+            run_seconds=run_seconds / context.worker.at_a_time,
+            steps=training.steps,
+        ),
+        audit=audit,
+        provenance=Provenance.model_validate(
+            {
+                **context.machine.facts(),
+                "packed": context.packed,
+                "head_token": context.head_token is not None,
+                "cut": context.cut(spec),
+                "from_cache": from_cache,
+                "stacked": stacked,
+                "micro_batch": context.micro_batch(spec),
+                "continued_after": list(continued_after),
+                "workers": context.worker.at_a_time,
+            }
+        ),
+    )
+    validation = {"validation_best": best.logits, "validation_last": last.logits} if best and last else {}
+    result = Result(record, {**validation, **others}, learned=learned)
+    if test is not None:
+        on_test = context.problem.scores(test, context.splits["test"])
+        result.test_logits = test
+        result.test = TestRecord(digest=spec.digest, scores={name: defined(value) for name, value in on_test.items()})
+    return result

@@ -16,11 +16,11 @@ from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from frostline.training.estimators.contrastive import SetFitEstimator
+from frostline.training.estimators import SetFitEstimator
 from frostline.training.experiment import Experiment
-from frostline.training.rows import train_rows
-from frostline.training.run import run
-from frostline.training.ways.way import Way
+from frostline.training.forward import train_rows
+from frostline.training.recipes import Way
+from frostline.training.train import run
 from tiny import assert_same_predictions, sentences
 from training.runs import SIZES, context_of, spec_of
 
@@ -43,7 +43,7 @@ def with_texts(folder: Path) -> Experiment:
     texts = {
         split: examples([rows[n] for n in own], context.problem.targets[own]) for split, own in context.splits.items()
     }
-    return replace(context, labels=("negative", "positive"), max_length=32, examples=texts)
+    return replace(context, labels=("negative", "positive"), examples=texts)
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +70,10 @@ def test_it_equals_its_own_package_by_hand(texts_of_films: Experiment, tiny_bert
     by_hand = model.predict_proba(list(validation.texts), as_numpy=True)
     logits = result.logits["validation_best"]
     np.testing.assert_allclose(np.exp(logits) / np.exp(logits).sum(1, keepdims=True), by_hand, atol=1e-6)
-    assert result.facts["cost"]["steps"] == trainer.st_trainer.state.global_step == 11  # 2 * 42 pairs in batches of 8
+    assert result.record.cost.steps == trainer.st_trainer.state.global_step == 11  # 2 * 42 pairs in batches of 8
     body = sum(p.numel() for name, p in model.model_body.named_parameters() if "pooler" not in name)
-    assert result.facts["audit"]["trainable_parameters"] == body + 32 + 1
-    assert result.facts["audit"]["tuned_share"] == 1.0
+    assert result.record.audit.trainable_parameters == body + 32 + 1
+    assert result.record.audit.tuned_share == 1.0
     assert not np.array_equal(run(SPEC.model_copy(update={"seed": 1}), context).logits["validation_best"], logits)
 
 
@@ -141,8 +141,8 @@ def test_an_interrupted_run_is_trained_again_from_its_start(
     store = Store(tmp_path / "o")
     assert len(store.done()) == 1 and not (tmp_path / "o" / "checkpoints").exists()
     assert_same_predictions(trained(tmp_path / "o"), trained(tmp_path / "undisturbed"))
-    (facts,) = (one for one in store.results().values() if one["spec"]["tune"] == "setfit")
-    assert facts["cost"]["steps"] > 5 and not facts["provenance"]["continued_after"]
+    (facts,) = (one for one in store.results().values() if one.spec.tune == "setfit")
+    assert facts.cost.steps > 5 and not facts.provenance.continued_after
 
 
 @pytest.mark.parametrize(

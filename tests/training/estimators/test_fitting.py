@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from frostline.training.estimators.by_name import ESTIMATORS
-from frostline.training.run import run
-from frostline.training.ways.way import Way
+from frostline.training.estimators import ESTIMATORS
+from frostline.training.recipes import Way
+from frostline.training.train import run
 from training.runs import context_of, spec_of
 
 SPEC = spec_of("probe", way=Way(estimator="probe"), learning_rate=None)
@@ -15,16 +15,16 @@ SPEC = spec_of("probe", way=Way(estimator="probe"), learning_rate=None)
 def test_the_result_has_scores_predictions_and_costs(tiny_bert) -> None:
     context = replace(context_of(tiny_bert), labels=("negative", "positive"))
     result, usual = run(SPEC, context), run(spec_of(1), context)
-    assert result.facts.keys() == usual.facts.keys() and result.facts["cost"].keys() == usual.facts["cost"].keys()
-    assert result.facts["outcome"] == "ok" and result.facts["validation_best"] > 0.7
-    assert result.facts["audit"]["tuned_share"] == 0.0
-    assert all(not counts["trained"] for counts in result.facts["audit"]["by_place"].values())
+    assert result.record.digest == SPEC.digest and result.record.cost.run_seconds > 0
+    assert result.record.outcome == "ok" and result.record.validation_best > 0.7
+    assert result.record.audit.tuned_share == 0.0
+    assert all(not counts.trained for counts in result.record.audit.by_place.values())
     assert {name: logits.shape for name, logits in result.logits.items()} == {
         name: logits.shape for name, logits in usual.logits.items()
     }
-    assert result.test_facts is not None and usual.test_facts is not None
-    assert result.test_facts["scores"].keys() == usual.test_facts["scores"].keys()
-    scored = {(row["split"], row["metric"]) for row in result.facts["scores"]}
+    assert result.test is not None and usual.test is not None
+    assert result.test.scores.keys() == usual.test.scores.keys()
+    scored = {(row.split, row.metric) for row in result.record.scores}
     assert ("validation", "accuracy") in scored and ("train", "loss") in scored
 
 
@@ -35,6 +35,6 @@ def test_a_constant_prediction_is_degenerate(tiny_bert, monkeypatch) -> None:
         monkeypatch.setattr(
             type(fitted), "logits", lambda self, rows, split, value=value: np.full((len(rows), 2), value, np.float32)
         )
-        facts = run(SPEC, context).facts
-        assert facts["outcome"] == outcome and facts["reason"]
+        record = run(SPEC, context).record
+        assert record.outcome == outcome and record.reason
         monkeypatch.undo()

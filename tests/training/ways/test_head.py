@@ -9,12 +9,10 @@ from sklearn.linear_model import Ridge, RidgeClassifier
 from frostline.data.kinds import CLASSIFICATION
 from frostline.frozen import forward_pass as batches
 from frostline.model.loading import load_pretrained
+from frostline.training.forward import last_linear, train_rows
 from frostline.training.problem import Problem
-from frostline.training.rows import train_rows
-from frostline.training.run import run
-from frostline.training.session import start_values
-from frostline.training.ways.head import last_linear
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.train import run, start_values
 from model.test_stacking import context_of as model_of_type
 from training.by_hand import way_spec
 from training.runs import context_of, with_states
@@ -104,8 +102,8 @@ def test_no_row_is_read_twice_if_memory_runs_out_in_the_head(uncached, monkeypat
 
 def test_the_run_goes_on_from_the_fitted_head(context):
     fitted, random = run(SPEC, context), run(way_spec(Way()), context)
-    first = [next(s for s in one.facts["scores"] if s["metric"] == "loss") for one in (fitted, random)]
-    assert first[0]["value"] < first[1]["value"] and "embeddings" in fitted.facts["audit"]["moved"]
+    first = [next(s for s in one.record.scores if s.metric == "loss") for one in (fitted, random)]
+    assert first[0].value < first[1].value and "embeddings" in fitted.record.audit.moved
 
 
 def test_named_modules_are_tuned_from_the_fitted_head(context):

@@ -10,12 +10,10 @@ from safetensors.torch import load_file
 from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION
 from frostline.model.terms import layer_number
-from frostline.training.run import restore, run
-from frostline.training.ways.low_rank import DOWN, UP, factors_of, matrix_of, planned_factors
-from frostline.training.ways.names import way_named
-from frostline.training.ways.start import rank_of
-from frostline.training.ways.suitable import require_suitable
-from frostline.training.ways.way import Way
+from frostline.sweep.suitable_runs import require_suitable
+from frostline.training.recipes import Way, way_named
+from frostline.training.start import DOWN, UP, factors_of, matrix_of, planned_factors, rank_of
+from frostline.training.train import restore, run
 from small_models import small_model
 from training.by_hand import context_without_dropout, gap, started, train_by_hand, way_spec
 from training.runs import largest_difference, spec_of, with_states
@@ -54,9 +52,9 @@ def test_the_result_is_that_of_peft(context, tune):
     merged |= {name: p for name, p in trained.items() if matrix_of(name) == name}
     result = run(spec, context)
     assert gap(result, merged) < 2e-6
-    audit = result.facts["audit"]
-    assert audit["trainable_parameters"] == sum(p.numel() for p in trained.values())
-    assert set(audit["merged"]) == set(matrices) and len(audit["merged"]) == len(matrices)
+    audit = result.record.audit
+    assert audit.trainable_parameters == sum(p.numel() for p in trained.values())
+    assert set(audit.merged) == set(matrices) and len(audit.merged) == len(matrices)
     assert max(float(trained[name + UP].detach().abs().max()) for name in matrices) > 1e-3
 
 
@@ -77,7 +75,7 @@ def test_cached_hidden_states_change_nothing(context, tmp_path):
     without = run(spec, context)
     cached = with_states(context, tmp_path)
     found = run(spec, cached)
-    assert found.facts["provenance"]["cut"] == 2 and largest_difference(without, found) < 1e-5
+    assert found.record.provenance.cut == 2 and largest_difference(without, found) < 1e-5
 
 
 def test_scaled_losses_change_nothing(context):
@@ -101,7 +99,7 @@ def test_a_rank_gives_as_many_parameters_as_the_last_layers(context):
     spec, pretrained = way_spec(way_named("lora-like-2", {})), context.pretrained
     rank = rank_of(spec, pretrained.model, pretrained.anatomy)
     result, last = run(spec, context), run(spec_of(2), context)
-    counts = [one.facts["audit"]["trainable_parameters"] for one in (result, last)]
+    counts = [one.record.audit.trainable_parameters for one in (result, last)]
     by_rank = sum(sum(p.shape) for name, p in result.learned.items() if ".layer." in name)
     assert rank > 1 and abs(counts[0] - counts[1]) <= by_rank / 2
     with pytest.raises(FrostlineError, match="lora-like-9: 9 layers were requested, but the model has 3"):

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from frostline.model.anatomy import Anatomy
 from frostline.statistics.recipe import FULL
-from frostline.training.rows import train_rows
-from frostline.training.run import run
-from frostline.training.seeds import generator_seed
-from frostline.training.session import score_rows, training_session
-from frostline.training.steps import StepPlan
-from frostline.training.ways.phases import phases_of
-from frostline.training.ways.way import Way
+from frostline.training.forward import train_rows
+from frostline.training.recipes import Way
+from frostline.training.result import PhaseAudit
+from frostline.training.run import StepPlan, generator_seed, phases_of
+from frostline.training.train import run, score_rows, training_session
 from training.by_hand import context_without_dropout, gap, started, way_spec
 from training.runs import largest_difference, outcome, spec_of, with_states
 
@@ -37,9 +35,9 @@ def test_the_phases_have_all_steps_of_the_run_and_warm_up_at_most_half_of_the_fi
 
 
 def test_every_phase_moves_what_it_unfreezes_even_in_a_single_step(context):
-    audit = run(spec_of("g", way=Way(order="gradual"), train_size=8, num_train_epochs=5), context).facts["audit"]
-    for layer, phase in zip(("layer 2", "layer 1", "layer 0", "embeddings"), audit["phases"][1:], strict=True):
-        assert layer in phase["moved"] and phase["steps"] == 1
+    audit = run(spec_of("g", way=Way(order="gradual"), train_size=8, num_train_epochs=5), context).record.audit
+    for layer, phase in zip(("layer 2", "layer 1", "layer 0", "embeddings"), audit.phases[1:], strict=True):
+        assert layer in phase.moved and phase.steps == 1
 
 
 def test_the_phases_unfreeze_one_layer_after_the_other(context):
@@ -107,8 +105,8 @@ def test_a_run_equals_trainings_by_hand(context):
         assert list(steps_by_hand(model, spec, context, phase, factors)) == [1, 2, 3, 4]
     result = run(spec, context)
     assert gap(result, unfrozen_of(model, 3)) < 1e-5
-    assert result.facts["cost"]["steps"] == 12
-    assert [score["epoch"] for score in result.facts["scores"] if score["metric"] == "loss"][::2][:3] == [1, 2, 3]
+    assert result.record.cost.steps == 12
+    assert [score.epoch for score in result.record.scores if score.metric == "loss"][::2][:3] == [1, 2, 3]
 
 
 def test_a_phase_ends_by_patience_and_the_next_one_starts_from_its_best_state(context):
@@ -130,19 +128,19 @@ def test_a_phase_ends_by_patience_and_the_next_one_starts_from_its_best_state(co
         model.load_state_dict(kept)
         steps.append(step)
     result = run(spec, context)
-    assert steps[0] < 8 and result.facts["cost"]["steps"] == sum(steps)
-    assert [phase["steps"] for phase in result.facts["audit"]["phases"]] == steps
-    assert result.facts["best_epoch"] == (steps[0] + best_step) / 4
+    assert steps[0] < 8 and result.record.cost.steps == sum(steps)
+    assert [phase.steps for phase in result.record.audit.phases] == steps
+    assert result.record.best_epoch == (steps[0] + best_step) / 4
     assert gap(result, unfrozen_of(model, 2)) < 1e-5
 
 
 def test_what_was_frozen_moves_when_it_is_unfrozen(context):
-    audit = run(way_spec(Way(order="gradual"), num_train_epochs=5), context).facts["audit"]
+    audit = run(way_spec(Way(order="gradual"), num_train_epochs=5), context).record.audit
     layers = ["layer 0", "layer 1", "layer 2"]
     moved = [[*layers[first:], "pooler", "head"] for first in (3, 2, 1, 0)]
     whole = ["embeddings", *layers, "pooler", "head"]
-    assert audit["phases"] == [{"steps": 4, "moved": places} for places in (*moved, whole)]
-    assert audit["moved"] == whole
+    assert audit.phases == [PhaseAudit(steps=4, moved=places) for places in (*moved, whole)]
+    assert audit.moved == whole
 
 
 def test_each_phase_starts_from_cached_hidden_states(context, tmp_path):
@@ -168,5 +166,5 @@ def test_a_run_that_diverges_in_its_first_phase_ends_there(context):
     before = outcome(run(spec_of(1), context))
     spec = spec_of("gradual-1", way=Way(tune=1, order="gradual"), head_learning_rate=1e38, num_train_epochs=2)
     result = run(spec, context)
-    assert result.facts["outcome"] == "diverged" and result.facts["cost"]["steps"] < 4
+    assert result.record.outcome == "diverged" and result.record.cost.steps < 4
     assert outcome(run(spec_of(1), context)) == before

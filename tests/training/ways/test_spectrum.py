@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from frostline.model.anatomy import find_layers
-from frostline.training.run import run
-from frostline.training.ways.spectrum import signal_to_noise, with_modules
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.start import signal_to_noise, with_modules
+from frostline.training.train import run
 from small_models import small_model
 from training.by_hand import way_spec
 
@@ -43,4 +43,4 @@ def test_a_run_trains_the_chosen_modules_and_the_head(context):
     way = with_modules({"s": Way(signal_share=0.3)}, context.pretrained.model, context.pretrained.anatomy)["s"]
     result = run(way_spec(way), context)
     inside = {name.rpartition(".")[0] for name in result.learned if not name.startswith("classifier")}
-    assert inside == {*way.modules, "bert.pooler.dense"} and result.facts["outcome"] in ("ok", "degenerate")
+    assert inside == {*way.modules, "bert.pooler.dense"} and result.record.outcome in ("ok", "degenerate")

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from frostline.model.terms import layer_number
-from frostline.training.run import run
-from frostline.training.session import start_values
-from frostline.training.ways.start import planned, reinitialized
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.start import planned, reinitialized
+from frostline.training.train import run, start_values
 from small_models import small_model
 from training.by_hand import context_without_dropout, way_spec
 from training.runs import largest_difference, weights_of, with_states
@@ -78,8 +77,7 @@ def test_a_type_that_scales_some_matrices_scales_new_ones_too(tmp_path):
 def test_a_run_with_new_layers_trains_them(context):
     """With a learning rate that changes nothing, new layers differ from the pretrained ones, but do not move."""
     moved = [
-        run(way_spec(Way(reinitialized=1), learning_rate=rate), context).facts["audit"]["moved"]
-        for rate in (3e-3, 1e-60)
+        run(way_spec(Way(reinitialized=1), learning_rate=rate), context).record.audit.moved for rate in (3e-3, 1e-60)
     ]
     assert moved == [["embeddings", "layer 0", "layer 1", "layer 2", "pooler", "head"], ["pooler", "head"]]
 
@@ -91,7 +89,7 @@ def test_runs_with_and_without_new_layers_start_from_the_same_cached_hidden_stat
     for new in (0, 1, 2):
         spec = way_spec(Way(tune=2, reinitialized=new), num_train_epochs=2, evaluations_per_epoch=1)
         without, found = (run(spec, context) for context in (plain, cached))
-        assert [one.facts["provenance"]["cut"] for one in (without, found)] == [None, 1]
+        assert [one.record.provenance.cut for one in (without, found)] == [None, 1]
         assert largest_difference(without, found) < 1e-5
         assert all(largest_difference(found, other) > 1e-3 for other in results)
         results.append(found)
@@ -106,7 +104,7 @@ def test_controls_train_exactly_as_many_parameters_as_the_last_layers(context, l
 
     last = count(way_spec(Way(tune=2)))
     spec = way_spec(Way(tune=2, layers=layers))
-    assert count(spec) == last == run(spec, context).facts["audit"]["trainable_parameters"]
+    assert count(spec) == last == run(spec, context).record.audit.trainable_parameters
 
 
 def test_random_layers_depend_on_the_seed(context):

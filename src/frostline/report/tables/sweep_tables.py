@@ -10,13 +10,13 @@ from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report import formatting, names
 from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, train_size_column
 from frostline.report.tables.table import Column, ReportTable, Row
+from frostline.statistics.answer import ClassScores, Threshold
 from frostline.statistics.by_class import SCORES
 from frostline.statistics.calibration import FOLDS
-from frostline.statistics.evidence import Run
 from frostline.statistics.outcomes import FAILURES
-from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import RunResult
 from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
-from frostline.training.specification import RunSpec
+from frostline.training.result import AuditRecord, Cost, RunRecord
 
 CHECKS = {
     "optimizer_holds_exactly_the_trained": "optimizer holds\nonly trainable",
@@ -57,18 +57,18 @@ def search_table(found: Mapping[str, Any]) -> ReportTable:
     return ReportTable("search", "Search", caption, columns, tuple(map(Row, found["steps"])), sortable=False)
 
 
-def failed_runs_table(runs: Sequence[Run]) -> ReportTable:
+def failed_runs_table(runs: Sequence[RunResult]) -> ReportTable:
     """Every run of the grid without a usable score: it failed, ended in an error, or has no result yet."""
 
-    def order(run: Run) -> tuple[Any, ...]:
-        return -run["train_size"], Recipe(run["recipe"]).order, run["learning_rate"] or 0.0, run["seed"]
+    def order(run: RunResult) -> tuple[Any, ...]:
+        return -(run.train_size or 0), run.recipe.order, run.learning_rate or 0.0, run.seed
 
-    def what(run: Run) -> str:
-        return {"failed": "error", "pending": "not trained yet"}.get(run["status"]) or str(run["outcome"])
+    def what(run: RunResult) -> str:
+        return {"failed": "error", "pending": "not trained yet"}.get(run.status) or str(run.outcome)
 
-    failed = [run for run in runs if run["outcome"] in FAILURES or run["status"] != "done"]
+    failed = [run for run in runs if run.outcome in FAILURES or run.status != "done"]
     columns = (
-        *(TUNED, train_size_column(run["train_size"] for run in runs), Column("seed", "seed"), LEARNING_RATE),
+        *(TUNED, train_size_column(run.train_size for run in runs), Column("seed", "seed"), LEARNING_RATE),
         Column("validation_best", "score", formatting.score),
         Column("failure", "failure", of=what, number=False),
         Column("reason", "reason", number=False),
@@ -96,24 +96,22 @@ class _Cost:
         return self.predicted / self.measured if self.measured else None
 
 
-def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping[str, Any]]) -> ReportTable:
+def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[RunRecord]) -> ReportTable:
     """Forecast and measured time and memory: a row for each cell, for the forward pass, and in total.
 
     Args:
         calls: The recorded forecasts, one for each call of the command.
-        results: The facts of finished runs.
+        results: The finished runs.
     """
     cells = {(cell["recipe"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
-    measured: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
-    for facts in results:
-        spec = RunSpec.model_validate(facts["spec"])
-        if "run_seconds" in facts["cost"]:  # results older than forecasts have none
-            measured.setdefault((spec.recipe, spec.train_size), []).append(facts["cost"])
+    measured: dict[tuple[str, int], list[Cost]] = {}
+    for result in results:
+        measured.setdefault((result.spec.recipe, result.spec.train_size), []).append(result.cost)
     costs = []
     for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
         known = measured.get((name, size), [])
-        seconds = sum(cost["run_seconds"] for cost in known) / len(known) if known else None
-        memory = max((cost["peak_memory_bytes"] for cost in known), default=None)
+        seconds = sum(cost.run_seconds for cost in known) / len(known) if known else None
+        memory = max((cost.peak_memory_bytes for cost in known), default=None)
         costs.append(_Cost(name, size, len(known), cell["seconds"], seconds, cell["memory_bytes"], memory))
     ended = [call for call in calls if call["measured"]]
     for name, key in (("forward pass", "forward_pass_seconds"), ("total", "seconds")) if ended else ():
@@ -135,52 +133,49 @@ def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[Mapping
     return ReportTable("predicted", "Forecast and measured cost", caption, columns, tuple(map(Row, costs)))
 
 
-def is_checked(audit: Mapping[str, Any]) -> bool:
-    """Whether a run was trained in the training loop, which checks what it trains."""
-    return CHECKS.keys() <= audit.keys()
+def audit_table(audits: Mapping[str, AuditRecord]) -> ReportTable:
+    """The audit of one run of each k: frozen parameters stay frozen. ``audits`` are by name of k."""
 
+    def trained(of: tuple[str, AuditRecord]) -> str:
+        return _parts(of[1].trained_places)
 
-def audit_table(audits: Mapping[str, Mapping[str, Any]]) -> ReportTable:
-    """The audit of one run of each k: frozen parameters stay frozen. ``audits`` has the ``audit`` of a result by name of k."""
-
-    def trained(of: tuple[str, Mapping[str, Any]]) -> str:
-        return _parts(place for place, counts in of[1]["by_place"].items() if counts["trained"])
-
-    def small(of: tuple[str, Mapping[str, Any]]) -> list[str]:
+    def small(of: tuple[str, AuditRecord]) -> list[str]:
         """Merged matrices, and what each of several phases changed."""
-        merged, phases = len(of[1].get("merged", ())), of[1].get("phases", [])
+        merged, phases = len(of[1].merged), of[1].phases
         lines = [f"{merged} matri{'x' if merged == 1 else 'ces'} merged"] if merged else []
-        return lines + [
-            f"phase {n}, {phase['steps']:,} steps: {_parts(phase['moved'])}" for n, phase in enumerate(phases, 1)
-        ]
+        return lines + [f"phase {n}, {phase.steps:,} steps: {_parts(phase.moved)}" for n, phase in enumerate(phases, 1)]
 
-    def read(key: str) -> Read:
-        return lambda of: of[1][key]
+    def holds(key: str) -> Read:
+        return lambda of: of[1].checks[key]
 
     def failed(key: str) -> Callable[[Any], bool]:
-        return lambda of: not of[1][key]
+        return lambda of: not of[1].checks[key]
 
-    def share(of: tuple[str, Mapping[str, Any]]) -> list[str]:
-        return [formatting.percent(of[1]["trainable_parameters"] / of[1]["parameters"])]
+    def share(of: tuple[str, AuditRecord]) -> list[str]:
+        return [formatting.percent(of[1].trainable_parameters / of[1].parameters)]
 
     count = formatting.count
     columns = (
         Column("tuned", "tuned", names.printed, of=lambda of: str(of[0]), number=False, rank="place"),
         Column("trained", "trained", of=trained, number=False, small=small),
-        Column("merged", of=lambda of: len(of[1].get("merged", ()))),
-        Column("trainable_parameters", "parameters", count, of=read("trainable_parameters"), small=share),
-        Column("parameters", of=read("parameters")),
-        *(Column(key, title, formatting.yes_no, of=read(key), bad=failed(key)) for key, title in CHECKS.items()),
-        Column("clipped_parameters", "tensors\nclipped", count, of=read("clipped_parameters")),
+        Column("merged", of=lambda of: len(of[1].merged)),
+        Column("trainable_parameters", "parameters", count, of=lambda of: of[1].trainable_parameters, small=share),
+        Column("parameters", of=lambda of: of[1].parameters),
+        *(Column(key, title, _yes_no, of=holds(key), bad=failed(key)) for key, title in CHECKS.items()),
+        Column("clipped_parameters", "tensors\nclipped", count, of=lambda of: of[1].clipped_parameters),
     )
     caption = (
         "One run of each k. The optimizer holds, and gradient clipping counts, the trainable parameters and no others."
     )
-    if any(audit.get("merged") for audit in audits.values()):
+    if any(audit.merged for audit in audits.values()):
         caption += " Of merged matrices, low-rank updates were trained and added to the weights."
-    if any(audit.get("phases") for audit in audits.values()):
+    if any(audit.phases for audit in audits.values()):
         caption += " Of each phase: what has other values at its end than at its start."
     return ReportTable("audit", "Audit", caption, columns, tuple(map(Row, audits.items())))
+
+
+def _yes_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _parts(places: Iterable[str]) -> str:
@@ -249,7 +244,7 @@ def classes_table(data: Mapping[str, Any], labels: Sequence[str], task_type: str
 
 
 def class_scores_table(
-    classes: Sequence[Mapping[str, Any]], runs: int, task_type: str, thresholds: Mapping[str, float] | None = None
+    classes: Sequence[ClassScores], runs: int, task_type: str, thresholds: Mapping[str, float] | None = None
 ) -> ReportTable:
     """Precision, recall and F1 of each class over the ``runs`` of the recommended k; ``classes`` is that of answer.json.
 
@@ -259,16 +254,18 @@ def class_scores_table(
     label, counted = COUNTED.get(task_type, ("class", "examples"))
 
     def part(name: str, which: str) -> Read:
-        return lambda one: one[name][which]
+        return lambda one: getattr(getattr(one, name), which)
 
     def spread(name: str) -> Callable[[Any], list[str]]:
-        return lambda one: [formatting.score_interval(one[name]["lowest"], one[name]["highest"])] * (runs > 1)
+        return lambda one: (
+            [formatting.score_interval(getattr(one, name).lowest, getattr(one, name).highest)] * (runs > 1)
+        )
 
     own = []
     if thresholds:
-        own = [Column("threshold", "saved\nthreshold", formatting.score, of=lambda one: thresholds.get(one["label"]))]
+        own = [Column("threshold", "saved\nthreshold", formatting.score, of=lambda one: thresholds.get(one.label))]
     columns = (
-        Column("class", label, of=lambda one: str(one["label"]), number=False, rank="place", user_text="value"),
+        Column("class", label, of=lambda one: str(one.label), number=False, rank="place", user_text="value"),
         Column("examples", f"validation\n{counted}", formatting.count),
         *(
             Column(
@@ -289,12 +286,12 @@ def class_scores_table(
     return ReportTable("class_scores", f"Scores by {label}", caption, columns, rows, style="classes")
 
 
-def threshold_table(threshold: Mapping[str, Any]) -> ReportTable:
+def threshold_table(threshold: Threshold) -> ReportTable:
     """The scores at the threshold 0.5 and at the saved one, or those of all labels; ``threshold`` is that of answer.json."""
-    by_label = "by_label" in threshold
-    saved = "saved" if by_label else formatting.score(threshold["threshold"])
+    by_label = threshold.by_label is not None
+    saved = "saved" if by_label else formatting.score(threshold.threshold)
     titles = {"balanced_accuracy": "balanced\naccuracy", "matthews_correlation": "Matthews\ncorrelation"}
-    scores = threshold["at_half"] if by_label else THRESHOLD_SCORES
+    scores = threshold.at_half if by_label else THRESHOLD_SCORES
 
     def read(name: str) -> Read:
         return lambda of: of[1][name]
@@ -305,11 +302,11 @@ def threshold_table(threshold: Mapping[str, Any]) -> ReportTable:
     )
     caption = "Of the saved run."
     if not by_label:
-        caption = f"Precision, recall and F1 are those of the class {quoted(threshold['label'])}."
-    if threshold["metric"]:
+        caption = f"Precision, recall and F1 are those of the class {quoted(threshold.label)}."
+    if threshold.metric:
         caption += (
             f" The second row is cross-fitted: in each of {FOLDS} parts of the validation examples, the threshold is chosen "
             "on the other parts."
         )
-    rows = (Row(("0.5", threshold["at_half"])), Row((saved, threshold["cross_fitted"]), chosen=True))
+    rows = (Row(("0.5", threshold.at_half)), Row((saved, threshold.cross_fitted), chosen=True))
     return ReportTable("threshold", "Scores at the threshold", caption, columns, rows, sortable=False)

@@ -5,5 +5,5 @@
 - ``cuts``: the exactness check. ``stacks``: runs that are trained as one model.
 - ``queue``: deal the runs out to several processes. ``workers``: processes on the cores and GPUs of this machine. ``ray_tasks``:
   tasks of Ray.
-- ``stopping``: let a run end after a step.
+- ``stopping``: let a run end after a step. ``forecast``: time a few steps, and predict time and memory.
 """

@@ -30,26 +30,23 @@ from frostline.fast.switch import memory_reused
 from frostline.frozen.forward_pass import Rows
 from frostline.frozen.hidden_states import load_or_compute
 from frostline.model.device import memory_limit, memory_ran_out, release_unused
-from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.queue import POLL, Queue, Stack, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
 from frostline.sweep.execution.workers import run_concurrently, workers_for
-from frostline.sweep.make_plan import rows_needed
+from frostline.sweep.make_plan import recipe_of, rows_needed
+from frostline.sweep.operations import CostModel
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.results.store import DamagedError, other_result
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
-from frostline.sweep.work.workload import Workload
-from frostline.training.checkpoint import State
 from frostline.training.experiment import Experiment, starting_cut
-from frostline.training.result import Result
-from frostline.training.rows import subset_key
-from frostline.training.run import run, run_stacked
-from frostline.training.specification import RunSpec
-from frostline.training.ways.phases import trainings_of
+from frostline.training.forward import subset_key
+from frostline.training.result import Failure, Result
+from frostline.training.run import RunSpec, State, trainings_of
+from frostline.training.train import run, run_stacked
 
 EVERY = 600.0  # seconds of training
 
@@ -117,7 +114,7 @@ def _needed(stack: Sequence[RunSpec], prepared: Prepared) -> float:
         if (cell.recipe, cell.train_size) == (spec.recipe, spec.train_size) and len(stack) <= cell.stack:
             return cell.memory_bytes
     in_use = torch.cuda.memory_allocated(context.machine.device) - context.worker.copies.bytes
-    return in_use + len(stack) * Workload(context, prepared.plan.cached).memory_bound(spec)
+    return in_use + len(stack) * CostModel(context, prepared.plan.cached).memory_bound(spec)
 
 
 def smaller_parts(
@@ -256,12 +253,12 @@ def show_ended(run: RunSpec, prepared: Prepared, cost: float, progress: Progress
     """Show a run that another process has ended. If its record is damaged, a note says so."""
     progress.finish(cost)
     try:
-        facts = prepared.store.record(run.digest)
+        ended = prepared.store.record(run.digest)
     except DamagedError as error:
         progress.note(str(error))
         return
-    if facts is not None:
-        progress.result(facts, run.recipe)
+    if ended is not None:
+        progress.result(ended)
 
 
 def _predicted_costs(
@@ -276,9 +273,9 @@ def _predicted_costs(
     seconds = {(cell.recipe, cell.train_size): cell.seconds for cell in forecast.cells} if forecast else {}
     if forecast and all((run.recipe, run.train_size) in seconds for run in runs):
         return {run.digest: seconds[run.recipe, run.train_size] for run in runs}, forecast.forward_pass_seconds
-    workload = Workload(prepared.context, prepared.plan.cached)
-    forward_pass_cost = 0.0 if rows is None else workload.forward_pass_operations(rows)
-    return {run.digest: workload.operations(run) / workers for run in runs}, forward_pass_cost
+    model = CostModel(prepared.context, prepared.plan.cached)
+    forward_pass_cost = 0.0 if rows is None else model.forward_pass_operations(rows)
+    return {run.digest: model.operations(run) / workers for run in runs}, forward_pass_cost
 
 
 def _train_stack(
@@ -291,7 +288,8 @@ def _train_stack(
     def on_step(step: int, total: int) -> None:
         progress.set_done(cost * step / total)
 
-    failed, ran_out = None, False
+    failed: Failure | None = None
+    ran_out = False
     files = CheckpointFiles(prepared.checkpoints_in or prepared.store.out)
     checkpoints = RunCheckpoints(files, stack, prepared.context, progress.note)
     more: dict[str, Any] = {"on_step": on_step, "checkpoints": checkpoints}
@@ -306,30 +304,24 @@ def _train_stack(
     except FAILURES as error:
         failed, ran_out = _failure(spec, error), memory_ran_out(error)
     if failed:  # outside of the except block, where the error would still hold the memory of the stack
-        note, parts = smaller_parts(stack, prepared.context, failed["reason"], ran_out=ran_out)
+        note, parts = smaller_parts(stack, prepared.context, failed.reason, ran_out=ran_out)
         if parts:
             progress.note(note)
             for part in parts:
                 _train_stack(part, prepared, cost * len(part) / len(stack), progress, weights)
             return
-        prepared.store.fail(spec.digest, failed)
-        progress.result(failed, spec.recipe)
+        prepared.store.fail(failed)
+        progress.result(failed)
     else:
         for spec, result in zip(stack, results, strict=True):
-            if not prepared.store.publish(spec.digest, result):
-                _compare(spec, prepared, result, progress)
-            progress.result(result.facts, spec.recipe)
+            if not prepared.store.publish(result) and (found := other_result(spec, prepared.store, result.logits)):
+                progress.note(found)
+                prepared.store.publish(result)  # if the other one was damaged
+            progress.result(result.record)
         if weights:
             _save_best(stack, results, weights, progress)
     files.remove([spec.digest for spec in stack])
     progress.finish(cost)
-
-
-def _compare(spec: RunSpec, prepared: Prepared, result: Result, progress: Progress) -> None:
-    """Compare a result with that of another process, which was published first. It stands, unless it is damaged."""
-    if sentence := other_result(spec, prepared.store, result.logits):
-        progress.note(sentence)
-        prepared.store.publish(spec.digest, result)
 
 
 def _name(stack: Sequence[RunSpec]) -> str:
@@ -341,15 +333,15 @@ def _name(stack: Sequence[RunSpec]) -> str:
 def _save_best(stack: Sequence[RunSpec], results: Sequence[Result], weights: BestWeights, progress: Progress) -> None:
     """Store the trained parameters of the best run of a stack if it is the best of its k so far."""
     usable = [
-        (spec, result)
+        (score, -spec.seed, spec, result.learned)
         for spec, result in zip(stack, results, strict=True)
-        if result.learned and result.facts["outcome"] == "ok" and result.facts["validation_best"] is not None
+        if result.learned and result.record.outcome == "ok" and (score := result.record.validation_best) is not None
     ]
     if not usable:
         return
-    spec, result = max(usable, key=lambda one: (one[1].facts["validation_best"], -one[0].seed))
+    score, _, spec, learned = max(usable, key=lambda one: one[:2])
     try:
-        weights.save_if_best(spec, result.facts["validation_best"], result.learned)
+        weights.save_if_best(spec, score, learned)
     except UNUSABLE as error:
         progress.note(not_stored(spec, error))
 
@@ -401,12 +393,5 @@ def _load_hidden_states(prepared: Prepared, rows: Rows, progress: Progress, cost
     progress.finish(cost)
 
 
-def _failure(spec: RunSpec, error: BaseException) -> dict[str, Any]:
-    """The record of a failed run."""
-    return {
-        "digest": spec.digest,
-        "spec": spec.model_dump(mode="json"),
-        "status": "failed",
-        "reason": first_line(error),
-        "traceback": traceback.format_exc(),
-    }
+def _failure(spec: RunSpec, error: BaseException) -> Failure:
+    return Failure(digest=spec.digest, spec=spec, reason=first_line(error), traceback=traceback.format_exc())

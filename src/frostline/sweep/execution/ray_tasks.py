@@ -22,10 +22,10 @@ from safetensors.numpy import load
 from frostline import FrostlineError
 from frostline.data.load import Data
 from frostline.data.wording import first_line
-from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute, show_ended
 from frostline.sweep.execution.queue import POLL, Queue, shared_out
 from frostline.sweep.execution.stopping import STOP
+from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress
@@ -33,9 +33,9 @@ from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import PREDICTIONS, Store, other_result
 from frostline.sweep.results.tensor_files import BestWeights, Rank, not_stored
 from frostline.sweep.toml import TRUST
-from frostline.sweep.work.workload import Workload
-from frostline.training.probes.inputs import has_features
-from frostline.training.specification import RunSpec
+from frostline.training.probes import has_features
+from frostline.training.result import Failure
+from frostline.training.run import RunSpec
 
 ENDS_WITHIN = 5.0  # seconds that the tasks of a stopped command get to end
 RETRIES = 3  # how often Ray starts a task again whose process or node is lost
@@ -187,7 +187,7 @@ class Trained:
     """
 
     results: dict[str, dict[str, bytes]]
-    failures: dict[str, dict[str, object]]
+    failures: dict[str, Failure]
     weights: dict[str, tuple[float, bytes]]
     notes: list[str]
 
@@ -202,7 +202,7 @@ class Notes(Progress):
     def note(self, sentence: str) -> None:
         self.sentences.append(sentence)
 
-    def result(self, facts: object, recipe: str) -> None:
+    def result(self, ended: object) -> None:
         """The driver shows it when it publishes it."""
 
 
@@ -249,9 +249,7 @@ def _prepared(work: Work) -> Prepared:
         own = {"out": folder, "workers": 1, TRUST: work.trust_remote_code}
         own |= {} if work.with_gpu else {"device": "cpu"}
         spec = read_settings(work.written, out).model_copy(update=own)
-        prepared = prepare(spec, {}, Progress(), data=work.data, probes=work.probes)
-        check_cuts(prepared)  # once, and not for every task
-        return prepared
+        return prepare(spec, {}, Progress(), data=work.data, probes=work.probes)
 
 
 TASK_SECONDS = 60.0  # of training in one task, unless one run takes longer: what the loss of a node may cost
@@ -268,8 +266,8 @@ def predicted_costs(prepared: Prepared, runs: Sequence[RunSpec]) -> tuple[dict[s
     if forecast and all((run.recipe, run.train_size) in cells for run in runs):
         seconds = {run.digest: forecast.workers * cells[run.recipe, run.train_size].seconds for run in runs}
         return seconds, TASK_SECONDS
-    workload = Workload(prepared.context, prepared.plan.cached)
-    return {run.digest: workload.operations(run) for run in runs}, float("inf")
+    model = CostModel(prepared.context, prepared.plan.cached)
+    return {run.digest: model.operations(run) for run in runs}, float("inf")
 
 
 def in_tasks(runs: Sequence[RunSpec], costs: Mapping[str, float], limit: float, capacity: int) -> list[list[RunSpec]]:
@@ -360,7 +358,7 @@ class Driver:
             threads=self.ray.cpus,
             with_gpu=self.gpus > 0,
             trust_remote_code=self.prepared.spec.trust_remote_code,
-            probes=has_features(self.prepared.plan.wanted, anatomy.count, of_words=tokens.of_words),
+            probes=has_features(self.prepared.plan.states.wanted, anatomy.count, of_words=tokens.of_words),
         )
         self.work = self.cluster.module.put(work)
         self.train_task = self.cluster.module.remote(max_retries=RETRIES)(train)
@@ -451,10 +449,15 @@ class Driver:
             if STOP.leaving_at_once:
                 raise STOP.leaving_at_once from error
             reason = f"Ray lost the process of this run {RETRIES + 1} times ({first_line(error)})"
-            trained = Trained({}, {run.digest: _lost(run, reason) for run in group}, {}, [])
+            trained = Trained(
+                {},
+                {run.digest: Failure(digest=run.digest, spec=run, reason=reason, traceback=reason) for run in group},
+                {},
+                [],
+            )
         for run in group:
             if run.digest in trained.failures:
-                store.fail(run.digest, trained.failures[run.digest])
+                store.fail(trained.failures[run.digest])
             elif not store.add(run.digest, files := trained.results[run.digest]):
                 trained.notes.append(other_result(run, store, load(files[PREDICTIONS])))
                 store.add(run.digest, files)  # if the other one was damaged
@@ -487,12 +490,6 @@ def _written(prepared: Prepared) -> dict[str, object]:
     model = Path(spec.model).expanduser()
     written = spec.model_copy(update={"model": str(model.absolute()) if model.exists() else spec.model})
     return {**written.model_dump(mode="json"), "identity": asdict(prepared.identity)}
-
-
-def _lost(run: RunSpec, reason: str) -> dict[str, Any]:
-    """The record of a run whose task was lost."""
-    spec = run.model_dump(mode="json")
-    return {"digest": run.digest, "spec": spec, "status": "failed", "reason": reason, "traceback": reason}
 
 
 def _amount(name: str, number: float) -> str:

@@ -29,11 +29,12 @@ from frostline import FrostlineError
 from frostline.fast.switch import enabled
 from frostline.sweep.execution.queue import POLL
 from frostline.sweep.execution.stopping import LONGEST_STEP, STOP, Stopped
+from frostline.sweep.operations import CostModel
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.slurm import TERMINATED
-from frostline.sweep.work.workload import Workload
-from frostline.training.specification import RunSpec
+from frostline.training.result import Failure, RunRecord
+from frostline.training.run import RunSpec
 
 T = TypeVar("T")
 MIN_OPERATIONS = 1e11  # of all runs, for more than one worker: one or two seconds of a core
@@ -54,12 +55,12 @@ def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
         return min(wanted, len(runs))
     if not enabled("workers"):
         return 1
-    workload = Workload(prepared.context, prepared.plan.cached)
-    operations = (workload.operations(run) + STEP_OVERHEAD * workload.run_work(run).steps.count for run in runs)
+    model = CostModel(prepared.context, prepared.plan.cached)
+    operations = (model.operations(run) + STEP_OVERHEAD * model.batches(run).steps.count for run in runs)
     if sum(operations) < MIN_OPERATIONS:
         return 1
     distinct = {(run.recipe, run.train_size): run for run in runs}.values()
-    fit = psutil.virtual_memory().total // 2 // max(workload.memory_bound(run) for run in distinct)
+    fit = psutil.virtual_memory().total // 2 // max(model.memory_bound(run) for run in distinct)
     workers = min(cores, len(runs), fit)
     return workers if 2 * workers >= cores else 1  # with fewer workers, one run on all cores is faster
 
@@ -148,11 +149,11 @@ def run_in_each_worker(workers: int, work: Callable[[], T]) -> list[T]:
     found: list[T] = []
 
     def send_result(number: int, sender: Progress) -> None:
-        sender.result(work(), "")  # type: ignore[arg-type]
+        sender.result(work())  # type: ignore[arg-type]
 
     class Results(Progress):
-        def result(self, facts: Any, recipe: str) -> None:
-            found.append(facts)
+        def result(self, ended: Any) -> None:
+            found.append(ended)
 
     run_concurrently(range(workers), workers, send_result, lambda number: "a few steps for the forecast", Results())
     return found
@@ -267,8 +268,8 @@ class _SentProgress(Progress):
     def finish(self, work: float) -> None:
         self.send("finish", work)
 
-    def result(self, facts: Any, recipe: str) -> None:
-        self.send("result", facts, recipe)
+    def result(self, ended: RunRecord | Failure) -> None:
+        self.send("result", ended)
 
 
 @dataclass

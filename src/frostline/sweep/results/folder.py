@@ -3,9 +3,10 @@
 import io
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +18,30 @@ from safetensors import SafetensorError
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.data.files import ARRAY_BYTES, read_inside, replace_file, require_inside, seal_arrays, unseal_arrays
+from frostline.data.files import (
+    ARRAY_BYTES,
+    ELSEWHERE,
+    locked,
+    make_folder,
+    read_inside,
+    replace_file,
+    require_inside,
+    seal_arrays,
+    unseal_arrays,
+    unseal_as,
+    write_sealed,
+)
 from frostline.statistics.alternatives import ALTERNATIVES
+from frostline.statistics.run_result import RunResult
 from frostline.sweep.plan import expand, read_identity, read_origin, read_settings
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tables import run_rows, score_rows
 from frostline.sweep.toml import TRUST
+from frostline.training.result import Count, Record, RunRecord
+
+if TYPE_CHECKING:
+    from frostline.sweep.prepare import Prepared
 
 Folds = NDArray[np.int64]
 FORM = {"fold": pa.int64(), "row": pa.int64(), "text": pa.string(), "pair": pa.string()}
@@ -106,6 +124,7 @@ def _checksum(table: pa.Table) -> bytes:
     return xxhash.xxh3_128_hexdigest(json.dumps(table.to_pydict(), default=repr).encode()).encode()
 
 
+DATA = "data.json"
 ALTERNATIVES_FILE = "alternatives.safetensors"
 TEST = "test "  # begins the names of predictions for the test rows
 
@@ -141,6 +160,41 @@ def read_alternatives(out: Path, prefix: str = "") -> dict[str, Logits]:
             f"{path} is damaged ({error}): run the command of the search again to write it."
         ) from error
     return {name: found[prefix + name] for name in ALTERNATIVES if prefix + name in found}
+
+
+class CharactersRecord(Record):
+    """The lengths of the texts of a split."""
+
+    median: float
+    percentile_95: float
+
+
+class SplitRecord(Record):
+    """The examples of a split."""
+
+    rows: Count
+    label_counts: dict[str, Count]
+    characters: CharactersRecord
+    empty_texts: Count
+
+
+class DataReportRecord(Record):
+    """What the checks of the data counted."""
+
+    splits: dict[str, SplitRecord]
+    repeated: dict[str, Count]
+    shared: dict[str, Count]
+
+
+class DataRecord(Record):
+    """``data.json``."""
+
+    columns: dict[str, str | list[str] | None]
+    notes: list[str]
+    report: DataReportRecord
+    max_length: Count
+    truncated: dict[str, float]
+    truncated_by_class: dict[str, float]
 
 
 class Folder:
@@ -202,11 +256,17 @@ class Folder:
         states = self.states()
         return {state: states.count(state) for state in ("done", "failed", "pending")}
 
-    def rows(self) -> list[dict[str, Any]]:
+    @cached_property
+    def results(self) -> dict[str, RunRecord]:
+        """Every result in the folder, by digest, as it was when it was first asked for."""
+        return self.store.results()
+
+    def rows(self) -> list[RunResult]:
         """The table of runs, with test scores if the sweep is complete."""
         return run_rows(
             self.runs,
             self.store,
+            self.results,
             model=self.spec.model,
             task=self.identity.task,
             layers=self.identity.layers,
@@ -215,7 +275,20 @@ class Folder:
 
     def scores(self) -> list[dict[str, Any]]:
         """Every score of every run, with test scores if the sweep is complete."""
-        return score_rows(self.runs, self.store, with_test=self.is_complete)
+        return score_rows(self.runs, self.store, self.results, with_test=self.is_complete)
+
+    def data(self) -> DataRecord:
+        """What the checks of the data counted, and how it was read.
+
+        Raises:
+            FrostlineError: ``data.json`` is missing or damaged.
+        """
+        path = self.out / DATA
+        require_inside(path, self.out)
+        try:
+            return unseal_as(DataRecord, read_inside(path, self.out))
+        except (OSError, ValueError) as error:
+            raise FrostlineError(f"{path} is missing or damaged: run the sweep's command again to write it.") from error
 
     @property
     def scored_splits(self) -> list[str]:
@@ -239,3 +312,31 @@ def _no_sweep(out: Path) -> str:
             "several processes, start the study's command again, here or on another machine."
         )
     return f"{out} holds no sweep (no sweep.toml): give the folder of a sweep or search."
+
+
+def register(prepared: "Prepared") -> None:
+    """Create the folder of a sweep, or add the grid of this sweep to an existing folder: its settings and scored examples."""
+    out, data, plan = prepared.store.out, prepared.data, prepared.plan
+    make_folder(out, inside=out)
+    identity, origin = asdict(prepared.identity), asdict(prepared.origin)
+    # Another process may have extended the grid since this sweep was prepared.
+    with locked(out / ".sweep.lock", ELSEWHERE, inside=out):
+        existing = prepared.store.read_spec()
+        spec = prepared.spec
+        if existing is not None:
+            spec = spec.extended(read_settings(existing, out), prepared.identity.train_rows)
+        prepared.store.write_spec({**spec.model_dump(mode="json"), "identity": identity, "origin": origin})
+    facts = {
+        "columns": asdict(data.task.columns),
+        "notes": plan.notes,
+        "report": data.report.as_dict(),
+        "max_length": prepared.identity.max_length,
+        "truncated": plan.truncated,
+        "truncated_by_class": plan.truncated_by_class,
+    }
+    write_sealed(out / DATA, facts, inside=out)
+    write_rows(out, "validation", data.validation, data.folds)
+    for name, examples in data.other_splits.items():
+        write_rows(out, name, examples)
+    if data.test is not None:
+        write_rows(out, "test", data.test)

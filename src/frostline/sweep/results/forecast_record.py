@@ -1,5 +1,6 @@
 """The forecast of a sweep, and its record next to the measured time in ``forecast.json``."""
 
+import heapq
 import json
 import uuid
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,17 @@ from pydantic import BaseModel, Field
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.work.makespan import makespan
 
 FILE = "forecast.json"
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
+
+
+def makespan(seconds: Sequence[float], workers: int) -> float:
+    """Seconds until the last run ends, if the longest run starts first and every free worker takes the next one."""
+    busy_until = [0.0] * workers
+    for one in sorted(seconds, reverse=True):
+        heapq.heapreplace(busy_until, busy_until[0] + one)
+    return max(busy_until)
 
 
 class Predicted(BaseModel):

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, field_validator
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
-
-FILE = "search.json"
+from frostline.sweep.results.store import SEARCH
 
 Facts = Mapping[str, Any]
 
@@ -159,14 +158,14 @@ class SearchRecord(BaseModel):
 
 def write_search(out: Path, record: SearchRecord) -> None:
     """Write ``search.json`` in place of an older one."""
-    write_sealed(out / FILE, record.model_dump(), inside=out)
+    write_sealed(out / SEARCH, record.model_dump(), inside=out)
 
 
 def read_search(out: Path) -> SearchRecord | None:
     """The record in a folder; None if there is none, or if it is damaged or incomplete."""
-    require_inside(out / FILE, out)
+    require_inside(out / SEARCH, out)
     try:
-        return SearchRecord.model_validate_json(json.dumps(unseal(read_inside(out / FILE, out))), strict=True)
+        return SearchRecord.model_validate_json(json.dumps(unseal(read_inside(out / SEARCH, out))), strict=True)
     except (OSError, ValueError):
         return None
 

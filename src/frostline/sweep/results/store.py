@@ -1,6 +1,20 @@
-"""The files of a result: their names, and how each is verified when it is read."""
+"""The results of a sweep: one immutable folder for each run. Everything else is rebuilt from them.
 
-import json
+    sweep.toml                               the settings, with defaults
+    runs/<digest>/result.json                the record of a run
+    runs/<digest>/predictions.safetensors    its logits
+    runs/<digest>/test.json                  its test score, with logits in test.safetensors; not read before k is chosen
+    runs/<digest>.failed.json                why a run ended in an error
+    damaged/, retried/                       what no longer counts, because it was damaged or its run is trained again
+
+The folder of a result is written under a temporary name, flushed to disk, and published with a rename, which never replaces
+another result. A published result is therefore complete. To resume a sweep, to add runs to it or to merge two folders, it is
+enough to train the runs whose folder does not exist.
+
+``result.json`` has a checksum of itself and of the other files. A file that is not what was written, or that does not have the
+form of a record, is recognized when it is read. Its result is then set aside in ``damaged/``.
+"""
+
 import os
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -29,108 +43,35 @@ from frostline.data.files import (
     seal,
     seal_toml,
     unseal,
+    unseal_as,
     unseal_toml,
+    validated,
 )
-from frostline.sweep.results.search_record import FILE as SEARCH
 from frostline.sweep.toml import to_toml
+from frostline.training.result import SCHEMA_VERSION, Failure, RunRecord, TestRecord
 
 if TYPE_CHECKING:
     from frostline.training.result import Result
-    from frostline.training.specification import RunSpec
-
-RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
-TEST_RECORD, TEST_PREDICTIONS = "test.json", "test.safetensors"
-
-
-def require_intact(digest: str, files: Mapping[str, bytes]) -> None:
-    """Require that these are the files of a result of this run, and that no byte of them is changed.
-
-    Raises:
-        ValueError: They are not.
-    """
-    facts = _record(files.get(RECORD, b""), digest)
-    if files.keys() != {RECORD, *facts["files"]}:
-        raise ValueError(f"{RECORD} names other files than there are")
-    for name in facts["files"]:
-        _require_checksum(facts, name, files[name])
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """The record in the folder of a result, verified."""
-    return _record(read_inside(path / RECORD, path), path.name)
-
-
-def read_all(path: Path) -> dict[str, bytes]:
-    """Every file in the folder of a result, verified."""
-    others = {name: _read_file(path, name) for name in read_record(path)["files"]}
-    return {**others, RECORD: read_inside(path / RECORD, path)}
-
-
-def read_predictions(path: Path) -> dict[str, NDArray[np.float32]]:
-    """The logits of a result, by split."""
-    return load(_read_file(path, PREDICTIONS))
-
-
-def read_test(path: Path) -> tuple[dict[str, Any], NDArray[np.float32]] | None:
-    """The score and the logits on the test set; None if there is no test set."""
-    if TEST_RECORD not in read_record(path)["files"]:
-        return None
-    record: dict[str, Any] = json.loads(_read_file(path, TEST_RECORD))
-    return record, load(_read_file(path, TEST_PREDICTIONS))["test"]
-
-
-def _record(content: bytes, digest: str) -> dict[str, Any]:
-    """The record of a result, verified."""
-    facts = unseal(content)
-    if facts["digest"] != digest:
-        raise ValueError(f"{RECORD} belongs to another run")
-    if not set(facts["files"]) <= {PREDICTIONS, TEST_RECORD, TEST_PREDICTIONS}:
-        raise ValueError(f"{RECORD} names files that no result has")
-    return facts
-
-
-def _require_checksum(facts: Mapping[str, Any], name: str, content: bytes) -> None:
-    if checksum(content) != facts["files"][name]:
-        raise ValueError(f"the checksum of {name} is wrong")
-
-
-def _read_file(path: Path, name: str) -> bytes:
-    """The content of another file in the folder of a result, verified."""
-    facts, content = read_record(path), read_inside(path / name, path, ARRAY_BYTES)
-    _require_checksum(facts, name, content)
-    return content
-
-
-DAMAGED = "damaged"  # files whose content is not what was written
-RETRIED = "retried"  # results and failures of runs that are trained again
-
-
-def set_aside(path: Path, folder: Path) -> Path:
-    """Move a file or a folder of a sweep into ``folder``, beside it, and return its new path. An older one there is kept.
-
-    Raises:
-        FrostlineError: It cannot be moved.
-        FileNotFoundError: It does not exist, for example because another process has set it aside.
-    """
-    if not path.exists():
-        raise FileNotFoundError(path)
-    out = folder.parent
-    make_folder(folder, inside=out)
-    names = (folder / f"{path.name}{f'.{n}' if n else ''}" for n in count())
-    try:
-        target = next(name for name in names if move(path, name, inside=out, replace=False))
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise FrostlineError(f"{path} cannot be moved to {folder} ({error.strerror}): move it yourself.") from error
-    return target
-
+    from frostline.training.run import RunSpec
 
 T = TypeVar("T")
-FAILED = ".failed.json"
+RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
+TEST_RECORD, TEST_PREDICTIONS = "test.json", "test.safetensors"
+FAILED, SEARCH = ".failed.json", "search.json"
 FAILURE_BYTES = 2**20  # of a record of a failure
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 DAMAGE = (ValueError, KeyError, TypeError, RecursionError, SafetensorError)  # what reading a damaged file can raise
+DAMAGED = "damaged"  # files whose content is not what was written
+RETRIED = "retried"  # results and failures of runs that are trained again
+TOLERANCE = 1e-5  # of predictions, relative to the largest value: that of stacked runs and of the exactness check
+
+
+class GoneError(FrostlineError):
+    """A file of a sweep is not there, maybe because another process has set it aside."""
+
+
+class DamagedError(FrostlineError):
+    """A file of a sweep was damaged and has been set aside."""
 
 
 @dataclass(frozen=True)
@@ -146,20 +87,34 @@ class Store:
     def runs(self) -> Path:
         return self.out / "runs"
 
-    def publish(self, digest: str, result: "Result") -> bool:
+    def publish(self, result: "Result") -> bool:
         """Publish a result. Returns False, and changes nothing, if the run has one."""
         files: dict[str, bytes] = {}
         if result.logits:
             files[PREDICTIONS] = save({name: np.ascontiguousarray(array) for name, array in result.logits.items()})
-        if result.test_facts is not None and result.test_logits is not None:
-            files[TEST_RECORD] = json_bytes(result.test_facts)
+        if result.test is not None and result.test_logits is not None:
+            files[TEST_RECORD] = json_bytes(result.test.model_dump())
             files[TEST_PREDICTIONS] = save({"test": np.ascontiguousarray(result.test_logits)})
         sums = {name: checksum(content) for name, content in files.items()}
-        return self._create(digest, {**files, RECORD: seal({**result.facts, "files": sums})})
+        record = result.record.model_copy(update={"files": sums})
+        return self._create(record.digest, {**files, RECORD: seal(record.model_dump(mode="json"))})
 
-    def fail(self, digest: str, facts: Mapping[str, Any]) -> None:
+    def add(self, digest: str, files: Mapping[str, bytes]) -> bool:
+        """Publish the files of a result from elsewhere. Returns False, and changes nothing, if the run has one.
+
+        Raises:
+            ValueError: They are not the files of an intact result of this run.
+        """
+        record = _as_record(files.get(RECORD, b""), digest)
+        if files.keys() != {RECORD, *record.files}:
+            raise ValueError(f"{RECORD} names other files than there are")
+        for name in record.files:
+            _require_checksum(record, name, files[name])
+        return self._create(digest, files)
+
+    def fail(self, failure: Failure) -> None:
         """Record why a run ended in an error. This replaces an older reason."""
-        replace_file(self._failure(digest), seal(facts), inside=self.out)
+        replace_file(self._failure(failure.digest), seal(failure.model_dump(mode="json")), inside=self.out)
 
     def retry(self, digests: Collection[str], kinds: Collection[str]) -> None:
         """Set aside what is known of the runs that ended in one of these ways, so that they are trained again.
@@ -173,39 +128,30 @@ class Store:
             paths += [self._failure(digest) for digest in sorted(self._in_state("failed") & set(digests))]
         if "diverged" in kinds:
             done = sorted(self.done() & set(digests))
-            paths += [self._result(one) for one in done if self.result(one)["outcome"] == "diverged"]
+            paths += [self._result(one) for one in done if self.result(one).outcome == "diverged"]
         for path in paths:
             with suppress(FileNotFoundError):  # another process has set it aside
                 set_aside(path, self.out / RETRIED)
 
     def files(self, digest: str) -> dict[str, bytes]:
         """The files of a result, by name."""
-        return self._intact(self._result(digest), read_all)
+        return self._intact(self._result(digest), _read_all)
 
-    def add(self, digest: str, files: Mapping[str, bytes]) -> bool:
-        """Publish the files of a result from elsewhere. Returns False, and changes nothing, if the run has one.
-
-        Raises:
-            ValueError: They are not the files of an intact result of this run.
-        """
-        require_intact(digest, files)
-        return self._create(digest, files)
-
-    def results(self) -> dict[str, dict[str, Any]]:
+    def results(self) -> dict[str, RunRecord]:
         """Every result in the folder, by digest."""
         return {digest: self.result(digest) for digest in sorted(self.done())}
 
-    def result(self, digest: str) -> dict[str, Any]:
+    def result(self, digest: str) -> RunRecord:
         """The result of one run."""
-        return self._intact(self._result(digest), read_record)
+        return self._intact(self._result(digest), _read_record)
 
-    def failures(self) -> dict[str, dict[str, Any]]:
+    def failures(self) -> dict[str, Failure]:
         """The records of all runs that ended in an error and have no result, by digest."""
         found = {digest: self.record(digest) for digest in sorted(self._in_state("failed"))}
         # Another process may have trained a run, or set its record aside, since the folder was listed.
-        return {digest: facts for digest, facts in found.items() if facts and facts.get("status") != "done"}
+        return {digest: one for digest, one in found.items() if isinstance(one, Failure)}
 
-    def record(self, digest: str) -> dict[str, Any] | None:
+    def record(self, digest: str) -> RunRecord | Failure | None:
         """The result of a run, or the record of its failure; None if it has neither, or no longer."""
         path = self._failure(digest)
         try:
@@ -255,7 +201,7 @@ class Store:
 
     def predictions(self, digest: str) -> dict[str, NDArray[np.float32]]:
         """Logits of a run on the rows that it was scored on: ``validation_best`` and ``validation_last``, ``[rows, C]``."""
-        return self._intact(self._result(digest), read_predictions)
+        return self._intact(self._result(digest), lambda path: load(_read_file(path, PREDICTIONS)))
 
     def predictions_on_all_rows(
         self, run: "RunSpec", folds: NDArray[np.int64] | None, split: str = "validation_best"
@@ -274,9 +220,9 @@ class Store:
             return found
         return expand_to_all_rows(found, folds == run.fold)
 
-    def test(self, digest: str) -> tuple[dict[str, Any], NDArray[np.float32]] | None:
+    def test(self, digest: str) -> tuple[TestRecord, NDArray[np.float32]] | None:
         """Score and logits on the test set; None if there is no test set, or if the run has no result."""
-        return self._intact(self._result(digest), read_test) if self.has(digest) else None
+        return self._intact(self._result(digest), _read_test) if self.has(digest) else None
 
     def check(self) -> Iterator[str]:
         """Verify every file of every result, and the record of a search.
@@ -284,11 +230,13 @@ class Store:
         Yields:
             A sentence for each one that is damaged and was therefore set aside.
         """
-        search = [path for path in (self.out / SEARCH,) if path.exists()]
-        results = [self._result(digest) for digest in sorted(self.done())]
-        for path in [*results, *sorted(self.runs.glob(f"[!.]*{FAILED}")), *search]:
+        results = [(self._result(digest), _read_all) for digest in sorted(self.done())]
+        failures = [(path, _read_failure) for path in sorted(self.runs.glob(f"[!.]*{FAILED}"))]
+        search = [(path, _read_sealed) for path in (self.out / SEARCH,) if path.exists()]
+        readers: list[tuple[Path, Callable[[Path], object]]] = [*results, *failures, *search]
+        for path, read in readers:
             try:
-                self._intact(path, _reader_of(path))
+                self._intact(path, read)
             except DamagedError as error:
                 yield str(error)
             except GoneError:  # another process has set it aside since it was listed
@@ -363,31 +311,77 @@ class Store:
         raise DamagedError(f"{path} is damaged ({reason}): it is now in {target}, and {again}.") from damage
 
 
-class GoneError(FrostlineError):
-    """A file of a sweep is not there, maybe because another process has set it aside."""
+def _as_record(content: bytes, digest: str) -> RunRecord:
+    facts = unseal(content)
+    if isinstance(written := facts.get("schema_version"), int) and written != SCHEMA_VERSION:
+        raise FrostlineError(
+            f"The result of the run {digest} has version {written} of the format, and this version of frostline reads "
+            f"{SCHEMA_VERSION}: install the version that wrote it, or start again in another folder."
+        )
+    record = validated(RunRecord, facts)
+    if record.digest != digest:
+        raise ValueError(f"{RECORD} belongs to another run")
+    if not record.files.keys() <= {PREDICTIONS, TEST_RECORD, TEST_PREDICTIONS}:
+        raise ValueError(f"{RECORD} names files that no result has")
+    return record
 
 
-class DamagedError(FrostlineError):
-    """A file of a sweep was damaged and has been set aside."""
+def _require_checksum(record: RunRecord, name: str, content: bytes) -> None:
+    if checksum(content) != record.files[name]:
+        raise ValueError(f"the checksum of {name} is wrong")
+
+
+def _read_record(path: Path) -> RunRecord:
+    return _as_record(read_inside(path / RECORD, path), path.name)
+
+
+def _read_file(path: Path, name: str, record: RunRecord | None = None) -> bytes:
+    """The content of another file in the folder of a result, verified."""
+    content = read_inside(path / name, path, ARRAY_BYTES)
+    _require_checksum(record or _read_record(path), name, content)
+    return content
+
+
+def _read_all(path: Path) -> dict[str, bytes]:
+    record = _read_record(path)
+    others = {name: _read_file(path, name, record) for name in record.files}
+    return {**others, RECORD: read_inside(path / RECORD, path)}
+
+
+def _read_test(path: Path) -> tuple[TestRecord, NDArray[np.float32]] | None:
+    record = _read_record(path)
+    if TEST_RECORD not in record.files:
+        return None
+    on_test = TestRecord.model_validate_json(_read_file(path, TEST_RECORD, record))
+    return on_test, load(_read_file(path, TEST_PREDICTIONS, record))["test"]
+
+
+def _read_failure(path: Path) -> Failure:
+    return unseal_as(Failure, read_inside(path, path.parent, FAILURE_BYTES))
 
 
 def _read_sealed(path: Path) -> dict[str, Any]:
     return unseal(read_inside(path, path.parent))
 
 
-def _reader_of(path: Path) -> Callable[[Path], object]:
-    """What reads a result, the record of a failure, or that of a search."""
-    return read_all if path.is_dir() else _read_failure if path.name.endswith(FAILED) else _read_sealed
+def set_aside(path: Path, folder: Path) -> Path:
+    """Move a file or a folder of a sweep into ``folder``, beside it, and return its new path. An older one there is kept.
 
-
-def _read_failure(path: Path) -> dict[str, Any]:
-    facts = unseal(read_inside(path, path.parent, FAILURE_BYTES))
-    if not isinstance(facts.get("reason", ""), str):
-        raise ValueError("its reason is no text")
-    return facts
-
-
-TOLERANCE = 1e-5  # relative to the largest value: that of stacked runs and of the exactness check
+    Raises:
+        FrostlineError: It cannot be moved.
+        FileNotFoundError: It does not exist, for example because another process has set it aside.
+    """
+    if not path.exists():
+        raise FileNotFoundError(path)
+    out = folder.parent
+    make_folder(folder, inside=out)
+    names = (folder / f"{path.name}{f'.{n}' if n else ''}" for n in count())
+    try:
+        return next(name for name in names if move(path, name, inside=out, replace=False))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise FrostlineError(f"{path} cannot be moved to {folder} ({error.strerror}): move it yourself.") from error
 
 
 def other_result(run: "RunSpec", store: Store, logits: Mapping[str, NDArray[Any]]) -> str:
@@ -408,7 +402,7 @@ def other_result(run: "RunSpec", store: Store, logits: Mapping[str, NDArray[Any]
 
 
 def disagreement(one: Mapping[str, NDArray[Any]], other: Mapping[str, NDArray[Any]]) -> str:
-    """How the predictions of two results of one run differ; empty if they agree within the tolerance."""
+    """How the predictions of two results of one run differ; empty if they agree, as the exactness contract promises."""
     if {name: array.shape for name, array in one.items()} != {name: array.shape for name, array in other.items()}:
         return "they are not for the same examples"
     gap = max((_gap(one[name], other[name]) for name in one), default=0.0)

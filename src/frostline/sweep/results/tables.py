@@ -11,9 +11,10 @@ from frostline.data.files import replace_file
 from frostline.data.wording import NUMBER
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.statistics.recipe import FULL
-from frostline.sweep.results.record_form import scores_on_test, well_formed
+from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.store import Store
-from frostline.training.specification import RunSpec
+from frostline.training.result import AuditRecord, RunRecord
+from frostline.training.run import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +51,7 @@ FLOATS = (
     *("train_seconds", "cache_seconds"),
 )
 COST = ("train_seconds", "cache_seconds", "peak_memory_bytes")  # not reproducible
+OF_RESULT = ("outcome", "reason", "metric", "validation_best", "validation_last", "train_last", "best_epoch")
 SCORE_COLUMNS = ("run", "split", "epoch", "metric", "value")
 FORMULA = ("=", "+", "-", "−", "@")  # a spreadsheet runs text that starts with one of these as a formula
 
@@ -57,63 +59,47 @@ FORMULA = ("=", "+", "-", "−", "@")  # a spreadsheet runs text that starts wit
 def run_rows(
     specs: Sequence[RunSpec],
     store: Store,
+    results: Mapping[str, RunRecord],
     *,
     model: str,
     task: str,
     layers: int,
     with_test: bool,
-) -> list[dict[str, Any]]:
+) -> list[RunResult]:
     """One row for each run, done or not, in the order of ``specs``. ``layers`` is the number of layers, L."""
-    results, failures = well_formed(store), store.failures()
-    share = _forward_pass_share([results[spec.digest] for spec in specs if spec.digest in results])
+    failures = store.failures()
+    cached = [result for spec in specs if (result := results.get(spec.digest)) and result.provenance.from_cache]
+    # Each call has its own forward pass. A resumed call computes only the examples that its runs need: the longest one counts.
+    share = max((one.cost.forward_pass_seconds for one in cached), default=0.0) / max(1, len(cached))
     rows = []
     for spec in specs:
-        facts = results.get(spec.digest, {})
-        failure = failures.get(spec.digest, {})
-        status = "done" if facts else "failed" if failure else "pending"
-        on_test = scores_on_test(store, spec.digest) if with_test and facts else {}
+        result, failure = results.get(spec.digest), failures.get(spec.digest)
+        about = {
+            **{"model": model, "task": task, "train_size": spec.train_size, "recipe": spec.recipe, "run": spec.digest},
+            **_depth_columns(spec, result.audit if result else None, layers),
+            **{"seed": spec.seed, "learning_rate": spec.learning_rate},
+        }
+        if result is None:
+            status, reason = "failed" if failure else "pending", failure.reason if failure else ""
+            rows.append(RunResult(**about, status=status, reason=reason))
+            continue
+        on_test = store.test(spec.digest) if with_test else None
         rows.append(
-            {
-                "model": model,
-                "task": task,
-                "train_size": spec.train_size,
-                "recipe": spec.recipe,
-                **_depth_columns(spec, facts.get("audit"), layers),
-                "seed": spec.seed,
-                "learning_rate": spec.learning_rate,
-                "status": status,
-                "reason": facts.get("reason", failure.get("reason", "")),
-                "test": on_test.get(facts["metric"]) if facts else None,
-                "trainable_parameters": facts.get("audit", {}).get("trainable_parameters"),
-                "concurrent_runs": facts.get("provenance", {}).get("workers"),
-                "run": spec.digest,
-                **{name: facts.get("cost", {}).get(name) for name in COST},
-                "cache_seconds": (share if _starts_from_cache(facts) else 0.0) if facts else None,
-                **{
-                    name: facts.get(name)
-                    for name in ("outcome", "metric", "validation_best", "validation_last", "train_last", "best_epoch")
-                },
-            }
+            RunResult(
+                **about,
+                **{name: getattr(result, name) for name in OF_RESULT},
+                test=on_test[0].scores.get(result.metric) if on_test else None,
+                trainable_parameters=result.audit.trainable_parameters,
+                train_seconds=result.cost.train_seconds,
+                cache_seconds=share if result.provenance.from_cache else 0.0,
+                concurrent_runs=result.provenance.workers,
+                peak_memory_bytes=result.cost.peak_memory_bytes,
+            )
         )
-    return [{name: row[name] for name in COLUMNS} for row in rows]
+    return rows
 
 
-def _forward_pass_share(finished: Iterable[Mapping[str, Any]]) -> float:
-    """The seconds of the forward pass over the frozen layers, divided by the number of runs that start from its hidden states.
-
-    Each call has its own forward pass. A resumed call computes only the examples that its runs need, so the longest one counts.
-    """
-    seconds = [facts["cost"]["forward_pass_seconds"] for facts in finished if _starts_from_cache(facts)]
-    return max(seconds) / len(seconds) if seconds else 0.0
-
-
-def _starts_from_cache(facts: Mapping[str, Any]) -> bool:
-    provenance = facts["provenance"]
-    has_cut = provenance["cut"] is not None
-    return bool(provenance.get("from_cache", has_cut))  # results of earlier versions do not have this key
-
-
-def _depth_columns(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) -> dict[str, Any]:
+def _depth_columns(spec: RunSpec, audit: AuditRecord | None, layers: int) -> dict[str, Any]:
     """The columns on the depth of a run: its layers, whether it trains embeddings, and the share of layers that run in training.
 
     For named parts and ways they are None until there is an audit.
@@ -122,28 +108,27 @@ def _depth_columns(spec: RunSpec, audit: Mapping[str, Any] | None, layers: int) 
     if k is not None:
         return {"tuned_layers": k, "tune_embeddings": spec.recipe == FULL, "tuned_share": k / layers}
     if audit is None:
-        return {"tuned_layers": None, "tune_embeddings": None, "tuned_share": None}
-    trained = [place for place, count in audit["by_place"].items() if count["trained"]]
-    numbers = [number for place in trained if (number := layer_number(place)) is not None]
-    embeddings = EMBEDDINGS in trained
+        return {}
+    numbers = [number for place in audit.trained_places if (number := layer_number(place)) is not None]
+    embeddings = EMBEDDINGS in audit.trained_places
     return {
         "tuned_layers": layers - min([0] if embeddings else numbers, default=layers),
         "tune_embeddings": embeddings,
-        "tuned_share": audit.get("tuned_share"),  # results of earlier versions have none
+        "tuned_share": audit.tuned_share,
     }
 
 
-def score_rows(specs: Iterable[RunSpec], store: Store, *, with_test: bool) -> list[dict[str, Any]]:
+def score_rows(
+    specs: Iterable[RunSpec], store: Store, results: Mapping[str, RunRecord], *, with_test: bool
+) -> list[dict[str, Any]]:
     """Every score of every run. The epoch of a test score is the epoch of the best validation score."""
-    results, rows = well_formed(store), list[dict[str, Any]]()
-    for spec in specs:
-        facts = results.get(spec.digest)
-        if facts is None:
-            continue
-        rows += [{"run": spec.digest, **score} for score in facts["scores"]]
-        for name, value in (scores_on_test(store, spec.digest) if with_test else {}).items():
+    rows: list[dict[str, Any]] = []
+    for result in (results[spec.digest] for spec in specs if spec.digest in results):
+        rows += [{"run": result.digest, **score.model_dump()} for score in result.scores]
+        on_test = store.test(result.digest) if with_test else None
+        for name, value in (on_test[0].scores if on_test else {}).items():
             rows.append(
-                {"run": spec.digest, "split": "test", "epoch": facts["best_epoch"], "metric": name, "value": value}
+                {"run": result.digest, "split": "test", "epoch": result.best_epoch, "metric": name, "value": value}
             )
     return rows
 
@@ -152,7 +137,7 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
     """Rows of the results table as a pandas frame. The type of a column does not depend on its values."""
     import pandas as pd  # takes half a second, and `frostline status` does not need it
 
-    table = pd.DataFrame(list(rows), columns=list(COLUMNS), dtype=object)
+    table = pd.DataFrame([{name: row[name] for name in COLUMNS} for row in rows], columns=list(COLUMNS), dtype=object)
     kinds = {**dict.fromkeys(COLUMNS, "string"), **dict.fromkeys(INTEGERS, "Int64"), **dict.fromkeys(FLOATS, "Float64")}
     return table.astype({**kinds, "tune_embeddings": "boolean"})
 

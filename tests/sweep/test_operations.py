@@ -16,31 +16,33 @@ from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.terms import layer_place
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.progress import Progress
-from frostline.sweep.work.operations import (
+from frostline.sweep.operations import (
     BatchTotals,
-    OperationCounter,
+    CostModel,
+    Matrices,
     batch_totals,
     forward_totals,
     random_batch_totals,
-    sorted_batch_totals,
 )
-from frostline.sweep.work.workload import Workload
-from frostline.training.specification import RunSpec
+from frostline.sweep.progress import Progress
+from frostline.training.recipes import Way
+from frostline.training.run import RunSpec
+from frostline.training.train import run
 from small_models import small_model
+from training.runs import context_of, spec_of, with_states
 
 LENGTHS = st.lists(st.integers(1, 64), min_size=1, max_size=60).map(np.array)
 
 
 @pytest.fixture(scope="module")
-def matrices() -> OperationCounter:
+def matrices() -> Matrices:
     model = small_model("bert")
-    return OperationCounter.of(model, find_layers(model))
+    return Matrices.of(model, find_layers(model))
 
 
 @given(LENGTHS, st.integers(1, 16))
 def test_batches_contain_every_example_and_token_for_every_order(lengths: np.ndarray, size: int) -> None:
-    for made in (batch_totals(lengths, size), sorted_batch_totals(lengths, size), random_batch_totals(lengths, size)):
+    for made in (batch_totals(lengths, size), random_batch_totals(lengths, size)):
         assert (made.count, made.examples, made.tokens) == (-(-len(lengths) // size), len(lengths), lengths.sum())
         assert made.padded_tokens >= made.tokens and made.token_pairs >= (lengths**2).sum()
         assert made.token_pairs <= made.padded_tokens * lengths.max()
@@ -55,7 +57,7 @@ def test_batches_add_up_and_scale() -> None:
     assert batch_totals(np.zeros(0, np.int64), 4) == BatchTotals()
 
 
-def test_operations_of_a_layer_match_the_formula_for_bert(matrices: OperationCounter) -> None:
+def test_operations_of_a_layer_match_the_formula_for_bert(matrices: Matrices) -> None:
     width = matrices.anatomy.width
     step = batch_totals(np.full(4, 8), 4)
     weights = matrices.layers[0]
@@ -65,7 +67,7 @@ def test_operations_of_a_layer_match_the_formula_for_bert(matrices: OperationCou
     assert not any("embeddings" in name for name in matrices.sizes)
 
 
-def test_more_layers_longer_examples_and_more_examples_cost_more(matrices: OperationCounter) -> None:
+def test_more_layers_longer_examples_and_more_examples_cost_more(matrices: Matrices) -> None:
     anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
     steps = [
         matrices.training(Trainable(Recipe(k)).parameters(anatomy), step, anatomy.count - k)
@@ -86,7 +88,7 @@ def test_more_layers_longer_examples_and_more_examples_cost_more(matrices: Opera
     assert matrices.forward(step) == matrices.forward(step, 0, 1) + matrices.forward(step, 1)
 
 
-def test_training_a_lower_layer_costs_more(matrices: OperationCounter) -> None:
+def test_training_a_lower_layer_costs_more(matrices: Matrices) -> None:
     """With one trained layer, each frozen layer above it costs as much as two more forward passes.
 
     Its attention costs three, because both of its inputs have gradients.
@@ -109,20 +111,20 @@ def test_training_a_lower_layer_costs_more(matrices: OperationCounter) -> None:
 
 
 @pytest.fixture(scope="module")
-def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Workload, RunSpec]:
+def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[CostModel, RunSpec]:
     out = tmp_path_factory.mktemp("cost") / "o"
     sweep = frostline.Sweep(
         progress=Progress(), model=tiny_bert, train=tiny_table, out=out, tune="2", seeds=1, train_size=40
     )
     prepared = sweep._prepare(Progress())
-    return Workload(prepared.context, prepared.plan.cached), sweep._requested(prepared)[0]
+    return CostModel(prepared.context, prepared.plan.cached), sweep._requested(prepared)[0]
 
 
 def spec_with(spec: RunSpec, **values: Any) -> RunSpec:
     return RunSpec.model_validate({**spec.model_dump(), **values})
 
 
-def test_longer_runs_cost_more(workload: tuple[Workload, RunSpec]) -> None:
+def test_longer_runs_cost_more(workload: tuple[CostModel, RunSpec]) -> None:
     look, spec = workload
     base = look.operations(spec)
     for longer in (
@@ -134,30 +136,29 @@ def test_longer_runs_cost_more(workload: tuple[Workload, RunSpec]) -> None:
     ):
         assert look.operations(spec_with(spec, **longer)) > base, longer
     assert look.operations(spec_with(spec, recipe=0)) < look.operations(spec_with(spec, recipe=1)) < base
-    uncut = Workload(look.context, StateSelection((), head=False))
+    uncut = CostModel(look.context, StateSelection((), head=False))
     assert uncut.operations(spec) > base
 
 
-def test_the_load_of_a_run_counts_its_steps_and_scored_examples(workload: tuple[Workload, RunSpec]) -> None:
+def test_the_load_of_a_run_counts_its_steps_and_scored_examples(workload: tuple[CostModel, RunSpec]) -> None:
     look, spec = workload
-    load = look.run_work(spec_with(spec, num_train_epochs=2.5))
+    load = look.batches(spec_with(spec, num_train_epochs=2.5))
     assert load.steps.count == 8 and load.steps.examples == pytest.approx(40 * 8 / 3)  # three steps an epoch
     rows = {name: len(rows) for name, rows in look.context.splits.items()}
     assert load.scored.examples == 3 * rows["validation"] + rows["test"] + 40
     assert load.longest <= 16 * look.lengths(spec).max()
 
 
-def test_packed_batches_have_fewer_tokens_than_padded_ones(workload: tuple[Workload, RunSpec]) -> None:
+def test_packed_batches_have_fewer_tokens_than_padded_ones(workload: tuple[CostModel, RunSpec]) -> None:
     look, spec = workload
-    plain, padded = look.plain_run_work(spec), look.run_work(spec)
-    packed = Workload(look.context.with_worker(packed=True), look.cached).run_work(spec)
-    assert plain.steps == padded.steps
+    padded = look.batches(spec)
+    packed = CostModel(look.context.with_worker(packed=True), look.cached).batches(spec)
     assert packed.steps.tokens < padded.steps.tokens and packed.steps.count == padded.steps.count
     assert packed.scored.tokens < padded.scored.tokens and packed.scored.examples == padded.scored.examples
     assert packed.longest < padded.longest and packed.longest_scored <= padded.longest_scored
 
 
-def test_the_cost_of_the_forward_pass_includes_copies(workload: tuple[Workload, RunSpec]) -> None:
+def test_the_cost_of_the_forward_pass_includes_copies(workload: tuple[CostModel, RunSpec]) -> None:
     look, _ = workload
     lengths = look.context.tokens.lengths
     rows = np.argsort(lengths, kind="stable")
@@ -169,9 +170,11 @@ def test_the_cost_of_the_forward_pass_includes_copies(workload: tuple[Workload, 
     assert look.forward_pass_operations(rows[:50]) <= look.forward_pass_operations(rows)
 
 
-def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(workload: tuple[Workload, RunSpec]) -> None:
+def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(
+    workload: tuple[CostModel, RunSpec],
+) -> None:
     look, spec = workload
-    cached = Workload(look.context, StateSelection((1, 2), head=True))
+    cached = CostModel(look.context, StateSelection((1, 2), head=True))
     named = spec_with(spec, recipe="named", tune_modules=("layer.1", "pooler"))
     assert cached.operations(named) > cached.operations(spec_with(spec, recipe=1))
 
@@ -179,14 +182,14 @@ def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(work
 def test_a_step_updates_all_trained_parameters_except_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model("bert")
     names = frozenset(name for name, _ in model.named_parameters())
-    every = OperationCounter.of(model, find_layers(model))
+    every = Matrices.of(model, find_layers(model))
     words = model.bert.embeddings.word_embeddings.weight
     assert (
         every.updated_parameters(names) == every.trained_parameters(names) == sum(p.numel() for p in model.parameters())
     )
     monkeypatch.setattr(lookup, "LARGE", len(words))
     assert (
-        OperationCounter.of(model, find_layers(model)).updated_parameters(names)
+        Matrices.of(model, find_layers(model)).updated_parameters(names)
         == every.trained_parameters(names) - words.numel()
     )
 
@@ -196,7 +199,7 @@ def test_running_the_last_layer_for_one_token_saves_the_operations_of_the_others
     anatomy = find_layers(model)
     batch = probe_batch(model)
     head_token = find_head_token_part(model, anatomy, batch, "first")
-    whole, some = OperationCounter.of(model, anatomy), OperationCounter.of(model, anatomy, head_token)
+    whole, some = Matrices.of(model, anatomy), Matrices.of(model, anatomy, head_token)
     batches = batch_totals(np.full(8, 10), 4)
     assert some.forward(batches, stop=2) == whole.forward(batches, stop=2)  # the layers below do not change
     d = anatomy.width
@@ -204,3 +207,18 @@ def test_running_the_last_layer_for_one_token_saves_the_operations_of_the_others
     saved = whole.layers[2] - cached // 2
     expected = 2 * saved * (batches.tokens - batches.examples) + 4 * d * (batches.token_pairs - batches.tokens)
     assert whole.forward(batches) - some.forward(batches) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("order", "evaluations"), [("at-once", 2), ("gradual", 5), ("head-first", 2)])
+def test_evaluations_of_all_phases_are_counted(order: str, evaluations: int, tiny_bert: Path, tmp_path: Path) -> None:
+    """Five phases in two epochs: each one ends with an evaluation."""
+    context = with_states(context_of(tiny_bert), tmp_path)
+    spec = spec_of("w", way=Way(order=order))
+    facts = run(spec, context).facts
+    measured = {row["epoch"] for row in facts["scores"] if row["split"] == "validation"}
+    _, counted = CostModel(context, StateSelection((), head=False)).steps(spec, context.tokens.lengths[:32])
+    assert counted == len(measured) == evaluations
+    # the first phases, and the fit of a head, start from cached states, although the last training tunes everything
+    assert facts["provenance"]["cut"] is None
+    assert facts["provenance"]["from_cache"] == (order != "at-once")
+    assert (facts["cost"]["forward_pass_seconds"] > 0) == (order != "at-once")
