@@ -11,7 +11,7 @@ from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_pred
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from frostline.statistics.calibration import log_loss
+from frostline.statistics.class_outputs import log_loss
 from frostline.training.probes import linear as linear_probes
 from frostline.training.probes.linear import PENALTIES, Probe, logistic, ridge
 

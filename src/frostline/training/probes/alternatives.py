@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.files import new_folder
-from frostline.statistics.alternatives import PROBE, WORDS
+from frostline.statistics.run_result import PROBE, WORDS
 from frostline.training.probes.fitting import Probed
 from frostline.training.probes.words import WordsModel
 

@@ -17,8 +17,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 from frostline.data.examples import Targets
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION
-from frostline.statistics.calibration import best_temperature, log_loss
-from frostline.statistics.outputs import OUTPUTS
+from frostline.statistics.class_outputs import OUTPUTS, best_temperature, log_loss
 
 Array = NDArray[np.float64]
 Features = NDArray[np.float32]

@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from frostline.data.examples import Examples, Texts
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION
+from frostline.statistics.class_outputs import OUTPUTS
 from frostline.statistics.metrics import defined
-from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled
 from frostline.training.probes.linear import by_class
 from frostline.training.probes.saved_files import read_saved, write_saved

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from frostline import FrostlineError
 from frostline.data.wording import did_you_mean
-from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
+from frostline.statistics.run_result import ALTERNATIVES
 from frostline.training.ways.way import Way
 
 DEFAULT_WAYS = "last-2,lora-2,llrd,lp-ft,gradual,reinit-2,full"  # of a comparison
