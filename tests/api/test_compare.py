@@ -23,7 +23,7 @@ from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
-from frostline.training.ways.names import DEFAULT_WAYS, way_named
+from frostline.training.recipes import DEFAULT_WAYS, way_named
 from tagged import conll, tagged
 from tiny import sentences, write_csv
 

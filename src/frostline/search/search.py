@@ -36,9 +36,9 @@ from frostline.sweep.results.folder import Folder, register, write_alternatives
 from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.specification import RunSpec
-from frostline.training.step_profile import profile_step
+from frostline.training.probes import Alternatives
+from frostline.training.run import RunSpec
+from frostline.training.train import profile_step
 
 Runs = Mapping[Candidate, RunSpec]
 STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times as long as one run that it may take

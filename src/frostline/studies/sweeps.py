@@ -30,10 +30,9 @@ from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
 from frostline.training.experiment import head_of
-from frostline.training.specification import RunSpec
-from frostline.training.ways.names import way_named
-from frostline.training.ways.start import planned
-from frostline.training.ways.way import PLAIN, Way
+from frostline.training.recipes import PLAIN, Way, way_named
+from frostline.training.run import RunSpec
+from frostline.training.start import planned
 
 
 @dataclass(frozen=True)
