@@ -17,7 +17,7 @@ from frostline.model.terms import HEAD, POOLER
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
-from frostline.training.rows import train_rows
+from frostline.training.forward import train_rows
 
 SETTINGS = (
     *("num_train_epochs", "per_device_train_batch_size", "per_device_eval_batch_size"),

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
     from frostline.sweep.settings import Settings
-    from frostline.training.probes.fitting import Probed
-    from frostline.training.specification import RunSpec
+    from frostline.training.probes import Probed
+    from frostline.training.run import RunSpec
 
 __all__ = [
     "Bundle",
@@ -57,7 +57,7 @@ _MODULES = {
     "LabelSetPredictions": "api.prediction",
     "Plan": "sweep.plan",
     "Predictions": "api.prediction",
-    "Probed": "training.probes.fitting",
+    "Probed": "training.probes",
     "Ray": "sweep.execution.ray_tasks",
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",

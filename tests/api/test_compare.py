@@ -18,12 +18,12 @@ from frostline.report.answer.groups import load_groups
 from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Counts
-from frostline.statistics.outcomes import ANSWERS
+from frostline.statistics.cells import ANSWERS
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
-from frostline.training.ways.names import DEFAULT_WAYS, way_named
+from frostline.training.recipes import DEFAULT_WAYS, way_named
 from tagged import conll, tagged
 from tiny import sentences, write_csv
 

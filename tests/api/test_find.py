@@ -20,8 +20,8 @@ from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import read_search, request_again, write_search
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.run import run as train
+from frostline.training.probes import Alternatives
+from frostline.training.train import run as train
 from records import failure
 from search_runs import runs_in
 

@@ -7,7 +7,7 @@ import pytest
 
 from frostline.frozen.forward_pass import POOLED
 from frostline.report import formatting, names
-from frostline.training.probes.inputs import WORD
+from frostline.training.probes import WORD
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from frostline.report.answer.groups import load_groups
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.inference import corrected_quantile
 from frostline.statistics.predictions import RunPredictions
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.probes.words import WordsModel
+from frostline.training.linear_models import WordsModel
+from frostline.training.probes import Alternatives
 from search_runs import runs_in
 from tiny import Notes
 

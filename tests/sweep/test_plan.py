@@ -14,7 +14,7 @@ from frostline.model.device import DeviceMemory
 from frostline.sweep.plan import Identity, Origin, PlannedDevice, expand
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
-from frostline.training.run import run
+from frostline.training.train import run
 
 IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "text-classification", ("a", "b"))
 
@@ -181,7 +181,7 @@ def test_the_planned_groups_are_the_groups_of_the_optimizer(
         given.extend(group for learner in learners for group in learner.groups)
         raise StopIteration
 
-    monkeypatch.setattr("frostline.training.run.train", spy)
+    monkeypatch.setattr("frostline.training.train.train", spy)
     with pytest.raises(StopIteration):
         run(spec, sweep._prepare(Progress()).context)
     assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [

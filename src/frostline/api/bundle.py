@@ -43,9 +43,9 @@ from frostline.frozen.trunk import (
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.classifier import format_of, load_classifier, logits_of
 from frostline.model.model_files import MODEL_FILES, has_own_code
-from frostline.training.estimators.saved_encoder import FACTS as ENCODER_FACTS
-from frostline.training.probes.saved import FACTS as PROBE_FACTS
-from frostline.training.probes.words import FACTS as WORDS_FACTS
+from frostline.training.estimators import ENCODER_FACTS
+from frostline.training.linear_models import WORDS_FACTS
+from frostline.training.probes import PROBE_FACTS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,13 +26,11 @@ from frostline.model.loading import PROBLEM_TYPES
 from frostline.model.model_files import RECORD
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.model.tokens import Tokens
-from frostline.statistics.outputs import OUTPUTS
+from frostline.statistics.class_outputs import OUTPUTS
 from frostline.sweep.streaming import whether_to_stream
-from frostline.training.estimators.saved_encoder import saved_encoder
-from frostline.training.probes.saved import FACTS as PROBE_FACTS
-from frostline.training.probes.saved import SavedProbe, saved_probe
-from frostline.training.probes.words import FACTS as WORDS_FACTS
-from frostline.training.probes.words import load_words
+from frostline.training.estimators import saved_encoder
+from frostline.training.linear_models import WORDS_FACTS, load_words
+from frostline.training.probes import PROBE_FACTS, SavedProbe, saved_probe
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -25,10 +25,8 @@ from frostline.sweep.prepare import load_model
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import OF_MODEL_AND_DATA, Settings, make_settings
 from frostline.sweep.streaming import whether_to_stream
-from frostline.training.probes.fitting import Probed, fit_probes
-from frostline.training.probes.inputs import features_after, probe_forward_pass
-from frostline.training.probes.linear import FITS
-from frostline.training.probes.words import WordsModel
+from frostline.training.linear_models import FITS, WordsModel
+from frostline.training.probes import Probed, features_after, fit_probes, probe_forward_pass
 
 # What is written into the folder. With several label columns, each has a probe_<column>.
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")

@@ -30,8 +30,8 @@ from frostline.sweep.results.tables import frame
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import Settings, comparison, make_settings
 from frostline.sweep.slurm import TASKS
-from frostline.training.specification import RunSpec
-from frostline.training.ways.names import DEFAULT_WAYS
+from frostline.training.recipes import DEFAULT_WAYS
+from frostline.training.run import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -247,7 +247,7 @@ def compare(*, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | No
         ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :class:`frostline.Sweep`, except ``tune``. ``way`` defines ways of your own
-            by name, as dictionaries of the fields of :class:`frostline.training.ways.way.Way`.
+            by name, as dictionaries of the fields of :class:`frostline.training.recipes.Way`.
 
     Returns:
         The answer, as in ``answer.json``.

@@ -24,7 +24,7 @@ from frostline.sweep.settings import Settings
 if TYPE_CHECKING:
     from frostline.sweep.prepare import Prepared
     from frostline.sweep.progress import Progress
-    from frostline.training.probes.alternatives import Alternatives
+    from frostline.training.probes import Alternatives
 
 
 def finish(

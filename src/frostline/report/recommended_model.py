@@ -38,15 +38,13 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import DAMAGED, set_aside
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
-from frostline.training.estimators.by_name import estimator_of
-from frostline.training.estimators.estimators import Estimator, Fitted
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.probes.saved import FACTS as PROBE_FACTS
-from frostline.training.probes.words import FACTS as WORDS_FACTS
-from frostline.training.rows import validation_rows
-from frostline.training.run import restore, run
-from frostline.training.specification import RunSpec
-from frostline.training.ways.adapter import write_adapter
+from frostline.training.estimators import Estimator, Fitted, estimator_of
+from frostline.training.forward import validation_rows
+from frostline.training.linear_models import WORDS_FACTS
+from frostline.training.probes import PROBE_FACTS, Alternatives
+from frostline.training.run import RunSpec
+from frostline.training.start import write_adapter
+from frostline.training.train import restore, run
 
 SCHEMA_VERSION = 2
 ADAPTER = "adapter"  # the folder of a LoRA run's adapter

@@ -19,11 +19,11 @@ from frostline.report.rebuild import finish, settings_of
 from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, in_words, interim_analyses
 from frostline.search.policy import NOTHING_LEARNED, Batch, Stop, policy, reference_failed
 from frostline.search.probing import fit_alternatives
-from frostline.statistics.alternatives import Alternative
 from frostline.statistics.answer import Answer
 from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
+from frostline.statistics.run_result import Alternative
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
@@ -36,9 +36,9 @@ from frostline.sweep.results.folder import Folder, register, write_alternatives
 from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.specification import RunSpec
-from frostline.training.step_profile import profile_step
+from frostline.training.probes import Alternatives
+from frostline.training.run import RunSpec
+from frostline.training.train import profile_step
 
 Runs = Mapping[Candidate, RunSpec]
 STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times as long as one run that it may take

@@ -13,7 +13,7 @@ from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.plan import Plan
 from frostline.sweep.results.forecast_record import Cell, makespan
 from frostline.sweep.results.search_record import read_search
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 
 @dataclass(frozen=True)

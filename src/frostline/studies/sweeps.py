@@ -23,17 +23,16 @@ from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
-from frostline.statistics.learning_rates import best_learning_rate
+from frostline.statistics.cells import best_learning_rate
 from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.studies.protocol import FOLDER, Protocol, tune_values
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
 from frostline.training.experiment import head_of
-from frostline.training.specification import RunSpec
-from frostline.training.ways.names import way_named
-from frostline.training.ways.start import planned
-from frostline.training.ways.way import PLAIN, Way
+from frostline.training.recipes import PLAIN, Way, way_named
+from frostline.training.run import RunSpec
+from frostline.training.start import planned
 
 
 @dataclass(frozen=True)

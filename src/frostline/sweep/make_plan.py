@@ -31,10 +31,9 @@ from frostline.sweep.plan import Identity, Plan, PlannedDevice, PlannedStates, o
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.training.experiment import Experiment
-from frostline.training.probes.inputs import features_after
-from frostline.training.rows import subset_rows, train_rows
-from frostline.training.specification import RunSpec
-from frostline.training.ways.phases import trainings_of
+from frostline.training.forward import subset_rows, train_rows
+from frostline.training.probes import features_after
+from frostline.training.run import RunSpec, trainings_of
 
 
 def make_plan(

@@ -14,7 +14,7 @@ from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
 from frostline.sweep.results.forecast_record import Forecast
 from frostline.sweep.settings import Settings, make_settings
 from frostline.sweep.toml import NOT_SETTINGS
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 if TYPE_CHECKING:  # all import torch, which reading a folder does not need
     from frostline.frozen.forward_pass import StateSelection

@@ -42,12 +42,11 @@ from frostline.sweep.results.store import SEARCH, Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
 from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuitable_sizes
-from frostline.training.estimators.by_name import estimator_of
+from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
-from frostline.training.specification import RunSpec
-from frostline.training.ways.adapter import require_peft
-from frostline.training.ways.spectrum import with_modules
+from frostline.training.run import RunSpec
+from frostline.training.start import require_peft, with_modules
 
 
 @dataclass

@@ -19,9 +19,9 @@ from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import LAST, MEAN, OWN, OWN_HEAD, HeadKind
 from frostline.model.tokens import Tokens, chunks_within
-from frostline.training.probes.inputs import has_features
+from frostline.training.probes import has_features
 from frostline.training.problem import Problem
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 
 class StackSize(NamedTuple):

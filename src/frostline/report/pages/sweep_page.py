@@ -55,8 +55,8 @@ from frostline.report.tables.sweep_tables import (
 )
 from frostline.report.tables.table import ReportTable, save_tables
 from frostline.statistics.answer import Answer, SizeAnswer
+from frostline.statistics.cells import FAILURES, done, failure_table, with_outcomes
 from frostline.statistics.inference import failure_interval
-from frostline.statistics.outcomes import FAILURES, done, failure_table, with_outcomes
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded

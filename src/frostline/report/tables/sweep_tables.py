@@ -11,11 +11,9 @@ from frostline.report import formatting, names
 from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, train_size_column
 from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.answer import ClassScores, Threshold
-from frostline.statistics.by_class import SCORES
-from frostline.statistics.calibration import FOLDS
-from frostline.statistics.outcomes import FAILURES
+from frostline.statistics.cells import FAILURES
+from frostline.statistics.class_outputs import FOLDS, SCORES, THRESHOLD_SCORES
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
 from frostline.sweep.results.folder import DataRecord
 from frostline.sweep.results.search_record import SearchRecord, Step
 from frostline.training.result import AuditRecord, Cost, RunRecord

@@ -10,7 +10,7 @@ from frostline.statistics.recipe import FULL, NAMED
 from frostline.sweep.plan import one_of_each
 from frostline.sweep.prepare import Prepared
 from frostline.training.experiment import starting_cut
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 
 def check_cuts(prepared: Prepared) -> list[Check]:

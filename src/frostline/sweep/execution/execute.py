@@ -42,13 +42,11 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.results.store import DamagedError, other_result
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
-from frostline.training.checkpoint import State
 from frostline.training.experiment import Experiment, starting_cut
+from frostline.training.forward import subset_key
 from frostline.training.result import Failure, Result
-from frostline.training.rows import subset_key
-from frostline.training.run import run, run_stacked
-from frostline.training.specification import RunSpec
-from frostline.training.ways.phases import trainings_of
+from frostline.training.run import RunSpec, State, trainings_of
+from frostline.training.train import run, run_stacked
 
 EVERY = 600.0  # seconds of training
 

@@ -47,12 +47,10 @@ from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.training.experiment import Experiment, Worker
-from frostline.training.gradients import backward
-from frostline.training.rows import shuffled, train_rows, training_batches
-from frostline.training.run import run_stacked
-from frostline.training.seeds import generator_seed
-from frostline.training.session import set_mode, training_session
-from frostline.training.specification import RunSpec
+from frostline.training.forward import shuffled, train_rows, training_batches
+from frostline.training.run import RunSpec, generator_seed
+from frostline.training.train import run_stacked, set_mode, training_session
+from frostline.training.updates import backward
 
 PLAN_SECONDS = 10.0  # that a plan may spend on timing
 TIMING_SHARE = 0.02  # of its own time that a sweep may spend on timing

@@ -33,9 +33,9 @@ from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import PREDICTIONS, Store, other_result
 from frostline.sweep.results.tensor_files import BestWeights, Rank, not_stored
 from frostline.sweep.toml import TRUST
-from frostline.training.probes.inputs import has_features
+from frostline.training.probes import has_features
 from frostline.training.result import Failure
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 ENDS_WITHIN = 5.0  # seconds that the tasks of a stopped command get to end
 RETRIES = 3  # how often Ray starts a task again whose process or node is lost

@@ -14,7 +14,7 @@ from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.store import Store
 from frostline.training.result import AuditRecord, RunRecord
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
