@@ -18,7 +18,10 @@ SOMETHING_ELSE = "Something other than the hidden states passes from below the c
 
 
 def refusals(model: Any, ks: Sequence[Recipe] | None = None) -> dict[Recipe | None, str | None]:
-    return {row.tuned_layers: row.refused for row in check(model, tuned_layers=ks)}
+    return {
+        row.tuned_layers if row.tuned_layers is None or row.tuned_layers.k is None else row.tuned_layers.k: row.refused
+        for row in check(model, tuned_layers=ks)
+    }
 
 
 def test_a_skip_connection_around_the_cut_is_refused() -> None:

@@ -7,6 +7,7 @@ from transformers import AutoModelForTokenClassification
 
 from frostline import FrostlineError
 from frostline.frozen.exactness import Check, check
+from frostline.statistics.recipe import Recipe
 from model.test_anatomy import REFUSED as NO_LAYERS
 from small_models import REASONS, TAG_TYPES, TYPES, small_batch, small_model
 
@@ -90,12 +91,12 @@ def test_every_type_is_exact_or_refused(model_type: str) -> None:
         assert row.refused and reason in row.refused
         assert (row.tuned_layers, row.batches, row.max_logit_difference, row.max_gradient_difference) == (None,) * 4
         return
-    assert [row.tuned_layers for row in rows] == [0, 1, 2, 3, 4, "full"]
+    assert [row.tuned_layers for row in rows] == ["head only", "last 1", "last 2", "last 3", "last 4", "full"]
     for row in rows:
-        if model_type in REFUSED and row.tuned_layers in (1, 2, 3):
+        if model_type in REFUSED and row.tuned_layers in ("last 1", "last 2", "last 3"):
             assert row.batches is None and row.refused and REFUSED[model_type] in row.refused
         elif row.refused:
-            assert model_type in REFUSED and row.tuned_layers == 0 and REFUSED[model_type] in row.refused
+            assert model_type in REFUSED and row.tuned_layers == "head only" and REFUSED[model_type] in row.refused
         else:
             assert max(row.max_logit_difference, row.max_gradient_difference) < 1e-5
     batches = [row.batches for row in rows]
@@ -193,7 +194,7 @@ def test_the_check_does_not_change_the_model(model_type: str) -> None:
 
 def test_only_the_given_ks_are_checked() -> None:
     rows = check(small_model("bert"), tuned_layers=["full", 2])
-    assert [row.tuned_layers for row in rows] == ["full", 2] and all(isinstance(row, Check) for row in rows)
+    assert [row.tuned_layers for row in rows] == ["full", "last 2"] and all(isinstance(row, Check) for row in rows)
     (row,) = check(small_model("bert"), tuned_layers=[9])
     assert row.refused and "the model has 4" in row.refused
 
@@ -201,7 +202,7 @@ def test_only_the_given_ks_are_checked() -> None:
 @pytest.mark.parametrize("modules, layers", [(["layer.1", "pooler"], 3), (["pooler"], 0), (["embeddings"], "full")])
 def test_named_parts_are_checked_too(modules: list[str], layers: int | str) -> None:
     *_, row = check(small_model("bert"), tuned_layers=[], tune_modules=modules)
-    assert (row.tuned_layers, row.batches, row.refused) == (layers, "packed", None)
+    assert (row.tuned_layers, row.batches, row.refused) == (Recipe(layers), "packed", None)
     assert max(row.max_logit_difference, row.max_gradient_difference) < 1e-5
 
 
