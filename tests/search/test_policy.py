@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from frostline.data.wording import parse_duration
 from frostline.search.observations import Candidate, Observations
 from frostline.search.policy import BRIEF, initial_design
+from frostline.statistics.analysis_settings import Goal
 from frostline.statistics.decision import Rule
-from frostline.statistics.goal import Goal
 from frostline.statistics.recipe import Recipe
 from synthetic_search import (
     LAYERS,
@@ -94,7 +94,7 @@ def test_k_0_is_trained_at_all_its_learning_rates() -> None:
     assert len(heads[0]) == 4 and seen.best_learning_rate(Recipe(0)) == 1e-2
     assert all({one.learning_rate for one in some} in (set(), {1e-3, 1e-2}) for some in heads)
     seen = nothing_seen(budget_given=1e4, head_learning_rates=(1e-3, 1e-2))
-    run_search(seen, lambda one: None if one.recipe.k == "head only" else exact(RISING)(one))
+    run_search(seen, lambda one: None if one.recipe == "head only" else exact(RISING)(one))
     assert [one.seed for one in seen.tried(Recipe(0))] == [0, 1, 0, 1]  # a failed k = 0 is not tried again
 
 

@@ -8,18 +8,16 @@ import frostline.sweep.execution.cuts as cuts
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.frozen.exactness import Check
-from frostline.statistics.recipe import Recipe
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep.progress import Progress
 from tiny import run_sweep
 
 
-@pytest.mark.parametrize("k, shown", [(1, " with last 1"), ("full", " with full"), (None, "")])
+@pytest.mark.parametrize("k, shown", [(Recipe(1), " with last 1"), (FULL, " with full"), (None, "")])
 def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, k: Any, shown: str
 ) -> None:
-    monkeypatch.setattr(
-        cuts, "check", lambda *_, **__: [Check(None if k is None else Recipe(k), None, None, None, "Its layers talk.")]
-    )
+    monkeypatch.setattr(cuts, "check", lambda *_, **__: [Check(k, None, None, None, "Its layers talk.")])
     with pytest.raises(FrostlineError, match=rf"cannot be cut exactly{shown}: Its layers talk\."):
         Sweep(progress=Progress(), **settings).run()
     assert not settings["out"].exists()

@@ -184,5 +184,5 @@ def test_a_search_compares_what_fits(
     stream = prepared.pretrained.stream
     assert stream is not None
     assert stream.absent == set(stream.in_layers(prepared.pretrained.anatomy, range(16 - last)))
-    limited = prepare(spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, (0, 1, 2))), probes=True)
+    limited = prepare(spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, range(3))), probes=True)
     assert limited.requested.tune == ("head only", "last 1", "last 2")

@@ -13,7 +13,7 @@ from frostline.frozen.readers import AheadReader, DeviceCopies, HostReader
 from frostline.training.forward import ForwardFunction
 from frostline.training.learner import LearnerState
 from frostline.training.train import run
-from frozen.recorded_stream import RecordedStream
+from frozen.passes import RecordedStream
 from training.runs import (
     context_of,
     largest_difference,
