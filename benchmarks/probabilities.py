@@ -21,11 +21,10 @@ from measuring import Facts, write_result
 from numpy.typing import NDArray
 from simulation.draw import left_out, predictions, run
 
-from frostline.statistics.analysis_settings import POINT
+from frostline.statistics.analysis_settings import POINT, Goal
+from frostline.statistics.cells import CLEAR, succeeded, with_outcomes
 from frostline.statistics.decision import Option, Rule
-from frostline.statistics.goal import Goal
 from frostline.statistics.inference import shared_row_covariance
-from frostline.statistics.outcomes import CLEAR, succeeded, with_outcomes
 from frostline.statistics.posterior import Observed, posterior
 from frostline.statistics.recipe import Recipe
 

@@ -17,14 +17,11 @@ from measuring import Facts, write_result
 from probabilities import SHAPES, Array, curve, log_loss, options_of_simulation
 from scipy.stats import norm
 
-from frostline.statistics.alternatives import PROBE
-from frostline.statistics.analysis_settings import POINT, PRICE
-from frostline.statistics.decision import Rule
-from frostline.statistics.goal import Goal
-from frostline.statistics.joint import JointEstimate
+from frostline.statistics.analysis_settings import POINT, PRICE, Goal
+from frostline.statistics.decision import JointEstimate, Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.run_result import RunResult, Scored
+from frostline.statistics.run_result import PROBE, RunResult, Scored
 
 RESULT = Path(__file__).parent / "results" / "probabilities_with_folds.json"
 LAYERS, ROWS, FOLDS = 6, 900, 5

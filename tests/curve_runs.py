@@ -6,9 +6,9 @@ from typing import Any
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, SizeAnswer
 from frostline.statistics.curve import compare
+from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.scores import Scores
 
 LAYERS = 4
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from frostline.report.answer.groups import RunGroup
+from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.scores import Scores
 
 Quality = Callable[[int | str, int, int | None], float | None]  # from k, seed and train size to the score
 

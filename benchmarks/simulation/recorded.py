@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, interim_analyses
 from frostline.search.policy import policy
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.cells import clear_distance, succeeded, with_outcomes
 from frostline.statistics.decision import Rule
-from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.statistics.run_result import RunResult

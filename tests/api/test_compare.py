@@ -18,7 +18,7 @@ from frostline.report.answer.groups import load_groups
 from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Counts
-from frostline.statistics.outcomes import ANSWERS
+from frostline.statistics.cells import ANSWERS
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder

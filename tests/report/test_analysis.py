@@ -12,11 +12,11 @@ from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import group_of
 from frostline.statistics import answer
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.learning_rates import runs_at_best_learning_rate
+from frostline.statistics.cells import runs_at_best_learning_rate
+from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.results_table import read_results
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.scores import Scores
 from frostline.studies.comparison import compare, gap_summary
 from frostline.studies.protocol import load_protocol
 from synthetic_results import RISING, noisy, synthetic_group

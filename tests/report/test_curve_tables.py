@@ -23,9 +23,9 @@ from frostline.report.tables.curve_tables import (
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer, SizeAnswer
 from frostline.statistics.curve import compare
+from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.scores import Scores
 from pages import answer_of
 from synthetic_sweep import make_folder
 

@@ -19,10 +19,8 @@ from frostline.report.formatting import UNKNOWN
 from frostline.report.rebuild import rebuild
 from frostline.report.tables.sweep_tables import class_scores_table
 from frostline.statistics.answer import Answer
-from frostline.statistics.by_class import scores_by_class
-from frostline.statistics.calibration import fit_temperature, probabilities
-from frostline.statistics.label_sets import f1_macro
-from frostline.statistics.outputs import OUTPUTS
+from frostline.statistics.class_outputs import OUTPUTS, fit_temperature, probabilities, scores_by_class
+from frostline.statistics.metrics import f1_macro_of_sets as f1_macro
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.settings import make_settings

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from frostline.report.answer.scores_on_test import add_test_scores, sentences_on_test
-from frostline.statistics.alternatives import PROBE
+from frostline.statistics.run_result import PROBE
 from synthetic_answer import ROWS, VALIDATION, answer_of, cells, clear, make_runs, with_named
 
 

@@ -10,8 +10,8 @@ from sklearn.metrics import f1_score, precision_score, recall_score
 
 from frostline.data.kinds import CLASSIFICATION
 from frostline.statistics.answer import OverRuns
-from frostline.statistics.by_class import SCORES
-from frostline.statistics.by_class import scores_by_class as scores_of
+from frostline.statistics.class_outputs import SCORES
+from frostline.statistics.class_outputs import scores_by_class as scores_of
 from frostline.statistics.predictions import Labelled
 
 LABELS = ("a", "b", "c")

@@ -13,8 +13,8 @@ from scipy import stats
 
 from curve_runs import answer, by_name, one
 from frostline.statistics.answer import Difference
+from frostline.statistics.cells import FAILURES, failures, succeeded, with_outcomes
 from frostline.statistics.inference import holm, seeds_needed
-from frostline.statistics.outcomes import FAILURES, failures, succeeded, with_outcomes
 
 KS = ("0", "1", "2", "full")
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.statistics.analysis_settings import POINT, PRICE
+from frostline.statistics.analysis_settings import POINT, PRICE, Goal
 from frostline.statistics.decision import Option, Rule, decide
-from frostline.statistics.goal import Goal
 
 GOAL = Goal.of_gain(0.95, base=0.5)
 

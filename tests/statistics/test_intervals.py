@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from frostline.statistics.cells import succeeded, with_outcomes
 from frostline.statistics.inference import (
     DIFFERENCE,
     Error,
@@ -23,7 +24,6 @@ from frostline.statistics.inference import (
     summarize,
     unpaired,
 )
-from frostline.statistics.outcomes import succeeded, with_outcomes
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 

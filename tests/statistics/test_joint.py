@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from frostline.statistics.joint import JointEstimate
+from frostline.statistics.decision import JointEstimate
+from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.scores import Scores
 
 
 def estimate(costs_of_ways: list[float], depth: tuple[float, ...] = (0.0, 0.5, 1.0, 1.25)) -> JointEstimate:

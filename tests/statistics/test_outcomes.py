@@ -8,9 +8,9 @@ import pytest
 
 from curve_runs import answer, by_name, one
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.cells import clear_distance, failures, succeeded, with_outcomes
 from frostline.statistics.curve import compare
-from frostline.statistics.outcomes import clear_distance, failures, succeeded, with_outcomes
-from frostline.statistics.scores import Scores
+from frostline.statistics.evidence import Scores
 
 
 def outcomes(cell: Sequence[float], best: float, chance: float = 0.5) -> list[str]:

@@ -5,12 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.statistics.alternatives import Alternative
-from frostline.statistics.decision import dominating
-from frostline.statistics.joint import JointEstimate
+from frostline.statistics.decision import JointEstimate, dominating
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import FULL, Recipe
-from frostline.statistics.run_result import RunResult
+from frostline.statistics.run_result import Alternative, RunResult
 
 FOLDS, SIZE = 3, 60
 DEPTH = [0.0, 0.5, 1.2]

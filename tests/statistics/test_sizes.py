@@ -8,7 +8,7 @@ import pytest
 
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare
-from frostline.statistics.scores import Scores
+from frostline.statistics.evidence import Scores
 from frostline.statistics.train_sizes import interaction, pays_from, spread
 from synthetic_results import noisy, synthetic_runs
 

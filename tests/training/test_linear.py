@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import frostline.training.linear_models as linear_probes
-from frostline.statistics.calibration import log_loss
+from frostline.statistics.class_outputs import log_loss
 from frostline.training.linear_models import PENALTIES, Probe, logistic, ridge
 
 SHAPES = [(60, 8), (20, 30)]  # more rows than features, and fewer

@@ -26,7 +26,7 @@ from frostline.model.loading import PROBLEM_TYPES
 from frostline.model.model_files import RECORD
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.model.tokens import Tokens
-from frostline.statistics.outputs import OUTPUTS
+from frostline.statistics.class_outputs import OUTPUTS
 from frostline.sweep.streaming import whether_to_stream
 from frostline.training.estimators import saved_encoder
 from frostline.training.linear_models import WORDS_FACTS, load_words

@@ -17,9 +17,8 @@ from frostline.report.figures.drawing import svg
 from frostline.report.figures.model_figures import predictions_over_targets
 from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.answer import Answer
-from frostline.statistics.metrics import predict, scored_rows
-from frostline.statistics.outputs import OUTPUTS
-from frostline.statistics.tags import is_scored
+from frostline.statistics.class_outputs import OUTPUTS
+from frostline.statistics.metrics import is_scored, predict, scored_rows
 from frostline.sweep.results.folder import Folder
 
 MAX_CLASSES = 12  # in a confusion matrix

@@ -10,7 +10,7 @@ from frostline.data.wording import capitalized, duration
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import is_saved
 from frostline.statistics.answer import Answer, Counts, SizeAnswer
-from frostline.statistics.operating_points import UNDECIDED
+from frostline.statistics.curve import UNDECIDED
 from frostline.training.result import Provenance
 
 ProbeFacts = Mapping[str, Any]  # one label column in probes.json

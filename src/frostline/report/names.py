@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from frostline.statistics.alternatives import ALTERNATIVES, PROBE, WORDS
 from frostline.statistics.answer import Cell, Decision, SizeAnswer
 from frostline.statistics.metrics import CONSTANT_BASELINE, METRICS
 from frostline.statistics.recipe import FULL, Recipe
+from frostline.statistics.run_result import ALTERNATIVES, PROBE, WORDS
 
 # that a probe reads
 VECTORS = {

@@ -13,12 +13,11 @@ import numpy as np
 
 from frostline.data.wording import capitalized
 from frostline.search import default_budget
-from frostline.statistics.decision import Option, Rule
+from frostline.statistics.cells import clear_distance, succeeded, with_outcomes
+from frostline.statistics.decision import JointEstimate, Option, Rule
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import FULL_MEAN
-from frostline.statistics.joint import JointEstimate
 from frostline.statistics.next_step import NextStep
-from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.forecast_record import makespan
@@ -284,7 +283,7 @@ class Observations:
         return tuple(found)
 
     def scores(self, recipe: Recipe, learning_rate: float) -> dict[int, float]:
-        """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.outcomes.succeeded`)."""
+        """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.cells.succeeded`)."""
         finished = self._finished()
         known = with_outcomes(finished, self.chance, clear_distance(finished, self.evidence))
         good = succeeded([run for run in known if (run.recipe, run.learning_rate) == (recipe, learning_rate)])

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from frostline.data.load import Data
 from frostline.frozen.forward_pass import Rows
 from frostline.report.explanations import probe_sentence
-from frostline.statistics.alternatives import PROBE, WORDS
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.predictions import expand_to_all_rows
+from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.training.forward import train_rows, validation_rows

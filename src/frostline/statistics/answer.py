@@ -46,7 +46,7 @@ class Difference(Keyed):
 
 @dataclass(frozen=True, kw_only=True)
 class Failures(Keyed):
-    """How many runs failed, and how (see :mod:`frostline.statistics.outcomes`).
+    """How many runs failed, and how (see :mod:`frostline.statistics.cells`).
 
     Attributes:
         interval: Of the failure rate; None without runs.
@@ -256,7 +256,7 @@ class SizeAnswer(Keyed):
     Attributes:
         reference: The largest k with a usable score, which all are compared with.
         learned: Whether the reference is significantly above the baseline.
-        clear_distance: See :func:`frostline.statistics.outcomes.clear_distance`.
+        clear_distance: See :func:`frostline.statistics.cells.clear_distance`.
         deciding_point: The operating point that an answer by targets is based on.
         seeds_to_decide: How many seeds would probably decide that point.
     """
@@ -295,7 +295,7 @@ class Bin(Keyed):
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationError(Keyed):
-    """How well probabilities agree with the accuracy; see :func:`frostline.statistics.calibration.calibration`."""
+    """How well probabilities agree with the accuracy; see :func:`frostline.statistics.class_outputs.calibration`."""
 
     error: float
     by_chance: float

@@ -1,7 +1,7 @@
-"""What a run says: a row of results.csv, or of a table of results from elsewhere."""
+"""What a run says: a row of results.csv, or of a table of results from elsewhere. And the models that train no layer."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from frostline.statistics.keyed import Keyed
 from frostline.statistics.recipe import Recipe
@@ -32,7 +32,7 @@ class RunResult(Keyed):
         tuned_share: The share of the layers that run in training.
         status: ``done``, ``failed`` or ``pending``.
         reason: Why the run failed or stopped early; empty if there is nothing to say.
-        outcome: ``ok`` or the kind of failure; see :mod:`frostline.statistics.outcomes`.
+        outcome: ``ok`` or the kind of failure; see :mod:`frostline.statistics.cells`.
         above_baseline: Whether the score is above the constant baseline.
         validation_best, validation_last, train_last, test: Scores in the metric, after the best epoch or the last one.
         cache_seconds: The run's share of the forward pass over the frozen layers.
@@ -70,3 +70,21 @@ class RunResult(Keyed):
         """The validation score of a run that has one."""
         assert self.validation_best is not None
         return self.validation_best
+
+
+PROBE: Final = "probe"  # a linear probe on frozen features
+WORDS: Final = "words"  # a TF-IDF model and word pairs, without a pretrained model
+ALTERNATIVES = (PROBE, WORDS)
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """The only fit of such a model, for the evidence, which knows its predictions by name."""
+
+    run: str
+    validation_best: None = None
+
+    @property
+    def seed(self) -> str:
+        """It shares no seed with a run."""
+        return self.run

@@ -23,7 +23,7 @@ from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
-from frostline.statistics.learning_rates import best_learning_rate
+from frostline.statistics.cells import best_learning_rate
 from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.studies.protocol import FOLDER, Protocol, tune_values
 from frostline.sweep.parameter_groups import Group, groups_by_tune

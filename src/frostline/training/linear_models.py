@@ -18,9 +18,8 @@ from frostline import FrostlineError
 from frostline.data.examples import Examples, Targets, Texts
 from frostline.data.files import FILES, read_record, replace_file, require_recorded, write_record
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION
-from frostline.statistics.calibration import best_temperature, log_loss
+from frostline.statistics.class_outputs import OUTPUTS, best_temperature, log_loss
 from frostline.statistics.metrics import defined
-from frostline.statistics.outputs import OUTPUTS
 from frostline.statistics.predictions import Labelled
 
 Array = NDArray[np.float64]

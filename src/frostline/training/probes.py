@@ -30,9 +30,9 @@ from frostline.model.loading import Streams, load_pretrained, never_streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import ZEROED_TYPES, LabelledTokens, Tokens, encode, flat_positions, suited
-from frostline.statistics.alternatives import PROBE, WORDS
 from frostline.statistics.metrics import defined
 from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.run_result import PROBE, WORDS
 from frostline.training.linear_models import FITS, Features, Probe, WordsModel, read_saved, words_score, write_saved
 
 LAST_LAYERS = 4  # one probe reads this many of the last layers together

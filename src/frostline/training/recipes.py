@@ -12,8 +12,8 @@ from frostline import FrostlineError
 from frostline.data.kinds import Strict
 from frostline.data.wording import did_you_mean
 from frostline.model.terms import EMBEDDINGS, OWN_HEAD, HeadKind, layer_number
-from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
+from frostline.statistics.run_result import ALTERNATIVES
 from frostline.training.settings import Positive
 
 if TYPE_CHECKING:  # both import torch, which settings do not need

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frostline.statistics.outcomes import failures
+from frostline.statistics.cells import failures
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.statistics.run_result import RunResult
 

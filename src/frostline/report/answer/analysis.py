@@ -10,9 +10,8 @@ from frostline.report.answer.answer import answer_one
 from frostline.report.answer.groups import RunGroup
 from frostline.report.answer.search_outcome import NO_SEARCH
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.cells import by_depth, counted
+from frostline.statistics.cells import by_depth, clear_distance, counted, done, failures, scored, with_outcomes
 from frostline.statistics.curve import adjust
-from frostline.statistics.outcomes import clear_distance, done, failures, scored, with_outcomes
 from frostline.statistics.run_result import RunResult
 from frostline.statistics.train_sizes import across_tasks, interaction, pays_from, spread
 

@@ -11,16 +11,14 @@ from frostline.report.answer.recommendation import recommend
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.answer.sentence import sentence
 from frostline.report.answer.undecided import reference_missing
-from frostline.statistics.alternatives import Alternative
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer, Counts, SizeAnswer
-from frostline.statistics.cells import by_depth
+from frostline.statistics.cells import FAILURES, by_depth, done, scored, with_outcomes
 from frostline.statistics.curve import adjust, compare
 from frostline.statistics.evidence import Evidence
-from frostline.statistics.outcomes import FAILURES, done, scored, with_outcomes
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.run_result import RunResult, Scored
+from frostline.statistics.run_result import Alternative, RunResult, Scored
 
 SCHEMA_VERSION = 8
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning

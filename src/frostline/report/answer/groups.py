@@ -9,11 +9,10 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.names import model_name
-from frostline.statistics.evidence import Evidence
+from frostline.statistics.evidence import Evidence, Scores
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.results_table import Results, read_results
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.scores import Scores
 
 
 @dataclass(frozen=True)

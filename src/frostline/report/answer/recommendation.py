@@ -1,7 +1,7 @@
 """The recommended k with its best run."""
 
 from frostline.statistics.answer import Cell, Recommended, SizeAnswer
-from frostline.statistics.outcomes import ANSWERS
+from frostline.statistics.cells import ANSWERS
 
 
 def recommend(curve: SizeAnswer, *, by_mean: bool) -> Recommended | None:

@@ -9,18 +9,22 @@ from numpy.typing import NDArray
 
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.statistics.answer import Answer, Calibration, SizeAnswer, Threshold
-from frostline.statistics.by_class import scores_by_class
-from frostline.statistics.calibration import (
+from frostline.statistics.class_outputs import (
+    OUTPUTS,
     calibration,
+    choose_threshold,
+    choose_thresholds,
     class_examples,
     cross_fitted,
     fit_temperature,
     folds_of,
+    not_chosen,
+    scores_by_class,
+    scores_of,
+    softmax,
 )
 from frostline.statistics.metrics import score, scored_rows
-from frostline.statistics.outputs import OUTPUTS, softmax
 from frostline.statistics.predictions import Labelled, LogitsOf
-from frostline.statistics.threshold import choose_threshold, choose_thresholds, not_chosen, scores_of
 from frostline.statistics.threshold_rule import ThresholdRule
 from frostline.sweep.settings import Settings
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from frostline.data.wording import capitalized
 from frostline.report.names import tuning
-from frostline.statistics.outcomes import ANSWERS
+from frostline.statistics.cells import ANSWERS
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 

@@ -11,9 +11,9 @@ from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.answer.undecided import on_same_rows
 from frostline.report.formatting import points, probability, score
 from frostline.report.names import tuning
-from frostline.statistics.alternatives import ALTERNATIVES, Alternative
 from frostline.statistics.answer import Cell, SizeAnswer
 from frostline.statistics.recipe import NAMED, Recipe
+from frostline.statistics.run_result import ALTERNATIVES, Alternative
 
 NOT_ON_SAME_ROWS = "; {} was not scored on the same rows"
 WORTH_A_MENTION = 0.95  # of full fine-tuning's memory

@@ -14,10 +14,10 @@ from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
 from frostline.report.figures.drawing import QUIET, STYLE, VALIDATION, draw_frame, figure_of
-from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.answer import Choice, Decision, SizeAnswer
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.recipe import FULL, Recipe
+from frostline.statistics.run_result import ALTERNATIVES
 
 WIDTH, HEIGHT = 470, 420  # pixels; on a phone the text is still readable
 LINE, LETTER = 14, 6.1  # height of a line of labels and width of a letter, in pixels

@@ -9,8 +9,8 @@ from frostline.report.answer.across_groups import GroupAnalysis
 from frostline.report.answer.analysis import Analysis
 from frostline.report.tables.curve_tables import THREE_WAYS, failure_columns, sufficient_columns
 from frostline.report.tables.table import Column, ReportTable, Row, Value
-from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.recipe import FULL, Recipe
+from frostline.statistics.run_result import ALTERNATIVES
 
 MODEL, TASK = Column("model", "model", number=False), Column("task", "task", number=False)
 UNDECIDED, NO_ANSWER = "undecided", "no answer"

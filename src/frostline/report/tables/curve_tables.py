@@ -7,11 +7,11 @@ from typing import Any
 from frostline.data.wording import capitalized
 from frostline.report import formatting, names
 from frostline.report.tables.table import Column, ReportTable, Row, Value, read
-from frostline.statistics.alternatives import ALTERNATIVES
 from frostline.statistics.answer import Cell, Choice, OperatingPoint, SizeAnswer
+from frostline.statistics.cells import FAILURES
 from frostline.statistics.curve import BEST_OF_FULL
-from frostline.statistics.outcomes import FAILURES
 from frostline.statistics.recipe import HEAD_ONLY
+from frostline.statistics.run_result import ALTERNATIVES
 
 TUNED = Column("tuned", "tuned", names.printed, of=lambda one: str(one.recipe), number=False, rank="place")
 LEARNING_RATE = Column("learning_rate", "learning\nrate", formatting.learning_rate)
@@ -183,7 +183,7 @@ def train_size_column(sizes: Iterable[int | None]) -> Column:
 def failure_columns(of: Read = lambda row: row) -> list[Column]:
     """Columns of the number of failed runs by kind, of all failed runs, and of the failure rate.
 
-    ``of`` reads the :func:`frostline.statistics.outcomes.failures` of a row.
+    ``of`` reads the :func:`frostline.statistics.cells.failures` of a row.
     """
 
     def counted(key: str, title: str = "", **more: Any) -> Column:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence, Set
 from math import ceil, isfinite
 
-from frostline.frozen.stack_check import stack_refusal
+from frostline.frozen.exactness import stack_refusal
 from frostline.model.device import memory_limit
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.operations import COPIES

@@ -31,8 +31,7 @@ from frostline.data.files import (
     unseal_as,
     write_sealed,
 )
-from frostline.statistics.alternatives import ALTERNATIVES
-from frostline.statistics.run_result import RunResult
+from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweep.plan import expand, read_identity, read_origin, read_settings
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
