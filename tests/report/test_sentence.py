@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from frostline.report import formatting
-from frostline.report.answer.answer import make_answer
+from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.report.answer.sentence import _without_training
 from frostline.report.figures.score_figures import validation_curve
