@@ -79,7 +79,7 @@ def separate_side(work: Path) -> Predict:
     from frostline.data.kinds import CLASSIFICATION
     from frostline.frozen.logits import logits_of_texts
     from frostline.model.classifier import Classifier, load_classifier
-    from frostline.statistics.outputs import OUTPUTS
+    from frostline.statistics.class_outputs import OUTPUTS
 
     classifiers = [load_classifier(folder) for folder in sorted(work.glob("task*"))]
 

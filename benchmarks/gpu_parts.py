@@ -21,9 +21,8 @@ from transformers import (
 from frostline.model.device import CPU, Machine, memory_limit, memory_ran_out, peak_memory
 from frostline.training.experiment import Experiment
 from frostline.training.result import Result
-from frostline.training.run import run, run_stacked
-from frostline.training.specification import RunSpec
-from frostline.training.step_profile import profile_step
+from frostline.training.run import RunSpec
+from frostline.training.train import profile_step, run, run_stacked
 
 TRAIN, VALIDATION, BATCH = 64, 32, 16
 STACKS = {"tiny": (1, 2), "bert-base": (1, 2, 4, 8, 16, 32)}

@@ -18,7 +18,7 @@ from frostline import Sweep
 from frostline.cli.printing import size_of
 from frostline.frozen.hidden_states import load_or_compute
 from frostline.model.device import anonymous_memory, sampled_peak
-from frostline.sweep.cache_space import recipe_of
+from frostline.sweep.make_plan import recipe_of
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import LineProgress
 
@@ -38,7 +38,7 @@ def main() -> None:
         print(
             f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, tokenized and planned in {loaded:.0f} s"
         )
-        print(f"plan: {plan.rows:,} distinct texts, {plan.tokens:,} tokens, {size_of(plan.cache_bytes)}")
+        print(f"plan: {plan.states.rows:,} distinct texts, {plan.states.tokens:,} tokens, {size_of(plan.states.bytes)}")
         before, passed = anonymous_memory(process), 0.0
 
         def progress(rows: float) -> None:
@@ -63,11 +63,11 @@ def main() -> None:
                 states.tokens(plan.cached.cuts[0], rows[:16])
         taken = sum(p.stat().st_size for p in (Path(scratch) / "cache").rglob("*") if p.is_file())
         facts = {
-            "rows": plan.rows,
-            "tokens": plan.tokens,
-            "planned_bytes": plan.cache_bytes,
+            "rows": plan.states.rows,
+            "tokens": plan.states.tokens,
+            "planned_bytes": plan.states.bytes,
             "taken_bytes": taken,
-            "taken_over_planned": taken / plan.cache_bytes,
+            "taken_over_planned": taken / plan.states.bytes,
             "seconds": seconds,
             "threads": torch.get_num_threads(),
             "anonymous_peak_reading": peak_before.bytes,

@@ -27,7 +27,7 @@ from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 RATES = 10  # learning rates of every k but k = 0
 SMALL = ("--tune", "0,1,2,all", "--train-size", "100", "--num-train-epochs", "1")

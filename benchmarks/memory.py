@@ -42,7 +42,7 @@ def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
     from frostline.fast.switch import memory_reused
     from frostline.sweep.execution.execute import prepare_hidden_states
     from frostline.sweep.progress import Progress
-    from frostline.training.run import run
+    from frostline.training.train import run
 
     before = _held()
     with _peaks() as until:

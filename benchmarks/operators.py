@@ -34,7 +34,7 @@ from frostline.frozen import forward_pass as batches
 from frostline.model.device import Machine
 from frostline.training import loop
 from frostline.training.experiment import Experiment
-from frostline.training.run import run_stacked
+from frostline.training.train import run_stacked
 from training.stand_in import META, StandIn, is_view  # type: ignore[import-not-found]
 
 BATCH, STEPS, STACK = 16, 6, 8  # the first step, in which the optimizer makes its state, is not counted

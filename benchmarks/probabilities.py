@@ -21,12 +21,12 @@ from measuring import Facts, write_result
 from numpy.typing import NDArray
 from simulation.draw import left_out, predictions, run
 
-from frostline.statistics.analysis_settings import POINT
-from frostline.statistics.decision import Choice, Rule
-from frostline.statistics.goal import Goal
+from frostline.statistics.analysis_settings import POINT, Goal
+from frostline.statistics.cells import CLEAR, succeeded, with_outcomes
+from frostline.statistics.decision import Option, Rule
 from frostline.statistics.inference import shared_row_covariance
-from frostline.statistics.outcomes import CLEAR, succeeded, with_outcomes
 from frostline.statistics.posterior import Observed, posterior
+from frostline.statistics.recipe import Recipe
 
 RESULT = Path(__file__).parent / "results" / "probabilities.json"
 BASELINE, TARGET, FAIL = 0.5, 0.95, 0.1
@@ -66,7 +66,9 @@ def observed(scores: Array, groups: Array, rows: int, depth: Sequence[float | No
     """What an answer knows about these runs: those of each k that did not fail."""
     every = [run(str(k), seed, score) for seed, some in enumerate(scores) for k, score in enumerate(some)]
     known = with_outcomes(every, BASELINE, CLEAR / 2 / np.sqrt(rows))
-    good = [[one["seed"] for one in succeeded([r for r in known if r["recipe"] == str(k)])] for k in range(len(depth))]
+    good = [
+        [int(one.seed) for one in succeeded([r for r in known if r.recipe == Recipe(k)])] for k in range(len(depth))
+    ]
     by_seed = [{str(seed): float(scores[seed, k]) for seed in seeds} for k, seeds in enumerate(good)]
     without = [{str(seed): groups[:, seed, k] for seed in seeds} for k, seeds in enumerate(good)]
     return Observed(by_seed, shared_row_covariance(without, 1 / rows), depth)
@@ -93,7 +95,7 @@ def measure(count: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     goals = {"95 % of the gain": Goal.of_gain(TARGET, BASELINE), "within one point": Goal.within(POINT)}
     for facts, truth, means, draws, cost in tasks(np.random.default_rng(seed), count):
         choices = [
-            Choice(
+            Option(
                 name=str(n), score=float(means[n]), comparable=float(means[n]), cost=float(cost[n]), draws=draws[:, n]
             )
             for n in range(len(truth))

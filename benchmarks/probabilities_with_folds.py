@@ -17,14 +17,11 @@ from measuring import Facts, write_result
 from probabilities import SHAPES, Array, curve, log_loss, options_of_simulation
 from scipy.stats import norm
 
-from frostline.statistics.alternatives import PROBE
-from frostline.statistics.analysis_settings import POINT, PRICE
-from frostline.statistics.decision import Rule
-from frostline.statistics.evidence import Run
-from frostline.statistics.goal import Goal
-from frostline.statistics.joint import JointEstimate
+from frostline.statistics.analysis_settings import POINT, PRICE, Goal
+from frostline.statistics.decision import JointEstimate, Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import PROBE, RunResult, Scored
 
 RESULT = Path(__file__).parent / "results" / "probabilities_with_folds.json"
 LAYERS, ROWS, FOLDS = 6, 900, 5
@@ -37,14 +34,16 @@ SEEDS, SEED_SHARES = (0, 1, 2, 3), (0.35, 0.3, 0.2, 0.15)
 class AsMeasured(RunPredictions):
     """Scores with the effects of folds."""
 
-    def _comparable(self, cells: Sequence[Sequence[Run]]) -> tuple[dict[str, Array], float]:
-        return {run["run"]: self[run["run"]] for runs in cells for run in runs}, 0.0
+    def _comparable(self, cells: Sequence[Sequence[Scored]]) -> tuple[dict[str, Array], float]:
+        return {run.run: self[run.run] for runs in cells for run in runs}, 0.0
 
 
 SIDES: dict[str, type[RunPredictions]] = {"as measured": AsMeasured, "without effects of folds": RunPredictions}
 
 
-def search(random: np.random.Generator, truth: Array, probe: float) -> tuple[dict[str, list[Run]], dict[str, Array]]:
+def search(
+    random: np.random.Generator, truth: Array, probe: float
+) -> tuple[dict[str, list[RunResult]], dict[str, Array]]:
     """The runs of each k of a simulated search, and the logits of every run and of the probe."""
     folds, hard = random.permutation(ROWS) % FOLDS, SHARED * random.standard_normal(ROWS)
     walk = np.cumsum(random.standard_normal((len(truth), ROWS)), 0)
@@ -56,14 +55,14 @@ def search(random: np.random.Generator, truth: Array, probe: float) -> tuple[dic
         right = norm.ppf(accuracy) * TOTAL + hard + own + luck > 0
         logits[name] = np.where(rows[:, None], np.stack([right, ~right], 1), np.nan)
 
-    cells: dict[str, list[Run]] = {}
+    cells: dict[str, list[RunResult]] = {}
     for k, accuracy in enumerate(truth):
         name = str(Recipe("full" if k > LAYERS else k))
         some = int(random.choice(SEEDS, p=SEED_SHARES))
         count = {"head only": 2, "full": int(random.integers(1, 4))}.get(name, some)
-        cells[name] = [{"recipe": name, "run": f"{name}/{seed}", "seed": seed} for seed in range(count)]
+        cells[name] = [RunResult(recipe=Recipe(name), run=f"{name}/{seed}", seed=seed) for seed in range(count)]
         for run in cells[name]:
-            add(run["run"], accuracy, of_k[k], folds == run["seed"])
+            add(run.run, accuracy, of_k[k], folds == run.seed)
     add(PROBE, probe, OF_K * random.standard_normal(ROWS), np.ones(ROWS, bool))
     return cells, logits
 

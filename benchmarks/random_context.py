@@ -22,7 +22,7 @@ from frostline.model.terms import HEAD, OWN_HEAD, POOLER
 from frostline.model.tokens import Tokens
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem, TagProblem
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 FIRST_WORD = 10  # lower ids may be special tokens
 MEANS = {

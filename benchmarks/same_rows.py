@@ -17,7 +17,7 @@ from frostline.model.terms import HEAD, POOLER
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
-from frostline.training.rows import train_rows
+from frostline.training.forward import train_rows
 
 SETTINGS = (
     *("num_train_epochs", "per_device_train_batch_size", "per_device_eval_batch_size"),
@@ -50,7 +50,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
         "labels": list(prepared.identity.labels),
         "task_type": prepared.identity.task_type,
         "metric": prepared.identity.metric,
-        "max_length": plan.max_length,
+        "max_length": plan.runs[0].max_length,
         "layers": anatomy.count,
         "train_size": plan.runs[0].train_size,
         "validation_rows": len(context.splits["validation"]),

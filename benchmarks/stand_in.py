@@ -13,18 +13,17 @@ import numpy as np
 import frostline.sweep.execution.execute as execute_module
 from frostline.report.tables.sweep_tables import CHECKS
 from frostline.training.audit import parameters_by_place
-from frostline.training.checkpoint import Checkpoints
 from frostline.training.experiment import Experiment
+from frostline.training.forward import validation_rows
 from frostline.training.learner import Evaluation, TrainingRecord
 from frostline.training.result import AuditRecord, Result, make_result
-from frostline.training.rows import validation_rows
-from frostline.training.specification import RunSpec
+from frostline.training.run import Checkpoints, RunSpec
 
 STEPS = 5
 
 
 def stand_in(seconds: float, *, equal: bool = False) -> Callable[..., Result]:
-    """A function in place of :func:`frostline.training.run.run`, which takes this long: on average, or always if ``equal``."""
+    """A function in place of :func:`frostline.training.train.run`, which takes this long: on average, or always if ``equal``."""
 
     def run(
         spec: RunSpec, context: Experiment, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints

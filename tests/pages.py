@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html.parser import HTMLParser
@@ -15,6 +14,7 @@ from frostline.report.answer.analysis import analyze
 from frostline.report.pages.analysis_page import write_analysis
 from frostline.report.rebuild import write_report
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.answer import Answer
 from frostline.studies.comparison import compare, gap_summary
 from frostline.studies.protocol import load_protocol
 from synthetic_results import RISING, noisy, synthetic_group
@@ -73,10 +73,9 @@ def page_of(out: Path) -> Page:
     return page
 
 
-def answer_of(out: Path) -> dict[str, Any]:
+def answer_of(out: Path) -> Answer:
     """The content of answer.json in a sweep's folder."""
-    answer: dict[str, Any] = json.loads((out / "answer.json").read_text(encoding="utf-8"))
-    return answer
+    return Answer.read(out / "answer.json")
 
 
 DRAW = Figure.savefig

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from frostline.training.result import Failure, Result, RunRecord, TestRecord
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
 MACHINE = {"device": "cpu", "device_name": "x86", "instructions": "AVX2", "python": "3.11", "frostline": "1"}

@@ -1,22 +1,23 @@
 """Makes answers from synthetic runs of a given accuracy."""
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.answer import Answer, Cell, OperatingPoint, SizeAnswer
 from frostline.statistics.predictions import Labelled
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import RunResult
 
 ROWS, LAYERS = 1000, 4
 TARGETS = np.arange(ROWS) % 2
 VALIDATION = Labelled(TARGETS, "text-classification", ("no", "yes"), "accuracy")
 KS: tuple[int | str, ...] = (0, 1, 2, "full")
-Made = tuple[list[dict[str, Any]], dict[str, np.ndarray]]
+Made = tuple[list[RunResult], dict[str, np.ndarray]]
 
 
 def logits_with(accuracy: float, rng: np.random.Generator) -> np.ndarray:
@@ -48,43 +49,40 @@ def make_runs(
                         score = float((logits[name].argmax(1) == TARGETS).mean())
                     number = {"full": LAYERS, "named": 2}.get(k, k if isinstance(k, int) else 2)
                     rows.append(
-                        {
+                        RunResult(
                             **{"model": "m", "task": "t", "train_size": size, "seed": seed, "learning_rate": rate},
-                            **{"recipe": Recipe(k), "tuned_layers": number},
-                            **{
-                                "tune_embeddings": k == "full",
-                                "tuned_share": number / LAYERS,
-                                "status": "done" if done else how,
-                            },
-                            **{"outcome": how if done else None, "reason": "", "run": name, "metric": "accuracy"},
+                            recipe=Recipe(k),
+                            **{"tuned_layers": number, "tune_embeddings": k == "full", "tuned_share": number / LAYERS},
+                            **{"status": "done" if done else how, "outcome": how if done else None, "run": name},
+                            metric="accuracy",
                             **{"validation_best": score, "validation_last": score, "test": score},
-                            "train_last": None if score is None else (1 + score) / 2,
-                            **{"trainable_parameters": 10 * (int(number) + 1) if done else None},
+                            train_last=None if score is None else (1 + score) / 2,
+                            trainable_parameters=10 * (int(number) + 1) if done else None,
                             **{"train_seconds": 1.0 + int(number) if done else None, "peak_memory_bytes": 1000},
-                            "cache_seconds": (0.0 if k == "full" else 0.5) if done else None,
-                        }
+                            cache_seconds=(0.0 if k == "full" else 0.5) if done else None,
+                        )
                     )
     return rows, logits
 
 
-def answer_of(made: Made, target: float = 0.95, search: SearchOutcome = NO_SEARCH) -> dict[str, Any]:
+def answer_of(made: Made, target: float = 0.95, search: SearchOutcome = NO_SEARCH) -> Answer:
     """The answer for these runs. Asserts that it is plain JSON."""
     runs, logits = made
     answer = make_answer(
         runs, VALIDATION, logits.__getitem__, AnalysisSettings(target=target), layers=LAYERS, search=search
     )
-    json.dumps(answer, allow_nan=False)
+    json.dumps(answer.to_json(), allow_nan=False)
     return answer
 
 
-def point(size: Mapping[str, Any], target: float = 0.95, corrected: bool = True) -> dict[str, Any]:
+def point(size: SizeAnswer, target: float = 0.95, corrected: bool = True) -> OperatingPoint:
     """The operating point of a target."""
-    return next(p for p in size["operating_points"] if (p["target"], p["corrected"]) == (target, corrected))
+    return next(p for p in size.operating_points if (p.target, p.corrected) == (target, corrected))
 
 
-def cells(size: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def cells(size: SizeAnswer) -> dict[str, Cell]:
     """The cells of a train size by their k."""
-    return {cell["recipe"]: cell for cell in size["cells"]}
+    return {cell.recipe: cell for cell in size.cells}
 
 
 def clear(k: int | str, seed: int, rate: float, size: int) -> float:

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from frostline.report.answer.groups import RunGroup
+from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.scores import Scores
+from frostline.statistics.run_result import RunResult
 
 Quality = Callable[[int | str, int, int | None], float | None]  # from k, seed and train size to the score
 
@@ -22,15 +23,15 @@ def synthetic_runs(
     model: str = "m",
     task: str = "t",
     rates: Sequence[float | None] = (None,),
-) -> list[dict[str, Any]]:
+) -> list[RunResult]:
     """Runs with the score ``quality(k, seed, size)``; None is a diverged run."""
     return [
-        {
+        RunResult(
             **{"model": model, "task": task, "train_size": size, "seed": seed, "learning_rate": rate},
-            **{"recipe": Recipe(k), "tune_embeddings": k == "full"},
-            **{"tuned_layers": k if isinstance(k, int) else layers, "status": "done", "reason": ""},
-            **{"outcome": None, "run": f"{task}-{size}-{k}-{seed}-{rate}", "validation_best": quality(k, seed, size)},
-        }
+            recipe=Recipe(k),
+            **{"tuned_layers": k if isinstance(k, int) else layers, "tune_embeddings": k == "full"},
+            **{"run": f"{task}-{size}-{k}-{seed}-{rate}", "validation_best": quality(k, seed, size)},
+        )
         for size in sizes
         for seed in range(seeds)
         for rate in rates
@@ -43,7 +44,7 @@ def synthetic_group(
 ) -> RunGroup:
     """The group of the :func:`synthetic_runs` with these settings."""
     runs = synthetic_runs(quality, **settings)
-    return RunGroup(runs[0]["model"], runs[0]["task"], settings.get("layers", 4), runs, Scores(metric, chance))
+    return RunGroup(runs[0].model, runs[0].task, settings.get("layers", 4), runs, Scores(metric, chance))
 
 
 def noisy(level: dict[int | str, float], spread: float = 0.01, seed: int = 0) -> Quality:

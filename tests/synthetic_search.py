@@ -10,11 +10,11 @@ import numpy as np
 
 from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, interim_analyses
 from frostline.search.policy import Batch, Stop, policy
+from frostline.statistics.analysis_settings import Goal
 from frostline.statistics.decision import Rule
-from frostline.statistics.goal import Goal
+from frostline.statistics.evidence import Scores
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.scores import Scores
 
 LAYERS = 6
 

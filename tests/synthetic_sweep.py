@@ -21,7 +21,7 @@ from frostline.sweep.results.folder import write_rows
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.training.result import Result, TestRecord
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from records import failure, record
 
 HOSTILE = ("<script>alert(1)</script>", "=1+1", "w" * 300, "مرحبا بالعالم", "😀 {{ 7 * 7 }} | `x` $y$")

@@ -10,6 +10,7 @@ from scipy import special
 
 from frostline.statistics.inference import GROUPS, QUANTILE
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import RunResult
 
 Array = NDArray[Any]
 
@@ -154,10 +155,21 @@ def judge(low: Array, high: Array, truth: float) -> dict[str, float]:
     }
 
 
-def run(k: str, seed: int, score: float) -> dict[str, Any]:
-    return {
-        **{"recipe": Recipe(k), "tuned_layers": Recipe(k).k or 6, "tune_embeddings": k == "all"},
-        **{"seed": seed, "learning_rate": 1e-4, "train_size": 100, "status": "done", "run": f"{k}-{seed}"},
-        **{"validation_best": float(score), "validation_last": float(score), "train_last": 1.0, "outcome": "ok"},
-        **{"train_seconds": 1.0, "cache_seconds": 0.0, "trainable_parameters": 1, "peak_memory_bytes": 1},
-    }
+def run(k: str, seed: int, score: float) -> RunResult:
+    return RunResult(
+        recipe=Recipe(k),
+        tuned_layers=6 if k == "all" else int(k),
+        tune_embeddings=k == "all",
+        seed=seed,
+        learning_rate=1e-4,
+        train_size=100,
+        run=f"{k}-{seed}",
+        validation_best=float(score),
+        validation_last=float(score),
+        train_last=1.0,
+        outcome="ok",
+        train_seconds=1.0,
+        cache_seconds=0.0,
+        trainable_parameters=1,
+        peak_memory_bytes=1,
+    )

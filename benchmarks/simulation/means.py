@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from frostline.statistics.cells import AT_CHANCE, CLEAR, COLLAPSED, clear_distance, succeeded, with_outcomes
+from frostline.statistics.evidence import Scores
 from frostline.statistics.inference import QUANTILE
-from frostline.statistics.outcomes import AT_CHANCE, CLEAR, COLLAPSED, clear_distance, succeeded, with_outcomes
-from frostline.statistics.scores import Scores
 from simulation.draw import CHANCE, FULL, ROWS, SPREAD, Array, judge, run
 
 
@@ -57,7 +57,7 @@ def means(draw: np.random.Generator, tries: int) -> pd.DataFrame:
 
 
 def counted(scores: Array, best: float, rows: int | None = None) -> Array:
-    """The runs of cells ``[tries, seeds]`` that the mean is of, as :mod:`frostline.statistics.outcomes` has it, scored on so
+    """The runs of cells ``[tries, seeds]`` that the mean is of, as :mod:`frostline.statistics.cells` has it, scored on so
     many rows (None: that is not known)."""
     gain = np.maximum(scores.max(1, keepdims=True), best) - CHANCE
     clear = CLEAR / 2 / np.sqrt(rows) if rows else 0.0
@@ -80,8 +80,8 @@ def check_counted(scores: Array, good: Array, best: float, rows: int | None) -> 
     for row, mask in zip(scores[:100], good[:100], strict=True):
         runs = [*(run("1", seed, score) for seed, score in enumerate(row)), run("all", 0, best)]
         clear = clear_distance(runs, Scores("accuracy", CHANCE, rows=rows))
-        cell = [one for one in with_outcomes(runs, CHANCE, clear) if one["recipe"] == "last 1"]
-        assert {one["seed"] for one in succeeded(cell)} == set(np.flatnonzero(mask).tolist())
+        cell = [one for one in with_outcomes(runs, CHANCE, clear) if one.recipe == "last 1"]
+        assert {one.seed for one in succeeded(cell)} == set(np.flatnonzero(mask).tolist())
 
 
 def student(scores: Array, good: Array) -> tuple[Array, Array]:

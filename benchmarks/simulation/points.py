@@ -4,13 +4,11 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.curve import compare, main_point
-from frostline.statistics.evidence import Evidence
-from frostline.statistics.goal import Goal, seeds_to_decide
+from frostline.statistics.analysis_settings import AnalysisSettings, Goal, seeds_to_decide
+from frostline.statistics.curve import compare
+from frostline.statistics.evidence import Evidence, Scores
 from frostline.statistics.inference import QUANTILE, holm, pair, seeds_needed
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.scores import Scores
 from simulation.draw import CHANCE, FULL, SPREAD, Array, left_out, pairs, predictions, run, seed_scores
 from simulation.shares import NAMES
 
@@ -106,7 +104,7 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
     answer = compare(runs, evidence, AnalysisSettings(target=TARGET))
     if any(cell["failures"]["failed"] for cell in answer["cells"]):
         return  # decide() judges no runs
-    point = main_point(answer)
+    point = answer.deciding_point
     assert (point["verdict"] != "undefined") == got["defined"]
     if got["defined"]:
         named = {name: NAMES[int(got[name])] for name in ("estimate", "confident", "not_ruled_out")}

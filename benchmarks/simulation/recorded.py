@@ -1,6 +1,6 @@
 """Searches that are replayed on recorded runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, interim_analyses
 from frostline.search.policy import policy
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.cells import clear_distance, succeeded, with_outcomes
 from frostline.statistics.decision import Rule
-from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.folder import Folder, read_alternatives
 
 WORKERS, SEEDS = 2, 5
@@ -37,14 +38,16 @@ class RecordedRuns:
     logits: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @cached_property
-    def rows(self) -> dict[Candidate, Mapping[str, Any]]:
+    def rows(self) -> dict[Candidate, RunResult]:
         """The row of results.csv of each run."""
         return {
             Candidate(
-                Recipe("full" if row["tune_embeddings"] else row["tuned_layers"]), row["learning_rate"], row["seed"]
+                Recipe("full" if row.tune_embeddings else row.tuned_layers or 0),
+                row.learning_rate or 0.0,
+                int(row.seed),
             ): row
             for row in self.folder.rows()
-            if row["status"] == "done"
+            if row.status == "done"
         }
 
     @cached_property
@@ -72,10 +75,10 @@ class RecordedRuns:
             self.logits[run] = self.folder.predictions(run)
         return self.logits[run]
 
-    def score(self, row: Mapping[str, Any]) -> float:
+    def score(self, row: RunResult) -> float:
         """The validation score; the baseline if the run diverged."""
-        score = row["validation_best"]
-        return self.labelled.chance if score is None or row["outcome"] == "diverged" else float(score)
+        score = row.validation_best
+        return self.labelled.chance if score is None or row.outcome == "diverged" else score
 
     @cached_property
     def best_rates(self) -> dict[Recipe, float]:
@@ -101,16 +104,14 @@ class RecordedRuns:
             if (trial.recipe, trial.learning_rate) == (tune, self.best_rates[tune])
         ]
         return [
-            self.score(row)
-            for row in succeeded([self._with_outcome[row["run"]] for row in cell])
-            if row["seed"] in seeds
+            self.score(row) for row in succeeded([self._with_outcome[row.run] for row in cell]) if row.seed in seeds
         ]
 
     @cached_property
-    def _with_outcome(self) -> dict[str, Mapping[str, Any]]:
+    def _with_outcome(self) -> dict[str, RunResult]:
         rows = list(self.rows.values())
         known = with_outcomes(rows, self.labelled.chance, clear_distance(rows, self.evidence))
-        return {row["run"]: row for row in known}
+        return {row.run: row for row in known}
 
     def truth(self, seeds: Sequence[int]) -> dict[str, float]:
         """The mean score of every choice by its name, over these seeds."""

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
     from frostline.sweep.settings import Settings
-    from frostline.training.probes.fitting import Probed
-    from frostline.training.specification import RunSpec
+    from frostline.training.probes import Probed
+    from frostline.training.run import RunSpec
 
 __all__ = [
     "Bundle",
@@ -53,18 +53,18 @@ __all__ = [
 _MODULES = {
     "Bundle": "api.bundle",
     "Bundled": "api.bundle",
-    "Check": "frozen.check.cut_comparison",
+    "Check": "frozen.exactness",
     "LabelSetPredictions": "api.prediction",
     "Plan": "sweep.plan",
     "Predictions": "api.prediction",
-    "Probed": "training.probes.fitting",
+    "Probed": "training.probes",
     "Ray": "sweep.execution.ray_tasks",
     "RunSpec": "training.specification",
     "Sweep": "api.sweep",
     "Settings": "sweep.settings",
     "TagPredictions": "api.prediction",
     "bundle": "api.bundle",
-    "check": "frozen.check.exactness",
+    "check": "frozen.exactness",
     "compare": "api.sweep",
     "find": "api.find",
     "load_bundle": "api.bundle",

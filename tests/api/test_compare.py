@@ -17,13 +17,13 @@ from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import load_groups
 from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.outcomes import ANSWERS
+from frostline.statistics.answer import Counts
+from frostline.statistics.cells import ANSWERS
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
-from frostline.training.ways.names import DEFAULT_WAYS, way_named
-from pages import page_of
+from frostline.training.recipes import DEFAULT_WAYS, way_named
 from tagged import conll, tagged
 from tiny import sentences, write_csv
 
@@ -68,14 +68,6 @@ def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path,
     assert cells["lora-1"]["trainable_parameters"] < cells["last 1"]["trainable_parameters"]
     page = (compared[0] / "report.html").read_text(encoding="utf-8")
     assert "Ways to tune" in page and (compared[0] / "tables" / "ways.csv").is_file()
-
-
-def test_the_page_shows_what_was_merged_and_what_each_phase_changed(compared: tuple[Path, dict[str, Any]]) -> None:
-    words = page_of(compared[0]).words
-    assert "6 matrices merged" in words and "One run of each way that is trained in phases" in words
-    lines = (compared[0] / "tables" / "phases.csv").read_text(encoding="utf-8").splitlines()
-    assert lines[0] == "tuned,phase,steps,moved" and len(lines) == 6
-    assert lines[1].startswith("gradual,1,") and lines[5].endswith('"embeddings, layers 1 to 3, pooler, head"')
 
 
 def test_lora_starts_from_the_same_hidden_states(compared: tuple[Path, dict[str, Any]]) -> None:
@@ -258,6 +250,6 @@ def test_a_comparison_with_probes_goes_on_and_grows(
     answer = sweep_of("probe,full", progress=Progress(), **given).run()
     assert answer["runs"]["done"] == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved
     answer = sweep_of("words,full", progress=Progress(), **given).run()
-    assert answer["runs"] == {"done": 8, "failed": 0, "pending": 0}
+    assert answer.runs == Counts(done=8, failed=0, pending=0)
     (cell,) = recorded(out)[-1]["predicted"]["cells"]
     assert (cell["recipe"], cell["runs"]) == ("words", 2) and 0 < cell["seconds"] < 60

@@ -20,8 +20,8 @@ from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import read_search, request_again, write_search
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.run import run as train
+from frostline.training.probes import Alternatives
+from frostline.training.train import run as train
 from records import failure
 from search_runs import runs_in
 
@@ -43,7 +43,7 @@ def test_search_json_and_the_report_record_every_step(search_settings: dict[str,
         for run in step["runs"]:
             row = rows[run["recipe"], run["learning_rate"], run["seed"]]
             assert run["score"] == row["validation_best"] or row["outcome"] == "diverged"
-    assert {"last 0", "last 1", "last 2", "last 3", "full"} - {run[0] for run in trained} == set(search["skipped"])
+    assert {"head only", "last 1", "last 2", "last 3", "full"} - {run[0] for run in trained} == set(search["skipped"])
     assert search["steps"][0]["results_so_far"] == []  # nothing was known before the first step
     assert {one["recipe"] for one in search["results_so_far"]} == {key[0] for key in rows}
     assert all(one["expected"] is not None for one in search["results_so_far"]) == any(key[0] == "full" for key in rows)

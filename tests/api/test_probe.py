@@ -11,7 +11,7 @@ import frostline
 from frostline import FrostlineError
 from frostline.frozen import forward_pass as layer_by_layer
 from frostline.frozen.forward_pass import ForwardBatch, ForwardPass
-from frostline.training.probes.inputs import single_layer_inputs
+from frostline.training.probes import single_layer_inputs
 from tiny import Frostline as Program
 from training.probe_tables import EXACT, write_probe_tables
 

@@ -17,6 +17,7 @@ from transformers import pipeline
 
 import frostline
 from frostline.report.recommended_model import save_recommended
+from frostline.statistics.answer import Answer
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.tables import COLUMNS
@@ -61,7 +62,7 @@ def test_splits_in_memory(tiny_bert: Path, tmp_path: Path) -> None:
     assert pd.read_parquet(out / "test.parquet").text.tolist() == frames["test"].text.tolist()
     table = sweep.table()
     assert tuple(table.columns) == COLUMNS and set(table.status) == {"done"}
-    assert sweep.answer() == answer == json.loads((out / "answer.json").read_text())
+    assert sweep.answer() == answer == Answer.read(out / "answer.json")
     assert isinstance(sweep.plot(), Figure)
     assert len(sweep.plan().runs) == 2 and not sweep.plan().done  # the plan was made before the run
     again = frostline.Sweep(
@@ -110,7 +111,9 @@ def test_undefined_scores_are_null_in_the_answer(tiny_bert: Path, tmp_path: Path
     train = pd.DataFrame({"text": [row["text"] for row in rows], "label": [n / 7 for n in range(18)]})
     settings = {"tune": "0,1", "seeds": 2, "margin": 0.1, "task_type": "regression", "out": tmp_path / "o", **QUICK}
     answer = frostline.Sweep(model=tiny_bert, train=train, **settings).run(save_model=False)
-    assert json.loads(json.dumps(answer, allow_nan=False)) == json.loads((tmp_path / "o" / "answer.json").read_text())
+    assert json.loads(json.dumps(answer.to_json(), allow_nan=False)) == json.loads(
+        (tmp_path / "o" / "answer.json").read_text()
+    )
     (size,) = answer["sizes"]
     point = next(one for one in size["operating_points"] if one["margin"])
     assert point["not_ruled_out"] == "head only" and "nan" not in answer["sentence"]
@@ -123,7 +126,7 @@ def test_one_row_is_enough_for_an_answer(tiny_bert: Path, tiny_table: Path, tmp_
     answer = frostline.Sweep(model=tiny_bert, train=tiny_table, **settings).run(save_model=False)
     assert answer["runs"]["done"] == 4 and (tmp_path / "o" / "report.html").is_file()
     assert split == "test" or "1 validation example is too few for any conclusion" in answer["sentence"]
-    json.dumps(answer, allow_nan=False)
+    json.dumps(answer.to_json(), allow_nan=False)
 
 
 def test_the_model_is_saved_again_only_when_the_answer_changed(

@@ -25,7 +25,7 @@ from frostline.cli.program import main
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.store import Store
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import Frostline, Notes, run_sweep, sentences
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")

@@ -1,6 +1,8 @@
 """The answer on the terminal."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.cli.answer_output import LINES, answer_lines, by_interest, choices_table, print_answer, why_points_differ
+from frostline.statistics.answer import Answer
 from synthetic_answer import LAYERS, answer_of, clear, make_runs
 
 DEPTH = 12
 
 
-def deep_answer(**changes: Any) -> dict[str, Any]:
+def deep_answer(**changes: Any) -> Answer:
     """An answer with 14 choices for a model of 12 layers, in which half of the layers are enough."""
     runs, logits = make_runs(
         lambda k, seed, *_: 0.95 - 0.3 / (1 + (9 if k == "full" else k)) - 0.01 * (k == 11) + 0.002 * seed,
@@ -21,16 +24,13 @@ def deep_answer(**changes: Any) -> dict[str, Any]:
         seeds=3,
     )
     whole = {"tuned_layers": DEPTH, "train_seconds": 1.0 + DEPTH}
-    runs = [run | (whole if run["tune_embeddings"] else {}) for run in runs]
-    return as_in_a_sweep(answer_of((runs, logits)) | {"layers": DEPTH} | changes)
+    runs = [replace(run, **whole) if run.tune_embeddings else run for run in runs]
+    return as_in_a_sweep(replace(answer_of((runs, logits)), layers=DEPTH, **changes))
 
 
-def as_in_a_sweep(answer: dict[str, Any]) -> dict[str, Any]:
+def as_in_a_sweep(answer: Answer) -> Answer:
     """The answer with the keys that a sweep's folder adds."""
-    found = answer["sizes"][0]["decision"]
-    decision = found and {**found, "next_command": None, "next_seconds": None}
-    added = dict.fromkeys(("search", "columns", "classes", "calibration", "threshold"))
-    return {"tested": False, "opened_by": "transformers", **added, **answer, "decision": decision}
+    return replace(answer, opened_by="transformers", decision=answer.sizes[0].decision)
 
 
 def test_it_fits_on_a_screen() -> None:
@@ -46,7 +46,7 @@ def test_it_fits_on_a_screen() -> None:
     size = answer["sizes"][0]
     (chosen,) = [line for line in lines if line.kind == "chosen"]
     assert chosen.text.startswith(">") and chosen.text.endswith("recommended")
-    assert any(line.text.startswith("   all ") for line in lines) and " more in the report" in text
+    assert any(line.text.startswith("   full ") for line in lines) and " more in the report" in text
     shown = sum(line.text.rstrip().split("%")[0] != line.text for line in choices_table(size, 99)[1:])
     assert shown == len(size["choices"]) == DEPTH + 2
 
@@ -57,7 +57,7 @@ def test_a_short_table_is_complete() -> None:
     names = [line.text[3:].split("  ")[0] for line in lines if "%" in line.text and "." in line.text[:30]]
     assert names[-4:] == ["head only", "last 1", "last 2", "full"] and len(lines) < LINES
     assert not any("more in the report" in line.text for line in lines)
-    (full,) = [line.text for line in lines if line.text.startswith("   all ")]
+    (full,) = [line.text for line in lines if line.text.startswith("   full ")]
     assert "(" not in full and full.count("%") == 1  # neither an interval nor a probability, only its cost
 
 
@@ -104,20 +104,20 @@ def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
 def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 40))
     choices = [
-        {
-            "choice": f"last {n}",
+        SimpleNamespace(
+            choice=f"last {n}",
             **{name: data.draw(st.floats(0, 1)) for name in ("score", "value")},
-            "dominated_by": data.draw(st.sampled_from([None, "head only"])),
-        }
+            dominated_by=data.draw(st.sampled_from([None, "head only"])),
+        )
         for n in range(count)
     ]
     chosen, reference = (f"last {data.draw(st.integers(0, count - 1))}" for _ in range(2))
     order = by_interest(choices, chosen, reference)
-    assert sorted(order) == sorted(choice["choice"] for choice in choices)
+    assert sorted(order) == sorted(choice.choice for choice in choices)
     assert order[0] == chosen and reference in order[:2]
-    best = max(choices, key=lambda choice: choice["score"])["choice"]
-    second = max((one for one in choices if one["choice"] != chosen), key=lambda one: one["value"], default=choices[0])
-    assert second["choice"] in order[:3] and best in order[:4]
+    best = max(choices, key=lambda choice: choice.score).choice
+    second = max((one for one in choices if one.choice != chosen), key=lambda one: one.value, default=choices[0])
+    assert second.choice in order[:3] and best in order[:4]
 
 
 def test_without_a_decision_the_scores_are_shown() -> None:
@@ -125,7 +125,7 @@ def test_without_a_decision_the_scores_are_shown() -> None:
     answer = as_in_a_sweep(answer_of(none))
     assert answer["decision"] is None
     text = "\n".join(line.text for line in answer_lines(answer, Path("o")))
-    assert "\nlast 2                0.900\n" in text and "Load" not in text and "cost" not in text
+    assert "\nlast 2     0.900\n" in text and "Load" not in text and "cost" not in text
     assert "5 runs not trained yet." in text
 
 

@@ -6,8 +6,9 @@ import pytest
 from typer.main import get_command
 
 from frostline.cli.program import COMMANDS, app
+from frostline.studies.protocol import protocol_names
 from frostline.sweep.settings import Settings
-from frostline.training.ways.names import EXAMPLES
+from frostline.training.recipes import EXAMPLES
 from tiny import Frostline
 
 
@@ -26,10 +27,31 @@ def test_every_setting_is_a_flag_with_a_description(frostline: Frostline) -> Non
         assert starts == sorted(starts)  # each panel begins with its most important flag
 
 
-def test_every_default_is_shown(frostline: Frostline) -> None:
-    help_of_sweep = " ".join(frostline("sweep", "--help").out.split())
-    for shown in ("[default: 5e-05]", "[default: held out of training data]", "[default: 0,1,2,3,4]", "[required]"):
-        assert shown in help_of_sweep
+SHOWN = {
+    "sweep": ("[default: 5e-05]", "[default: held out of training data]", "[default: 0,1,2,3,4]", "[required]"),
+    "find": (
+        *("[default: 5e-05,0.0001,0.0002]", "[default: 0.001,0.003,0.01,0.03]", "[default: 5]", "[default: auto]"),
+        *("[default: 0]", "[default: the larger of 4 full fine-tunings and 120 s]", "a number alone is seconds"),
+    ),
+    "compare": (
+        *("[default: 2e-05,5e-05,0.0001]", "[default: frostline-compare]"),
+        f"Ways to tune: {', '.join(('last-2', 'full', *EXAMPLES))}, or names of [way.NAME]",
+    ),
+    "predict": (
+        "Table of texts: CSV, TSV, JSON lines, Parquet or CoNLL.",
+        "CSV, JSON lines or Parquet file; for tags of words CoNLL, JSON lines or Parquet.",
+    ),
+    "plan": ("Training table: CSV, TSV, JSON lines, Parquet or CoNLL.",),
+    "study": tuple(protocol_names()),
+    "analyze": ("one table",),
+}
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_the_help_shows_the_defaults_and_values_of_its_command(frostline: Frostline, command: str) -> None:
+    shown = " ".join(frostline(command, "--help").out.split())
+    assert [text for text in SHOWN[command] if text not in shown] == []
+    assert command != "compare" or "[default: 5e-05]" not in shown
 
 
 def test_the_order_of_commands_names_every_command() -> None:
@@ -47,41 +69,6 @@ def test_the_help_lists_every_command_on_a_line_that_is_not_truncated(frostline:
     commands = got.out.partition("Commands:")[2].strip()
     assert got.code == 0 and [line.split()[0] for line in commands.splitlines()] == list(COMMANDS)
     assert "..." not in commands
-
-
-def test_the_help_of_find_shows_the_defaults_of_a_search(frostline: Frostline) -> None:
-    shown = " ".join(frostline("find", "--help").out.split())
-    for value in (
-        "5e-05,0.0001,0.0002",
-        "0.001,0.003,0.01,0.03",
-        "5",
-        "auto",
-        "0",
-        "the larger of 4 full fine-tunings and 120 s",
-    ):
-        assert f"[default: {value}]" in shown
-
-
-def test_the_help_of_compare_shows_its_own_learning_rates(frostline: Frostline) -> None:
-    shown = " ".join(frostline("compare", "--help").out.split())
-    assert "[default: 2e-05,5e-05,0.0001]" in shown and "[default: frostline-compare]" in shown
-    assert "[default: 5e-05]" not in shown
-
-
-def test_the_help_of_compare_lists_every_kind_of_way(frostline: Frostline) -> None:
-    shown = " ".join(frostline("compare", "--help").out.split())
-    listed = shown.partition("Ways to tune: ")[2].partition(", or names of [way.NAME]")[0]
-    assert listed.split(", ") == ["last-2", "full", *EXAMPLES]
-
-
-def test_the_help_lists_the_formats_that_can_be_read_and_written(frostline: Frostline) -> None:
-    shown = " ".join(frostline("predict", "--help").out.split())
-    assert "Table of texts: CSV, TSV, JSON lines, Parquet or CoNLL." in shown
-    assert "CSV, JSON lines or Parquet file; for tags of words CoNLL, JSON lines or Parquet." in shown
-    assert (
-        "training table: csv, tsv, json lines, parquet or conll"
-        in " ".join(frostline("sweep", "--help").out.split()).lower()
-    )
 
 
 def test_version(frostline: Frostline) -> None:

@@ -1,16 +1,20 @@
 """`frostline predict`."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from frostline import FrostlineError
+from frostline.cli.predict import beside, copied_columns
 from frostline.data.examples import Examples
+from frostline.data.table import Table
 from frostline.frozen import logits
 from frostline.model.device import DeviceMemory
 from frostline.sweep import streaming
-from frostline.training.probes.words import WordsModel
+from frostline.training.linear_models import WordsModel
 from small_models import sharded_classifier
 from tiny import Frostline, sentences, write_csv
 
@@ -130,3 +134,32 @@ def test_a_model_that_is_not_streamed_says_so(frostline: Frostline, here: Path) 
         2,
         "frostline: bundle is a bundle, which is not streamed: leave --stream out, or predict with the model of each task.\n",
     )
+
+
+def test_an_id_is_copied_into_the_output(frostline: Frostline, here: Path, finished_sweep: Path) -> None:
+    write_csv(here / "new.csv", [{"id": "0012", "text": "a good film"}, {"id": "0013", "text": "a bad film"}])
+    model = finished_sweep / "model"
+    assert frostline("predict", model, "new.csv", "--copy-columns", "id").code == 0
+    with (here / "new.predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[:3] == ["row", "id", "text"] and [row["id"] for row in rows] == ["0012", "0013"]
+    assert frostline("predict", model, "new.csv", "--copy-columns", "id", "--out", "new.jsonl").code == 0
+    assert [json.loads(line)["id"] for line in (here / "new.jsonl").read_text().splitlines()] == ["0012", "0013"]
+    refused = frostline("predict", model, "new.csv", "--copy-columns", "ids", "--out", "other.csv")
+    assert refused.code == 2 and "(did you mean 'id'?)" in refused.err and not (here / "other.csv").exists()
+
+
+def test_copied_columns_have_names_that_the_predictions_have_not() -> None:
+    table = Table(name="new.csv", columns={"ticket": ["7", None], "text": ["a", "b"]}, rows=np.array([2, 3]))
+    for names, message in (
+        (["tickets"], r"no column 'tickets' \(did you mean 'ticket'\?\); pass some of"),
+        (["text"], "'text' is the name of a column of the predictions; rename"),
+    ):
+        with pytest.raises(FrostlineError, match=message):
+            copied_columns(table, names)
+    with pytest.raises(FrostlineError, match=r"'a\.label' is the name of"):  # of a bundle
+        beside({"a.label": ["x"]}, [{}], ("row", "a.label"))
+    rows = [{"row": 2, "label": "x"}, {"row": 3, "label": "y"}]
+    made = beside(copied_columns(table, ["ticket"]), rows, ("row", "label"))
+    assert made == ([{**rows[0], "ticket": "7"}, {**rows[1], "ticket": None}], ["row", "ticket", "label"])
+    assert beside({}, rows, ("row", "label")) == (rows, ["row", "label"])

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from frostline.studies.protocol import protocol_names
 from tiny import FAST, Frostline
 
 
@@ -42,8 +41,3 @@ def test_the_dry_run_of_a_study_prints_every_group_without_weights(frostline: Fr
     assert "layer 10 .. 11" in got.out and "layer 0 .. 9" in got.out and "bert.embeddings" in got.out
     wrong = frostline("study", "amazon-tutorial", "--dry-run", "--tune-modules", "encoder.layer.12")
     assert wrong.code == 2 and "the 12 layers are bert.encoder.layer.0 to bert.encoder.layer.11" in wrong.err
-
-
-def test_help_names_every_study(frostline: Frostline) -> None:
-    shown = frostline("study", "--help").out
-    assert [name for name in protocol_names() if name not in shown] == [] and "transferred2018" in shown

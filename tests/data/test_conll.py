@@ -36,13 +36,9 @@ def test_sentences_end_at_blank_lines_and_at_lone_tabs(tmp_path: Path, between: 
     ("content", "words"),
     [
         ("# newdoc\nAnna B-person\nsings O\n\n# sent_id = 2\n# newdoc\nRome B-place\n", [["Anna", "sings"], ["Rome"]]),
-        ("# sent_id = 1\nAnna _ _ B-person\n", [["Anna"]]),
         ("# id 0b1\tdomain=en\nAnna _ _ B-person\n\n\n# id 0b2\tdomain=en\nsings _ _ O\n", [["Anna"], ["sings"]]),
-        ("# id 1\tdomain=en\nAnna\tB-person\n", [["Anna"]]),
         ("#\tO\nmusic\tB-song\n", [["#", "music"]]),
-        ("#\tB-sign\nmusic\tO\n", [["#", "music"]]),
         ("# O\nAnna B-person\n# O\n\nsings O\n", [["#", "Anna", "#"], ["sings"]]),
-        ("Anna B-person\n# B-sign\n", [["Anna", "#"]]),
     ],
 )
 def test_a_comment_before_a_sentence_may_have_as_many_columns_as_words(
@@ -73,37 +69,12 @@ CONLLU = (
 NUMBERED = {  # the first column is no word, and the words are elsewhere
     "GermEval": (GERMEVAL, 2, 3, [["Anna", "singt"], ["Rom"]], [["B-PER", "O"], ["B-LOC"]]),
     "CoNLL-U": (CONLLU, 2, 3, [["a", "le", "chat"], ["b"]], [["ADP", "DET", "NOUN"], ["X"]]),
-    "from 0, spaces": (
-        "0 Anna O\n1 sings O\n\n0 Rome B-x\n",
-        2,
-        3,
-        [["Anna", "sings"], ["Rome"]],
-        [["O", "O"], ["B-x"]],
-    ),
-    "not restarted": (
-        "7\tAnna\tO\n8\tsings\tO\n\n9\tRome\tB-x\n",
-        2,
-        3,
-        [["Anna", "sings"], ["Rome"]],
-        [["O", "O"], ["B-x"]],
-    ),
-    "a gap and points": ("1.\tAnna\tO\n3.\tsings\tO\n", 2, 3, [["Anna", "sings"]], [["O", "O"]]),
     "WebAnno": ("1-1\t0-4\tAnna\tO\n1-2\t5-9\tsings\tO\n", 3, 4, [["Anna", "sings"]], [["O", "O"]]),
-    "full-width, aligned": (" １ Anna O\n２ sings O\n", 2, 3, [["Anna", "sings"]], [["O", "O"]]),
-    "letters": ("w1\tAnna\tO\nw2\tsings\tO\n", 2, 3, [["Anna", "sings"]], [["O", "O"]]),
     "CoNLL-2012": (
         "#begin document (a/b); part 000\na/b 0 0 Anna NNP\na/b 0 1 sings VBZ\n\n#end document\n",
         *(4, 5, [["Anna", "sings"]], [["NNP", "VBZ"]]),
     ),
-    "sentences named": (
-        "s1\tAnna\tO\ns1\tsings\tO\n\ns2\tRome\tB-x\n",
-        2,
-        3,
-        [["Anna", "sings"], ["Rome"]],
-        [["O", "O"], ["B-x"]],
-    ),
     "tags first": ("B-PER\tAnna\nO\tsings\n", 2, None, [["Anna", "sings"]], [["B-PER", "O"]]),
-    "a word of -DOCSTART-": ("1\t-DOCSTART-\tO\n\n1\tAnna\tO\n", 2, 3, [["-DOCSTART-"], ["Anna"]], [["O"], ["O"]]),
 }
 
 

@@ -5,7 +5,6 @@ import json
 import math
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from filelock import Timeout
@@ -80,44 +79,6 @@ def test_create_folder_does_not_change_an_existing_folder(tmp_path: Path) -> Non
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_content_and_folders_are_flushed_before_and_after_a_file_appears(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a power failure may lose is only what was not flushed, so the order of these calls is the guarantee."""
-    calls: list[tuple[str, str]] = []
-    for name in ("replace", "rename"):
-        real = getattr(files_module.os, name)
-
-        def spy(source: Path, target: Path, name: str = name, real: Any = real) -> None:
-            calls.append((name, target.name))
-            real(source, target)
-
-        monkeypatch.setattr(files_module.os, name, spy)
-    flush = files_module.os.fsync
-    monkeypatch.setattr(
-        files_module.os,
-        "fsync",
-        lambda n: (calls.append(("flush", Path(f"/proc/self/fd/{n}").resolve().name)), flush(n)),
-    )
-    out = tmp_path / "out"
-    replace_file(out / "a", b"x", inside=out)
-    assert [(what, name[:2]) for what, name in calls] == [
-        ("flush", tmp_path.name[:2]),  # has the new folder
-        ("flush", ".a"),
-        ("replace", "a"),
-        ("flush", "ou"),
-    ]
-    calls.clear()
-    create_folder(out / "c", {"1": b"x", "2": b"y"}, inside=out)
-    assert [(what, name[:2]) for what, name in calls] == [
-        ("flush", "1"),
-        ("flush", "2"),
-        ("flush", ".c"),
-        ("rename", "c"),
-        ("flush", "ou"),
-    ]
-
-
 def test_a_folder_that_is_not_written_to_its_end_leaves_the_older_one(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     with pytest.raises(ZeroDivisionError), new_folder(tmp_path / "model", inside=tmp_path, replace=True) as aside:
@@ -173,9 +134,6 @@ def test_every_other_content_is_refused(facts: dict[str, object], place: int, ch
         unseal(content[:place] + byte + after)
 
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has other locks")
-
-
 def test_one_holder_at_a_time_and_an_error_frees_the_lock(tmp_path: Path) -> None:
     path = tmp_path / "new" / "lock"
     with pytest.raises(ZeroDivisionError), locked(path, "choose another", inside=tmp_path):
@@ -186,6 +144,7 @@ def test_one_holder_at_a_time_and_an_error_frees_the_lock(tmp_path: Path) -> Non
         pass
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other locks")
 @pytest.mark.parametrize("name", ["ENOLCK", "ENOSYS", "EOPNOTSUPP"])
 def test_a_file_system_without_locks_is_refused_and_nothing_is_done(tmp_path: Path, name: str) -> None:
     """By default, filelock would warn at ENOSYS and take the file's existence as the lock."""

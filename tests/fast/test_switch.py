@@ -55,7 +55,7 @@ def scores(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathF
         model = without_dropout(tiny_bert, out.parent / "model")
         Sweep(model=model, train=tiny_table, out=out, progress=Progress(), precision="float32", **settings).run()
         return {
-            (str(run.spec.tune), score.metric): score.value
+            (str(run.spec.recipe), score.metric): score.value
             for run in Folder(out).store.results().values()
             for score in run.scores
             if score.split == "validation"

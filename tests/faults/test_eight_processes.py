@@ -16,7 +16,7 @@ from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from records import record, spec_of_run
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")

@@ -11,7 +11,7 @@ from safetensors.torch import save
 
 import frostline.sweep.results.tensor_files as weights_module
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from hostile import HOW, fail_at
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")

@@ -19,7 +19,7 @@ from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from frozen.cached import Cache, state_bytes
 from frozen.random_tokens import ragged_tokens
 from records import record

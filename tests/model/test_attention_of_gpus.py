@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from frostline.model.packed_layout import Layout
-from frostline.training.run import run, run_stacked
+from frostline.training.train import run, run_stacked
 from model.test_stacking import RUNS, context_of, furthest, outcome, spec_of
 
 

@@ -27,9 +27,8 @@ from frostline.statistics.recipe import Recipe
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.result import Result
-from frostline.training.run import run, run_stacked
-from frostline.training.specification import RunSpec
-from frostline.training.step_profile import profile_step
+from frostline.training.run import RunSpec
+from frostline.training.train import profile_step, run, run_stacked
 from small_models import FIRST_WORD, GENERIC, small_model
 
 CLASSES = "text-classification"

@@ -12,7 +12,7 @@ from frostline.model.anatomy import Anatomy, find_layers, module_of, parameters_
 from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import Recipe
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from small_models import small_model
 
 SEGMENTS = ("layer", "1", "10", "11", "attention", "pooler", "pool", "a")

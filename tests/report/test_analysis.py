@@ -10,10 +10,13 @@ import pytest
 
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.groups import group_of
+from frostline.statistics import answer
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.learning_rates import runs_at_best_learning_rate
+from frostline.statistics.cells import runs_at_best_learning_rate
+from frostline.statistics.evidence import Scores
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.results_table import read_results
-from frostline.statistics.scores import Scores
+from frostline.statistics.run_result import RunResult
 from frostline.studies.comparison import compare, gap_summary
 from frostline.studies.protocol import load_protocol
 from synthetic_results import RISING, noisy, synthetic_group
@@ -22,7 +25,7 @@ ELSA = Path(__file__).parents[3] / "shared" / "elsa"
 
 
 def plain(analysis: dict[str, Any]) -> str:
-    return json.dumps(analysis, allow_nan=False)
+    return json.dumps(answer.plain(analysis), allow_nan=False)
 
 
 def test_the_analysis_has_plain_values() -> None:
@@ -51,7 +54,7 @@ def test_the_order_of_the_rows_does_not_matter() -> None:
         return plain(found)
 
     ours, theirs = (json.loads(sorted_points(analyze([g], AnalysisSettings()))) for g in (group, other))
-    assert _rounded(ours) == _rounded(theirs)
+    assert _rounded(answer.plain(ours)) == _rounded(answer.plain(theirs))
 
 
 def _rounded(value: Any) -> Any:
@@ -68,11 +71,10 @@ def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
 
     runs = synthetic_group(quality, rates=(1e-5, 1e-4)).runs
     shifted = [
-        {
-            **run,
-            "validation_best": run["validation_best"]
-            - 0.1 * ((run["learning_rate"] == 1e-4) == (run["recipe"] == "full")),
-        }
+        replace(
+            run,
+            validation_best=run.score - 0.1 * ((run.learning_rate == 1e-4) == (run.recipe == "full")),
+        )
         for run in runs
     ]  # full is best at 1e-5, all others at 1e-4
     group = type(synthetic_group(quality))("m", "t", 4, shifted, synthetic_group(quality).evidence)
@@ -85,10 +87,18 @@ def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
 
 
 def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
-    def runs_of(name: str, best: float, rates: tuple[float, ...]) -> list[dict[str, Any]]:
+    def runs_of(name: str, best: float, rates: tuple[float, ...]) -> list[RunResult]:
         return [
-            {"recipe": name, "seed": seed, "train_size": 9, "status": "done", "outcome": "ok", "learning_rate": rate}
-            | {"validation_best": 0.9 if rate == best else 0.8}
+            RunResult(
+                **{
+                    "recipe": Recipe(name),
+                    "seed": seed,
+                    "run": f"{name}/{seed}/{rate}",
+                    "outcome": "ok",
+                    "learning_rate": rate,
+                },
+                validation_best=0.9 if rate == best else 0.8,
+            )
             for rate in rates
             for seed in (0, 1)
         ]
@@ -98,7 +108,7 @@ def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
         "lora-2": runs_of("lora-2", 1e-4, (1e-4, 1e-3)),
         "llrd": runs_of("llrd", 1e-5, (1e-5, 1e-4)),
         "mine": runs_of("mine", 1e-5, (1e-5, 1e-4, 1e-3)),
-        "probe": [{**run, "learning_rate": None} for run in runs_of("probe", 0.0, (0.0,))],
+        "probe": [replace(run, learning_rate=None) for run in runs_of("probe", 0.0, (0.0,))],
     }
     for one, expected in ((False, [1e-4, 1e-4, 1e-5, 1e-5, None]), (True, [1e-4, 1e-3, 1e-4, 1e-4, None])):
         found = runs_at_best_learning_rate(cells, 0.5, AnalysisSettings(one_learning_rate=one))

@@ -1,5 +1,6 @@
 """The table that opens an analysis: what to tune."""
 
+from dataclasses import replace
 from typing import Any
 
 from frostline.report.answer.analysis import analyze
@@ -78,7 +79,7 @@ def test_sorting_is_by_the_number_of_layers() -> None:
 def test_a_model_that_trains_no_layer_is_named_and_sorted_first() -> None:
     analysis = analyze(groups()[:2], AnalysisSettings())
     size = analysis["groups"][0]["sizes"][0]
-    probe = {**size["choices"][0], "choice": "probe", "below_full": 0.3, "probability": 0.8}
+    probe = replace(size.choices[0], choice="probe", below_full=0.3, probability=0.8)
     size |= {"recommended": None, "decision": probe, "choices": [probe, *size["choices"]]}
     table = recommendations_table(analysis)
     assert entries(table)["early"] == ["linear probe 0.3 below, 80 % sure"]

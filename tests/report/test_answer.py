@@ -8,7 +8,10 @@ import pytest
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.answer import Counts
 from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.recipe import FULL
+from frostline.statistics.run_result import RunResult
 from synthetic_answer import LAYERS, ROWS, TARGETS, VALIDATION, answer_of, cells, clear, make_runs, point
 
 
@@ -115,7 +118,7 @@ def test_failures_are_counted_and_left_out_of_the_mean() -> None:
         ("last 1", 0, "pending"),
         ("last 2", 2, "failed"),
     ]
-    assert answer["runs"] == {"done": 18, "failed": 1, "pending": 1} and answer["unusable_runs"] == 2
+    assert answer.runs == Counts(done=18, failed=1, pending=1) and answer["unusable_runs"] == 2
 
 
 def test_if_full_fails_everywhere_the_next_k_is_the_reference() -> None:
@@ -127,7 +130,7 @@ def test_with_folds_one_common_seed_is_compared_on_its_examples() -> None:
     easy = np.arange(len(TARGETS)) < len(TARGETS) // 2
     right, wrong = np.eye(2)[TARGETS], np.eye(2)[1 - TARGETS]
     folds = {"easy": np.where(easy[:, None], right, np.nan), "hard": np.where(easy[:, None], np.nan, wrong)}
-    runs = [{"run": name, "seed": seed} for seed, name in enumerate(folds)]
+    runs = [RunResult(recipe=FULL, run=name, seed=seed) for seed, name in enumerate(folds)]
     both = RunPredictions(VALIDATION, folds.__getitem__).pair(runs[:1], runs)
     assert both is not None and both.means.tolist() == [1.0, 1.0] and both.runs == 1
     assert both.covered == pytest.approx(0.5)
@@ -222,4 +225,4 @@ def test_failed_runs_are_counted_at_every_learning_rate() -> None:
 
     answer = answer_of(make_runs(clear, rates=(1e-4, 2e-4), seeds=2, outcome=outcome))
     assert sum(cell["failures"]["failed"] for cell in answer["sizes"][0]["cells"]) == 0  # each k at its best rate
-    assert answer["runs"] == {"done": 16, "failed": 0, "pending": 0} and answer["unusable_runs"] == 2
+    assert answer.runs == Counts(done=16, failed=0, pending=0) and answer["unusable_runs"] == 2

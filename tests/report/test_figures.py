@@ -2,29 +2,41 @@
 
 import html
 import re
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from frostline.report.figures.drawing import save_figures, svg
 from frostline.report.figures.model_figures import predictions_over_targets
+from frostline.report.figures.quality_against_cost import limits, marks, quality_against_cost
 from frostline.report.figures.score_figures import learning_curves, validation_curve
+from frostline.statistics.answer import Answer
+from frostline.statistics.recipe import FULL
 from pages import answer_of, page_of
+from synthetic_answer import answer_of as answer_of_runs
+from synthetic_answer import make_runs
 from synthetic_sweep import make_folder
 
 pytestmark = pytest.mark.usefixtures("real_figures")
 
+MEASURED_HIGHER = 0.005  # how far measured means lie above the expected scores
+
 
 @pytest.fixture(scope="module")
-def answer(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def answer(tmp_path_factory: pytest.TempPathFactory) -> Answer:
     """The answer of a sweep with two failed runs of k = 2."""
     out = tmp_path_factory.mktemp("figures") / "out"
     return answer_of(make_folder(out, tune=(0, 2, "full"), seeds=4, diverged=[(2, 1)], degenerate=[(2, 2)]))
 
 
-def test_svg_is_safe_to_inline(answer: dict[str, Any]) -> None:
+def test_svg_is_safe_to_inline(answer: Answer) -> None:
     size = answer["sizes"][0]
     curve = validation_curve(size, metric="accuracy", chance=answer["chance"])
     one, two = svg(curve), svg(learning_curves([size], metric="accuracy"))
@@ -37,7 +49,7 @@ def test_svg_is_safe_to_inline(answer: dict[str, Any]) -> None:
     assert 'aria-label="&lt;script&gt;&quot;"' in svg(curve)
 
 
-def test_files_have_the_same_bytes_every_time(answer: dict[str, Any], tmp_path: Path) -> None:
+def test_files_have_the_same_bytes_every_time(answer: Answer, tmp_path: Path) -> None:
     def saved() -> tuple[str, list[bytes]]:
         of_page = save_figures(tmp_path, {"curve": validation_curve(answer["sizes"][0], metric="accuracy")})
         return of_page["curve"], [(tmp_path / f"figures/curve.{kind}").read_bytes() for kind in ("svg", "png", "pdf")]
@@ -48,7 +60,7 @@ def test_files_have_the_same_bytes_every_time(answer: dict[str, Any], tmp_path: 
     assert b"/CIDFontType2" in first[2] and b"/Type3" not in first[2] and b"CreationDate" not in first[2]
 
 
-def test_the_validation_curve_shows_every_run(answer: dict[str, Any]) -> None:
+def test_the_validation_curve_shows_every_run(answer: Answer) -> None:
     (axes,) = validation_curve(answer["sizes"][0], metric="accuracy").axes
     marks = [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1]
     assert marks.count("x") == 2
@@ -57,9 +69,9 @@ def test_the_validation_curve_shows_every_run(answer: dict[str, Any]) -> None:
     assert runs == {(p["validation_best"],) for p in good} and len(good) == 10
 
 
-def test_learning_curves_join_means_and_show_every_run(answer: dict[str, Any]) -> None:
+def test_learning_curves_join_means_and_show_every_run(answer: Answer) -> None:
     curve = answer["sizes"][0]
-    (axes,) = learning_curves([curve, {**curve, "train_size": 100}], metric="accuracy", chance=0.5).axes
+    (axes,) = learning_curves([curve, replace(curve, train_size=100)], metric="accuracy", chance=0.5).axes
     lines = [line for line in axes.lines if line.get_linewidth() == 1.8]
     assert [len(line.get_xdata()) for line in lines] == [2, 2, 2] and axes.get_xscale() == "log"
     marks = [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1]
@@ -84,3 +96,132 @@ def test_named_parts_have_their_own_place(tmp_path: Path) -> None:
     assert ticks == sorted(set(ticks)) and ticks[2] - ticks[1] == ticks[3] - ticks[2]
     lines = [list(line.get_xdata()) for line in axes.lines if (line.get_marker(), line.get_markersize()) == ("o", 6)]
     assert lines == [ticks[:2], ticks[2:3], ticks[3:]]
+
+
+def known(choice: str, score: float, cost: float, half: float = 1.0, dominated_by: str | None = None) -> Any:
+    """A choice of an answer; full fine-tuning is expected to score 0.9. ``half`` of its interval is in points."""
+    below = 100 * (0.9 - score)
+    facts = {"low": below - half, "high": below + half, "cost_of_full": cost, "dominated_by": dominated_by}
+    measured = {"comparable": score + MEASURED_HIGHER, "part_of_rows": False, "expected": score}
+    return SimpleNamespace(choice=choice, **facts, **measured)
+
+
+def curve_of(*choices: Any, choice: str = "last 1", **decision: Any) -> Any:
+    full = known(FULL, 0.9, 1.0, half=0.0)
+    decided = SimpleNamespace(**{"choice": choice, "reference": FULL, "above_baseline": True, **decision})
+    return SimpleNamespace(choices=[*choices, full], decision=decided)
+
+
+CURVE = curve_of(
+    known("words", 0.5, 0.0, dominated_by="probe"),
+    known("probe", 0.86, 0.0),
+    known("head only", 0.85, 0.0),
+    known("last 1", 0.89, 0.25, half=2.0),
+)
+
+
+def test_a_mark_has_the_interval_of_its_expected_score() -> None:
+    by_name = {mark.name: mark for mark in marks(CURVE)}
+    one = by_name["last 1"]
+    assert (one.low, one.high) == (pytest.approx(0.87), pytest.approx(0.91)) and one.kind == "chosen"
+    assert by_name[FULL].low is None and by_name[FULL].kind == "other"
+    assert [name for name, mark in by_name.items() if mark.kind == "dominated"] == ["words"]
+
+
+def test_no_interval_ends_below_the_lowest_score() -> None:
+    wide = curve_of(known("head only", 0.1, 0.0, half=30.0), known("last 1", 0.89, 0.25, half=30.0))
+    assert [mark.low for mark in marks(wide, 0.0)] == [0.0, pytest.approx(0.59), None]
+    for metric, bottom in ("accuracy", 0.0), ("matthews_correlation", -0.2):
+        figure = quality_against_cost(wide, metric=metric)
+        assert figure is not None and f"({bottom:.3f}".replace("-", "\N{MINUS SIGN}") in figure.get_label()
+
+
+def test_costs_are_shares_of_the_reference() -> None:
+    for reference, cost, whole in (
+        (FULL, 1.0, "all layers"),
+        ("last 4", 1.0, "the last 4"),
+        ("last 4", 0.5, "all layers"),
+    ):
+        curve = curve_of(known("last 1", 0.89, 0.25))
+        curve.choices[-1].choice, curve.choices[-1].cost_of_full = reference, cost
+        curve.decision.reference = reference
+        figure = quality_against_cost(curve, metric="accuracy")
+        assert figure is not None and f"at its share of {whole}:" in figure.get_label()
+        assert figure.axes[0].get_xlabel() == f"tuned last layers, and their share of {whole} (the cost)"
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=30),
+    st.lists(st.sampled_from(["probe", "words"]), unique=True),
+)
+def test_places_ascend_and_never_overlap(costs: list[float], free: list[str]) -> None:
+    choices = [known(name, 0.8, 0.0) for name in free]
+    choices += [known(f"last {n}", 0.8, cost) for n, cost in enumerate(sorted(costs))]
+    drawn = marks(curve_of(*choices))
+    assert all(after.x - before.x > 0.99 for before, after in pairwise(drawn))
+    assert [mark.cost for mark in drawn] == sorted(mark.cost for mark in drawn)
+
+
+def test_places_are_in_proportion_to_the_cost() -> None:
+    drawn = marks(curve_of(*(known(f"last {k}", 0.8, k / 4) for k in (0, 1, 2))))
+    assert [mark.x for mark in drawn] == pytest.approx([0, 1, 2, 4])
+
+
+def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:
+    low, high = limits(marks(CURVE))
+    assert 0.5 < low < 0.84 and high > 0.91
+    figure = quality_against_cost(CURVE, metric="accuracy")
+    assert figure is not None
+    (axes,) = figure.axes
+    texts = [text.get_text() for text in axes.texts]
+    assert "0.500, below" in texts and "recommended" in texts
+    doubtful = quality_against_cost(curve_of(*CURVE.choices[:-1], above_baseline=False), metric="accuracy")
+    assert doubtful is not None and "best so far" in doubtful.get_label() and "recommended" not in doubtful.get_label()
+    assert "best so far" in [text.get_text() for text in doubtful.axes[0].texts]
+    near = curve_of(known("head only", 0.85, 0.0), known("last 1", 0.89, 0.25))
+    assert limits(marks(near))[0] < 0.84  # a difference of usual size is drawn
+
+
+def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
+    figure = quality_against_cost(CURVE, metric="accuracy")
+    assert figure is not None
+    (axes,) = figure.axes
+    points = [line for line in axes.lines if line.get_marker() in ("o", "v")]
+    assert len(points) == len(CURVE.choices)
+    assert max(points, key=lambda line: line.get_markersize()).get_ydata() == [0.89]
+    means = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "_"]
+    assert means == pytest.approx([0.865, 0.855, 0.895, 0.905])  # one is below the figure
+    assert axes.get_xlabel().endswith("(the cost)")
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert labels == ["TF-IDF\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
+    told = figure.get_label()
+    assert "last 1 0.890 (0.870 to 0.910), measured 0.895, at 25 %, recommended" in told
+    assert "TF-IDF model 0.500 (0.490 to 0.510), measured 0.505, at 0 %, dominated" in told
+    assert "full fine-tuning 0.900, measured 0.905, at 100 %" in told
+
+
+def test_many_layers_have_upright_labels_and_the_recommended_one_is_labelled() -> None:
+    many = curve_of(*(known(f"last {k}", 0.8 + k / 1000, k / 96) for k in range(97)), choice="last 17")
+    figure = quality_against_cost(many, metric="accuracy")
+    assert figure is not None
+    labels = figure.axes[0].get_xticklabels()
+    assert all(label.get_rotation() == 90 for label in labels) and len(labels) < 60
+    assert "last 17, 18 %" in [label.get_text() for label in labels]
+
+
+def test_real_answers(tmp_path: Path) -> None:
+    answer = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "full"), seeds=3))
+    curve = answer.sizes[0]
+    drawn = {mark.name: mark for mark in marks(curve)}
+    assert [name for name, mark in drawn.items() if mark.kind == "chosen"] == [curve.decision.choice]
+    for one in curve.choices:
+        if one.choice != "full":
+            full = drawn["full"].score
+            mark = drawn[one.choice]
+            assert (mark.low, mark.high) == (full - one.high / 100, full - one.low / 100)
+            assert mark.low < mark.score < mark.high
+
+
+def test_without_a_decision_there_is_no_figure() -> None:
+    undecided = answer_of_runs(make_runs(lambda *_: 0.9, outcome=lambda *_: "diverged")).sizes[0]
+    assert quality_against_cost(undecided, metric="accuracy") is None

@@ -135,6 +135,6 @@ def test_after_a_search_the_command_depends_on_what_its_budget_did_not_allow(
     folder: Any = SimpleNamespace(**known_folder)
     search: Any = SimpleNamespace(failed_reference=failed_reference, untried=untried, over=True)
     outcome = SearchOutcome(skipped=["last 3", "last 4"], instead=instead)
-    command = rebuild._next_command(folder, {"sizes": [known], "sure": None}, search, outcome)
+    command = rebuild._next_command(folder, SimpleNamespace(sizes=[known], sure=None), search, outcome)
     assert command is not None
     assert (f" --tune {tunes} " in command.text) if tunes else (command.text == EACH)

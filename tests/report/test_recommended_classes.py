@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,16 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 
+import synthetic_answer
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
 from frostline.report.answer.output_sentences import threshold_sentences
-from frostline.report.answer.recommended_classes import by_class
+from frostline.report.answer.recommended_classes import add_classes
 from frostline.report.formatting import UNKNOWN
 from frostline.report.rebuild import rebuild
 from frostline.report.tables.sweep_tables import class_scores_table
-from frostline.statistics.by_class import scores_by_class
-from frostline.statistics.calibration import fit_temperature, probabilities
-from frostline.statistics.label_sets import f1_macro
-from frostline.statistics.outputs import OUTPUTS
+from frostline.statistics.answer import Answer
+from frostline.statistics.class_outputs import OUTPUTS, fit_temperature, probabilities, scores_by_class
+from frostline.statistics.metrics import f1_macro_of_sets as f1_macro
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.settings import make_settings
@@ -34,14 +35,16 @@ def with_settings(out: Path, settings: str) -> dict[str, Any]:
     return rebuild(out)
 
 
-def answered(targets: np.ndarray, logits: np.ndarray, **settings: Any) -> dict[str, Any]:
+def answered(targets: np.ndarray, logits: np.ndarray, **settings: Any) -> Answer:
     """What the answer says of one run on these targets: label sets ``[n, C]``, or two classes ``[n]``."""
     task, metric = (MULTI_LABEL, "f1_macro") if targets.ndim > 1 else (CLASSIFICATION, "f1")
-    cell = {"recipe": "1", "points": [{"run": "best", "in_mean": True}]}
-    size = {"recommended": {"run": "best", "recipe": "1"}, "cells": [cell]}
+    answer = synthetic_answer.answer_of(synthetic_answer.make_runs(lambda *_: 0.9, ks=(0,), seeds=1))
+    recommended = answer.sizes[0].recommended
+    assert recommended is not None
     validation = Labelled(targets, task, ("price", "story", "plot")[: logits.shape[1]], metric)
     spec = make_settings({"model": "m", "train": "t", "tune": 0, "out": "o", **settings})
-    return by_class(size, validation, {"best": logits}.__getitem__, spec)
+    add_classes(answer, validation, {recommended.run: logits}.__getitem__, spec)
+    return answer
 
 
 @pytest.fixture(scope="module")
@@ -181,11 +184,12 @@ def test_a_class_that_is_never_predicted_has_a_dash_for_its_precision() -> None:
 
 
 def test_a_model_that_trains_no_layer_has_classes_only() -> None:
-    size = {"recommended": None, "decision": {"choice": "probe"}}
+    found = synthetic_answer.answer_of(synthetic_answer.make_runs(lambda *_: 0.9, ks=(0,), seeds=1))
+    found.sizes[0] |= {"recommended": None, "decision": replace(found.sizes[0].decision, choice="probe")}
     validation = Labelled(np.array([0, 1, 1]), "text-classification", ("no", "yes"), "accuracy")
     values = {"probe": np.eye(2)[[0, 1, 0]]}
     spec = make_settings({"model": "m", "train": "t", "tune": 0, "out": "o", "calibrate": True, "threshold": "best"})
-    found = by_class(size, validation, values.__getitem__, spec)
+    add_classes(found, validation, values.__getitem__, spec)
     assert found["calibration"] is found["threshold"] is None
     assert [one["recall"]["estimate"] for one in found["classes"]] == [1.0, 0.5]
 
@@ -217,7 +221,7 @@ def test_a_threshold_that_loses_on_new_examples_says_so(rule: str, chosen: float
 
 def test_every_key_is_documented(two: tuple[Path, dict[str, Any], Page]) -> None:
     text = (Path(__file__).parents[2] / "docs" / "reference" / "answer-json.md").read_text(encoding="utf-8")
-    found = {name: two[1][name] for name in ("classes", "calibration", "threshold")}
+    found = {name: two[1].to_json()[name] for name in ("classes", "calibration", "threshold")}
     missing = {key for key in re.findall(r'"(\w+)":', json.dumps(found)) if f"`{key}`" not in text}
     assert not missing
 

@@ -1,20 +1,311 @@
-"""The saved model of each way opens without frostline: with transformers alone, or as an adapter of PEFT."""
+"""The saved model: its folder as transformers, PEFT and sentence-transformers read it, and its card."""
 
 import json
+import os
+import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer, GPT2Config, GPT2ForSequenceClassification
+from huggingface_hub import ModelCard
+from scipy.special import softmax
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    pipeline,
+)
 
-from frostline.api.sweep import sweep_of
-from frostline.report.answer.recommendation import with_best_run
-from frostline.report.recommended_model import save_recommended
+import frostline.report.recommended_model as model_folder
+from frostline import FrostlineError
+from frostline.api.bundle import bundle
+from frostline.api.prediction import predict
+from frostline.api.sweep import Sweep, sweep_of
+from frostline.data.load import read_unlabelled
+from frostline.model.loading import load_pretrained
+from frostline.model.terms import OUTPUT_KEYS
+from frostline.report.answer.recommendation import best_run
+from frostline.report.explanations import loading
+from frostline.report.rebuild import write_report
+from frostline.report.recommended_model import Saved, save_model, save_recommended
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
-from tiny import tiny_tokenizer
+from pages import answer_of
+from tiny import LABELS, MAX_LENGTH, OTHER, WORDS, recommended_predictions, saved_sweep, tiny_tokenizer
+
+
+def test_pipeline_gives_the_labels_and_the_logits_of_the_run(classified: Path) -> None:
+    texts, logits = recommended_predictions(classified)
+    classify = pipeline("text-classification", model=str(classified / "model"), top_k=None)
+    found = classify(texts, truncation=True, function_to_apply="none")
+    labels = sorted(LABELS)
+    assert Folder(classified).identity.labels == tuple(labels)
+    ours = np.array([[{x["label"]: x["score"] for x in row}[label] for label in labels] for row in found])
+    assert np.abs(ours - logits).max() < 1e-5 * np.abs(logits).max()
+    likely = classify(texts, truncation=True, top_k=1)
+    assert [row[0]["label"] for row in likely] == [labels[n] for n in logits.argmax(1)]
+
+
+def test_pipeline_gives_the_predicted_number(regressed: Path) -> None:
+    texts, logits = recommended_predictions(regressed)
+    found = pipeline("text-classification", model=str(regressed / "model"))(texts, truncation=True)
+    assert np.abs(np.array([row["score"] for row in found]) - logits[:, 0]).max() < 1e-5 * np.abs(logits).max()
+    config = json.loads((regressed / "model" / "config.json").read_text())
+    assert config["problem_type"] == "regression"
+
+
+def test_the_folder_holds_the_model_and_nothing_of_this_machine(licensed_bert: Path, classified: Path) -> None:
+    folder = classified / "model"
+    names = {path.name for path in folder.iterdir()}
+    assert names == {
+        "README.md", "config.json", "frostline.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"
+    }  # fmt: skip
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
+    for path in folder.iterdir():
+        content = path.read_bytes()
+        assert str(licensed_bert).encode() not in content and os.fsencode(classified) not in content
+    config = json.loads((folder / "config.json").read_text())
+    assert config["use_cache"] is True and config["problem_type"] == "single_label_classification"
+    assert "frostline" not in json.dumps(config) and "_attn_implementation" not in config
+    assert config["id2label"] == {str(n): label for n, label in enumerate(sorted(LABELS))}
+    assert AutoTokenizer.from_pretrained(folder).model_max_length == MAX_LENGTH
+    state = AutoModelForSequenceClassification.from_pretrained(folder).state_dict()
+    assert all(value.dtype == torch.float32 for value in state.values() if value.is_floating_point())
+
+
+def test_frostline_json(classified: Path) -> None:
+    facts, answer = json.loads((classified / "model" / "frostline.json").read_text()), answer_of(classified)
+    recommended = answer.sizes[0].recommended
+    assert facts["run"] == recommended.run and facts["sentence"] == answer.sentence
+    assert facts["labels"] == sorted(LABELS) and facts["max_length"] == MAX_LENGTH and facts["metric"] == "accuracy"
+    assert facts["spec"]["seed"] == recommended.seed and facts["logit_gap"] == 0
+
+
+def _save_arguments(licensed_bert: Path, out: Path) -> tuple[Any, ...]:
+    folder, answer = Folder(out), answer_of(out)
+    identity = folder.identity
+    pretrained = load_pretrained(str(licensed_bert), labels=identity.labels, task_type=identity.task_type)
+    spec = next(run for run in folder.runs if run.digest == answer.sizes[0].recommended.run)
+    return pretrained, identity, answer, spec
+
+
+def test_an_older_folder_is_replaced_as_a_whole(licensed_bert: Path, classified: Path, tmp_path: Path) -> None:
+    arguments = _save_arguments(licensed_bert, classified)
+    pretrained, target = arguments[0], tmp_path / "deep" / "model"
+    before = (pretrained.tokenizer.model_max_length, dict(pretrained.tokenizer.init_kwargs))
+    assert save_model(target, *arguments, Saved(0.0, trained_again=False)) == target
+    (target / "old.txt").write_text("of an older model")
+    save_model(target, *arguments, Saved(2.5e-4, trained_again=True))
+    assert not (target / "old.txt").exists() and "0.00025" in (target / "README.md").read_text()
+    assert [path.name for path in target.parent.iterdir()] == ["model"]
+    assert (pretrained.tokenizer.model_max_length, pretrained.tokenizer.init_kwargs) == before
+    assert pretrained.model.config.use_cache is False
+
+
+def test_a_full_disk_leaves_the_older_folder(
+    licensed_bert: Path, classified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments, target = _save_arguments(licensed_bert, classified), tmp_path / "model"
+    save_model(target, *arguments, Saved(0.0, trained_again=False))
+    before = {path.name: path.read_bytes() for path in target.iterdir()}
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(model_folder, "_facts", full)
+    with pytest.raises(FrostlineError, match="No space left"):
+        save_model(target, *arguments, Saved(0.0, trained_again=False))
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_swap_that_fails_leaves_the_older_folder(
+    licensed_bert: Path, classified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments, target = _save_arguments(licensed_bert, classified), tmp_path / "model"
+    save_model(target, *arguments, Saved(0.0, trained_again=False))
+    (target / "mine.txt").write_text("still here")
+    rename, failed = os.rename, []
+
+    def fails_for_the_new(source: Path, destination: Path) -> None:
+        if str(source).endswith(".part") and not failed:
+            failed.append(source)
+            raise OSError(5, "Input/output error")
+        rename(source, destination)
+
+    monkeypatch.setattr(os, "rename", fails_for_the_new)
+    with pytest.raises(FrostlineError, match="Input/output"):
+        save_model(target, *arguments, Saved(0.0, trained_again=False))
+    assert (target / "mine.txt").read_text() == "still here"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_temperature_and_threshold_are_saved_and_applied(licensed_bert: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"tune": "0", "head_learning_rate": 2e-3, "num_train_epochs": 2}
+    out = saved_sweep(licensed_bert, tmp_path / "out", lambda n: "ab"[n % 2], **settings)
+    model, texts = out / "model", recommended_predictions(out)[0]
+    plain, runs = predict(model, texts), sorted(path.name for path in (out / "runs").iterdir())
+    assert plain.temperature == 1 and plain.threshold is None and not {*OUTPUT_KEYS} & read_config(model).keys()
+    saved_sweep(licensed_bert, out, lambda n: "ab"[n % 2], **settings, calibrate=True, threshold=0.7)
+    assert sorted(path.name for path in (out / "runs").iterdir()) == runs, "no run is trained for it"
+    answer, config, found = answer_of(out), read_config(model), predict(model, texts)
+    temperature = answer.calibration.temperature
+    keys = {"calibration_temperature": temperature, "decision_threshold": 0.7, "decision_threshold_label": "b"}
+    assert keys.items() <= config.items() and found.temperature == temperature != 1
+    logits = np.log(plain.values)
+    assert found.values == pytest.approx(softmax(logits / temperature, axis=1), abs=1e-5)
+    assert found.predicted == ["b" if p >= 0.7 else "a" for p in found.values[:, 1]] != plain.predicted
+    card = " ".join((model / "README.md").read_text().split())
+    assert "is saved as calibration\\_temperature in config.json" in card and "This threshold was given." in card
+    assert card.count("frostline predict applies what is saved") == 1
+    scores = [row["score"] for row in pipeline("text-classification", model=str(model))(texts, truncation=True)]
+    assert scores == pytest.approx(plain.values.max(1), abs=1e-5), "transformers ignores the keys"
+    AutoModelForSequenceClassification.from_pretrained(model).save_pretrained(tmp_path / "again")
+    assert keys.items() <= read_config(tmp_path / "again").items(), "and keeps them"
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder / "config.json").read_text())
+    return config
+
+
+OWN_CODE = """
+from transformers import BertConfig, BertForSequenceClassification
+
+
+class OwnConfig(BertConfig):
+    model_type = "own-of-frostline-tests"
+
+
+class OwnForSequenceClassification(BertForSequenceClassification):
+    config_class = OwnConfig
+"""
+
+
+def test_a_model_with_code_of_its_own_is_saved_with_it(licensed_bert: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(licensed_bert, tmp_path / "own"))
+    (folder / "modeling_own.py").write_text(OWN_CODE)
+    config = json.loads((folder / "config.json").read_text())
+    kinds = {"AutoConfig": "OwnConfig", "AutoModelForSequenceClassification": "OwnForSequenceClassification"}
+    config |= {"model_type": "own-of-frostline-tests", "auto_map": {k: f"modeling_own.{v}" for k, v in kinds.items()}}
+    (folder / "config.json").write_text(json.dumps(config))
+    out = saved_sweep(folder, tmp_path / "out", lambda n: "ab"[n % 2], tune="0", trust_remote_code=True)
+    assert json.loads((out / "model" / "config.json").read_text())["use_cache"] is True
+    assert (out / "model" / "modeling_own.py").is_file() and (out / "report.html").is_file()
+    texts, logits = recommended_predictions(out)
+    got = predict(out / "model", read_unlabelled(pd.DataFrame({"text": texts}))[0], trust_remote_code=True)
+    assert [got.labels[n] for n in got.values.argmax(1)] == ["ab"[n] for n in logits.argmax(1)]
+
+
+def test_card(classified: Path) -> None:
+    loaded = ModelCard.load(classified / "model" / "README.md")
+    assert loaded.data.license == "apache-2.0" and loaded.data.base_model is None
+    assert loaded.data.pipeline_tag == "text-classification" and loaded.data.metrics == ["accuracy"]
+    recommended = answer_of(classified).sizes[0].recommended
+    (result,) = loaded.data.eval_results
+    assert result.dataset_name == "films | <b>" and result.dataset_split == "validation"
+    assert result.metric_value == recommended.validation_best
+    text = loaded.text
+    assert "the best on validation" in text and f"seed {recommended['seed']}" in text and "bitwise identical" in text
+    assert "films \\| &lt;b&gt;" in text and "<b>" not in text
+    assert "Choice and report use the same data" in text and "(this model)" in text
+    for line in text.splitlines():
+        if line.startswith(("| classifier head only", "| all")):
+            assert line.count("|") == 9
+    block = text.split("```json\n")[1].split("\n```")[0]
+    assert list(json.loads(block).values()) == sorted(LABELS)
+
+
+def test_the_card_loads_the_model_as_the_answer_does(classified: Path, regressed: Path) -> None:
+    for folder in (classified, regressed):
+        code = loading(answer_of(folder), Path("path/to/this/folder"))
+        assert f"```python\n{code}\n```" in (folder / "model" / "README.md").read_text()
+
+
+def test_card_of_named_parts(licensed_bert: Path, tmp_path: Path) -> None:
+    out = saved_sweep(licensed_bert, tmp_path / "out", lambda n: LABELS[n], tune="named", tune_modules="layer.2,pooler")
+    text = " ".join(ModelCard.load(out / "model" / "README.md").text.split())
+    assert "with layer.2, pooler and the head of 3 layers fine-tuned on" in text and "were named by the user" in text
+    assert "Nothing was compared" in text and "swept the number" not in text and "bitwise identical" in text
+
+
+def test_card_of_a_regression(regressed: Path) -> None:
+    text = ModelCard.load(regressed / "model" / "README.md").text
+    assert "the predicted number" in text and "```json" not in text
+
+
+@pytest.mark.slow
+def test_the_card_of_an_unfinished_sweep_has_no_test_scores_yet(licensed_bert: Path, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"text": [f"{WORDS[n % 4]} {OTHER[n % 7]} {n}" for n in range(80)], "label": ["a", "b"] * 40})
+    settings = {
+        **{"model": str(licensed_bert), "train": rows, "tune": "0", "out": tmp_path / "out", "num_train_epochs": 4},
+        **{"head_learning_rate": 2e-2, "precision": "float32"},
+    }
+    Sweep(**settings, seeds=2).run(save_model=False)
+    folder = Folder(tmp_path / "out")
+    second = next(spec for spec in folder.runs if spec.seed != folder.runs[0].seed)
+    shutil.rmtree(folder.store.runs / second.digest)
+    Sweep(**settings, seeds=1).run()
+    said = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert (
+        "the test set is evaluated when every run of the grid is done" in said and "no test set was given" not in said
+    )
+    Sweep(**settings, seeds=2).run()
+    done = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert "is evaluated when" not in done and "no test set" not in done
+
+
+@pytest.fixture(scope="module")
+def pooled(licensed_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a sweep that recommends such a model."""
+    out = tmp_path_factory.mktemp("pooled") / "o"
+    return saved_sweep(licensed_bert, out, lambda n: LABELS[n], tune="0,mean-pooled", price=0)
+
+
+def test_the_logits_are_those_of_the_run_with_and_without_frostline(
+    pooled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer  # takes seconds
+
+    texts, logits = recommended_predictions(pooled)
+    found = SentenceTransformer(str(pooled / "model"), device="cpu").encode(list(texts))
+    assert np.abs(found - logits).max() < 1e-5 * np.abs(logits).max()
+    assert predict(pooled / "model", list(texts)).values == pytest.approx(softmax(logits, axis=1), abs=1e-5)
+    code = loading(answer_of(pooled), pooled / "model")
+    assert code is not None and len(code.splitlines()) == 3 and code.startswith("from sentence_transformers import")
+    exec(code, {})
+    assert capsys.readouterr().out.startswith("[[")
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "ways-to-tune.md").read_text(encoding="utf-8")
+    (printed,) = re.findall(r"```text\n(from sentence_transformers.*?)```", page, re.DOTALL)
+    exec(printed.replace("ways/model", str(pooled / "model")), {})
+    assert capsys.readouterr().out.strip() in {f"['{label}']" for label in LABELS}
+
+
+def test_answer_card_and_page_say_what_the_head_reads(pooled: Path) -> None:
+    card = " ".join((pooled / "model" / "README.md").read_text().split())
+    assert answer_of(pooled).opened_by == "sentence-transformers" and "library_name: sentence-transformers" in card
+    assert "The head reads the mean of all tokens." in card and "SentenceTransformer(" in card
+    assert "SentenceTransformer(" in write_report(pooled).read_text(encoding="utf-8")
+
+
+def test_pairs_are_loaded_as_pairs(pooled: Path) -> None:
+    answer = answer_of(pooled)
+    answer.columns = {**(answer.columns or {}), "text_pair": "other"}
+    assert 'encode([("A text.", "Its pair.")])' in str(loading(answer, pooled / "model"))
+    assert answer.calibration is not None
+    answer.calibration = replace(answer.calibration, saved=True)
+    assert str(loading(answer, pooled / "model")).startswith("import frostline")
+
+
+def test_a_bundle_refuses_it(pooled: Path, classified: Path, tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match="has another head than its type, which a bundle cannot hold"):
+        bundle([pooled, classified], out=tmp_path / "b", names=["a", "b"])
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +338,8 @@ def saved_model_of(way: str, model: Path, table: Path, out: Path, **more: Any) -
     answer = sweep.run(save_model=False)
     folder = Folder(out)
     run = next(run for run in folder.runs if run.recipe == way)
-    first = answer["sizes"][0]
-    first["recommended"] = {**with_best_run(first["cells"], way), "test": None}
+    first = answer.sizes[0]
+    first.recommended = best_run(first.cell(way))
     saved = save_recommended(sweep._prepare(Progress()), answer, Progress())
     assert saved is not None and json.loads((saved / "frostline.json").read_bytes())["run"] == run.digest
     return saved, folder, folder.store.predictions(run.digest)["validation_best"]

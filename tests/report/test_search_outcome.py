@@ -1,19 +1,19 @@
 """The state of a search, as the answer about the runs in its folder needs it."""
 
-from typing import Any
-
 from frostline.report.answer.search_outcome import SearchOutcome
+from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import RunResult
 from search_runs import record_of
 
 ADVICE = "Full fine-tuning was not run: only 2 s of the budget are left. Give at least --budget 40s."
 
 
-def row(run: str, recipe: str, outcome: str | None = "ok", status: str = "done") -> dict[str, Any]:
-    about = {"run": run, "recipe": recipe, "train_size": 20, "learning_rate": 1e-4, "seed": 0}
-    return {**about, "status": status, "outcome": outcome}
+def row(run: str, recipe: str, outcome: str | None = "ok", status: str = "done") -> RunResult:
+    about = {"run": run, "recipe": Recipe(recipe), "train_size": 20, "learning_rate": 1e-4, "seed": 0}
+    return RunResult(**about, status=status, outcome=outcome)
 
 
-def instead(*rows: dict[str, Any]) -> str | None:
+def instead(*rows: RunResult) -> str | None:
     """The sentence of a search that ended without full fine-tuning, for a folder with these runs."""
     search = record_of(why=ADVICE, over=True, known=["a"], failed_reference="full")
     return SearchOutcome.of(search, rows, ()).instead

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +18,10 @@ from frostline.report.figures.score_figures import validation_curve
 from frostline.report.names import score_title
 from frostline.report.tables.curve_tables import choices_table, costs_table, scores_table
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.answer import OperatingPoint
 from frostline.statistics.predictions import Labelled
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import RunResult
 from synthetic_answer import LAYERS, VALIDATION, answer_of, clear, make_runs, point
 
 COST = ", at 70 % of the training time."
@@ -28,10 +31,10 @@ SURE = " It is more than 99 % sure to reach 95 % of full fine-tuning's gain over
 def test_a_large_difference_is_decided() -> None:
     answer = answer_of(make_runs(lambda k, *_: 0.99 if k in (2, "full") else 0.55))
     (size,) = answer["sizes"]
-    assert point(size, 0.9) == {
+    assert point(size, 0.9) == OperatingPoint(
         **{"target": 0.9, "corrected": True, "margin": None, "verdict": "decided"},
         **dict.fromkeys(("estimate", "confident", "not_ruled_out"), "last 2"),
-    }
+    )
     difference = r"The expected difference is 0\.\d points below to 0\.\d above \(95 % interval\)\."
     scores = r"Tune the last 2 of 4 layers: accuracy 0\.990 against 0\.990 with full fine-tuning"
     assert re.fullmatch(f"{scores}{re.escape(COST)} {difference}{re.escape(SURE)}", answer["sentence"])
@@ -69,7 +72,7 @@ def test_if_everything_is_tuned_the_next_best_choice_follows() -> None:
 
 def test_memory_is_mentioned_if_it_is_saved() -> None:
     runs, logits = make_runs(clear)
-    less = [{**run, "peak_memory_bytes": 840 if run["recipe"] == "last 2" else 1000} for run in runs]
+    less = [replace(run, peak_memory_bytes=840 if run.recipe == "last 2" else 1000) for run in runs]
     assert "at 70 % of the training time and 84 % of the peak memory. " in answer_of((less, logits))["sentence"]
     assert "memory" not in answer_of((runs, logits))["sentence"]
 
@@ -152,7 +155,7 @@ def test_one_seed_is_less_sure() -> None:
 
 def test_without_comparable_times_no_cost_is_stated() -> None:
     runs, logits = make_runs(clear)
-    alone = [{**run, "concurrent_runs": 1 if run["recipe"] == "last 2" else 2} for run in runs]
+    alone = [replace(run, concurrent_runs=1 if run.recipe == "last 2" else 2) for run in runs]
     answer = answer_of((alone, logits))
     assert "training time" not in answer["sentence"]
     assert answer["sizes"][0]["decision"]["cost_of_full"] == 0.5  # 2 of 4 layers
@@ -233,12 +236,12 @@ def answer_with_folds(scores: Scores, probe: Mapping[int, float], **settings: An
             logits[f"{k}/{seed}"] = right_on(seed % 5, score)
             layers = 6 if k == "full" else Recipe(k).k or 0
             runs.append(
-                {
-                    **{"model": "m", "task": "t", "train_size": 160, "recipe": k, "tuned_layers": layers},
+                RunResult(
+                    **{"model": "m", "task": "t", "train_size": 160, "recipe": Recipe(k), "tuned_layers": layers},
                     **{"tune_embeddings": k == "full", "tuned_share": layers / 6, "learning_rate": 1e-4, "seed": seed},
                     **{"status": "done", "outcome": "ok", "run": f"{k}/{seed}", "validation_best": score},
                     **{"validation_last": score, "train_last": 1.0, "train_seconds": 1.0 + layers},
-                }
+                )
             )
     if probe:
         parts = [right_on(fold, score) for fold, score in probe.items()]

@@ -38,17 +38,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Page]:
 def test_it_shows_the_answer_and_every_score(troubled: tuple[Path, Page]) -> None:
     out, page = troubled
     answer = answer_of(out)
-    what, _, rest = answer["sentence"].partition(": ")
+    what, _, rest = answer.sentence.partition(": ")
     for sentence in (
         what,
         rest[1:],
         *rest.split(". ")[1:],
     ):  # the rest of the first sentence begins with a capital letter
         assert formatting.unbroken(sentence.rstrip(".")) in page.text
-    for cell in answer["sizes"][0]["cells"]:
+    for cell in answer.sizes[0].cells:
         for name in ("mean", "median", "std", "min", "max"):
-            assert formatting.score(cell["validation"][name]) in page.text
-        assert formatting.percent(cell["share_corrected"]["estimate"]).removesuffix(".0\xa0%") in page.text
+            assert formatting.score(getattr(cell.validation, name)) in page.text
+        assert formatting.percent(cell.share_corrected.estimate).removesuffix(".0\xa0%") in page.text
 
 
 def test_it_shows_failures_and_a_note_on_generated_texts(troubled: tuple[Path, Page]) -> None:
@@ -84,7 +84,7 @@ def test_it_opens_with_the_answer_and_the_rest_is_folded(troubled: tuple[Path, P
 
 def test_the_next_command_is_shown_once(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "out", tune=(0, 4, "full"), seeds=1)
-    command = answer_of(out)["decision"]["next_command"]
+    command = answer_of(out).decision.next_command
     words = page_of(out).words
     assert command is not None and words.count(command) == 1 and f"To be surer {command}" in words
 
@@ -119,51 +119,53 @@ def test_text_from_users_is_escaped(tmp_path: Path) -> None:
     assert "use the same data" in page.words
 
 
-def test_many_classes_show_the_most_confused(tmp_path: Path) -> None:
-    labels = [f"class {n}" for n in range(60)]
-    page = page_of(make_folder(tmp_path / "out", labels=labels, tune=(0, "full"), seeds=2))
-    assert "50 others" in page.words and "Examples of 60 classes" in page.words
-
-
-def test_regression(tmp_path: Path) -> None:
-    page = page_of(make_folder(tmp_path / "out", labels=(), tune=(0, "full"), seeds=2))
-    assert "Largest residuals" in page.words and "mean baseline" in page.words
-    assert "Confusion" not in page.words and "Examples by class" not in page.words
-
-
-def test_named_parts_alone(tmp_path: Path) -> None:
-    out = make_folder(
-        tmp_path / "out", tune=("named",), tune_modules=("layer.3", "layer.5"), seeds=3, diverged=[("named", 2)]
-    )
-    page, answer = page_of(out), answer_of(out)
-    assert "Nothing was compared" in page.words
-    assert "of 300 validation examples (tuning the named parts, seed" in page.words
-    assert ("aria-label", "4 of 6 layers are frozen, 2 and the head are tuned") in page.attributes
-    assert "Tuning the named parts reaches accuracy" in page.words and "full fine-tuning" not in page.words
-    assert answer["sizes"][0]["recommended"]["tuned_layers"] == 3
-
-
-def test_one_seed_and_one_k(tmp_path: Path) -> None:
-    page = page_of(make_folder(tmp_path / "out", tune=(2,), seeds=1))
-    assert "Tune the last 2 of 6 layers. Accuracy" in page.words and "with one seed." in page.words
-    assert "90 % of the gain of last 2" in page.words
-
-
-def test_one_seed_of_several_k(tmp_path: Path) -> None:
-    page = page_of(make_folder(tmp_path / "out", tune=(0, "full"), seeds=1))
-    assert "a difference between two k may be chance" in page.words
-
-
-def test_nothing_succeeded(tmp_path: Path) -> None:
-    runs = [(0, 0), (0, 1), ("full", 0)]
-    page = page_of(make_folder(tmp_path / "out", tune=(0, "full"), seeds=2, diverged=[*runs, ("full", 1)]))
-    assert "There is no answer" in page.words and "4 of 4 finished runs failed" in page.words
-    assert "No run has a usable score" in page.words
-
-
-def test_nothing_was_run(tmp_path: Path) -> None:
-    page = page_of(make_folder(tmp_path / "out", tune=(0,), seeds=2, missing=[(0, 0), (0, 1)]))
-    assert "No run has finished yet." in page.words and page.words.count("not trained yet") > 2
+@pytest.mark.parametrize(
+    ("folder", "there", "not_there"),
+    [
+        (
+            {"labels": [f"class {n}" for n in range(60)], "tune": (0, "full"), "seeds": 2},
+            ["50 others", "Examples of 60 classes"],
+            [],
+        ),
+        (
+            {"labels": (), "tune": (0, "full"), "seeds": 2},
+            ["Largest residuals", "mean baseline"],
+            ["Confusion", "Examples by class"],
+        ),
+        (
+            {"tune": ("named",), "tune_modules": ("layer.3", "layer.5"), "seeds": 3, "diverged": [("named", 2)]},
+            [
+                *("Nothing was compared", "of 300 validation examples (tuning the named parts, seed"),
+                *("Tuning the named parts reaches accuracy", "layers 4 and 6, head"),
+            ],
+            ["full fine-tuning"],
+        ),
+        (
+            {"tune": (2,), "seeds": 1},
+            ["Tune the last 2 of 6 layers. Accuracy", "with one seed.", "90 % of the gain of last 2"],
+            [],
+        ),
+        ({"tune": (0, "full"), "seeds": 1}, ["a difference between two k may be chance"], []),
+        (
+            {"tune": (0, "full"), "seeds": 2, "diverged": [(0, 0), (0, 1), ("full", 0), ("full", 1)]},
+            ["There is no answer", "4 of 4 finished runs failed", "No run has a usable score"],
+            [],
+        ),
+        (
+            {"tune": (0,), "seeds": 2, "missing": [(0, 0), (0, 1)]},
+            ["No run has finished yet.", "2 runs not trained yet"],
+            [],
+        ),
+        (
+            {"tune": (0, 2, "full"), "seeds": 2, "learning_rates": (5e-5, 1e-3)},
+            ["Failures by tuned layers and learning rate", "own best learning rate"],
+            [],
+        ),
+    ],
+)
+def test_what_pages_say(folder: dict[str, Any], there: list[str], not_there: list[str], tmp_path: Path) -> None:
+    words = page_of(make_folder(tmp_path / "out", **folder)).words.replace("\xa0", " ")
+    assert [text for text in there if text not in words] == [text for text in not_there if text in words] == []
 
 
 def test_several_train_sizes(tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ def test_the_page_and_the_answer_count_the_same_failures(tmp_path: Path) -> None
     """With 16 examples, a run at the level of the baseline has not failed. Without its predictions it would have."""
     out = make_folder(tmp_path / "out", rows=16)
     words = page_of(out).words
-    assert not any(cell["failures"]["failed"] for cell in answer_of(out)["sizes"][0]["cells"])
+    assert not any(cell.failures.failed for cell in answer_of(out).sizes[0].cells)
     assert (
         "finished runs failed (" not in words
         and "A score within 0.50 of the other runs never counts as a failure" in words

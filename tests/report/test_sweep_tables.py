@@ -42,12 +42,15 @@ def test_merged_matrices_and_phases_are_told() -> None:
 def test_failures_by_k_and_learning_rate(tmp_path: Path) -> None:
     rates = (5e-5, 1e-3)
     out = make_folder(
-        tmp_path / "out", tune=(0, 2, "all"), seeds=3, learning_rates=rates, diverged=[("all", 1)], test=False
+        tmp_path / "out", tune=(0, 2, "full"), seeds=3, learning_rates=rates, diverged=[("full", 1)], test=False
     )
     assert "Failures by tuned layers and learning rate" in page_of(out).words
     rows = raw(out, "rates")
     keys = [(row["tuned"], float(row["learning_rate"]), row["failed"]) for row in rows]
-    expected = [("last 0", 1e-3, "0"), *((k, rate, str(int(k == "all"))) for k in ("last 2", "all") for rate in rates)]
+    expected = [
+        ("head only", 1e-3, "0"),
+        *((k, rate, str(int(k == "full"))) for k in ("last 2", "full") for rate in rates),
+    ]
     assert keys == expected
     assert float(rows[-1]["failure_rate"]) == pytest.approx(1 / 3)
     assert float(rows[-1]["failure_low"]) < 0.01 and float(rows[-1]["failure_high"]) > 0.9

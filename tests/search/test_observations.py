@@ -14,6 +14,7 @@ from frostline.search import SECONDS as SECONDS_AT_LEAST
 from frostline.search.observations import Candidate, Observation, Observations, in_words, interim_analyses
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import RunResult
 from synthetic_search import RISING, SECONDS, Rows, best, exact, nothing_seen, run_search
 
 
@@ -92,12 +93,12 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
     seen = nothing_seen(rows, budget_given=1e4, alternatives=("probe",))
     run_search(seen, exact(clear), rows)
     runs = [
-        {
+        RunResult(
             **{"model": "m", "task": "t", "metric": "accuracy", "train_size": 100, "status": "done", "outcome": "ok"},
             **{"recipe": one.recipe, "tuned_layers": one.recipe.k or 6 * (one.recipe == "full")},
             **{"tune_embeddings": one.recipe == "full", "seed": one.seed, "learning_rate": one.learning_rate},
             **{"run": found.run, "validation_best": found.score, "reason": ""},
-        }
+        )
         for one, found in seen.known.items()
     ]
     answer = make_answer(
@@ -110,7 +111,7 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
     )
     size = answer["sizes"][0]
     assert size["recommended"]["recipe"] == size["decision"]["choice"] == best(seen) == "last 3"
-    assert [one["choice"] for one in size["choices"]][:2] == ["last 0", "probe"]
+    assert [one["choice"] for one in size["choices"]][:2] == ["head only", "probe"]
 
 
 def recorded(curve: Mapping[Any, float], *, seeds: int, probe: float | None = None) -> Observations:

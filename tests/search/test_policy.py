@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from frostline.data.wording import parse_duration
 from frostline.search.observations import Candidate, Observations
 from frostline.search.policy import BRIEF, initial_design
+from frostline.statistics.analysis_settings import Goal
 from frostline.statistics.decision import Rule
-from frostline.statistics.goal import Goal
 from frostline.statistics.recipe import Recipe
 from synthetic_search import (
     LAYERS,

@@ -7,7 +7,7 @@ import pytest
 
 import frostline
 import frostline.search.search as search_module
-from frostline.statistics.alternatives import PROBE, WORDS
+from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweep.results.folder import TEST, read_alternatives
 
 

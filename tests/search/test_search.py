@@ -17,8 +17,8 @@ from frostline.report.answer.groups import load_groups
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.inference import corrected_quantile
 from frostline.statistics.predictions import RunPredictions
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.probes.words import WordsModel
+from frostline.training.linear_models import WordsModel
+from frostline.training.probes import Alternatives
 from search_runs import runs_in
 from tiny import Notes
 
@@ -63,7 +63,8 @@ def test_analyze_decides_as_the_search_does(search_settings: dict[str, Any]) -> 
 def test_the_goal_can_be_a_margin(search_settings: dict[str, Any]) -> None:
     answer = frostline.find(**search_settings, margin=0.45)
     assert answer["margin"] == 0.45 and answer["target"] is None
-    assert answer["sizes"][0]["deciding_point"] == {"target": None, "corrected": False, "margin": 0.45}
+    deciding = answer.sizes[0].deciding_point
+    assert (deciding.target, deciding.corrected, deciding.margin) == (None, False, 0.45)
     assert (search_settings["out"] / "report.html").exists()
 
 

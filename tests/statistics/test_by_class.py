@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from frostline.data.kinds import CLASSIFICATION
-from frostline.statistics.by_class import SCORES
-from frostline.statistics.by_class import scores_by_class as scores_of
+from frostline.statistics.answer import OverRuns
+from frostline.statistics.class_outputs import SCORES
+from frostline.statistics.class_outputs import scores_by_class as scores_of
 from frostline.statistics.predictions import Labelled
 
 LABELS = ("a", "b", "c")
@@ -39,7 +40,7 @@ def test_the_estimate_is_that_of_all_runs_together_and_the_range_that_of_single_
 
 def test_a_class_that_is_never_predicted_has_no_precision() -> None:
     seen, missed, absent = scores_by_class(np.array([0, 0, 1]), [logits_of([0, 0, 0])] * 2, LABELS)
-    nothing = {"estimate": None, "lowest": None, "highest": None}
+    nothing = OverRuns(estimate=None, lowest=None, highest=None)
     assert seen["recall"]["estimate"] == 1.0
     assert missed["precision"] == nothing and missed["recall"]["estimate"] == missed["f1"]["estimate"] == 0.0
     assert absent["examples"] == 0 and all(absent[name] == nothing for name in SCORES)

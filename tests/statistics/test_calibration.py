@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 from sklearn.metrics import log_loss as log_loss_of_sklearn
 
-from frostline.statistics.calibration import (
+from frostline.statistics.class_outputs import (
     MOST_BINS,
     best_temperature,
     calibration,

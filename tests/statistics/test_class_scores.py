@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from sklearn import metrics as sk
 
-from frostline.statistics import class_scores
+from frostline.statistics import metrics as class_scores
 
 
 @given(st.data())

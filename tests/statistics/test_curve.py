@@ -1,6 +1,7 @@
 """Properties of a comparison that hold for any runs: order, ties, gaps, failures, shifts."""
 
 import math
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from curve_runs import answer, by_name, one
+from frostline.statistics.answer import Difference
+from frostline.statistics.cells import FAILURES, failures, succeeded, with_outcomes
 from frostline.statistics.inference import holm, seeds_needed
-from frostline.statistics.outcomes import FAILURES, failures, succeeded, with_outcomes
 
 KS = ("0", "1", "2", "full")
 
@@ -48,8 +50,8 @@ def test_the_order_of_runs_does_not_matter(table: dict[tuple[str, int], float], 
     ours, theirs = answer(runs), answer(mixed)
     for got in (ours, theirs):
         for cell in got["cells"]:
-            cell["points"] = sorted(cell["points"], key=lambda point: point["seed"])
-    assert close(ours, theirs)
+            cell.points = sorted(cell.points, key=lambda point: point.seed)
+    assert close(asdict(ours), asdict(theirs))
 
 
 @settings(max_examples=100)
@@ -59,10 +61,10 @@ def test_any_table_gives_a_coherent_answer(
 ) -> None:
     """Points are ordered and intervals contain their means, with ties, gaps, one seed, no spread or failed cells."""
     got = answer(runs_of(table), chance, corrected=corrected)
-    place = {name: n for n, name in enumerate(by_name(got))}
+    place = {cell.recipe: n for n, cell in enumerate(got.cells)}
     for cell in got["cells"]:
         summary = cell["validation"]
-        assert summary["n"] <= cell["runs"] == sum(k == cell["recipe"] for k, _ in table)
+        assert summary["n"] <= cell["runs"] == sum(k == cell.recipe.short for k, _ in table)
         assert cell["failures"]["failed"] == sum(cell["failures"][name.replace(" ", "_")] for name in FAILURES)
         if summary["low"] is not None:
             assert summary["low"] - 1e-9 <= summary["mean"] <= summary["high"] + 1e-9
@@ -78,18 +80,15 @@ def test_any_table_gives_a_coherent_answer(
 def test_one_seed_has_no_interval() -> None:
     got = answer([one(k, 0, score) for k, score in zip(KS, (0.5, 0.7, 0.8, 0.9), strict=True)])
     assert all(cell["validation"]["low"] is None for cell in got["cells"])
-    assert by_name(got)["1"]["difference"] == {
-        "means": [pytest.approx(0.7), pytest.approx(0.9)],
-        "estimate": pytest.approx(-0.2),
-        **dict.fromkeys(("low", "high", "p", "error", "degrees_of_freedom")),
-    }
+    difference = by_name(got)["1"].difference
+    assert difference == Difference(means=pytest.approx((0.7, 0.9)), estimate=pytest.approx(-0.2))
     assert got["seeds_to_decide"] is None and not got["learned"]
 
 
 def test_no_spread_is_certain() -> None:
     got = answer([one(k, seed, 0.8 if k != "0" else 0.5) for k in KS for seed in range(3)])
     point = next(p for p in got["operating_points"] if p["corrected"] and p["target"] == 0.95)
-    assert point == point | {"estimate": "1", "confident": "1", "not_ruled_out": "1", "verdict": "decided"}
+    assert point == replace(point, estimate="last 1", confident="last 1", not_ruled_out="last 1", verdict="decided")
     assert by_name(got)["1"]["difference"]["p"] == 1 and by_name(got)["0"]["difference"]["p"] < 1e-20
 
 
@@ -102,14 +101,14 @@ def test_failed_runs_only_and_a_cell_without_finished_runs() -> None:
     pending = [one(k, seed, 0.8, status="pending" if k == "1" else "done") for k in KS for seed in range(3)]
     empty = by_name(answer(pending))["1"]
     assert (empty["runs"], empty["share"], empty["difference"], empty["failures"]["interval"]) == (0, None, None, None)
-    assert [run["recipe"] for run in answer(pending)["missing"]] == ["1"] * 3
+    assert [run.recipe.short for run in answer(pending)["missing"]] == ["1"] * 3
 
 
 def test_a_repeated_seed_counts_once_if_seeds_are_paired() -> None:
     runs = [
         one(k, seed, 0.8 + 0.01 * seed + 0.003 * (k == "full") * seed**2) for k in ("1", "full") for seed in range(4)
     ]
-    twice = by_name(answer([*runs, {**runs[0], "run": "again"}]))["1"]
+    twice = by_name(answer([*runs, replace(runs[0], run="again")]))["1"]
     assert twice["difference"] == by_name(answer(runs))["1"]["difference"] and twice["runs"] == 5
 
 
@@ -120,7 +119,7 @@ def test_seeds_are_paired_if_that_drops_few_runs(ours: int, theirs: int, paired:
     """Otherwise every run counts: all ten runs have more information than two common seeds of five."""
     draw = np.random.default_rng(0)
     runs = [one(k, n, draw.uniform(0.8, 0.9)) for k, count in (("1", ours), ("full", theirs)) for n in range(count)]
-    got, by_k = by_name(answer(runs))["1"], {k: [r["validation_best"] for r in runs if r["recipe"] == k] for k in KS}
+    got, by_k = by_name(answer(runs))["1"], {k: [r["validation_best"] for r in runs if r.recipe.short == k] for k in KS}
     common = min(ours, theirs)
     means = [np.mean(by_k[k][:common] if paired else by_k[k]) for k in ("1", "full")]
     assert got["difference"]["estimate"] == pytest.approx(means[0] - means[1])
@@ -173,7 +172,7 @@ def test_learning_rates_are_compared_on_common_seeds() -> None:
     ]
     assert by_name(answer([*runs, one("full", 0, 0.9)]))["1"]["learning_rate"] == 1e-4
     alone = [run for run in runs if run["seed"] != 0]  # no common seed: the means of all runs decide
-    alone[-1] |= {"status": "done", "outcome": "ok"}
+    alone[-1] = replace(alone[-1], status="done", outcome="ok")
     assert by_name(answer([*alone, one("full", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
     few = [one("1", seed, 0.6 + 0.2 * (seed == 4), learning_rate=1e-4) for seed in range(5)]
     few += [one("1", seed, 0.7, learning_rate=2e-4) for seed in range(4, 9)]  # one common seed of five is too few
@@ -185,7 +184,7 @@ def test_a_mean_has_at_least_half_of_a_cell_and_its_best_run(
     cell: list[float], best: float, chance: float | None
 ) -> None:
     runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("full", 0, best)]
-    ours = [run for run in with_outcomes(runs, chance) if run["recipe"] == "1"]
+    ours = [run for run in with_outcomes(runs, chance) if run.recipe.short == "1"]
     good = succeeded(ours)
     assert 2 * len(good) >= len(cell)
     assert max(run["validation_best"] for run in good) == max(cell)

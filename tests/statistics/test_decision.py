@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.statistics.analysis_settings import POINT, PRICE
-from frostline.statistics.decision import Choice, Rule, decide
-from frostline.statistics.goal import Goal
+from frostline.statistics.analysis_settings import POINT, PRICE, Goal
+from frostline.statistics.decision import Option, Rule, decide
 
 GOAL = Goal.of_gain(0.95, base=0.5)
 
 
-def choice(name: str, score: float, cost: float, spread: float = 0.001, seed: int = 0) -> Choice:
+def choice(name: str, score: float, cost: float, spread: float = 0.001, seed: int = 0) -> Option:
     draws = score + spread * np.random.default_rng(seed).standard_normal(2_000)
-    return Choice(name=name, score=score, comparable=score, cost=cost, draws=draws)
+    return Option(name=name, score=score, comparable=score, cost=cost, draws=draws)
 
 
 def test_a_point_is_worth_less_than_two_thirds_of_the_training_time() -> None:
@@ -62,14 +61,14 @@ def test_the_decision_says_what_is_lost_and_what_it_costs() -> None:
 
 
 @st.composite
-def some_options(draw: st.DrawFn) -> list[Choice]:
+def some_options(draw: st.DrawFn) -> list[Option]:
     values = st.tuples(st.floats(0.5, 1.0), st.floats(0.0, 1.0))
     found = [choice(f"last {n}", *pair, seed=n) for n, pair in enumerate(draw(st.lists(values, max_size=6)))]
     return [*found, choice("full", draw(st.floats(0.5, 1.0)), 1.0, seed=99)]
 
 
 @given(some_options(), st.sampled_from([0.0, POINT, 0.1]))
-def test_nothing_dominated_is_recommended(choices: list[Choice], price: float) -> None:
+def test_nothing_dominated_is_recommended(choices: list[Option], price: float) -> None:
     decision, facts = decide(choices, choices[-1], Rule(goal=GOAL, price=price), base=0.5, margin=0.01)
     chosen = next(one for one in facts if one["choice"] == decision["choice"])
     better = next((one for one in facts if one["choice"] == chosen["dominated_by"]), None)
@@ -77,7 +76,7 @@ def test_nothing_dominated_is_recommended(choices: list[Choice], price: float) -
 
 
 @given(some_options())
-def test_an_easier_target_is_likelier(choices: list[Choice]) -> None:
+def test_an_easier_target_is_likelier(choices: list[Option]) -> None:
     for one in decide(choices, choices[-1], Rule(goal=GOAL), base=0.5, margin=0.01)[1]:
         p = one["probabilities"]
         if one["choice"] != "full" and choices[-1].draws.min() > 0.5:

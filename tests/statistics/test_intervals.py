@@ -1,13 +1,12 @@
 """Intervals against known values, formulas and simulations."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from frostline.statistics.cells import succeeded, with_outcomes
 from frostline.statistics.inference import (
     DIFFERENCE,
     Error,
@@ -25,7 +24,8 @@ from frostline.statistics.inference import (
     summarize,
     unpaired,
 )
-from frostline.statistics.outcomes import succeeded, with_outcomes
+from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import RunResult
 
 UNDEFINED = Ratio(None, None, None)
 
@@ -192,8 +192,8 @@ def test_the_order_of_seeds_does_not_matter(order: list[int]) -> None:
 # --- Coverage of the intervals. The large tables are in docs/benchmarks/statistics.md. ---
 
 
-def run(k: str, seed: int, score: float) -> dict[str, Any]:
-    return {"recipe": k, "learning_rate": 1e-4, "seed": seed, "status": "done", "validation_best": score}
+def run(k: str, seed: int, score: float) -> RunResult:
+    return RunResult(recipe=Recipe(k), learning_rate=1e-4, seed=seed, run=f"{k}/{seed}", validation_best=score)
 
 
 @pytest.mark.parametrize("seeds", [5, 10])
@@ -210,7 +210,7 @@ def test_the_interval_of_successful_runs_covers_their_mean(
     for _ in range(800):
         scores = mean + spread * draw.standard_normal(seeds) - lower * (draw.random(seeds) < failing)
         judgement = with_outcomes([*(run("1", n, score) for n, score in enumerate(scores)), run("full", 0, 0.87)], 0.5)
-        good = np.array([one["validation_best"] for one in succeeded(judgement[:-1])])
+        good = np.array([one.score for one in succeeded(judgement[:-1])])
         low, high = mean_interval(good)
         inside += low <= mean <= high
         widths.append(high - low)

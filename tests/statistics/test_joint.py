@@ -2,14 +2,19 @@
 
 import numpy as np
 
-from frostline.statistics.joint import JointEstimate
-from frostline.statistics.scores import Scores
+from frostline.statistics.decision import JointEstimate
+from frostline.statistics.evidence import Scores
+from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import RunResult
 
 
 def estimate(costs_of_ways: list[float], depth: tuple[float, ...] = (0.0, 0.5, 1.0, 1.25)) -> JointEstimate:
     """A curve and ways with these costs, three seeds each."""
     names = [*(f"k{n}" for n in range(len(depth))), *(f"way-{n}" for n in range(len(costs_of_ways)))]
-    cells = {name: [{"run": name, "seed": seed, "validation_best": 0.8} for seed in range(3)] for name in names}
+    cells = {
+        name: [RunResult(recipe=Recipe(name), run=name, seed=seed, validation_best=0.8) for seed in range(3)]
+        for name in names
+    }
     return JointEstimate.of(cells, depth, (), Scores("accuracy", 0.5), costs_of_ways)
 
 

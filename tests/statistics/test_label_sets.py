@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from sklearn import metrics as sk
 
 from frostline.data.kinds import MULTI_LABEL
-from frostline.statistics.by_class import scores_by_class
+from frostline.statistics.class_outputs import scores_by_class
 from frostline.statistics.metrics import METRICS, chance, check_metric, is_constant, score
 from frostline.statistics.predictions import Labelled, RunPredictions
 

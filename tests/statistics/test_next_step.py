@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frostline.statistics.analysis_settings import Goal
 from frostline.statistics.decision import Rule
-from frostline.statistics.goal import Goal
 from frostline.statistics.next_step import NextStep
 from frostline.statistics.posterior import Observed, posterior
 

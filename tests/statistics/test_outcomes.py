@@ -8,14 +8,14 @@ import pytest
 
 from curve_runs import answer, by_name, one
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.cells import clear_distance, failures, succeeded, with_outcomes
 from frostline.statistics.curve import compare
-from frostline.statistics.outcomes import clear_distance, failures, succeeded, with_outcomes
-from frostline.statistics.scores import Scores
+from frostline.statistics.evidence import Scores
 
 
 def outcomes(cell: Sequence[float], best: float, chance: float = 0.5) -> list[str]:
     runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("full", 0, best)]
-    return [run["outcome"] for run in with_outcomes(runs, chance) if run["recipe"] == "1"]
+    return [run["outcome"] for run in with_outcomes(runs, chance) if run.recipe.short == "1"]
 
 
 def test_a_run_far_below_its_cell_has_failed() -> None:
@@ -83,12 +83,12 @@ def test_runs_not_above_the_baseline_are_counted_even_if_they_failed() -> None:
     runs = with_outcomes(
         [one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("full", 0, 0.9)], 0.5
     )
-    weak = failures([run for run in runs if run["recipe"] != "full"])
+    weak = failures([run for run in runs if run.recipe.short != "full"])
     assert (weak["not_above_baseline"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
     assert failures(with_outcomes([one(0, 0, 0.45)], None))["not_above_baseline"] is None
 
 
 def test_a_mean_is_over_the_runs_that_succeeded_if_they_are_at_least_half() -> None:
-    good, bad = ({"validation_best": score, "outcome": outcome} for score, outcome in ((0.8, "ok"), (0.5, "collapsed")))
+    good, bad = (one(0, 0, score, outcome=outcome) for score, outcome in ((0.8, "ok"), (0.5, "collapsed")))
     assert succeeded([good, bad]) == [good]
     assert succeeded([good, bad, bad]) == [good, bad, bad]

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.statistics.alternatives import alternative_run
-from frostline.statistics.decision import dominating
-from frostline.statistics.joint import JointEstimate
+from frostline.statistics.decision import JointEstimate, dominating
 from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.recipe import FULL, Recipe
+from frostline.statistics.run_result import Alternative, RunResult
 
 FOLDS, SIZE = 3, 60
 DEPTH = [0.0, 0.5, 1.2]
@@ -24,12 +24,12 @@ class Made:
             Labelled(targets, "text-classification", ("a", "b"), "accuracy"), self.logits.get
         )
 
-    def run(self, name: str, fold: int, right: int) -> dict[str, Any]:
+    def run(self, name: str, fold: int, right: int) -> RunResult:
         """A run that is right on this many rows of its fold."""
         rows = np.full((FOLDS * SIZE, 2), np.nan)
         rows[fold * SIZE :][:SIZE] = [(0.0, 1.0)] * (SIZE - right) + [(1.0, 0.0)] * right
         self.logits[f"{name}/{fold}"] = rows
-        return {"recipe": name, "run": f"{name}/{fold}", "seed": fold}
+        return RunResult(recipe=Recipe(name), run=f"{name}/{fold}", seed=fold)
 
     def on_all_rows(self, name: str, *right: int) -> str:
         parts = [[(0.0, 1.0)] * (SIZE - one) + [(1.0, 0.0)] * one for one in right]
@@ -65,7 +65,7 @@ def test_a_model_scored_on_all_rows_tells_how_easy_folds_are(made: Made) -> None
     }
     alone = made.evidence.observed([*cells.values()], DEPTH)
     np.testing.assert_allclose(alone.means, [0.5, 0.7, 0.75])  # no choice was scored on two folds
-    probe = alternative_run(made.on_all_rows("probe", 30, 36, 48))
+    probe = Alternative(made.on_all_rows("probe", 30, 36, 48))
     with_probe = made.evidence.observed([*cells.values(), [probe]], [*DEPTH, None])
     assert with_probe.measured == pytest.approx([0.5, 0.7, 0.75, 38 / 60])
     head, one, full, of_probe = with_probe.means
@@ -76,7 +76,7 @@ def test_a_model_scored_on_all_rows_tells_how_easy_folds_are(made: Made) -> None
 
 def test_scores_of_the_same_rows_are_left_alone(made: Made) -> None:
     names = [made.on_all_rows(name, *right) for name, right in (("one", (30, 40, 50)), ("two", (31, 39, 52)))]
-    observed = made.evidence.observed([[alternative_run(name)] for name in names], [0.0, 1.0])
+    observed = made.evidence.observed([[Alternative(name)] for name in names], [0.0, 1.0])
     np.testing.assert_allclose(observed.means, [120 / 180, 122 / 180])
     assert observed.fold_parameters == 0
 
@@ -112,5 +112,5 @@ def test_runs_have_learned_more_than_a_constant_on_their_own_rows(folds: list[in
         rows[fold * SIZE :][:SIZE] = np.eye(2)[given]
         logits[str(n)] = rows
     evidence = RunPredictions(Labelled(targets, "text-classification", ("a", "b"), "accuracy"), logits.get)
-    runs = [{"run": str(n), "seed": n} for n in range(len(folds))]
+    runs = [RunResult(recipe=FULL, run=str(n), seed=n) for n in range(len(folds))]
     assert evidence.learned(runs) is learned

@@ -46,7 +46,7 @@ def test_columns_are_found_by_their_usual_names(tmp_path: Path) -> None:
         ("full", 4, True),
     ]
     assert [run["validation_best"] for run in cola.runs] == [0.1, None]  # not a number: it has no score
-    assert [run["row"] for run in cola.runs] == [2, 4]
+    assert [run.run for run in cola.runs] == ["row 2", "row 4"]
     assert (mine.metric, mine.chance, mine.layers, mine.runs[0]["seed"]) == ("accuracy", None, None, "b")
     assert mine.runs[0]["train_size"] is None and mine.runs[0]["status"] == "done"
 

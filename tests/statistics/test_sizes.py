@@ -1,5 +1,6 @@
 """Several train sizes: from which size full fine-tuning is better, interaction with k, and spread between seeds."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare
-from frostline.statistics.scores import Scores
+from frostline.statistics.evidence import Scores
 from frostline.statistics.train_sizes import interaction, pays_from, spread
 from synthetic_results import noisy, synthetic_runs
 
@@ -89,7 +90,7 @@ def test_equal_spreads_rarely_differ_significantly(kept: int) -> None:
 def test_the_spread_is_that_at_the_best_learning_rate() -> None:
     runs = synthetic_runs(noisy({0: 0.7, "full": 0.8}, 0.01), ks=(0, "full"), sizes=SIZES, rates=(1e-5,))
     other = [
-        {**run, "learning_rate": 1e-3, "validation_best": 0.3 + 0.1 * run["seed"]}
+        replace(run, learning_rate=1e-3, validation_best=0.3 + 0.1 * int(run.seed))
         for run in runs
         if run["recipe"] == "full"
     ]

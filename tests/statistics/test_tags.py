@@ -8,9 +8,8 @@ from seqeval.scheme import IOB2
 from frostline import FrostlineError
 from frostline.data.kinds import TOKENS
 from frostline.data.tags import NO_WORD
-from frostline.statistics.metrics import chance, check_metric, is_constant, predict, score, scored_rows
+from frostline.statistics.metrics import chance, check_metric, entity_counts, is_constant, predict, score, scored_rows
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.tags import entity_counts
 
 LABELS = ("O", "B-place", "I-place", "B-person", "I-person")
 REFERENCE = {"entity_f1": f1_score, "entity_precision": precision_score, "entity_recall": recall_score}

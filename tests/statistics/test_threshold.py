@@ -7,9 +7,14 @@ from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
 from frostline.data.kinds import CLASSIFICATION
-from frostline.statistics.label_sets import f1_macro, f1_micro
-from frostline.statistics.metrics import METRICS, metrics_for
-from frostline.statistics.threshold import SCORES, choose_threshold, choose_thresholds, not_chosen, scores_of
+from frostline.statistics.class_outputs import (
+    THRESHOLD_SCORES,
+    choose_threshold,
+    choose_thresholds,
+    not_chosen,
+    scores_of,
+)
+from frostline.statistics.metrics import METRICS, f1_macro_of_sets, f1_micro, metrics_for
 from frostline.statistics.threshold_rule import BEST, MAXIMIZED, ThresholdRule, check_threshold
 
 rows = st.lists(st.tuples(st.integers(1, 99), st.booleans()), min_size=1, max_size=40)
@@ -105,7 +110,7 @@ def test_other_settings_are_refused(value: object) -> None:
 
 
 def test_every_metric_of_two_classes_can_be_maximized() -> None:
-    assert {metric.name for metric in metrics_for(CLASSIFICATION, 2)} <= set(MAXIMIZED) <= set(SCORES)
+    assert {metric.name for metric in metrics_for(CLASSIFICATION, 2)} <= set(MAXIMIZED) <= set(THRESHOLD_SCORES)
 
 
 @given(st.lists(st.tuples(*[st.tuples(st.integers(1, 99), st.booleans())] * 3), min_size=1, max_size=20))
@@ -118,8 +123,8 @@ def test_thresholds_of_labels_maximize_micro_and_macro_f1(cells: list[tuple[tupl
     for label in range(3):
         others = np.tile(macro, (100, 1))
         others[:, label] = grid
-        best = f1_macro(targets, probability >= macro)
-        assert all(f1_macro(targets, probability >= other) <= best + 1e-9 for other in others)
+        best = f1_macro_of_sets(targets, probability >= macro)
+        assert all(f1_macro_of_sets(targets, probability >= other) <= best + 1e-9 for other in others)
 
 
 def test_a_number_and_a_recall_hold_for_every_label() -> None:

@@ -1,21 +1,16 @@
 """The sweeps of a study: their settings, the search of the learning rate, and continued studies."""
 
 import csv
-import os
-import warnings
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError, work
 from frostline.report.answer.groups import load_groups, sweep_groups
 from frostline.studies.protocol import Protocol, load_protocol
 from frostline.studies.sweeps import StudySweep, study_sweeps
 from frostline.sweep.progress import Progress
-from frostline.training import run as training
 from tiny import QUICK, sentences, write_csv
 
 
@@ -137,33 +132,3 @@ def test_a_folder_with_the_sweeps_of_a_study_is_named(tmp_path: Path) -> None:
         FrostlineError, match=r"s holds the sweeps of a study: give .*model/SST-2. .*the study's command again"
     ):
         work(tmp_path / "s", progress=Progress())
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
-def test_two_commands_of_a_study_share_its_runs(
-    tmp_path: Path, tiny_bert: Path, films: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    protocol = load_protocol("lee2019").model_copy(update={"line_search": (1e-4, 1e-3)})
-    sweeps = small(protocol, tmp_path, tiny_bert, films, num_train_epochs=1, workers=1, stack=1)
-    fork = get_context("fork")
-    both, trained, waited = fork.Barrier(2), fork.Queue(), list[int]()
-
-    def run_after_both_have_one(spec: Any, context: Any, **more: Any) -> Any:
-        if not waited:
-            waited.append(both.wait(200))
-        trained.put((os.getpid(), spec.digest))
-        return training.run(spec, context, **more)
-
-    monkeypatch.setattr(execute_module, "run", run_after_both_have_one)
-    processes = [fork.Process(target=lambda: sweeps[0].run(Progress())) for _ in range(2)]
-    for process in processes:
-        with warnings.catch_warnings():  # Python warns of forks with threads; those of pytest-xdist are never used
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
-    for process in processes:
-        process.join(200)
-        assert process.exitcode == 0
-    runs = rows_in(sweeps[0].out / "results.csv")
-    found = [trained.get(timeout=10) for _ in runs]
-    assert trained.empty() and len({pid for pid, _ in found}) == 2
-    assert sorted(digest for _, digest in found) == sorted(run["run"] for run in runs)

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from frostline.sweep.results import tensor_files
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from hostile import without_locks
 from tiny import contents
 

@@ -24,8 +24,8 @@ from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.rows import train_rows, validation_rows
-from frostline.training.run import run
+from frostline.training.forward import train_rows, validation_rows
+from frostline.training.train import run
 from tiny import Notes, SetsAside, contents, run_sweep, table
 
 

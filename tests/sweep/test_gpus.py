@@ -21,7 +21,7 @@ from frostline.sweep.plan import PlannedDevice
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import register
 from frostline.sweep.results.store import Store
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import Notes, sentences
 
 STAND_IN = """

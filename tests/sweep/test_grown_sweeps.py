@@ -15,7 +15,7 @@ from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import run_sweep, table
 
 

@@ -12,8 +12,8 @@ from frostline.model.device import Machine
 from frostline.sweep.execution import forecast as forecast_module
 from frostline.sweep.execution.forecast import Timer
 from frostline.sweep.operations import KEPT_KERNELS, KERNEL_BYTES, KERNELS, CostModel, kernel_bytes
-from frostline.training.rows import training_batches
-from frostline.training.session import training_session
+from frostline.training.forward import training_batches
+from frostline.training.train import training_session
 from training.runs import context_of, spec_of
 
 

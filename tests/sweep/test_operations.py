@@ -25,9 +25,9 @@ from frostline.sweep.operations import (
     random_batch_totals,
 )
 from frostline.sweep.progress import Progress
-from frostline.training.run import run
-from frostline.training.specification import RunSpec
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.run import RunSpec
+from frostline.training.train import run
 from small_models import small_model
 from training.runs import context_of, spec_of, with_states
 

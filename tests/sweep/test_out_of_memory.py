@@ -12,7 +12,7 @@ import torch
 from frostline.model.stacking import _Stack
 from frostline.sweep.results.store import Store
 from frostline.training.forward import ForwardFunction
-from frostline.training.run import run_stacked
+from frostline.training.train import run_stacked
 from model.test_stacking import context_of, spec_of
 from sweep.test_stacks import notes_of, stacked_of
 from tiny import run_sweep

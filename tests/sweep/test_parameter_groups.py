@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from frostline.model.anatomy import Anatomy, find_layers
 from frostline.sweep.parameter_groups import groups_of, merged_paths, notes_on_seeds
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
 from small_models import small_model
 from training.runs import spec_of
 

@@ -14,7 +14,7 @@ from frostline.model.device import DeviceMemory
 from frostline.sweep.plan import Identity, Origin, PlannedDevice, expand
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
-from frostline.training.run import run
+from frostline.training.train import run
 
 IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "text-classification", ("a", "b"))
 
@@ -73,11 +73,9 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
         dict(made.trained) == {"head only": 1122, "last 1": 9666, "last 3": 26754, "full": 28802}
         and made.parameters == 28802
     )
-    assert made.wanted == made.cached == StateSelection((2,), head=True)
-    assert made.rows == 160 and made.cache_bytes == 32 * 4 * (made.tokens + 160) + 24 * 160
-    assert (
-        made.model_bytes == 4 * 28802 and made.max_length == 32 and made.truncated == dict.fromkeys(made.truncated, 0)
-    )
+    assert made.states.wanted == made.cached == StateSelection((2,), head=True)
+    assert made.states.rows == 160 and made.states.bytes == 32 * 4 * (made.states.tokens + 160) + 24 * 160
+    assert made.model_bytes == 4 * 28802 and made.truncated == dict.fromkeys(made.truncated, 0)
     assert not (tmp_path / "o").exists()
 
 
@@ -87,7 +85,7 @@ def test_the_planned_size_of_the_cache_is_exact(
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
     settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,2", "seeds": 1, "num_train_epochs": 0.1}
     sweep = frostline.Sweep(progress=Progress(), out=tmp_path / "o", precision="float32", **settings)
-    planned = sweep.plan(timed=False).cache_bytes
+    planned = sweep.plan(timed=False).states.bytes
     sweep.run()
     files = list((tmp_path / "cache").rglob("*.npy"))
     headers = 128 * len(files) + 8  # of .npy files; offsets have one more than rows
@@ -98,17 +96,17 @@ def test_a_cache_limit_prefers_the_cuts_closest_to_the_head(tiny_bert: Path, tin
     settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,1,2", "seeds": 1, "out": tmp_path / "o"}
     whole = plan_of(**settings)
     assert whole.cached == StateSelection((1, 2), head=True)
-    one = plan_of(**settings, cache_limit=(whole.cache_bytes - 1) / 1e9)
-    assert one.cached == StateSelection((2,), head=True) and one.wanted == whole.wanted
+    one = plan_of(**settings, cache_limit=(whole.states.bytes - 1) / 1e9)
+    assert one.cached == StateSelection((2,), head=True) and one.states.wanted == whole.states.wanted
     nothing = plan_of(**settings, cache_limit=0)
-    assert nothing.cached == StateSelection((), head=False) and nothing.cache_bytes < whole.cache_bytes / 10
+    assert nothing.cached == StateSelection((), head=False) and nothing.states.bytes < whole.states.bytes / 10
 
 
 def test_only_used_rows_are_in_the_forward_pass(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "tune": 1, "train_size": 20, "out": tmp_path / "o"}
-    assert plan_of(**settings, seeds=1).rows == 32 + 20
-    assert 32 + 20 < plan_of(**settings, seeds=3).rows <= 32 + 60
-    assert plan_of(**settings, seeds=3, subset="fixed").rows == 32 + 20
+    assert plan_of(**settings, seeds=1).states.rows == 32 + 20
+    assert 32 + 20 < plan_of(**settings, seeds=3).states.rows <= 32 + 60
+    assert plan_of(**settings, seeds=3, subset="fixed").states.rows == 32 + 20
 
 
 def test_finished_runs_are_planned_as_done(finished_sweep: Path, tiny_bert: Path, tiny_table: Path) -> None:
@@ -140,11 +138,13 @@ def test_named_parts_are_cut_below_the_lowest_one_and_a_note_reports_their_cost(
 ) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 1}
     made = plan_of(**settings, tune="0,named", tune_modules="layer.1")
-    assert made.wanted == StateSelection((1,), head=True) and made.trained["named"] == 8544 + 66
+    assert made.states.wanted == StateSelection((1,), head=True) and made.trained["named"] == 8544 + 66
     assert [note.split(":")[0] for note in made.notes].count("Named parts") == 2
     assert "2 of 3 layers must run in each step although only 1 of them is trained" in made.notes[-1]
     nothing = plan_of(**settings, tune_modules="embeddings,classifier")
-    assert nothing.wanted == StateSelection((), head=False) and "all 3 layers run in each step" in nothing.notes[-1]
+    assert (
+        nothing.states.wanted == StateSelection((), head=False) and "all 3 layers run in each step" in nothing.notes[-1]
+    )
     assert not any("Named" in note for note in plan_of(**settings, tune="0").notes)
 
 
@@ -181,7 +181,7 @@ def test_the_planned_groups_are_the_groups_of_the_optimizer(
         given.extend(group for learner in learners for group in learner.groups)
         raise StopIteration
 
-    monkeypatch.setattr("frostline.training.run.train", spy)
+    monkeypatch.setattr("frostline.training.train.train", spy)
     with pytest.raises(StopIteration):
         run(spec, sweep._prepare(Progress()).context)
     assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [

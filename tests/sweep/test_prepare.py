@@ -87,9 +87,9 @@ def test_cached_hidden_states_need_no_more_disk_space(
 ) -> None:
     """A sweep whose hidden states have filled the disk can be resumed."""
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    monkeypatch.setattr("frostline.sweep.cache_space.free_bytes", lambda path: 0)
+    monkeypatch.setattr("frostline.sweep.make_plan.free_bytes", lambda path: 0)
     again = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
-    assert again.plan.cached == again.plan.wanted and again.plan.cached.cuts
+    assert again.plan.cached == again.plan.states.wanted and again.plan.cached.cuts
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
     elsewhere = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
     assert not elsewhere.plan.cached.cuts

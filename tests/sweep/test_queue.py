@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.sweep.execution.queue import Queue, Stack
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
 RUNS = [

@@ -25,7 +25,7 @@ from frostline.sweep.results.folder import register
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.run import run
+from frostline.training.train import run
 from ray_here import RayError, RayHere
 from tagged import small_base, tagged
 from tiny import Notes, SetsAside, assert_same_predictions

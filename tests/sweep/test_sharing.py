@@ -14,7 +14,7 @@ from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from records import failure, record, spec_of_run
 
 RUNS = [spec_of_run(seed=seed) for seed in range(4)]

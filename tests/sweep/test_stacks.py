@@ -20,7 +20,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.experiment import Experiment, StackSize
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from tiny import run_sweep
 
 

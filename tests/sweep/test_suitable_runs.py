@@ -9,7 +9,7 @@ from frostline import FrostlineError
 from frostline.api.sweep import sweep_of
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
-from frostline.training.estimators.contrastive import SetFitEstimator
+from frostline.training.estimators import SetFitEstimator
 from tiny import Notes
 
 

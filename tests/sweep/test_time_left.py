@@ -17,7 +17,7 @@ from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.time_left import SAMPLED, TimeLeft
 from frostline.training.result import Result
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from records import failure
 from records import record as run_record
 

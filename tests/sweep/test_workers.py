@@ -19,7 +19,7 @@ from frostline.sweep.execution import workers as workers_module
 from frostline.sweep.execution.workers import run_concurrently, run_in_each_worker, workers_for
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import run_sweep
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forks")

@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import get_scheduler
 
-from frostline.training.optimizer import optimizer_groups
-from frostline.training.rows import order_generator, train_rows
-from frostline.training.session import start_values
-from frostline.training.steps import StepPlan
+from frostline.training.forward import order_generator, train_rows
+from frostline.training.run import StepPlan
+from frostline.training.train import start_values
+from frostline.training.updates import optimizer_groups
 from tiny import tiny_bert_folder
 from training.runs import context_of, spec_of
 

@@ -10,9 +10,9 @@ from torch import nn
 from frostline.data.kinds import CLASSIFICATION
 from frostline.training.learner import Learner
 from frostline.training.loop import train
-from frostline.training.optimizer import parameter_groups
 from frostline.training.problem import Problem
 from frostline.training.settings import TrainingSettings
+from frostline.training.updates import parameter_groups
 
 ROWS = np.arange(40)
 TRAIN, VALIDATION = ROWS[:24], ROWS[24:]

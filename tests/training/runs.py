@@ -15,7 +15,7 @@ from frostline.model.loading import load_pretrained
 from frostline.model.tokens import encode
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 from tiny import GOOD, sentences
 
 SIZES = {"train": 48, "validation": 24, "test": 24}

@@ -4,12 +4,11 @@ import pytest
 import torch
 
 import frostline.training.run
-import frostline.training.session
+import frostline.training.train
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import Recipe
 from frostline.training.audit import Audit
-from frostline.training.run import run
-from frostline.training.session import training_session
+from frostline.training.train import run, training_session
 from training.runs import spec_of, weights_of
 
 
@@ -54,7 +53,7 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
         run(spec_of(1), context, on_step=change_frozen_weight)
     with torch.no_grad():
         frozen[0, 0] = 0  # the embedding of the padding token is 0
-    monkeypatch.setattr(frostline.training.session, "set_train_mode", lambda model, anatomy, names: model.train())
+    monkeypatch.setattr(frostline.training.train, "set_train_mode", lambda model, anatomy, names: model.train())
     with pytest.raises(AssertionError, match=r"audit: \['frozen_in_eval_mode'\]"):
         run(spec_of(1), context)
     monkeypatch.undo()
@@ -62,7 +61,7 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
     def one_too_few(spec, anatomy, parameters):
         return [{"params": list(parameters.values())[1:], "lr": spec.learning_rate}]
 
-    monkeypatch.setattr(frostline.training.session, "optimizer_groups", one_too_few)
+    monkeypatch.setattr(frostline.training.train, "optimizer_groups", one_too_few)
     with pytest.raises(AssertionError, match="optimizer_holds_exactly_the_trained"):
         run(spec_of(1), context)
 
@@ -82,7 +81,7 @@ def test_the_audit_of_a_continued_training_knows_where_it_started(context):
 
 
 def test_a_gradient_of_a_frozen_parameter_fails_the_audit(uncached, monkeypatch):
-    train = frostline.training.run.train
+    train = frostline.training.train.train
 
     def train_with_frozen_gradient(*args, **kwargs):
         frozen = next(p for p in uncached.pretrained.model.parameters() if not p.requires_grad and p.dim() > 1)

@@ -5,9 +5,9 @@ import pytest
 from frostline.fast import optimizer as sparse_gradients
 from frostline.sweep.results.tensor_files import CheckpointFiles
 from frostline.training import updates as loss_scale
-from frostline.training.run import run_stacked
+from frostline.training.recipes import Way
+from frostline.training.train import run_stacked
 from frostline.training.updates import LossScale
-from frostline.training.ways.way import Way
 from training.runs import context_of, outcome, spec_of, with_states
 
 STEPS = 8  # of two epochs of 32 examples

@@ -19,7 +19,7 @@ from frostline.model import packed_layout, packing, stacking
 from frostline.training import forward, loop, problem, updates
 from frostline.training.learner import LearnerState
 from frostline.training.problem import MultiLabelProblem, TagProblem
-from frostline.training.run import run_stacked
+from frostline.training.train import run_stacked
 from model.test_stacking import L, context_of, spec_of, with_states
 from tagged import small_base
 from training import test_tagging

@@ -6,7 +6,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from frostline.training.run import run
+from frostline.training.train import run
 from tiny import GOOD
 from training.runs import context_of, largest_difference, outcome, spec_of, with_states
 

@@ -13,9 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from transformers import AutoModel, AutoTokenizer
 
 import frostline
-from frostline.training.probes import linear
-from frostline.training.probes.fitting import Probed
-from frostline.training.probes.inputs import last_layers_inputs, single_layer_inputs
+import frostline.training.linear_models as linear
+from frostline.training.probes import Probed, last_layers_inputs, single_layer_inputs
 from tiny import sentences
 from training.probe_tables import EXACT, write_probe_tables
 

@@ -12,7 +12,7 @@ from frostline.frozen.exactness import check
 from frostline.frozen.readers import AheadReader, DeviceCopies, HostReader
 from frostline.training.forward import ForwardFunction
 from frostline.training.learner import LearnerState
-from frostline.training.run import run
+from frostline.training.train import run
 from frozen.recorded_stream import RecordedStream
 from training.runs import (
     context_of,

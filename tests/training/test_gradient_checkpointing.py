@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.training.run import run, run_stacked
-from frostline.training.session import set_mode, training_session
+from frostline.training.train import run, run_stacked, set_mode, training_session
 from model.test_stacking import context_of, furthest, spec_of
 from model.test_stacking import outcome as whole
 

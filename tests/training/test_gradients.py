@@ -5,11 +5,10 @@ import pytest
 import torch
 
 from frostline.data.kinds import REGRESSION
-from frostline.training.gradients import backward
-from frostline.training.run import run, run_stacked
-from frostline.training.session import training_session
+from frostline.training.run import StepPlan
 from frostline.training.settings import TrainingSettings
-from frostline.training.steps import StepPlan
+from frostline.training.train import run, run_stacked, training_session
+from frostline.training.updates import backward
 from tiny import tiny_bert_folder
 from training.lines import TRAIN, Line, fit, problem_of, record_facts
 from training.runs import context_of, largest_difference, spec_of

@@ -11,9 +11,9 @@ from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_pred
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from frostline.statistics.calibration import log_loss
-from frostline.training.probes import linear as linear_probes
-from frostline.training.probes.linear import PENALTIES, Probe, logistic, ridge
+import frostline.training.linear_models as linear_probes
+from frostline.statistics.class_outputs import log_loss
+from frostline.training.linear_models import PENALTIES, Probe, logistic, ridge
 
 SHAPES = [(60, 8), (20, 30)]  # more rows than features, and fewer
 
@@ -87,7 +87,7 @@ def test_logistic_regression_equals_scikit_learn(classes: int) -> None:
 def test_the_primal_and_the_dual_form_of_ridge_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = drawn(31, 30, 2)
     primal = ridge(x, y, 2)
-    monkeypatch.setattr("frostline.training.probes.linear._primal", linear_probes._dual)
+    monkeypatch.setattr("frostline.training.linear_models._primal", linear_probes._dual)
     dual = ridge(x, y, 2)
     assert primal.penalty == dual.penalty
     np.testing.assert_allclose(primal.weights, dual.weights, atol=1e-10)
@@ -97,7 +97,7 @@ def test_the_primal_and_the_dual_form_of_ridge_agree(monkeypatch: pytest.MonkeyP
 def test_the_chunk_size_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = drawn(60, 8, 3)
     whole = ridge(x, y, 3)
-    monkeypatch.setattr("frostline.training.probes.linear.CHUNK", 7)
+    monkeypatch.setattr("frostline.training.linear_models.CHUNK", 7)
     parts = ridge(x, y, 3)
     np.testing.assert_allclose(parts.weights, whole.weights, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(parts.values(x), whole.values(x), rtol=1e-9, atol=1e-12)

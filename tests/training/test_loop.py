@@ -18,9 +18,9 @@ from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import Recipe
 from frostline.training.learner import Learner
 from frostline.training.loop import train
-from frostline.training.optimizer import parameter_groups
 from frostline.training.problem import Problem
 from frostline.training.settings import TrainingSettings
+from frostline.training.updates import parameter_groups
 from tiny import sentences
 from training.lines import ONE_EPOCH, TRAIN, VALIDATION, Line, fit, same, scripted
 

@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from transformers import get_scheduler
 
 from frostline.training import updates as loss_scale
-from frostline.training.optimizer import parameter_groups
 from frostline.training.settings import TrainingSettings
-from frostline.training.updates import LossScale
+from frostline.training.updates import LossScale, parameter_groups
 from training.lines import TRAIN, Line, fit_together, record_facts
 
 HALF = TrainingSettings(num_train_epochs=4, per_device_train_batch_size=4, warmup_steps=0, precision="float16")

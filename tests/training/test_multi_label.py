@@ -9,10 +9,9 @@ import torch.nn.functional as F
 
 from frostline.data.kinds import MULTI_LABEL
 from frostline.model.loading import load_pretrained
-from frostline.training.gradients import backward
 from frostline.training.problem import MultiLabelProblem
-from frostline.training.run import run, run_stacked
-from frostline.training.session import training_session
+from frostline.training.train import run, run_stacked, training_session
+from frostline.training.updates import backward
 from tiny import GOOD, sentences, tiny_bert_folder
 from training.by_hand import gap, parameters_of, started, train_by_hand
 from training.runs import SIZES, context_of, largest_difference, losses, outcome, spec_of, with_states

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from frostline.model.terms import HEAD
-from frostline.training.run import run
+from frostline.training.train import run
 from training.runs import (
     largest_difference,
     losses,

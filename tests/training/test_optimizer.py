@@ -5,11 +5,10 @@ import torch
 from torch import nn
 
 from frostline.model.terms import HEAD, POOLER
-from frostline.training.optimizer import make_schedule, parameter_groups
-from frostline.training.run import run
-from frostline.training.seeds import generator_seed
+from frostline.training.run import StepPlan, generator_seed
 from frostline.training.settings import TrainingSettings
-from frostline.training.steps import StepPlan
+from frostline.training.train import run
+from frostline.training.updates import make_schedule, parameter_groups
 from training.lines import Line, fit
 from training.runs import spec_of, weights_of
 

@@ -12,10 +12,9 @@ from frostline.frozen.forward_pass import StateSelection
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import POOLER
 from frostline.training.experiment import starting_cut
-from frostline.training.rows import train_rows
-from frostline.training.run import restore, run, run_stacked
-from frostline.training.session import start_values
-from frostline.training.ways.way import Way
+from frostline.training.forward import train_rows
+from frostline.training.recipes import Way
+from frostline.training.train import restore, run, run_stacked, start_values
 from tiny import tiny_bert_folder
 from training.by_hand import gap, train_by_hand, way_spec
 from training.runs import context_of, largest_difference, outcome, spec_of, with_states

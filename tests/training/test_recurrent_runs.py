@@ -11,9 +11,8 @@ from frostline.frozen.exactness import check
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import HEAD
 from frostline.training.experiment import head_of
-from frostline.training.run import restore, run
-from frostline.training.session import start_values
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.train import restore, run, start_values
 from tiny import tiny_bert_folder
 from training.by_hand import gap, train_by_hand, way_spec
 from training.runs import context_of, largest_difference, outcome, with_states

@@ -3,8 +3,8 @@
 import json
 
 from frostline.training.result import RunRecord
-from frostline.training.run import run
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
+from frostline.training.train import run
 from training.runs import (
     spec_of,
 )

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline.training.run
-import frostline.training.session
+import frostline.training.train
 from frostline.model.terms import HEAD
-from frostline.training.rows import subset_key, subset_rows, train_rows
-from frostline.training.run import run
-from frostline.training.seeds import generator_seed
+from frostline.training.forward import subset_key, subset_rows, train_rows
+from frostline.training.run import generator_seed
+from frostline.training.train import run
 from training.runs import same, spec_of
 
 

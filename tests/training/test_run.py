@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.training.run import run
+from frostline.training.train import run
 from training.runs import (
     context_of,
     losses,

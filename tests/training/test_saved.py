@@ -10,6 +10,7 @@ import pytest
 from transformers import AutoTokenizer
 
 import frostline
+import frostline.training.probes as examples
 from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import read_record, write_sealed
@@ -19,10 +20,8 @@ from frostline.data.tags import sentence
 from frostline.frozen import forward_pass as batches
 from frostline.frozen import forward_pass as layer_by_layer
 from frostline.model.device import this_machine
-from frostline.training.probes import examples
-from frostline.training.probes.inputs import WORD, ProbeInput
-from frostline.training.probes.linear import Probe
-from frostline.training.probes.saved import FACTS, WEIGHTS, save_probe, saved_probe
+from frostline.training.linear_models import Probe
+from frostline.training.probes import PROBE_FACTS, PROBE_WEIGHTS, WORD, ProbeInput, save_probe, saved_probe
 from small_models import load
 from tiny import sentences
 from training.probe_tables import EXACT, write_probe_tables
@@ -69,12 +68,12 @@ def folder(finished: Path, tmp_path: Path) -> Path:
 
 def test_a_model_that_has_changed_is_an_error(folder: Path, tiny_table: Path) -> None:
     texts, _ = read_unlabelled(tiny_table)
-    write_sealed(folder / FACTS, {**read_record(folder / FACTS), "weights": "others"}, inside=folder)
+    write_sealed(folder / PROBE_FACTS, {**read_record(folder / PROBE_FACTS), "weights": "others"}, inside=folder)
     with pytest.raises(FrostlineError, match=r"The weights of .* have changed since the probe in"):
         frostline.predict(folder, texts)
 
 
-@pytest.mark.parametrize("file", [FACTS, WEIGHTS])
+@pytest.mark.parametrize("file", [PROBE_FACTS, PROBE_WEIGHTS])
 @pytest.mark.parametrize("place", [0, 0.5, 0.9, 0.999, None])
 def test_a_damaged_probe_is_an_error(folder: Path, file: str, place: float | None) -> None:
     content = bytearray((folder / file).read_bytes())
@@ -86,9 +85,9 @@ def test_a_damaged_probe_is_an_error(folder: Path, file: str, place: float | Non
 
 
 def test_a_probe_without_one_of_its_facts_is_damaged(folder: Path) -> None:
-    about = read_record(folder / FACTS)
+    about = read_record(folder / PROBE_FACTS)
     del about["vector"]
-    write_sealed(folder / FACTS, about, inside=folder)
+    write_sealed(folder / PROBE_FACTS, about, inside=folder)
     with pytest.raises(FrostlineError, match=r"is damaged \(vector: field required\): fit it again"):
         saved_probe(folder)
 
@@ -102,7 +101,7 @@ def test_a_probe_without_one_of_its_facts_is_damaged(folder: Path) -> None:
     ],
 )
 def test_a_forged_probe_is_damaged(folder: Path, change: dict[str, Any]) -> None:
-    write_sealed(folder / FACTS, {**read_record(folder / FACTS), **change}, inside=folder)
+    write_sealed(folder / PROBE_FACTS, {**read_record(folder / PROBE_FACTS), **change}, inside=folder)
     with pytest.raises(FrostlineError, match="is damaged"):
         saved_probe(folder)
 

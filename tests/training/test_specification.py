@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from frostline.training.run import NEWER, RunSpec
 from frostline.training.settings import TrainingSettings
-from frostline.training.specification import NEWER, RunSpec
 
 RUN: dict[str, Any] = {
     **{"weights": "w", "vocabulary": "v", "data": "d"},

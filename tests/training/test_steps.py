@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frostline.training.run import evaluation_steps
 from frostline.training.settings import TrainingSettings
-from frostline.training.steps import evaluation_steps
 from training.lines import (
     Line,
     fit,

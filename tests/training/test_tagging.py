@@ -17,11 +17,10 @@ from frostline.model.packing import is_packable
 from frostline.model.tokens import encode
 from frostline.statistics.metrics import score
 from frostline.training.experiment import Experiment, Worker
-from frostline.training.gradients import backward
 from frostline.training.problem import TagProblem
-from frostline.training.run import run, run_stacked
-from frostline.training.session import training_session
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.train import run, run_stacked, training_session
+from frostline.training.updates import backward
 from tagged import LABELS, aligned_labels, small_base, tagged
 from training.runs import largest_difference, losses, outcome, spec_of, with_states
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.data.kinds import CLASSIFICATION
-from frostline.training.probes.words import WordsModel, load_words
+from frostline.training.linear_models import WordsModel, load_words
 
 TEXTS = ("a good film", "good and short", "a bad film", "bad, long and bad", "good good film", "so bad")
 

@@ -43,9 +43,9 @@ from frostline.frozen.trunk import (
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.classifier import format_of, load_classifier, logits_of
 from frostline.model.model_files import MODEL_FILES, has_own_code
-from frostline.training.estimators.saved_encoder import FACTS as ENCODER_FACTS
-from frostline.training.probes.saved import FACTS as PROBE_FACTS
-from frostline.training.probes.words import FACTS as WORDS_FACTS
+from frostline.training.estimators import ENCODER_FACTS
+from frostline.training.linear_models import WORDS_FACTS
+from frostline.training.probes import PROBE_FACTS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,20 +186,16 @@ def _model_folder(folder: Path) -> Path:
         FrostlineError: There is no fine-tuned model, its head does not belong to its type, or SetFit has trained it.
     """
     for candidate in (folder, folder / "model"):
+        why = None
         if format_of(candidate) != "transformers":
+            why = "has another head than its type"
+        elif has_own_code(candidate):
+            why = "runs Python code of its own"
+        elif (candidate / ENCODER_FACTS).is_file():
+            why = "is one of SetFit"
+        if why:
             raise FrostlineError(
-                f"The model in {candidate} has another head than its type, which a bundle cannot hold: leave it out, and run "
-                "`frostline predict` with it."
-            )
-        if has_own_code(candidate):
-            raise FrostlineError(
-                f"The model in {candidate} runs Python code of its own, which a bundle cannot hold: leave it out, and run "
-                "`frostline predict` with it."
-            )
-        if (candidate / ENCODER_FACTS).is_file():
-            raise FrostlineError(
-                f"The model in {candidate} is one of SetFit, which a bundle cannot hold: leave it out, and run "
-                "`frostline predict` with it."
+                f"The model in {candidate} {why}, which a bundle cannot hold: leave it out, and run `frostline predict` with it."
             )
         if (candidate / "config.json").is_file():
             return candidate

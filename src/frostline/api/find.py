@@ -11,6 +11,7 @@ from frostline.fast.switch import objects_frozen
 from frostline.search import DEFAULTS
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
+from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
@@ -29,7 +30,7 @@ def find(
     ray: Ray | None = None,
     progress: Progress | None = None,
     **settings: Any,
-) -> dict[str, Any]:
+) -> Answer:
     """Search for what to tune, with few runs.
 
     Ctrl-C interrupts the search and writes the best answer so far. The same call continues it.

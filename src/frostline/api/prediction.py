@@ -22,17 +22,15 @@ from frostline.frozen.trunk import FACTS as BUNDLE_FACTS
 from frostline.frozen.trunk import is_bundle
 from frostline.model.classifier import is_tagger, load_classifier
 from frostline.model.device import CPU
-from frostline.model.loading import PROBLEM_TYPES, Streams
+from frostline.model.loading import PROBLEM_TYPES
 from frostline.model.model_files import RECORD
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.model.tokens import Tokens
-from frostline.statistics.outputs import OUTPUTS
+from frostline.statistics.class_outputs import OUTPUTS
 from frostline.sweep.streaming import whether_to_stream
-from frostline.training.estimators.saved_encoder import saved_encoder
-from frostline.training.probes.saved import FACTS as PROBE_FACTS
-from frostline.training.probes.saved import SavedProbe, saved_probe
-from frostline.training.probes.words import FACTS as WORDS_FACTS
-from frostline.training.probes.words import load_words
+from frostline.training.estimators import saved_encoder
+from frostline.training.linear_models import WORDS_FACTS, load_words
+from frostline.training.probes import PROBE_FACTS, SavedProbe, saved_probe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -278,30 +276,18 @@ class TagPredictions:
         return ["row", "tokens", "tags", "probabilities"]
 
 
-def predict_tags(folder: str | Path, texts: Texts, *, trust_remote_code: bool, streams: Streams) -> TagPredictions:
-    """The tag of each word: the most probable one at its first token.
-
-    Args:
-        folder: The folder of a model.
-        texts: Sentences.
-        trust_remote_code: Whether to run code that comes with the model.
-        streams: Decides whether its layers are streamed.
-    """
-    tagger = load_classifier(Path(folder), of_words=True, trust_remote_code=trust_remote_code, streams=streams)
+def _predict_tags(folder: Path, texts: Texts, probe: SavedProbe | None, **options: Any) -> TagPredictions:
+    """The tag of each word: the most probable one at its first token."""
+    if probe is not None:
+        probed, tokens = probe.values(texts, **options)
+        return _most_probable(texts, tokens, tuple(probe.about["labels"]), probed)
+    tagger = load_classifier(folder, of_words=True, **options)
     temperature = Outputs.of_config(tagger.model.config).temperature
     tokens, names = tagger.encode(texts), tagger.model.config.id2label
     logits = logits_of_texts(tagger, tokens)
     of_words = (logits / temperature).softmax(-1)[tokens.labelled(np.arange(len(tokens))).position]
     labels = tuple(names[n] for n in range(len(names)))
     return _most_probable(texts, tokens, labels, of_words.numpy(), temperature)
-
-
-def predict_tags_by_probe(
-    probe: SavedProbe, texts: Texts, *, trust_remote_code: bool, streams: Streams
-) -> TagPredictions:
-    """The tag of each word by a linear probe: the most probable one at its first token."""
-    of_words, tokens = probe.values(texts, trust_remote_code=trust_remote_code, streams=streams)
-    return _most_probable(texts, tokens, tuple(probe.about["labels"]), of_words)
 
 
 def _most_probable(
@@ -353,10 +339,7 @@ def require_model(folder: str | Path) -> None:
 
 def predicts_tags(folder: str | Path) -> bool:
     """Whether the model or probe in a folder predicts tags of words."""
-    return _predicts_tags(folder, saved_probe(folder))
-
-
-def _predicts_tags(folder: str | Path, probe: SavedProbe | None) -> bool:
+    probe = saved_probe(folder)
     return is_tagger(Path(folder)) if probe is None else probe.of_words
 
 
@@ -418,12 +401,12 @@ def predict(
         raise FrostlineError(f"{folder} is a bundle of several tasks: use frostline.load_bundle(folder)(texts).")
     probe = saved_probe(folder)
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "streams": whether_to_stream(stream, CPU)}
-    if _predicts_tags(folder, probe):
+    if is_tagger(Path(folder)) if probe is None else probe.of_words:
         unsuitable = {"--threshold": threshold, "--text-pair-column": text_pair_column}
         if given := [flag for flag, value in unsuitable.items() if value is not None]:
             raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
         sentences = as_sentences(texts, text_column, trained_columns(folder), word_column, encoding)
-        return _predicted_tags(folder, sentences, probe, options)
+        return _predict_tags(Path(folder), sentences, probe, **options)
     texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder), encoding)
     require_shape(Path(folder), texts)
     if probe is not None:
@@ -443,14 +426,6 @@ def predict(
     outputs = Outputs.of_config(classifier.model.config, threshold)  # an unusable threshold is refused here
     tokens = classifier.encode(texts)
     return outputs.of_logits(texts, logits_of_texts(classifier, tokens), int((tokens.dropped > 0).sum()))
-
-
-def _predicted_tags(
-    folder: str | Path, sentences: Texts, probe: SavedProbe | None, options: Mapping[str, Any]
-) -> TagPredictions:
-    if probe is not None:
-        return predict_tags_by_probe(probe, sentences, **options)
-    return predict_tags(folder, sentences, **options)
 
 
 def _refuse_stream(folder: str | Path, why: str, *, stream: bool | None) -> None:

@@ -19,16 +19,14 @@ from frostline.model.tokens import Tokens
 from frostline.report.explanations import probe_sentence
 from frostline.report.probe_report import suffixes, write_probes
 from frostline.statistics.metrics import check_metric
-from frostline.sweep.cache_space import free_cache_bytes, passage_bytes, recipe_of
 from frostline.sweep.inputs import encode_splits, length_limit, read_data, splits_of
+from frostline.sweep.make_plan import free_cache_bytes, passage_bytes, recipe_of
 from frostline.sweep.prepare import load_model
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import OF_MODEL_AND_DATA, Settings, make_settings
 from frostline.sweep.streaming import whether_to_stream
-from frostline.training.probes.fitting import Probed, fit_probes
-from frostline.training.probes.inputs import features_after, probe_forward_pass
-from frostline.training.probes.linear import FITS
-from frostline.training.probes.words import WordsModel
+from frostline.training.linear_models import FITS, WordsModel
+from frostline.training.probes import Probed, features_after, fit_probes, probe_forward_pass
 
 # What is written into the folder. With several label columns, each has a probe_<column>.
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from frostline import FrostlineError
 from frostline.fast.switch import objects_frozen
 from frostline.report.rebuild import finish, rebuild
+from frostline.statistics.answer import Answer
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute
@@ -29,8 +30,8 @@ from frostline.sweep.results.tables import frame
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import Settings, comparison, make_settings
 from frostline.sweep.slurm import TASKS
-from frostline.training.specification import RunSpec
-from frostline.training.ways.names import DEFAULT_WAYS
+from frostline.training.recipes import DEFAULT_WAYS
+from frostline.training.run import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,9 +96,7 @@ class Sweep:
                     self._check_and_forecast(prepared, missing, progress, plain=True)
             return prepared.plan
 
-    def run(
-        self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None
-    ) -> dict[str, Any]:
+    def run(self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None) -> Answer:
         """Train every run that has no result yet, and write tables, answer, report and model into ``out``.
 
         Args:
@@ -140,11 +139,11 @@ class Sweep:
             )
         with self._shown() as progress:
             prepared = self._prepare(progress)
-            self._begin(prepared, progress, retry)
-            if prepared.missing(self._requested(prepared)):
+            requested = self._begin(prepared, progress, retry)
+            if prepared.missing(requested):
                 progress.begin("checking that the model can be cut")
                 check_cuts(prepared)
-            self._register(prepared)
+            self._register(prepared, requested)
         return slurm.submit(self.out, text)
 
     def table(self) -> "pd.DataFrame":
@@ -155,7 +154,7 @@ class Sweep:
         """
         return frame(Folder(self.out).rows())
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self) -> Answer:
         """The answer, rebuilt from the results in ``out``.
 
         Raises:
@@ -176,12 +175,12 @@ class Sweep:
 
     def _run(
         self, prepared: Prepared, progress: Progress, *, save_model: bool, retry: Collection[str], ray: Ray | None
-    ) -> dict[str, Any]:
+    ) -> Answer:
         requested = self._begin(prepared, progress, retry)
         ended = prepared.store.ended()
-        missing = [spec for spec in requested if spec.digest not in ended]
+        missing = [run for run in requested if run.digest not in ended]
         self._check_and_forecast(prepared, missing, progress)
-        self._register(prepared)
+        self._register(prepared, requested)
         weights = BestWeights.in_folder(self.out) if save_model else None
         if ray is not None:
             train_on_ray(prepared, requested, progress, ray, weights=weights)
@@ -193,14 +192,8 @@ class Sweep:
             others.start(len(missing))
             execute(prepared, requested, progress, weights=weights)
         if call is not None:
-            record_measured(
-                self.out,
-                call,
-                {
-                    "seconds": perf_counter() - begun,
-                    "forward_pass_seconds": prepared.context.worker.forward_pass_seconds,
-                },
-            )
+            of_pass = prepared.context.worker.forward_pass_seconds
+            record_measured(self.out, call, {"seconds": perf_counter() - begun, "forward_pass_seconds": of_pass})
         return finish(prepared, progress, save_model=save_model)
 
     def _begin(self, prepared: Prepared, progress: Progress, retry: Collection[str]) -> list[RunSpec]:
@@ -212,9 +205,9 @@ class Sweep:
         prepared.store.retry({spec.digest for spec in requested}, retry)
         return requested
 
-    def _register(self, prepared: Prepared) -> None:
+    def _register(self, prepared: Prepared, requested: Sequence[RunSpec]) -> None:
         register(prepared)
-        request_again(self.out, {spec.digest for spec in self._requested(prepared)})
+        request_again(self.out, {run.digest for run in requested})
 
     def _prepare(self, progress: Progress) -> Prepared:
         if self._prepared is None or self._prepared.grown():
@@ -228,12 +221,9 @@ class Sweep:
 
         ``plain``: whether to forecast the time of transformers' Trainer, too.
         """
-        if missing:
-            progress.begin("checking that the model can be cut")
-            check_cuts(prepared)
         if prepared.plan.forecast is None or prepared.plan.forecast.runs != len(missing):
-            progress.begin("timing a few steps")
-            prepared.plan = replace(prepared.plan, forecast=make_forecast(prepared, missing, plain=plain))
+            forecast = make_forecast(prepared, missing, progress, plain=plain)
+            prepared.plan = replace(prepared.plan, forecast=forecast)
 
     def _requested(self, prepared: Prepared) -> list[RunSpec]:
         """The runs of this call. The grid in the folder may be larger."""
@@ -248,9 +238,7 @@ class Sweep:
             progress.close()
 
 
-def compare(
-    *, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | None = None, **settings: Any
-) -> dict[str, Any]:
+def compare(*, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | None = None, **settings: Any) -> Answer:
     """Train ways to tune on the same examples, and recommend one.
 
     By default, each has three learning rates. Those of what trains only a head are ``head_learning_rate``.
@@ -259,7 +247,7 @@ def compare(
         ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :class:`frostline.Sweep`, except ``tune``. ``way`` defines ways of your own
-            by name, as dictionaries of the fields of :class:`frostline.training.ways.way.Way`.
+            by name, as dictionaries of the fields of :class:`frostline.training.recipes.Way`.
 
     Returns:
         The answer, as in ``answer.json``.

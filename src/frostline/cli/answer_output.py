@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,6 +16,9 @@ from frostline.cli.printing import wrapped
 from frostline.cli.program import FAILED_RUNS
 from frostline.data.wording import harmless, unchecked
 from frostline.report import formatting
+
+if TYPE_CHECKING:
+    from frostline.statistics.answer import Answer, Cell, SizeAnswer
 
 CHOSEN, DOMINATED = "chosen", "dominated"
 WORTH_A_REMARK = 0.5  # points
@@ -28,7 +32,7 @@ class Line:
     kind: str = ""
 
 
-def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
+def choices_table(size: "SizeAnswer", rows: int) -> list[Line]:
     """A header and at most this many rows, at most 80 characters wide unless a name is long.
 
     If there are more choices than rows, the least interesting ones are left out, and the last row counts them.
@@ -39,55 +43,53 @@ def choices_table(size: Mapping[str, Any], rows: int) -> list[Line]:
     """
     from frostline.report.names import mark_of_choice, whole
 
-    choices = size["choices"] or [_of_cell(cell) for cell in size["cells"]]
-    decision, shown = size["decision"], choices
-    chosen = decision and decision["choice"]
+    choices = size.choices or [_of_cell(cell) for cell in size.cells]
+    decision, shown = size.decision, choices
+    chosen = decision.choice if decision else None
     if len(choices) > rows:
-        first = by_interest(choices, chosen, size["reference"])[: rows - 1]
-        shown = [choice for choice in choices if choice["choice"] in first]
-    reference = "full" if size["reference_is_full"] or not size["reference"] else size["reference"]
+        first = by_interest(choices, chosen, size.reference)[: rows - 1]
+        shown = [choice for choice in choices if choice.choice in first]
+    reference = "full" if size.reference_is_full or not size.reference else size.reference
     layers = "layers" if whole(size) == "all layers" else f"of {reference}"
     # a score beside the reference's score on the same rows tells more than its number of seeds
     beside = _parts_of_rows(choices)
     head = ("", "choice", "score", reference if beside else "seeds", f"points below {reference}", layers, "sure", "")
-    known = {one["choice"]: formatting.score(one["reference_score"]) for one in choices} if beside else {}
+    known = {one.choice: formatting.score(one.reference_score) for one in choices} if beside else {}
     known |= {} if beside else {name: str(count) for name, count in _seeds(size).items()}
-    kinds = [CHOSEN if one["choice"] == chosen else DOMINATED if one["dominated_by"] else "" for one in shown]
+    kinds = [CHOSEN if one.choice == chosen else DOMINATED if one.dominated_by else "" for one in shown]
     marks = {CHOSEN: mark_of_choice(decision) if decision else "", DOMINATED: DOMINATED, "": ""}
-    table = [
-        (*_row(one, chosen, size["reference"], known), marks[kind]) for one, kind in zip(shown, kinds, strict=True)
-    ]
+    table = [(*_row(one, chosen, size.reference, known), marks[kind]) for one, kind in zip(shown, kinds, strict=True)]
     lines = _aligned([head, *table])
     left_out = len(choices) - len(shown)
     more = [Line(f"  … {left_out} more in the report")] if left_out else []
     return [*(Line(text, kind) for text, kind in zip(lines, ["", *kinds], strict=True)), *more]
 
 
-def why_points_differ(size: Mapping[str, Any]) -> str:
+def why_points_differ(size: "SizeAnswer") -> str:
     """Sentences if the points below full fine-tuning are not the differences of the printed scores; else empty."""
     from frostline.statistics.analysis_settings import POINT
 
-    choices = [one for one in size["choices"] if one["reference_score"] is not None]
+    choices = [one for one in size.choices if one.reference_score is not None]
     if not choices or all(
-        abs((one["reference_score"] - one["score"]) / POINT - one["below_full"]) < WORTH_A_REMARK for one in choices
+        abs(((one.reference_score or 0.0) - one.score) / POINT - one.below_full) < WORTH_A_REMARK for one in choices
     ):
         return ""
-    reference = "full fine-tuning" if size["reference_is_full"] else size["reference"]
+    reference = "full fine-tuning" if size.reference_is_full else size.reference
     rows = f" Each score is of the folds that {reference} is scored on, too; beside it is the score of {reference} on these."
     begin = "Points below are expected ones: a score of few seeds is pulled towards those of similar choices."
     return f"{begin}{rows if _parts_of_rows(choices) else ''}"
 
 
-def by_interest(choices: Sequence[Mapping[str, Any]], chosen: str | None, reference: str | None) -> list[str]:
+def by_interest(choices: Sequence[Any], chosen: str | None, reference: str | None) -> list[str]:
     """The names of all choices, the most interesting ones first.
 
     The recommended choice and full fine-tuning come first, then the second highest value, the best score, and the neighbours of
     the recommended choice. All others follow by their distance from it. Those that are dominated come last.
     """
-    order = [choice["choice"] for choice in choices]
+    order = [choice.choice for choice in choices]
     centre = order.index(chosen) if chosen in order else len(order) - 1
     best, runner_up = (_highest(choices, name, besides) for name, besides in (("score", None), ("value", chosen)))
-    dominated = {choice["choice"] for choice in choices if choice["dominated_by"]}
+    dominated = {choice.choice for choice in choices if choice.dominated_by}
     first = [
         name for name in (chosen, reference, runner_up, best, *order[max(0, centre - 1) : centre + 2]) if name in order
     ]
@@ -95,41 +97,41 @@ def by_interest(choices: Sequence[Mapping[str, Any]], chosen: str | None, refere
     return list(dict.fromkeys([*first, *others]))
 
 
-def _highest(choices: Sequence[Mapping[str, Any]], name: str, besides: str | None) -> str | None:
+def _highest(choices: Sequence[Any], name: str, besides: str | None) -> str | None:
     """The choice whose score or value is highest, other than ``besides``; None if none is known."""
-    known = [one for one in choices if one[name] is not None and one["choice"] != besides]
-    return max(known, key=lambda one: float(one[name]))["choice"] if known else None
+    known = [
+        (float(value), one) for one in choices if (value := getattr(one, name)) is not None and one.choice != besides
+    ]
+    return str(max(known, key=lambda pair: pair[0])[1].choice) if known else None
 
 
-def _of_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
+def _of_cell(cell: "Cell") -> Any:
     """A k of an answer without a decision: only its score is known."""
     unknown = dict.fromkeys(
         ("reference_score", "below_full", "low", "high", "cost_of_full", "probability", "value", "dominated_by")
     )
-    return {"choice": cell["recipe"], "score": cell["validation"]["mean"], "part_of_rows": False, **unknown}
+    return SimpleNamespace(choice=cell.recipe, score=cell.validation.mean, part_of_rows=False, **unknown)
 
 
-def _parts_of_rows(choices: Sequence[Mapping[str, Any]]) -> bool:
+def _parts_of_rows(choices: Sequence[Any]) -> bool:
     """Whether the scores of some choices are of other rows than those of others."""
-    return any(one["part_of_rows"] for one in choices)
+    return any(one.part_of_rows for one in choices)
 
 
-def _seeds(size: Mapping[str, Any]) -> dict[str, int]:
+def _seeds(size: "SizeAnswer") -> dict[str, int]:
     """How many seeds the score of each k is a mean of; empty if it is the same number for all."""
-    seeds = {cell["recipe"]: cell["validation"]["n"] for cell in size["cells"] if cell["validation"]["n"]}
+    seeds = {str(cell.recipe): cell.validation.n for cell in size.cells if cell.validation.n}
     return seeds if len(set(seeds.values())) > 1 else {}
 
 
-def _row(
-    choice: Mapping[str, Any], chosen: str | None, reference: str | None, known: Mapping[str, str]
-) -> tuple[str, ...]:
+def _row(choice: Any, chosen: str | None, reference: str | None, known: Mapping[str, str]) -> tuple[str, ...]:
     from frostline.report.names import printed
 
-    name, cost, sure = choice["choice"], choice["cost_of_full"], choice["probability"]
+    name, cost, sure = choice.choice, choice.cost_of_full, choice.probability
     return (
         ">" if name == chosen else "",
         printed(name),
-        formatting.score(choice["score"]),
+        formatting.score(choice.score),
         known.get(name, ""),
         "" if name == reference else _below(choice),
         "" if cost is None else f"{100 * cost:.0f} %",
@@ -137,11 +139,11 @@ def _row(
     )
 
 
-def _below(choice: Mapping[str, Any]) -> str:
+def _below(choice: Any) -> str:
     """The points below full fine-tuning with their 95 % interval."""
-    if choice["below_full"] is None:
+    if choice.below_full is None:
         return ""
-    below, low, high = (formatting.points(choice[name]) for name in ("below_full", "low", "high"))
+    below, low, high = map(formatting.points, (choice.below_full, choice.low, choice.high))
     return f"{below} ({low} to {high})"
 
 
@@ -162,18 +164,18 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 LINES, MIN_ROWS = 25, 4
 
 
-def print_answer(answer: dict[str, Any], out: Path) -> None:
+def print_answer(answer: "Answer", out: Path) -> None:
     """Print the answer, the choices, and what to do next. Exits with code 1 if a run ended in an error."""
     for line in answer_lines(answer, out):
         styled = {CHOSEN: {"bold": True}, DOMINATED: {"dim": True}}.get(line.kind, {})
         text = harmless(line.text)
         # echo removes colours for a file or pipe
         typer.echo(typer.style(text, **styled) if styled else text, file=unchecked(sys.stdout))
-    if answer["runs"]["failed"]:
+    if answer.runs.failed:
         sys.exit(FAILED_RUNS)
 
 
-def answer_lines(answer: Mapping[str, Any], out: Path) -> list[Line]:
+def answer_lines(answer: "Answer", out: Path) -> list[Line]:
     """The printed lines of an answer. Only the table of choices is shortened, so that all fit on a screen.
 
     Args:
@@ -183,38 +185,38 @@ def answer_lines(answer: Mapping[str, Any], out: Path) -> list[Line]:
     before = [*_sentences(answer), "", *wrapped(_about(answer))]
     after = ["", *_next_steps(answer, out), *_failures(answer, out)]
     rows = max(MIN_ROWS, LINES - len(before) - len(after) - 1)
-    return [*map(Line, before), *choices_table(answer["sizes"][0], rows), *map(Line, after)]
+    return [*map(Line, before), *choices_table(answer.sizes[0], rows), *map(Line, after)]
 
 
-def _sentences(answer: Mapping[str, Any]) -> list[str]:
+def _sentences(answer: "Answer") -> list[str]:
     """The answer, why a search ended, the scores on test, and what a saved temperature and threshold change."""
     from frostline.report.answer.output_sentences import is_saved, output_sentences
     from frostline.report.answer.scores_on_test import sentences_on_test
     from frostline.report.explanations import sentence_without_command
 
-    first, text = answer["sizes"][0], sentence_without_command(answer)
-    why = answer["search"] and answer["search"]["why"]
-    on_test = sentences_on_test(first, answer["metric"])[:2] if answer["tested"] else []
+    first, text = answer.sizes[0], sentence_without_command(answer)
+    why = answer.search and answer.search["why"]
+    on_test = sentences_on_test(first, answer.metric)[:2] if answer.tested else []
     outputs = " ".join(output_sentences(answer)) if is_saved(answer) else ""
     parts = [text, why if why and why not in text else "", " ".join(on_test), outputs]
     return [line for part in parts if part for line in wrapped(part)]
 
 
-def _about(answer: Mapping[str, Any]) -> str:
+def _about(answer: "Answer") -> str:
     """What the table is about."""
     from frostline.report import names
 
-    size, baseline = answer["sizes"][0], names.baseline(answer["metric"])
-    folds = f"; each seed is scored on one of {size['folds']} folds" if size.get("folds") else ""
+    size, baseline = answer.sizes[0], names.baseline(answer.metric)
+    folds = f"; each seed is scored on one of {size.folds} folds" if size.folds else ""
     about = (
-        f"{answer['task']}, {size['train_size']:,} examples, {names.metric(answer['metric'])} on "
-        f"{answer['validation_rows']:,} validation examples{folds} ({baseline} {answer['baseline']:.3f})"
+        f"{answer.task}, {size.train_size:,} examples, {names.metric(answer.metric)} on "
+        f"{answer.validation_rows:,} validation examples{folds} ({baseline} {answer.baseline:.3f})"
     )
     remark = why_points_differ(size)
     return f"{about}. {remark}" if remark else about
 
 
-def _next_steps(answer: Mapping[str, Any], out: Path) -> list[str]:
+def _next_steps(answer: "Answer", out: Path) -> list[str]:
     """The command that would make the answer surer, the files, and how to load the model. They are never wrapped."""
     from frostline.report.explanations import loading, next_command, training_time
 
@@ -228,19 +230,19 @@ def _next_steps(answer: Mapping[str, Any], out: Path) -> list[str]:
     return [f"{name if n == 0 else '':<13}{line}" for name, some in steps.items() for n, line in enumerate(some)]
 
 
-def _doubt(answer: Mapping[str, Any]) -> str:
+def _doubt(answer: "Answer") -> str:
     """What to know before the saved model is used; empty if nothing speaks against it."""
     from frostline.report import names
 
-    unsure = answer["decision"] and answer["decision"]["above_baseline"] is False
-    return f" (not shown to be above the {names.baseline(answer['metric'])})" if unsure else ""
+    unsure = answer.decision and answer.decision.above_baseline is False
+    return f" (not shown to be above the {names.baseline(answer.metric)})" if unsure else ""
 
 
-def _failures(answer: Mapping[str, Any], out: Path) -> list[str]:
+def _failures(answer: "Answer", out: Path) -> list[str]:
     """The numbers of runs that failed, ended in an error or are missing; empty if every run succeeded."""
     from frostline.report.explanations import trouble
 
-    text = trouble(answer["runs"], answer["unusable_runs"])
-    if answer["runs"]["failed"]:
+    text = trouble(answer.runs, answer.unusable_runs)
+    if answer.runs.failed:
         text = f"{text} `frostline status {out}` gives the reason; the same command tries again."
     return wrapped(text) if text else []

@@ -28,7 +28,7 @@ from frostline.sweep.settings import (
 )
 from frostline.sweep.slurm import FILE, TASKS, script
 from frostline.sweep.toml import TRUST
-from frostline.training.ways.names import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
+from frostline.training.recipes import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.api.sweep import Sweep

@@ -34,13 +34,13 @@ def print_plan(plan: "Plan") -> None:
     shared = "Shared: nothing; every run computes its frozen layers itself."
     if states:
         shared = (
-            f"Shared: one forward pass of {plan.rows:,} different examples ({plan.tokens:,} tokens) through the frozen layers "
-            f"caches hidden states {'; '.join(states)}: {size_of(plan.cache_bytes)}."
+            f"Shared: one forward pass of {plan.states.rows:,} different examples ({plan.states.tokens:,} tokens) through the "
+            f"frozen layers caches hidden states {'; '.join(states)}: {size_of(plan.states.bytes)}."
         )
     print("", *wrapped(shared), sep="\n")
-    if missing := len(plan.wanted.cuts) - len(plan.cached.cuts):
+    if missing := len(plan.states.wanted.cuts) - len(plan.cached.cuts):
         print(
-            f"Not cached, because they do not fit into {size_of(plan.limit_bytes)}: hidden states after {missing} more "
+            f"Not cached, because they do not fit into {size_of(plan.states.limit_bytes)}: hidden states after {missing} more "
             f"{'layer' if missing == 1 else 'layers'}. Runs that need them start from the nearest cached layer below."
         )
     print_space(plan)
@@ -57,9 +57,11 @@ def print_device(device: "PlannedDevice") -> None:
 
 def print_space(plan: "Plan") -> None:
     """Print the disk space that is free and needed, and how many examples are truncated."""
-    print(f"Free for the cache: {size_of(plan.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}.")
+    print(
+        f"Free for the cache: {size_of(plan.states.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}."
+    )
     truncated = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
-    print(f"Examples truncated at {plan.max_length} tokens, of those in use: {truncated}.")
+    print(f"Examples truncated at {plan.runs[0].max_length} tokens, of those in use: {truncated}.")
 
 
 def _plan_rows(plan: "Plan") -> Iterator[dict[str, Any]]:
@@ -157,7 +159,7 @@ def print_search_plan(made: "SearchPlan") -> None:
             "change the choice or the budget is spent. Probes choose the small k whose learning rates are\n"
             "compared; before they are fitted, the plan assumes the dearest one."
         )
-    print(f"\nHidden states of the frozen layers: {size_of(made.plan.cache_bytes)}.")
+    print(f"\nHidden states of the frozen layers: {size_of(made.plan.states.bytes)}.")
     print_space(made.plan)
 
 

@@ -70,7 +70,7 @@ def output_keys(answer: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if calibration and calibration["saved"]:
         found[TEMPERATURE] = calibration["temperature"]
-    if threshold and "by_label" in threshold:
+    if threshold and threshold.get("by_label"):
         found[THRESHOLDS] = threshold["by_label"]
     elif threshold:
         found |= {THRESHOLD: threshold["threshold"], THRESHOLD_LABEL: threshold["label"]}

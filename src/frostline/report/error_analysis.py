@@ -16,9 +16,9 @@ from frostline.report import formatting, names
 from frostline.report.figures.drawing import svg
 from frostline.report.figures.model_figures import predictions_over_targets
 from frostline.report.tables.table import Column, ReportTable, Row
-from frostline.statistics.metrics import predict, scored_rows
-from frostline.statistics.outputs import OUTPUTS
-from frostline.statistics.tags import is_scored
+from frostline.statistics.answer import Answer
+from frostline.statistics.class_outputs import OUTPUTS
+from frostline.statistics.metrics import is_scored, predict, scored_rows
 from frostline.sweep.results.folder import Folder
 
 MAX_CLASSES = 12  # in a confusion matrix
@@ -58,14 +58,14 @@ class Errors:
     scatter: Markup | None = None  # predictions of numbers
 
 
-def errors_of_recommended(folder: Folder, answer: Any) -> Errors | None:
+def errors_of_recommended(folder: Folder, answer: Answer) -> Errors | None:
     """The errors of the recommended run on validation; None if no run is recommended."""
-    recommended, examples = answer["sizes"][0]["recommended"], folder.split("validation")
+    recommended, examples = answer.sizes[0].recommended, folder.split("validation")
     if recommended is None or examples is None:
         return None
-    logits = folder.predictions(recommended["run"])
+    logits = folder.predictions(recommended.run)
     scored = np.flatnonzero(scored_rows(logits))
-    run = f"{names.tuning(recommended['recipe'])}, seed {recommended['seed']}"
+    run = f"{names.tuning(recommended.recipe)}, seed {recommended.seed}"
     return errors_of(examples.take(scored), logits[scored], folder.identity.labels, run)
 
 

@@ -9,10 +9,10 @@ from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.wording import capitalized, duration
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import is_saved
-from frostline.statistics.operating_points import UNDECIDED
+from frostline.statistics.answer import Answer, Counts, SizeAnswer
+from frostline.statistics.curve import UNDECIDED
 from frostline.training.result import Provenance
 
-Answer = Mapping[str, Any]  # answer.json
 ProbeFacts = Mapping[str, Any]  # one label column in probes.json
 
 
@@ -26,41 +26,41 @@ def headline(sentence: str) -> tuple[str, str]:
     return (f"{head}.", rest) if stop else (head, "")
 
 
-def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds: int, *, baseline: str) -> str | None:
+def explain_uncertainty(size: SizeAnswer, seeds: int, *, baseline: str) -> str | None:
     """What the verdict "undecided" means for a train size; None if the verdict is "decided".
 
     Args:
         size: The curve of the train size with its recommendation.
-        point: The operating point that the answer is about.
         seeds: The number of seeds.
         baseline: The name of the baseline.
     """
-    if size["reference"] and not size["learned"] and seeds > 1:
+    point = size.deciding_point
+    if size.reference and not size.learned and seeds > 1:
         return (
-            f"{capitalized(names.tuning(size['reference']))} is not shown to be above the {baseline}, so a share of its gain "
+            f"{capitalized(names.tuning(size.reference))} is not shown to be above the {baseline}, so a share of its gain "
             "has no meaning yet. First the task must be learned: with more training examples, more epochs or another learning "
             "rate."
         )
-    if point["verdict"] != UNDECIDED:
+    if point.verdict != UNDECIDED:
         return None
-    reference_runs = next((cell["runs"] for cell in size["cells"] if cell["recipe"] == size["reference"]), 0)
+    reference_runs = next((cell.runs for cell in size.cells if cell.recipe == size.reference), 0)
     if 1 in (seeds, reference_runs):
-        of = "" if seeds == 1 else f" of {names.tuning(size['reference'])}"
+        of = "" if seeds == 1 else f" of {names.tuning(size.reference)}"
         return (
             f"One seed{of} gives no confidence interval, so a difference between two k may be chance. The recommendation rests "
             "on these scores and on how much scores usually vary over seeds; five seeds would give intervals."
         )
-    not_ruled_out, confident = names.tuning(point["not_ruled_out"]), names.tuning(point["confident"])
-    threshold = formatting.threshold(point)
-    of = "of the gain of" if point["margin"] is None else "of the score relative to"
-    if point["confident"] == size["reference"]:
+    not_ruled_out, confident = names.tuning(point.not_ruled_out), names.tuning(point.confident)
+    threshold = formatting.target(point.target) if point.target is not None else f"−{point.margin:g}"
+    of = "of the gain of" if point.margin is None else "of the score relative to"
+    if point.confident == size.reference:
         known = f"No smaller k has its whole interval above {threshold} {of} {confident}."
     else:
         known = (
-            f"The whole interval of {confident} lies above {threshold} {of} {names.tuning(size['reference'])}: it reaches the "
+            f"The whole interval of {confident} lies above {threshold} {of} {names.tuning(size.reference)}: it reaches the "
             "target with 95 % confidence."
         )
-    needed = size["seeds_to_decide"]
+    needed = size.seeds_to_decide
     enough = f"; about {needed:,} seeds in total would probably decide" if needed else ""
     return (
         f"{known} {capitalized(not_ruled_out)} is not ruled out: with these seeds and validation examples it is undecided "
@@ -69,7 +69,7 @@ def explain_uncertainty(size: Mapping[str, Any], point: Mapping[str, Any], seeds
     )
 
 
-def trouble(counts: Mapping[str, int], unusable: int) -> str | None:
+def trouble(counts: Counts, unusable: int) -> str | None:
     """The numbers of runs that have no usable score, ended in an error, or have no result; None if every run succeeded.
 
     Args:
@@ -79,12 +79,12 @@ def trouble(counts: Mapping[str, int], unusable: int) -> str | None:
     parts = []
     if unusable:
         parts.append(
-            f"{unusable} of {counts['done']} finished runs failed (diverged, collapsed, or predict the same for all examples)"
+            f"{unusable} of {counts.done} finished runs failed (diverged, collapsed, or predict the same for all examples)"
         )
-    if counts["failed"]:
-        parts.append(f"{_runs(counts['failed'])} ended in an error")
-    if counts["pending"]:
-        parts.append(f"{_runs(counts['pending'])} not trained yet")
+    if counts.failed:
+        parts.append(f"{_runs(counts.failed)} ended in an error")
+    if counts.pending:
+        parts.append(f"{_runs(counts.pending)} not trained yet")
     return f"{'; '.join(parts)}." if parts else None
 
 
@@ -110,14 +110,14 @@ def machines(provenances: Sequence[Provenance]) -> dict[str, str]:
 
 def next_command(answer: Answer) -> str | None:
     """The command that would make the answer surer; None if there is none, or while runs are pending."""
-    decision = answer["decision"]
-    command: str | None = decision["next_command"] if decision and not answer["runs"]["pending"] else None
+    decision = answer.decision
+    command: str | None = decision.next_command if decision and not answer.runs.pending else None
     return command
 
 
 def training_time(answer: Answer) -> str | None:
     """How long that command trains; None if that is unknown."""
-    seconds = answer["decision"] and answer["decision"]["next_seconds"]
+    seconds = answer.decision and answer.decision.next_seconds
     return f"about {duration(seconds)} of training" if seconds else None
 
 
@@ -129,7 +129,7 @@ def advice(answer: Answer) -> str:
 
 def sentence_without_command(answer: Answer) -> str:
     """The answer without its last advice, for where :func:`next_command` stands on a line of its own."""
-    return str(answer["sentence"]).replace(advice(answer), "")
+    return str(answer.sentence).replace(advice(answer), "")
 
 
 def loading(answer: Answer, folder: Path) -> str | None:
@@ -143,11 +143,11 @@ def loading(answer: Answer, folder: Path) -> str | None:
         answer: The answer.
         folder: Of the saved model.
     """
-    recommended, decision = answer["sizes"][0]["recommended"], answer["decision"]
+    recommended, decision = answer.sizes[0].recommended, answer.decision
     if recommended is None and decision is None:
         return None
-    name, pair = json.dumps(str(folder), ensure_ascii=False), bool((answer["columns"] or {}).get("text_pair"))
-    opener = answer["opened_by"]
+    name, pair = json.dumps(str(folder), ensure_ascii=False), bool((answer.columns or {}).get("text_pair"))
+    opener = answer.opened_by
     if opener == "sentence-transformers" and recommended and not is_saved(answer):
         texts = '[("A text.", "Its pair.")]' if pair else '["A text."]'
         return (
@@ -156,21 +156,21 @@ def loading(answer: Answer, folder: Path) -> str | None:
             f"print(model.encode({texts}))"
         )
     if opener == "transformers" and recommended and not is_saved(answer):
-        if answer["task_type"] == TOKENS:
+        if answer.task_type == TOKENS:
             return (
                 "from transformers import pipeline\n"
                 f'tag = pipeline("token-classification", {name}, aggregation_strategy="simple")\n'
                 'print(tag("A sentence."))'
             )
         text = '{"text": "A text.", "text_pair": "Its pair."}' if pair else '"A text."'
-        every = ', top_k=None, function_to_apply="sigmoid"' if answer["task_type"] == MULTI_LABEL else ""
+        every = ', top_k=None, function_to_apply="sigmoid"' if answer.task_type == MULTI_LABEL else ""
         return (
             "from transformers import pipeline\n"
             f'classify = pipeline("text-classification", {name}{every})\n'
             f"print(classify({text}, truncation=True))"
         )
     texts = 'pandas.DataFrame({"text": ["A text."], "text_pair": ["Its pair."]})' if pair else '["A text."]'
-    if answer["task_type"] == TOKENS:
+    if answer.task_type == TOKENS:
         texts = '[["A", "sentence"]]'
     return f"import frostline{', pandas' if pair else ''}\nfound = frostline.predict({name}, {texts})\nprint(*found.rows())"
 

@@ -1,9 +1,8 @@
 """Numbers as pages, tables, sentences and the model card print them. An unknown value is printed as a dash."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any
 
 from frostline.data.wording import duration
 
@@ -61,11 +60,6 @@ def count(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.0f}"
 
 
-def yes_no(value: bool | None) -> str:
-    """``yes`` or ``no``."""
-    return UNKNOWN if value is None else "yes" if value else "no"
-
-
 def score_interval(low: float | None, high: float | None) -> str:
     """The confidence interval of a score."""
     return UNKNOWN if low is None or high is None else f"{score(low)} to {score(high)}"
@@ -107,12 +101,7 @@ def _scaled(count: float | None, units: Sequence[str]) -> str:
 
 def times(factor: float | None) -> str:
     """A factor: ``2.5×``."""
-    return UNKNOWN if factor is None else f"{times_number(factor)}×"
-
-
-def times_number(factor: float) -> str:
-    """A factor with two significant digits, without the sign."""
-    return f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}"
+    return UNKNOWN if factor is None else f"{factor:.{0 if factor >= 9.95 else 1}f}×"
 
 
 def ratio(value: float | None) -> str:
@@ -133,11 +122,6 @@ def layers(numbers: Sequence[int]) -> str:
 def target(share: float) -> str:
     """A target share in percent, without trailing zeros."""
     return f"{100 * share:g}{UNBROKEN}%"
-
-
-def threshold(point: Mapping[str, Any]) -> str:
-    """The threshold of an operating point: a share of full fine-tuning, or a difference from it."""
-    return f"−{point['margin']:g}" if point["margin"] is not None else target(point["target"])
 
 
 def unbroken(sentence: str) -> str:

@@ -4,13 +4,13 @@ What was trained is given by its name in results.csv: ``head only``, ``last 3``,
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePath
-from typing import Any
 
-from frostline.statistics.alternatives import ALTERNATIVES, PROBE, WORDS
+from frostline.statistics.answer import Cell, Decision, SizeAnswer
 from frostline.statistics.metrics import CONSTANT_BASELINE, METRICS
 from frostline.statistics.recipe import FULL, Recipe
+from frostline.statistics.run_result import ALTERNATIVES, PROBE, WORDS
 
 # that a probe reads
 VECTORS = {
@@ -26,9 +26,9 @@ def printed(name: str) -> str:
     return {PROBE: "linear probe", WORDS: "TF-IDF model"}.get(name, name)
 
 
-def mark_of_choice(decision: Mapping[str, Any]) -> str:
+def mark_of_choice(decision: Decision) -> str:
     """What the chosen row is called: ``recommended``, or ``best so far`` if it is not shown to be above the baseline."""
-    return "best so far" if decision["above_baseline"] is False else "recommended"
+    return "best so far" if decision.above_baseline is False else "recommended"
 
 
 def depth(name: str) -> str:
@@ -51,15 +51,15 @@ def tuning(name: str | None) -> str:
     return f"tuning the {part}"
 
 
-def whole(curve: Mapping[str, Any]) -> str:
+def whole(curve: SizeAnswer) -> str:
     """What the costs of choices are shares of: ``all layers``, or ``the last 4`` if that is the most that was tuned.
 
     Args:
         curve: One train size of an answer.
     """
-    reference = curve["decision"] and curve["decision"]["reference"]
-    cost = next((one["cost_of_full"] for one in curve["choices"] if one["choice"] == reference), None)
-    return f"the {printed(reference)}" if reference != FULL and cost == 1.0 else "all layers"
+    reference = curve.decision.reference if curve.decision else None
+    cost = next((one.cost_of_full for one in curve.choices if one.choice == reference), None)
+    return f"the {printed(reference)}" if reference not in (None, FULL) and cost == 1.0 else "all layers"
 
 
 def metric(name: str) -> str:
@@ -81,11 +81,11 @@ def model_name(model: str) -> str:
     return parts[-1] if parts else "model"
 
 
-def score_title(name: str, cells: Iterable[Mapping[str, Any]]) -> str:
+def score_title(name: str, cells: Iterable[Cell]) -> str:
     """The title of an axis with the comparable scores of cells, and what makes them so if their rows differ."""
     return f"{metric(name)}, without the effects of folds" if rows_differ(cells) else metric(name)
 
 
-def rows_differ(cells: Iterable[Mapping[str, Any]]) -> bool:
+def rows_differ(cells: Iterable[Cell]) -> bool:
     """Whether the means of some cells are of other rows than those of others."""
-    return any(cell["comparable"] != cell["validation"]["mean"] for cell in cells)
+    return any(cell.comparable != cell.validation.mean for cell in cells)

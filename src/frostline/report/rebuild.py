@@ -1,6 +1,5 @@
 """The steps after the last run of a sweep: its tables, its answer, the saved model, and the page."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +9,12 @@ from frostline.data.files import ELSEWHERE, locked, with_nulls, write_json
 from frostline.model.terms import opened_by
 from frostline.report.answer.answer import make_answer
 from frostline.report.answer.next_command import NextCommand, next_command
-from frostline.report.answer.recommended_classes import by_class
+from frostline.report.answer.recommended_classes import add_classes
 from frostline.report.answer.scores_on_test import add_test_scores
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.explanations import advice
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
+from frostline.statistics.answer import Answer
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import TEST, Folder, read_alternatives
 from frostline.sweep.results.search_record import SearchRecord, as_of_now
@@ -24,7 +24,7 @@ from frostline.sweep.settings import Settings
 if TYPE_CHECKING:
     from frostline.sweep.prepare import Prepared
     from frostline.sweep.progress import Progress
-    from frostline.training.probes.alternatives import Alternatives
+    from frostline.training.probes import Alternatives
 
 
 def finish(
@@ -34,7 +34,7 @@ def finish(
     save_model: bool = True,
     alternatives: "Alternatives | None" = None,
     interrupted: bool = False,
-) -> dict[str, Any]:
+) -> Answer:
     """Write tables, answer, model and report after the last run, and return the answer.
 
     Args:
@@ -69,7 +69,7 @@ def write_report(out: str | Path) -> Path:
     return folder.out / "report.html"
 
 
-def rebuild(out: str | Path) -> dict[str, Any]:
+def rebuild(out: str | Path) -> Answer:
     """Rebuild results.csv, results.parquet, scores.csv and answer.json from the runs, and return the answer.
 
     Raises:
@@ -78,7 +78,7 @@ def rebuild(out: str | Path) -> dict[str, Any]:
     return _rebuild(Folder(out))
 
 
-def _rebuild(folder: Folder) -> dict[str, Any]:
+def _rebuild(folder: Folder) -> Answer:
     rows = folder.rows()
     validation = _labelled(folder, "validation")
     if validation is None:
@@ -98,39 +98,42 @@ def _rebuild(folder: Folder) -> dict[str, Any]:
         layers=folder.identity.layers,
         search=outcome,
     )
-    first = answer["sizes"][0]
-    for size in answer["sizes"]:
-        size["folds"] = folder.identity.folds
-    if first["decision"] is not None:
-        command = _next_command(folder, answer, search, outcome)
-        first["decision"] |= {"next_command": command and command.text, "next_seconds": command and command.seconds}
-    answer["decision"] = first["decision"]
-    first["sentence"] += advice(answer)
-    answer["sentence"] = first["sentence"]
-    answer["search"] = search and as_of_now(search, rows).model_dump()
-    answer |= by_class(answer["sizes"][0], validation, predictions, _of_outputs(folder.spec, first["recommended"]))
+    first = answer.sizes[0]
+    for size in answer.sizes:
+        size.folds = folder.identity.folds
+    if first.decision and (command := _next_command(folder, answer, search, outcome)):
+        first.decision.next_command, first.decision.next_seconds = command.text, command.seconds
+    answer.decision = first.decision
+    first.sentence += advice(answer)
+    answer.sentence = first.sentence
+    answer.search = as_of_now(search, rows).model_dump() if search else None
+    way = folder.spec.way_of(first.recommended.recipe) if first.recommended else None
+    spec = folder.spec  # other models cannot be saved with a temperature and a threshold
+    if way and not way.in_loop:
+        spec = spec.model_copy(update={"calibrate": False, "threshold": None})
+    add_classes(answer, validation, predictions, spec)
     test = _labelled(folder, "test") if folder.is_complete else None
     if test is not None:
-        done = [row for row in rows if row["test"] is not None]
+        done = [row for row in rows if row.test is not None]
 
         def logits(digest: str) -> Any:
             scored = store.test(digest)
             assert scored is not None
             return scored[1]
 
-        answer = add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
-    answer["tested"] = test is not None
-    answer["opened_by"] = _opened_by(folder.spec, first["recommended"])
-    answer["data"] = folder.data().model_dump()
-    answer["notes"], answer["columns"] = answer["data"]["notes"], answer["data"].get("columns")
+        add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
+    answer.tested = test is not None
+    answer.opened_by = opened_by(way.head) if way and way.in_loop else "frostline"
+    answer.data = folder.data().model_dump()
+    answer.notes, answer.columns = answer.data["notes"], answer.data.get("columns")
     write_tables(folder.out, rows, folder.scores())
-    known: dict[str, Any] = with_nulls(answer)
+    known = with_nulls(answer.to_json())
     write_json(folder.out / "answer.json", known, inside=folder.out)
-    return known
+    return Answer.from_json(known)
 
 
 def _next_command(
-    folder: Folder, answer: Mapping[str, Any], search: SearchRecord | None, outcome: SearchOutcome
+    folder: Folder, answer: Answer, search: SearchRecord | None, outcome: SearchOutcome
 ) -> NextCommand | None:
     """The command that would make the answer about these runs surer; None while a search, which knows better, continues."""
     if search and not search.over:
@@ -140,8 +143,8 @@ def _next_command(
     return next_command(
         folder.out,
         folder.spec.values_of("seeds"),
-        answer["sizes"][0],
-        sure=answer["sure"],
+        answer.sizes[0],
+        sure=answer.sure,
         of_search=search is not None,
         missing=too_dear if outcome.instead else None,
         untried=untried,
@@ -155,20 +158,6 @@ def settings_of(spec: Settings) -> AnalysisSettings:
     sure = spec.sure or (LIKELY if given else None)
     settings = AnalysisSettings(target=spec.target or AnalysisSettings.target, price=spec.price * POINT, sure=sure)
     return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)
-
-
-def _opened_by(spec: Settings, recommended: Mapping[str, Any] | None) -> str:
-    """The library that opens the recommended model."""
-    if recommended is None:
-        return "frostline"
-    way = spec.way_of(recommended["recipe"])
-    return opened_by(way.head) if way.in_loop else "frostline"
-
-
-def _of_outputs(spec: Settings, recommended: Mapping[str, Any] | None) -> Settings:
-    """The sweep without a temperature and a threshold if the recommended model cannot be saved with them."""
-    saved = recommended is None or spec.way_of(recommended["recipe"]).in_loop
-    return spec if saved else spec.model_copy(update={"calibrate": False, "threshold": None})
 
 
 def _labelled(folder: Folder, split: str) -> Labelled | None:

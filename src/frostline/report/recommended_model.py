@@ -3,9 +3,9 @@
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OUTPUT_KEYS, opened_by, output_keys
 from frostline.report import formatting, names
 from frostline.report.answer.output_sentences import output_sentences
-from frostline.report.answer.recommendation import cell_of
 from frostline.report.explanations import loading
+from frostline.statistics.answer import Answer
 from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.plan import Identity
 from frostline.sweep.prepare import Prepared
@@ -38,15 +38,13 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import DAMAGED, set_aside
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
-from frostline.training.estimators.by_name import estimator_of
-from frostline.training.estimators.estimators import Estimator, Fitted
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.probes.saved import FACTS as PROBE_FACTS
-from frostline.training.probes.words import FACTS as WORDS_FACTS
-from frostline.training.rows import validation_rows
-from frostline.training.run import restore, run
-from frostline.training.specification import RunSpec
-from frostline.training.ways.adapter import write_adapter
+from frostline.training.estimators import Estimator, Fitted, estimator_of
+from frostline.training.forward import validation_rows
+from frostline.training.linear_models import WORDS_FACTS
+from frostline.training.probes import PROBE_FACTS, Alternatives
+from frostline.training.run import RunSpec
+from frostline.training.start import write_adapter
+from frostline.training.train import restore, run
 
 SCHEMA_VERSION = 2
 ADAPTER = "adapter"  # the folder of a LoRA run's adapter
@@ -82,7 +80,7 @@ class Saved:
 
 def save_recommended(
     prepared: Prepared,
-    answer: Mapping[str, Any],
+    answer: Answer,
     progress: Progress,
     alternatives: Alternatives | None = None,
     *,
@@ -98,7 +96,7 @@ def save_recommended(
     If the search was ``interrupted``, no run is trained again, and the stored weights are kept for the rest of it.
     """
     weights = BestWeights.in_folder(prepared.store.out)
-    recommended, decision = answer["sizes"][0]["recommended"], answer["sizes"][0]["decision"]
+    recommended, decision = answer.sizes[0].recommended, answer.sizes[0].decision
     if prepared.grown():
         progress.note("Another process has added runs to this folder: run the same command again to save the model.")
         return None
@@ -115,19 +113,19 @@ def save_recommended(
             if not any((target / name).is_file() for name in (PROBE_FACTS, WORDS_FACTS)):
                 remove(target, inside=prepared.store.out)
                 advice = "run the command of the search again to save it"
-                progress.note(f"{capitalized(names.tuning(decision['choice']))} is recommended: {advice}.")
+                progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")
             return None
         if prepared.requested.calibrate or prepared.requested.threshold is not None:
             progress.note(ONLY_FINE_TUNED)
-        alternatives.save(decision["choice"], target)
+        alternatives.save(decision.choice, target)
         return target
-    spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended["run"])
+    spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended.run)
     if estimator := estimator_of(spec.way):
         _save_fitted(prepared, answer, progress, spec, estimator)
         weights.remove()
         return target
     adapter = prepared.requested.keep_adapter and spec.way.has_adapter
-    if not _is_saved(target, recommended["run"], answer) or (adapter and not (target / ADAPTER).is_dir()):
+    if not _is_saved(target, recommended.run, answer) or (adapter and not (target / ADAPTER).is_dir()):
         prepare_hidden_states(prepared, [spec], progress)
         learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, prepared)
         if learned is None and interrupted:
@@ -166,14 +164,12 @@ def _set_changed_aside(target: Path, progress: Progress) -> None:
         progress.note(f"{target} is not what was saved ({error}): it is now in {aside}.")
 
 
-def _save_fitted(
-    prepared: Prepared, answer: Mapping[str, Any], progress: Progress, spec: RunSpec, estimator: Estimator
-) -> None:
+def _save_fitted(prepared: Prepared, answer: Answer, progress: Progress, spec: RunSpec, estimator: Estimator) -> None:
     """Save the model of an estimator, restored from what its run learned, or fitted again."""
     if prepared.requested.calibrate or prepared.requested.threshold is not None:
         progress.note(ONLY_FINE_TUNED)
     target, context = prepared.store.out / "model", prepared.context
-    if _facts_in(target / RECORD) == (spec.digest, answer["sentence"]):
+    if _facts_in(target / RECORD) == (spec.digest, answer.sentence):
         return
     prepare_hidden_states(prepared, [spec], progress)
     learned = BestWeights.in_folder(prepared.store.out).load(spec.digest, progress.note)
@@ -214,21 +210,21 @@ def _facts_in(path: Path) -> tuple[Any, Any] | None:
     return facts.get("run"), facts.get("sentence")
 
 
-def _is_saved(folder: Path, run: str, answer: Mapping[str, Any]) -> bool:
+def _is_saved(folder: Path, run: str, answer: Answer) -> bool:
     """Whether the folder holds the model of this run, with this answer on its card, and this temperature and threshold."""
     try:
         config = json.loads((folder / "config.json").read_bytes())
     except (OSError, ValueError):
         return False
     keys = {name: config[name] for name in OUTPUT_KEYS if name in config}
-    return _facts_in(folder / RECORD) == (run, answer["sentence"]) and keys == output_keys(answer)
+    return _facts_in(folder / RECORD) == (run, answer.sentence) and keys == output_keys(answer)
 
 
 def save_model(
     target: Path,
     pretrained: Pretrained,
     identity: Identity,
-    answer: Mapping[str, Any],
+    answer: Answer,
     spec: RunSpec,
     saved: Saved,
     *,
@@ -268,13 +264,11 @@ def save_model(
     return target
 
 
-def save_fitted(
-    target: Path, fitted: Fitted, identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved
-) -> Path:
+def save_fitted(target: Path, fitted: Fitted, identity: Identity, answer: Answer, spec: RunSpec, saved: Saved) -> Path:
     """Write a model that an estimator has fitted, for ``frostline predict``; the arguments are those of :func:`save_model`."""
     about = {
         **{name: getattr(identity, name) for name in ("task", "task_type", "labels", "max_length")},
-        **{name: answer[name] for name in ("columns", "sentence")},
+        **{"columns": answer.columns, "sentence": answer.sentence},
     }
     with _replacing(target) as aside:
         fitted.save(aside, about)
@@ -299,21 +293,22 @@ def _replacing(target: Path) -> Iterator[Path]:
         ) from error
 
 
-def _facts(identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved) -> dict[str, Any]:
+def _facts(identity: Identity, answer: Answer, spec: RunSpec, saved: Saved) -> dict[str, Any]:
     """The content of frostline.json, which ``frostline predict`` and later sweeps read."""
-    recommended = answer["sizes"][0]["recommended"]
+    recommended = answer.sizes[0].recommended
+    assert recommended is not None
     return {
         "schema_version": SCHEMA_VERSION,
         "run": spec.digest,
-        "sentence": answer["sentence"],
+        "sentence": answer.sentence,
         "task": identity.task,
         "task_type": identity.task_type,
         "labels": list(identity.labels),
         "metric": identity.metric,
-        "validation": recommended["validation_best"],
+        "validation": recommended.validation_best,
         "max_length": identity.max_length,
         "precision": identity.precision,
-        "columns": answer.get("columns"),
+        "columns": answer.columns,
         "logit_gap": saved.gap,
         "trained_again": saved.trained_again,
         "spec": spec.model_dump(mode="json"),
@@ -341,13 +336,12 @@ def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def model_card(
-    pretrained: Pretrained, identity: Identity, answer: Mapping[str, Any], spec: RunSpec, saved: Saved
-) -> ModelCard:
+def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec: RunSpec, saved: Saved) -> ModelCard:
     """The model card of the recommended run ``spec``; ``saved`` is the origin of its weights."""
-    size = answer["sizes"][0]
-    recommended, (tag, task_type) = size["recommended"], TASKS[identity.task_type]
-    scores = {"validation": recommended["validation_best"], "test": recommended.get("test")}  # of one run, not means
+    size = answer.sizes[0]
+    recommended, (tag, task_type) = size.recommended, TASKS[identity.task_type]
+    assert recommended is not None
+    scores = {"validation": recommended.validation_best, "test": recommended.test}  # of one run, not means
     base = None if Path(pretrained.name).expanduser().is_dir() else pretrained.name  # on the hub
     name = names.model_name(pretrained.name)
     data = ModelCardData(
@@ -357,7 +351,7 @@ def model_card(
         pipeline_tag=tag,
         tags=["frostline"],
         metrics=[identity.metric],
-        model_name=f"{name}, {recommended['recipe']} tuned on {identity.task}",
+        model_name=f"{name}, {recommended.recipe} tuned on {identity.task}",
         eval_results=[
             EvalResult(
                 task_type=tag,
@@ -381,15 +375,16 @@ def model_card(
         base=base,
         name=_plain(name),
         task=_plain(identity.task),
-        sentence=_plain(answer["sentence"]),
-        notes=[_plain(note) for note in answer["notes"] if not PATH.search(note)],
-        splits={name: split["rows"] for name, split in answer["data"]["report"]["splits"].items()},
+        sentence=_plain(answer.sentence),
+        notes=[_plain(note) for note in answer.notes if not PATH.search(note)],
+        splits={name: split["rows"] for name, split in answer.data["report"]["splits"].items()},
+        trainable=names.printed(recommended.recipe),
         named=[_plain(part) for part in spec.tune_modules or ()],
-        classes=[{**one, "label": _plain(one["label"])} for one in answer["classes"] or ()],
+        classes=[replace(one, label=_plain(one.label)) for one in answer.classes or ()],
         outputs=[_plain(text) for text in output_sentences(answer)],
         labels=json.dumps(labels, indent=1, ensure_ascii=False),
         size=size,
-        cells=size["cells"],
+        cells=size.cells,
         recommended=recommended,
         identity=identity,
         code=loading(answer, Path("path/to/this/folder")),
@@ -410,7 +405,7 @@ def model_card(
         formatting=formatting,
         names=names,
         baseline=names.baseline(identity.metric),
-        best=cell_of(size, recommended["recipe"]),
+        best=size.cell(recommended.recipe),
     )
 
 

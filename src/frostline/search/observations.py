@@ -13,13 +13,13 @@ import numpy as np
 
 from frostline.data.wording import capitalized
 from frostline.search import default_budget
-from frostline.statistics.decision import Choice, Rule
-from frostline.statistics.evidence import Evidence, Run
+from frostline.statistics.cells import clear_distance, succeeded, with_outcomes
+from frostline.statistics.decision import JointEstimate, Option, Rule
+from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import FULL_MEAN
-from frostline.statistics.joint import JointEstimate
 from frostline.statistics.next_step import NextStep
-from frostline.statistics.outcomes import clear_distance, succeeded, with_outcomes
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.forecast_record import makespan
 from frostline.sweep.results.search_record import Expected
 
@@ -128,19 +128,19 @@ class Surrogate:
 
     estimate: JointEstimate
     rule: Rule
-    full: Choice
+    full: Option
     step: NextStep
 
     @cached_property
-    def best(self) -> Choice:
+    def best(self) -> Option:
         """The choice that would be recommended now."""
         return self.rule.choose(self.estimate.choices, self.full)
 
-    def choice(self, recipe: Recipe) -> Choice | None:
+    def choice(self, recipe: Recipe) -> Option | None:
         """A recipe with a score; None if it has none."""
         return next((choice for choice in self.estimate.choices if choice.name == recipe), None)
 
-    def probability(self, choice: Choice) -> float:
+    def probability(self, choice: Option) -> float:
         """The probability that a choice reaches the target."""
         return self.rule.probability(choice, self.full)
 
@@ -283,20 +283,23 @@ class Observations:
         return tuple(found)
 
     def scores(self, recipe: Recipe, learning_rate: float) -> dict[int, float]:
-        """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.outcomes.succeeded`)."""
-        cell = {"recipe": recipe, "learning_rate": learning_rate}
+        """Scores of the runs that count for the mean, by seed (:func:`frostline.statistics.cells.succeeded`)."""
         finished = self._finished()
         known = with_outcomes(finished, self.chance, clear_distance(finished, self.evidence))
-        good = succeeded([run for run in known if run.items() >= cell.items()])
-        return {run["seed"]: run["validation_best"] for run in good}
+        good = succeeded([run for run in known if (run.recipe, run.learning_rate) == (recipe, learning_rate)])
+        return {int(run.seed): run.score for run in good}
 
-    def _finished(self) -> list[Run]:
+    def _finished(self) -> list[RunResult]:
         """All finished runs, with the columns of results.csv that the statistics need."""
         return [
-            {
-                **{"recipe": one.recipe, "learning_rate": one.learning_rate, "seed": one.seed, "status": "done"},
-                **{"run": seen.run, "validation_best": seen.score, "outcome": seen.outcome},
-            }
+            RunResult(
+                recipe=one.recipe,
+                learning_rate=one.learning_rate,
+                seed=one.seed,
+                run=seen.run,
+                validation_best=seen.score,
+                outcome=seen.outcome,
+            )
             for one, seen in self.known.items()
         ]
 
@@ -313,14 +316,12 @@ class Observations:
         }
         return max(means, key=lambda rate: means[rate])
 
-    def runs(self, recipe: Recipe) -> list[Run]:
+    def runs(self, recipe: Recipe) -> list[RunResult]:
         """The runs at the best learning rate that count for the mean, as rows for ``evidence``."""
         rate = self.best_learning_rate(recipe)
         good = {} if rate is None else self.scores(recipe, rate)
         return [
-            run
-            for run in self._finished()
-            if (run["recipe"], run["learning_rate"]) == (recipe, rate) and run["seed"] in good
+            run for run in self._finished() if (run.recipe, run.learning_rate) == (recipe, rate) and run.seed in good
         ]
 
     def surrogate(self) -> Surrogate | None:

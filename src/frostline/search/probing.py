@@ -19,17 +19,25 @@ from numpy.typing import NDArray
 from frostline.data.load import Data
 from frostline.frozen.forward_pass import Rows
 from frostline.report.explanations import probe_sentence
-from frostline.statistics.alternatives import PROBE, WORDS
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.predictions import expand_to_all_rows
+from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.probes.fitting import Probed, fit_probes, predictions_of, probe_examples, refitted
-from frostline.training.probes.inputs import WORD, ProbeInput, has_features
-from frostline.training.probes.words import WordsModel
-from frostline.training.rows import train_rows, validation_rows
-from frostline.training.specification import RunSpec
+from frostline.training.forward import train_rows, validation_rows
+from frostline.training.linear_models import WordsModel
+from frostline.training.probes import (
+    WORD,
+    Alternatives,
+    Probed,
+    ProbeInput,
+    fit_probes,
+    has_features,
+    predictions_of,
+    probe_examples,
+    refitted,
+)
+from frostline.training.run import RunSpec
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,11 @@ from frostline.report.rebuild import finish, settings_of
 from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, in_words, interim_analyses
 from frostline.search.policy import NOTHING_LEARNED, Batch, Stop, policy, reference_failed
 from frostline.search.probing import fit_alternatives
-from frostline.statistics.alternatives import alternative_run
+from frostline.statistics.answer import Answer
 from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
+from frostline.statistics.run_result import Alternative
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
@@ -35,9 +36,9 @@ from frostline.sweep.results.folder import Folder, register, write_alternatives
 from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
-from frostline.training.probes.alternatives import Alternatives
-from frostline.training.specification import RunSpec
-from frostline.training.step_profile import profile_step
+from frostline.training.probes import Alternatives
+from frostline.training.run import RunSpec
+from frostline.training.train import profile_step
 
 Runs = Mapping[Candidate, RunSpec]
 STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times as long as one run that it may take
@@ -218,7 +219,7 @@ class Search:
         alternatives = replace(alternatives, values=defined)
         return cls(prepared, progress, alternatives, estimates, runs, seen, requested, together, ray)
 
-    def run(self, *, exhaustive: bool) -> dict[str, Any]:
+    def run(self, *, exhaustive: bool) -> Answer:
         """Search until the policy stops or is interrupted.
 
         Args:
@@ -341,8 +342,8 @@ class Search:
         best = surrogate.best
         if best is surrogate.full:
             return f"  Best so far: {tuning(best.name)} ({score(best.score)}). {spent}"
-        recipe = next((one for one in seen.space.recipes if one == best.name), None)
-        runs = [alternative_run(best.name)] if recipe is None else seen.runs(recipe)
+        recipe = next((one for one in seen.space.recipes if str(Recipe(one)) == best.name), None)
+        runs = [Alternative(best.name)] if recipe is None else seen.runs(recipe)
         same = seen.evidence.on_same_rows(runs, seen.runs(full))
         scores = f"{score(same.ours)}; {in_words(full)} {score(same.theirs)}" if same else score(best.score)
         sure = f"{probability(surrogate.probability(best))} sure to reach the target"

@@ -9,12 +9,11 @@ from frostline.search import default_budget
 from frostline.search.policy import Batch, initial_design
 from frostline.search.search import Search
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.plan import Plan
 from frostline.sweep.results.forecast_record import Cell, makespan
 from frostline.sweep.results.search_record import read_search
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 
 @dataclass(frozen=True)
@@ -116,11 +115,8 @@ class SearchPlan:
 
 def _with_forecast(search: Search, runs: Sequence[RunSpec]) -> Plan:
     """The plan with a forecast of those of the runs that have no result."""
-    prepared, progress = search.prepared, search.progress
-    progress.begin("checking that the model can be cut")
-    check_cuts(prepared)
-    progress.begin("timing a few steps")
-    return replace(prepared.plan, forecast=make_forecast(prepared, prepared.missing(runs), plain=True))
+    prepared = search.prepared
+    return replace(prepared.plan, forecast=make_forecast(prepared, prepared.missing(runs), search.progress, plain=True))
 
 
 def _measured(search: Search) -> float | None:

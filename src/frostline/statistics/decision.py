@@ -15,22 +15,26 @@ if another one has measured at least its score at no higher cost.
 With a wanted certainty, the recommended choice is instead the cheapest one that reaches the goal with that probability.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.analysis_settings import POINT, PRICE, TARGETS, AnalysisSettings
-from frostline.statistics.goal import Goal
+from frostline.statistics.analysis_settings import POINT, PRICE, TARGETS, AnalysisSettings, Goal
+from frostline.statistics.answer import BesideK, Choice, Decision
+from frostline.statistics.evidence import Evidence
+from frostline.statistics.posterior import Observed, Posterior, posterior
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import Alternative, Scored
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class Option:
     """Something that can be recommended.
 
     Attributes:
@@ -79,17 +83,17 @@ class Rule:
         """The score that full fine-tuning is worth when a search weighs runs against their time. Certainty has no price."""
         return self.price if self.sure is None else PRICE
 
-    def probability(self, choice: Choice, full: Choice) -> float:
+    def probability(self, choice: Option, full: Option) -> float:
         """The probability that the choice reaches the goal; 1 for full fine-tuning itself."""
         if choice is full:
             return 1.0
         return float((choice.draws - self.goal.share * full.draws >= self.goal.threshold).mean())
 
-    def value(self, choice: Choice) -> float:
+    def value(self, choice: Option) -> float:
         """The expected score less the price of the cost."""
         return choice.expected - self.price * choice.cost
 
-    def choose(self, choices: Sequence[Choice], full: Choice) -> Choice:
+    def choose(self, choices: Sequence[Option], full: Option) -> Option:
         """The recommended choice; of equals the first."""
         if self.sure is None:
             return max((one for one in choices if dominating(one, choices) is None), key=self.value)
@@ -98,9 +102,9 @@ class Rule:
 
 
 def decide(
-    choices: Sequence[Choice], full: Choice | None, rule: Rule, *, base: float | None, margin: float
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The decision, and what is known about every choice, in plain values as in answer.json.
+    choices: Sequence[Option], full: Option | None, rule: Rule, *, base: float | None, margin: float
+) -> tuple[Decision, list[Choice]]:
+    """The decision, and what is known about every choice.
 
     Args:
         choices: In ascending order of what they train; ``full`` is one of them.
@@ -109,36 +113,37 @@ def decide(
         base: The score of the constant baseline; None: unknown, so shares are of the score.
         margin: The distance below full fine-tuning that counts as equally good.
     """
-    reference = full and full.name
+    reference = full.name if full else None
     full = full or max(choices, key=lambda one: one.expected)
     chosen = rule.choose(choices, full)
-    facts = [
-        {
+    known = [
+        Choice(
             **_beside_full(choice, full, rule),
-            "comparable": choice.comparable,
-            "expected": choice.expected,
-            "value": rule.value(choice),
-            "probabilities": _probabilities(choice, full, base or 0.0, margin),
-            "better_than_previous": None if previous is None else float((choice.draws > previous.draws).mean()),
-            "dominated_by": dominating(choice, choices),
-            "beside_k": _beside_k(choice, choices),
-        }
+            comparable=choice.comparable,
+            expected=choice.expected,
+            value=rule.value(choice),
+            probabilities=_probabilities(choice, full, base or 0.0, margin),
+            better_than_previous=None if previous is None else float((choice.draws > previous.draws).mean()),
+            dominated_by=dominating(choice, choices),
+            beside_k=_beside_k(choice, choices),
+        )
         for choice, previous in zip(choices, _smaller_k(choices), strict=True)
     ]
-    return {**_beside_full(chosen, full, rule), "reference": reference}, facts
+    best = next(one for one, choice in zip(known, choices, strict=True) if choice is chosen)
+    return Decision(**vars(best), reference=reference), known
 
 
-def _smaller_k(choices: Sequence[Choice]) -> list[Choice | None]:
+def _smaller_k(choices: Sequence[Option]) -> list[Option | None]:
     """For each choice the k before it; None for the first k, and for what is no k."""
-    found: list[Choice | None] = []
-    before: Choice | None = None
+    found: list[Option | None] = []
+    before: Option | None = None
     for choice in choices:
         found.append(before if Recipe(choice.name).is_k else None)
         before = choice if Recipe(choice.name).is_k else before
     return found
 
 
-def _beside_full(choice: Choice, full: Choice, rule: Rule) -> dict[str, Any]:
+def _beside_full(choice: Option, full: Option, rule: Rule) -> dict[str, Any]:
     """A choice compared with full fine-tuning: the expected points below it with their 95 % interval, certainty, cost."""
     below = (full.draws - choice.draws) / POINT
     low, high = np.quantile(below, (0.025, 0.975)).tolist()
@@ -152,7 +157,7 @@ def _beside_full(choice: Choice, full: Choice, rule: Rule) -> dict[str, Any]:
     }
 
 
-def _beside_k(choice: Choice, choices: Sequence[Choice]) -> dict[str, Any] | None:
+def _beside_k(choice: Option, choices: Sequence[Option]) -> BesideK | None:
     """A way to tune compared with the largest k that costs at most as much; None for others, or if there is no such k.
 
     The points that the way is expected to score above it, with their 95 % interval, and the probability that it does.
@@ -163,15 +168,10 @@ def _beside_k(choice: Choice, choices: Sequence[Choice]) -> dict[str, Any] | Non
     k = max(reversed(ks), key=lambda one: one.cost)
     above = (choice.draws - k.draws) / POINT
     low, high = np.quantile(above, (0.025, 0.975)).tolist()
-    return {
-        "choice": k.name,
-        "above": float(above.mean()),
-        **{"low": low, "high": high},
-        "probability": float((above > 0).mean()),
-    }
+    return BesideK(choice=k.name, above=float(above.mean()), low=low, high=high, probability=float((above > 0).mean()))
 
 
-def _probabilities(choice: Choice, full: Choice, base: float, margin: float) -> dict[str, float]:
+def _probabilities(choice: Option, full: Option, base: float, margin: float) -> dict[str, float]:
     """The probability of each usual goal: shares of full fine-tuning's gain, and the margin."""
     goals = {f"gain_{100 * share:.0f}": Goal.of_gain(share, base) for share in TARGETS}
     return {
@@ -180,10 +180,85 @@ def _probabilities(choice: Choice, full: Choice, base: float, margin: float) -> 
     }
 
 
-def dominating(choice: Choice, choices: Sequence[Choice]) -> str | None:
+def dominating(choice: Option, choices: Sequence[Option]) -> str | None:
     """The first choice that has measured at least as high a score for at most the cost, one of them better; None: none."""
     for one in choices:
         theirs, ours = (one.comparable, one.cost), (choice.comparable, choice.cost)
         if theirs[0] >= ours[0] and theirs[1] <= ours[1] and theirs != ours:
             return one.name
     return None
+
+
+@dataclass(frozen=True)
+class JointEstimate:
+    """What is known about J choices together.
+
+    Attributes:
+        names: ``last 2``, ``all``, ``lora-2``, ``probe``; every k comes first, ascending.
+        costs: Of each, the share of layers that it tunes. Measured times would make the decisions of equal sweeps differ.
+        observed: Their scores.
+        posterior: Of their mean scores.
+        ways: The positions of the ways to tune.
+    """
+
+    names: tuple[str, ...]
+    costs: tuple[float, ...]
+    observed: Observed
+    posterior: Posterior
+    ways: range = range(0)
+
+    @classmethod
+    def of(
+        cls,
+        cells: Mapping[str, Sequence[Scored]],
+        depth: Sequence[float],
+        alternatives: Sequence[str],
+        evidence: Evidence,
+        ways: Sequence[float] = (),
+    ) -> Self:
+        """The estimate from the runs that count for the mean of each choice.
+
+        Args:
+            cells: The runs of each k, ascending, then those of each way. At least one of them has runs.
+            depth: The place of each k on the curve: its share of the layers, and more than 1 with the embeddings.
+            alternatives: The models that train no layer; ``evidence`` knows their predictions by name.
+            evidence: The scores and their uncertainty.
+            ways: The cost of each way.
+        """
+        runs: list[Sequence[Scored]] = [*cells.values(), *([Alternative(name)] for name in alternatives)]
+        costs = (*(min(1.0, place) for place in depth), *ways, *(0.0 for _ in alternatives))
+        observed = evidence.observed(runs, [*depth, *(None for _ in (*ways, *alternatives))])
+        observed = replace(observed, beside=_largest_affordable_k(costs[: len(depth)], ways))
+        return cls((*cells, *alternatives), costs, observed, posterior(observed), range(len(depth), len(cells)))
+
+    @cached_property
+    def choices(self) -> tuple[Option, ...]:
+        """The choices that have a score, the cheapest first."""
+        observed = self.observed
+        measured = observed.means if observed.measured is None else observed.measured
+        means = zip(observed.seen.tolist(), observed.means, measured, strict=True)
+        choices = [
+            Option(
+                name=self.names[n],
+                score=float(score),
+                comparable=float(mean),
+                cost=self.costs[n],
+                draws=self.posterior.draws[:, n],
+                is_way=n in self.ways,
+            )
+            for n, mean, score in means
+        ]
+        return tuple(sorted(choices, key=lambda choice: choice.cost))  # stable: k = 0 before the models without layers
+
+
+def _largest_affordable_k(ks: Sequence[float], ways: Sequence[float]) -> dict[int, int]:
+    """For each way that runs layers in training, the position of the largest k that costs at most as much.
+
+    A way that trains no layer reads other features than k = 0 does, so it is not expected to score as that.
+    """
+    beside = {}
+    for way, cost in enumerate(ways, start=len(ks)):
+        affordable = [k for k, price in enumerate(ks) if price <= cost]  # rising, as the costs of k are
+        if cost > 0 and affordable:
+            beside[way] = affordable[-1]
+    return beside

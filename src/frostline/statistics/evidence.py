@@ -1,18 +1,27 @@
-"""The interface of ``scores.py`` and ``predictions.py``: scores of runs with their uncertainty."""
+"""Scores of runs with their uncertainty: the interface, and the evidence from one score per run, as in a table."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.statistics.inference import Pair, summarize
+from frostline.statistics.inference import (
+    Pair,
+    Summary,
+    is_above,
+    mean_interval,
+    pair,
+    pairing_gain,
+    summarize,
+    unpaired,
+)
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.posterior import Observed
+from frostline.statistics.run_result import Scored
 
 Score = TypeVar("Score")
-Run = Mapping[str, Any]  # a row of results.csv
 
 
 class SameRows(NamedTuple):
@@ -48,31 +57,31 @@ class Evidence(Protocol):
     def rows(self) -> int | None:
         """The number of validation rows; None if predictions are unknown."""
 
-    def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
+    def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
         """The comparison of the runs of a cell with those of full fine-tuning; None if one side has no runs."""
 
-    def on_same_rows(self, cell: Sequence[Run], full: Sequence[Run]) -> SameRows | None:
+    def on_same_rows(self, cell: Sequence[Scored], full: Sequence[Scored]) -> SameRows | None:
         """The mean scores of both on the rows that both are scored on; None if there are none.
 
         Numbers that stand beside each other are these. If rows are unknown, all runs count as scored on the same rows.
         """
 
-    def baseline(self, runs: Sequence[Run]) -> float | None:
+    def baseline(self, runs: Sequence[Scored]) -> float | None:
         """The score of the best constant prediction on the rows that these runs are scored on; None if it is unknown."""
 
-    def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
+    def learned(self, runs: Sequence[Scored], among: int | None = None) -> bool | None:
         """Whether these runs are significantly above the baseline; None if that cannot be tested.
 
         The mean over seeds is tested. If predictions are known, the best of ``among`` single runs is tested too.
         """
 
-    def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
+    def pairing(self, cell: Sequence[Scored], full: Sequence[Scored]) -> float | None:
         """See :func:`frostline.statistics.inference.pairing_gain`; None if nothing is paired."""
 
-    def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
+    def summary(self, runs: Sequence[Scored]) -> Summary:
         """Descriptive statistics and the interval of the mean, ``low`` and ``high`` (None for fewer than two runs)."""
 
-    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float | None]) -> Observed:
+    def observed(self, cells: Sequence[Sequence[Scored]], depth: Sequence[float | None]) -> Observed:
         """What is known about the means of several cells, for their posterior. At least one cell has runs.
 
         Args:
@@ -84,27 +93,99 @@ class Evidence(Protocol):
         """The number of validation rows that at least one of these runs (by name) is scored on; None if it is unknown."""
 
 
-def by_seed(runs: Sequence[Run], scores: Sequence[Score]) -> dict[str, Score]:
+def by_seed(runs: Sequence[Scored], scores: Sequence[Score]) -> dict[str, Score]:
     """Scores by seed; a seed that occurs again counts as a seed of its own."""
     seeds: dict[str, Score] = {}
     for run, score in zip(runs, scores, strict=True):
-        name = str(run["seed"])
+        name = str(run.seed)
         seeds[name if name not in seeds else f"{name} ({len(seeds)})"] = score
     return seeds
 
 
-def same_seeds(cell: Sequence[Run], full: Sequence[Run]) -> list[tuple[Run, Run]]:
+def same_seeds(cell: Sequence[Scored], full: Sequence[Scored]) -> list[tuple[Scored, Scored]]:
     """The pairs of runs with the same seed, in the order of the seeds."""
-    ours, theirs = ({run["seed"]: run for run in runs} for runs in (cell, full))
+    ours, theirs = ({run.seed: run for run in runs} for runs in (cell, full))
     both = sorted(ours.keys() & theirs.keys(), key=lambda seed: (isinstance(seed, str), seed))
     return [(ours[seed], theirs[seed]) for seed in both]
 
 
-def summary_with_interval(
-    scores: NDArray[np.float64], interval: tuple[float, float] | None, metric: str
-) -> dict[str, float | int | None]:
+def summary_with_interval(scores: NDArray[np.float64], interval: tuple[float, float] | None, metric: str) -> Summary:
     """Descriptive statistics and the interval, clipped to the range of the metric if it is known."""
     low, high = interval if interval and np.isfinite(interval).all() else (None, None)
     if low is not None and high is not None and metric in METRICS:
         low, high = max(low, METRICS[metric].lowest), min(high, 1.0)
-    return {**asdict(summarize(scores)), "low": low, "high": high}
+    return replace(summarize(scores), low=low, high=high)
+
+
+IN_COMMON = 0.75  # pairing needs at least this share of the larger cell's runs to have a seed in common with the other
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One score per run. It implements :class:`frostline.statistics.evidence.Evidence`.
+
+    Attributes:
+        metric: The name of the metric.
+        chance: The score of the constant baseline; None: unknown.
+        paired: Whether runs with the same seed are compared with each other. Even then all runs are compared without pairing
+            if fewer than two seeds, or less than ``IN_COMMON`` of the larger cell, are in both cells. Pairing would discard
+            more information than it gains.
+        rows: The number of validation rows; None: unknown.
+    """
+
+    metric: str
+    chance: float | None
+    paired: bool = True
+    rows: int | None = None
+
+    def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
+        if not cell or not full:
+            return None
+        both = self._both(cell, full)
+        if len(both):
+            return pair(both)
+        ours, theirs = (np.array([_score(run) for run in runs]) for runs in (cell, full))
+        return unpaired(ours, theirs)
+
+    def on_same_rows(self, cell: Sequence[Scored], full: Sequence[Scored]) -> SameRows | None:
+        if not cell or not full:
+            return None
+        ours, theirs = (float(np.mean([_score(run) for run in runs])) for runs in (cell, full))
+        return SameRows(ours, theirs, min(len(cell), len(full)), partial=False)
+
+    def baseline(self, runs: Sequence[Scored]) -> float | None:
+        return self.chance
+
+    def learned(self, runs: Sequence[Scored], among: int | None = None) -> bool | None:
+        if self.chance is None or len(runs) < 2:
+            return None
+        both = self.pair(runs, runs)
+        return both is not None and is_above(both, self.chance)
+
+    def pairing(self, cell: Sequence[Scored], full: Sequence[Scored]) -> float | None:
+        return pairing_gain(self._both(cell, full))
+
+    def summary(self, runs: Sequence[Scored]) -> Summary:
+        scores = np.array([_score(run) for run in runs])
+        return summary_with_interval(scores, mean_interval(scores) if len(runs) > 1 else None, self.metric)
+
+    def observed(self, cells: Sequence[Sequence[Scored]], depth: Sequence[float | None]) -> Observed:
+        scores = [by_seed(runs, [_score(run) for run in runs]) for runs in cells]
+        if not self.paired:  # then no two runs share a seed
+            scores = [{f"{n}/{seed}": score for seed, score in one.items()} for n, one in enumerate(scores)]
+        return Observed(scores, None, depth)
+
+    def rows_of(self, runs: Iterable[str]) -> int | None:
+        return self.rows
+
+    def _both(self, cell: Sequence[Scored], full: Sequence[Scored]) -> NDArray[np.float64]:
+        """The scores of runs with the same seed, ``[seeds, 2]``; empty if nothing is paired."""
+        both = same_seeds(cell, full) if self.paired else []
+        if len(both) < 2 or len(both) < IN_COMMON * max(len(cell), len(full)):
+            both = []
+        return np.array([[_score(ours), _score(theirs)] for ours, theirs in both]).reshape(-1, 2)
+
+
+def _score(run: Scored) -> float:
+    assert run.validation_best is not None
+    return run.validation_best

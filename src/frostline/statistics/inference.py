@@ -13,11 +13,12 @@ on its ends. With interim analyses, each one gets an equal part of the 5 %.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
+
+from frostline.statistics.keyed import Keyed
 
 QUANTILE = 0.975  # of a two-sided interval with 95 % confidence
 
@@ -40,8 +41,8 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Descriptive statistics; None for what too few runs leave undefined."""
+class Summary(Keyed):
+    """Descriptive statistics, and the interval of the mean, if it was asked for; None for what too few runs leave undefined."""
 
     n: int
     mean: float | None
@@ -51,6 +52,8 @@ class Summary:
     lower_quartile: float | None
     upper_quartile: float | None
     max: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 def summarize(scores: Array) -> Summary:
@@ -299,7 +302,7 @@ LARGEST = 10  # a bound that is farther than this from the estimate counts as no
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Ratio(Keyed):
     """A share and its interval. None: undefined, or unbounded on that side."""
 
     estimate: float | None
@@ -405,17 +408,3 @@ def holm(p_values: Sequence[float]) -> list[float]:
         most = max(most, min(1.0, (len(order) - rank) * p_values[n]))
         adjusted[n] = most
     return adjusted
-
-
-def adjust(curves: Sequence[dict[str, Any]]) -> int:
-    """Add ``p_holm`` to the difference of every cell, adjusted over all curves; returns the number of comparisons."""
-    tested = [
-        cell["difference"]
-        for curve in curves
-        for cell in curve["cells"]
-        if cell["difference"] and cell["recipe"] != curve["reference"]
-    ]
-    known = [difference for difference in tested if difference["p"] is not None]
-    for difference, p in zip(known, holm([d["p"] for d in known]), strict=True):
-        difference["p_holm"] = p
-    return len(known)

@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from frostline import FrostlineError
 from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
-from frostline.statistics.evidence import Run, SameRows, by_seed, same_seeds, summary_with_interval
+from frostline.statistics.evidence import SameRows, by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference import (
     QUANTILE,
     Array,
     Pair,
+    Summary,
     corrected_quantile,
     is_above,
     mean_interval,
@@ -38,6 +39,7 @@ from frostline.statistics.inference import (
 )
 from frostline.statistics.metrics import METRICS, chance, check_metric, predict, scored_rows, tally
 from frostline.statistics.posterior import Observed
+from frostline.statistics.run_result import Scored
 
 RATIO = 1.0  # the variance of the rest, relative to that of the effects of folds
 
@@ -177,24 +179,24 @@ class RunPredictions:
         every = [np.arange(len(rows)), *self.groups]
         return np.array(self.split.scores(logits, [some[rows[some]] for some in every]))
 
-    def pair(self, cell: Sequence[Run], full: Sequence[Run]) -> Pair | None:
+    def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
         if not cell or not full:
             return None
         both = self._both(cell, full)  # [seeds, 2, 1 + groups]
         if len(both):
-            rows = self.rows_of(ours["run"] for ours, _ in same_seeds(cell, full))
+            rows = self.rows_of(ours.run for ours, _ in same_seeds(cell, full))
             found = pair(both[:, :, 0], both[:, :, 1:].transpose(2, 0, 1), self._max_row_effect(rows), self.quantile)
         else:
-            rows = min(self.rows_of(run["run"] for run in runs) for runs in (cell, full))
-            ours, theirs = (np.array([self[run["run"]] for run in some]) for some in (cell, full))  # [n, 1 + groups]
+            rows = min(self.rows_of(run.run for run in runs) for runs in (cell, full))
+            ours, theirs = (np.array([self[run.run] for run in some]) for some in (cell, full))  # [n, 1 + groups]
             means = np.stack([ours[:, 1:].mean(0), theirs[:, 1:].mean(0)], 1)
             found = unpaired(ours[:, 0], theirs[:, 0], means, self._max_row_effect(rows), self.quantile)
         return replace(found, covered=rows / self.rows)
 
-    def on_same_rows(self, cell: Sequence[Run], full: Sequence[Run]) -> SameRows | None:
+    def on_same_rows(self, cell: Sequence[Scored], full: Sequence[Scored]) -> SameRows | None:
         if not cell or not full:
             return None
-        sides = [{run["run"]: self._rows_scored(run["run"]) for run in runs} for runs in (cell, full)]
+        sides = [{run.run: self._rows_scored(run.run) for run in runs} for runs in (cell, full)]
         counts = [Counter(mask.tobytes() for mask in side.values()) for side in sides]
         if counts[0] == counts[1] or len(counts[0] | counts[1]) == 1:
             ours, theirs = (float(np.mean([self[name][0] for name in side])) for side in sides)
@@ -217,10 +219,10 @@ class RunPredictions:
         partial = any((np.any(list(side.values()), 0) != used).any() for side in sides)
         return SameRows(ours, theirs, sum(weights), partial)
 
-    def baseline(self, runs: Sequence[Run]) -> float:
-        return self.split.chance_on(np.any([self._rows_scored(run["run"]) for run in runs], 0)) if runs else self.chance
+    def baseline(self, runs: Sequence[Scored]) -> float:
+        return self.split.chance_on(np.any([self._rows_scored(run.run) for run in runs], 0)) if runs else self.chance
 
-    def learned(self, runs: Sequence[Run], among: int | None = None) -> bool | None:
+    def learned(self, runs: Sequence[Scored], among: int | None = None) -> bool | None:
         if not runs:
             return None
         both = self.pair(runs, runs)
@@ -228,25 +230,25 @@ class RunPredictions:
         if both is not None and is_above(replace(both, quantile=corrected_quantile(analyses)), self.baseline(runs)):
             return True
         quantile = corrected_quantile(analyses * (among or len(runs)))
-        return any(self.alone(run["run"], quantile)["low"] > self.baseline([run]) for run in runs)
+        return any(self.alone(run.run, quantile)["low"] > self.baseline([run]) for run in runs)
 
-    def pairing(self, cell: Sequence[Run], full: Sequence[Run]) -> float | None:
+    def pairing(self, cell: Sequence[Scored], full: Sequence[Scored]) -> float | None:
         return pairing_gain(self._both(cell, full)[:, :, 0])
 
-    def summary(self, runs: Sequence[Run]) -> dict[str, Any]:
-        scores = np.array([self[run["run"]] for run in runs]).reshape(len(runs), 1 + len(self.groups))
+    def summary(self, runs: Sequence[Scored]) -> Summary:
+        scores = np.array([self[run.run] for run in runs]).reshape(len(runs), 1 + len(self.groups))
         if len(runs) < 2:
             return summary_with_interval(scores[:, 0], None, self.metric)
-        max_row_effect = self._max_row_effect(self.rows_of([run["run"] for run in runs]))
+        max_row_effect = self._max_row_effect(self.rows_of([run.run for run in runs]))
         interval = mean_interval(scores[:, 0], scores[:, 1:].T, max_row_effect, self.quantile)
         return summary_with_interval(scores[:, 0], interval, self.metric)
 
-    def observed(self, cells: Sequence[Sequence[Run]], depth: Sequence[float | None]) -> Observed:
+    def observed(self, cells: Sequence[Sequence[Scored]], depth: Sequence[float | None]) -> Observed:
         comparable, fold_parameters = self._comparable(cells)
-        scores = [by_seed(runs, [float(comparable[run["run"]][0]) for run in runs]) for runs in cells]
+        scores = [by_seed(runs, [float(comparable[run.run][0]) for run in runs]) for runs in cells]
         some = [runs for runs in cells if runs]
-        left_out = [by_seed(runs, [comparable[run["run"]][1:] for run in runs]) for runs in some]
-        max_row_effect = self._max_row_effect(min(self.rows_of(run["run"] for run in runs) for runs in some))
+        left_out = [by_seed(runs, [comparable[run.run][1:] for run in runs]) for runs in some]
+        max_row_effect = self._max_row_effect(min(self.rows_of(run.run for run in runs) for runs in some))
         if all(np.isfinite(scores).all() for runs in left_out for scores in runs.values()):
             known = shared_row_covariance(left_out, max_row_effect)
         else:  # without some rows a score is undefined
@@ -254,20 +256,20 @@ class RunPredictions:
         seen = np.flatnonzero([len(runs) > 0 for runs in cells])
         covariance = np.full((len(cells),) * 2, np.nan)
         covariance[np.ix_(seen, seen)] = known
-        measured = [float(np.mean([self[run["run"]][0] for run in runs])) for runs in some]
+        measured = [float(np.mean([self[run.run][0] for run in runs])) for runs in some]
         return Observed(scores, covariance, depth, measured=measured, fold_parameters=fold_parameters)
 
-    def _comparable(self, cells: Sequence[Sequence[Run]]) -> tuple[dict[str, NDArray[np.float64]], float]:
+    def _comparable(self, cells: Sequence[Sequence[Scored]]) -> tuple[dict[str, NDArray[np.float64]], float]:
         """Scores of the runs as in ``self[run]``, without the effects of their folds; and the parameters of these effects.
 
         A run that is scored on all rows, such as a probe, has a score on each fold, too. It only helps to estimate the effects.
         """
-        names = [run["run"] for runs in cells for run in runs]
+        names = [run.run for runs in cells for run in runs]
         masks = {name: self._rows_scored(name) for name in names}
         folds = {mask.tobytes(): mask for mask in masks.values() if not mask.all()}
         if not folds:
             return {name: self[name] for name in names}, 0.0
-        choice_of = {run["run"]: n for n, runs in enumerate(cells) for run in runs}
+        choice_of = {run.run: n for n, runs in enumerate(cells) for run in runs}
         rest = ~np.any(list(folds.values()), 0)
         parts = [(name, mask.tobytes(), self[name]) for name, mask in masks.items() if not mask.all()]
         parts += [
@@ -308,9 +310,9 @@ class RunPredictions:
         """How far one row can move a score on this number of rows."""
         return (1 - METRICS[self.metric].lowest) / max(rows, 1)
 
-    def _both(self, cell: Sequence[Run], full: Sequence[Run]) -> NDArray[np.float64]:
+    def _both(self, cell: Sequence[Scored], full: Sequence[Scored]) -> NDArray[np.float64]:
         """The scores of runs with the same seed, ``[seeds, 2, 1 + groups]``."""
-        both = [[self[ours["run"]], self[theirs["run"]]] for ours, theirs in same_seeds(cell, full)]
+        both = [[self[ours.run], self[theirs.run]] for ours, theirs in same_seeds(cell, full)]
         return np.array(both).reshape(len(both), 2, 1 + len(self.groups))
 
 

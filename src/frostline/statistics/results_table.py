@@ -21,6 +21,7 @@ from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, normalized_name, quoted
 from frostline.statistics.metrics import METRICS, canonical_name
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.run_result import RunResult
 
 
 def rows_of_one_metric(
@@ -78,7 +79,7 @@ def baseline_score(
 # Our column: its usual names. The first one that the table has is used.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "score": ("score", "value", "validation_best", "result"),
-    "recipe": ("recipe", "recipe"),
+    "recipe": ("recipe",),
     "tuned_layers": ("tuned_layers", "k", "unfrozen_layers", "tuned"),
     "frozen_layers": ("frozen_layers", "frozen"),
     "full": ("full", "tune_embeddings"),
@@ -152,10 +153,8 @@ def _check_names(table: Table, named: Mapping[str, str], constants: Mapping[str,
             )
 
 
-NUMBERS = (
-    *("train_size", "learning_rate", "train_last", "trainable_parameters", "train_seconds", "cache_seconds"),
-    *("concurrent_runs", "peak_memory_bytes", "chance", "layers"),
-)
+COSTS = ("trainable_parameters", "train_seconds", "cache_seconds", "concurrent_runs", "peak_memory_bytes")
+NUMBERS = ("train_size", "learning_rate", "train_last", "chance", "layers", *COSTS)
 STATUSES = {  # and their other names
     "done": ("finished", "completed", "complete", "success", "succeeded", "ok"),
     "failed": ("failure", "error", "crashed", "killed", "cancelled", "canceled"),
@@ -302,7 +301,6 @@ class Results:
     Attributes:
         chance: The score of the best constant prediction; None: unknown.
         layers: The number of layers of the model, L; None: unknown.
-        runs: Rows as in results.csv.
     """
 
     model: str
@@ -310,7 +308,7 @@ class Results:
     metric: str
     chance: float | None
     layers: int | None
-    runs: tuple[dict[str, Any], ...]
+    runs: tuple[RunResult, ...]
 
 
 def read_results(
@@ -394,32 +392,28 @@ def _fits(tuned: int | Recipe, layers: int) -> bool:
     return (tuned.k or 0) <= layers if isinstance(tuned, Recipe) else -1 - layers <= tuned
 
 
-def _run(row: Mapping[str, Any], layers: int | None) -> dict[str, Any]:
+def _run(row: Mapping[str, Any], layers: int | None) -> RunResult:
     tuned = row["tuned"]
     if isinstance(tuned, int) and tuned < 0:
         assert layers is not None
         tuned = Recipe(tuned + layers + 1)
-    return {
-        **{name: row[name] for name in NUMBERS},
-        **{name: row[name] for name in ("row", "seed", "metric", "outcome", "validation_best")},
-        **{name: row[name] for name in ("model", "task")},
-        "run": f"row {row['row']}",
-        "train_size": None if row["train_size"] is None else int(row["train_size"]),
-        "status": row["status"],
-        "reason": "",
-        "tuned_layers": layers if tuned.k is None else tuned.k,
-        "tune_embeddings": tuned == FULL,
-        "recipe": tuned,
-    }
+    return RunResult(
+        **{name: row[name] for name in ("model", "task", "seed", "learning_rate", "status", "outcome", "metric")},
+        **{name: row[name] for name in ("validation_best", "train_last", *COSTS)},
+        train_size=None if row["train_size"] is None else int(row["train_size"]),
+        recipe=tuned,
+        tuned_layers=layers if tuned.k is None else tuned.k,
+        tune_embeddings=tuned == FULL,
+        run=f"row {row['row']}",
+    )
 
 
-def _refuse_repeated_runs(table: Table, runs: Sequence[Mapping[str, Any]]) -> None:
-    rows: dict[tuple[Any, ...], int] = {}
+def _refuse_repeated_runs(table: Table, runs: Sequence[RunResult]) -> None:
+    rows: dict[tuple[Any, ...], str] = {}
     for run in runs:
-        key = tuple(run[name] for name in ("train_size", "recipe", "learning_rate", "seed"))
-        other = rows.setdefault(key, run["row"])
-        if other != run["row"]:
+        other = rows.setdefault((run.train_size, run.recipe, run.learning_rate, run.seed), run.run)
+        if other != run.run:
             raise FrostlineError(
-                f"{table.name}, row {run['row']}: this run ({run['recipe']}, seed {run['seed']}) is already in row {other}; "
+                f"{table.name}, {run.run}: this run ({run.recipe}, seed {run.seed}) is already in {other}; "
                 "give each run once, or name the columns that distinguish them with --columns."
             )

@@ -11,7 +11,7 @@ from scipy import stats
 
 from frostline.data.wording import normalized_name
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import SizeAnswer
 from frostline.statistics.inference import QUANTILE, Array, holm
 from frostline.statistics.recipe import FULL, Recipe
 
@@ -19,11 +19,11 @@ Share = Mapping[str, Any] | None  # of full fine-tuning's score or gain: estimat
 Shares = Mapping[str, Mapping[str, Share]]  # task -> k -> share
 
 
-def across_tasks(curves: Sequence[Curve], settings: AnalysisSettings) -> dict[str, Any] | None:
+def across_tasks(curves: Mapping[str, SizeAnswer], settings: AnalysisSettings) -> dict[str, Any] | None:
     """Each k over all tasks of a model; None for fewer than two tasks or two k.
 
     Args:
-        curves: Each with its ``task``.
+        curves: By task.
         settings: Targets, tasks to leave out, and whether shares are of the gain.
 
     Returns:
@@ -37,7 +37,7 @@ def across_tasks(curves: Sequence[Curve], settings: AnalysisSettings) -> dict[st
           meaning there, so these tasks do not count;
         - ``raw``: tasks whose baseline is unknown. Their shares are of the score.
     """
-    tasks = {curve["task"]: curve for curve in curves if curve["reference"] == FULL}
+    tasks = {task: curve for task, curve in curves.items() if curve["reference"] == FULL}
     if len(tasks) < 2:
         return None
     cells = {task: {cell["recipe"]: cell for cell in curve["cells"]} for task, curve in tasks.items()}
@@ -114,7 +114,7 @@ def _operating_point(names: Sequence[str], shares: Shares, counting: Sequence[st
 PERMUTATIONS = 10_000
 
 
-def pays_from(curves: Sequence[Curve]) -> list[dict[str, Any]]:
+def pays_from(curves: Sequence[SizeAnswer]) -> list[dict[str, Any]]:
     """For each smaller k: the train size from which full fine-tuning is significantly better.
 
     ``full_better_from`` is the smallest size at which the whole interval of ``k - full`` lies below 0, as at every larger size.
@@ -131,7 +131,7 @@ def pays_from(curves: Sequence[Curve]) -> list[dict[str, Any]]:
     return found
 
 
-def interaction(curves: Sequence[Curve]) -> list[dict[str, Any]]:
+def interaction(curves: Sequence[SizeAnswer]) -> list[dict[str, Any]]:
     """For each k: how much ``k - full`` changes with ten times as many examples, with interval and p-value.
 
     This is the least-squares slope of the sizes' differences over log10 of the train size. Their errors are treated as
@@ -157,7 +157,7 @@ def interaction(curves: Sequence[Curve]) -> list[dict[str, Any]]:
     return _adjusted(found)
 
 
-def spread(curves: Sequence[Curve]) -> list[dict[str, Any]]:
+def spread(curves: Sequence[SizeAnswer]) -> list[dict[str, Any]]:
     """For each k: the spread between seeds relative to that of full fine-tuning, over all train sizes, including failed runs.
 
     At each size, k and full fine-tuning are compared on the same number of runs: their first seeds. ``ratio`` is that of the
@@ -183,7 +183,7 @@ def spread(curves: Sequence[Curve]) -> list[dict[str, Any]]:
     return _adjusted(found)
 
 
-def _equally_many(curve: Curve, name: str) -> tuple[Array, Array]:
+def _equally_many(curve: SizeAnswer, name: str) -> tuple[Array, Array]:
     """The scores of k and of full fine-tuning at one size: of both the first n, where n is the smaller number of runs."""
     both = [
         [
@@ -234,13 +234,13 @@ def _adjusted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "p_holm": p} for row, p in zip(rows, holm([row["p"] for row in rows]), strict=True)]
 
 
-def _names(curves: Sequence[Curve]) -> list[str]:
+def _names(curves: Sequence[SizeAnswer]) -> list[str]:
     """Every k of any size, except the reference."""
     names = [cell["recipe"] for curve in curves for cell in curve["cells"] if cell["recipe"] != curve["reference"]]
     return list(dict.fromkeys(names))
 
 
-def _differences(curves: Sequence[Curve], name: str) -> list[tuple[Curve, Mapping[str, Any]]]:
+def _differences(curves: Sequence[SizeAnswer], name: str) -> list[tuple[SizeAnswer, Mapping[str, Any]]]:
     """``k - full`` at each size that has both k and full fine-tuning."""
     found = []
     for curve in curves:

@@ -19,7 +19,7 @@ from frostline.data.glue import GLUE
 from frostline.data.wording import comma_separated, did_you_mean, normalized_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.recipe import FULL, NAMED, Recipe
-from frostline.training.ways.names import NAMED_WAYS, NUMBERED_WAYS
+from frostline.training.recipes import NAMED_WAYS, NUMBERED_WAYS
 
 FOLDER = files("frostline.studies")
 

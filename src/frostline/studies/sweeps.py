@@ -22,17 +22,17 @@ from frostline.model.terms import OWN_HEAD
 from frostline.report.answer.groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.learning_rates import best_learning_rate
+from frostline.statistics.answer import Answer
+from frostline.statistics.cells import best_learning_rate
 from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.studies.protocol import FOLDER, Protocol, tune_values
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
 from frostline.training.experiment import head_of
-from frostline.training.specification import RunSpec
-from frostline.training.ways.names import way_named
-from frostline.training.ways.start import planned
-from frostline.training.ways.way import PLAIN, Way
+from frostline.training.recipes import PLAIN, Way, way_named
+from frostline.training.run import RunSpec
+from frostline.training.start import planned
 
 
 @dataclass(frozen=True)
@@ -149,16 +149,16 @@ class StudySweep:
     analysis: AnalysisSettings
     line_search: tuple[float, ...] = ()
 
-    def run(self, progress: Progress | None = None) -> dict[str, Any]:
+    def run(self, progress: Progress | None = None) -> Answer:
         """Run the learning rate search, then the sweep, and return the answer. Finished runs are skipped. No model is saved."""
         settings = {**self.settings, "out": self.out, "progress": progress}
         if self.line_search:
             search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
             Sweep(**{**settings, **search}).run(save_model=False)
             group = next(iter(sweep_groups(self.out)))
-            full = [run for run in group.runs if run["recipe"] == FULL and run["learning_rate"] in self.line_search]
-            largest = max(run["train_size"] for run in full)
-            full = [run for run in full if run["train_size"] == largest]
+            full = [run for run in group.runs if run.recipe == FULL and run.learning_rate in self.line_search]
+            largest = max(run.train_size or 0 for run in full)
+            full = [run for run in full if run.train_size == largest]
             settings["learning_rate"] = best_learning_rate(full, group.evidence.chance, self.analysis)
         return Sweep(**settings).run(save_model=False)
 

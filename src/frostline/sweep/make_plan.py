@@ -1,30 +1,39 @@
-"""Make the plan of a sweep from its data and its model."""
+"""Make the plan of a sweep from its data and its model: which runs, and which hidden states fit on the disk."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from pathlib import Path
 
 import numpy as np
+import torch
 from transformers import PreTrainedModel
 
 from frostline.data.load import Data
-from frostline.frozen.forward_pass import Rows, StateSelection, selection_for
+from frostline.frozen.forward_pass import ForwardPass, Lengths, Rows, StateSelection, selection_for
+from frostline.frozen.hidden_states import (
+    RESERVED_BYTES,
+    SHARD_ROWS,
+    CacheKey,
+    cache_folder,
+    missing_rows,
+    similar_recipes,
+)
 from frostline.model.anatomy import Anatomy
-from frostline.model.device import device_memory
+from frostline.model.device import Machine, device_memory, free_bytes
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN_HEAD
 from frostline.model.tokens import ZEROED_TYPES, Tokens
 from frostline.statistics.recipe import NAMED
-from frostline.sweep.cache_space import CacheSpace
 from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
-from frostline.sweep.plan import Identity, Plan, PlannedDevice, one_of_each
+from frostline.sweep.plan import Identity, Plan, PlannedDevice, PlannedStates, one_of_each
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.training.experiment import Experiment
-from frostline.training.probes.inputs import features_after
-from frostline.training.rows import subset_rows, train_rows
-from frostline.training.specification import RunSpec
-from frostline.training.ways.phases import trainings_of
+from frostline.training.forward import subset_rows, train_rows
+from frostline.training.probes import features_after
+from frostline.training.run import RunSpec, trainings_of
 
 
 def make_plan(
@@ -54,9 +63,7 @@ def make_plan(
     """
     model, machine = context.pretrained.model, context.machine
     groups = groups_by_tune(runs, lambda run: _with_anatomy(context.for_run(run).pretrained))
-    wanted = _states_wanted(spec, runs, context, probes=probes)
-    space = CacheSpace.of(context, rows_needed(context, runs), spec.cache_limit)
-    cached = wanted.largest_part(space.fits)
+    states = _planned_states(_states_wanted(spec, runs, context, probes=probes), context, runs, spec.cache_limit)
     scored = sum(
         len(context.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in context.splits
     )
@@ -65,18 +72,10 @@ def make_plan(
         runs=tuple(runs),
         done=frozenset({run.digest for run in runs} & store.done()),
         parameters=sum(p.numel() for p in model.parameters()),
-        trained={k: sum(group.parameters for group in some if group.trained) for k, some in groups.items()},
         groups=groups,
-        rows=len(space.unique),
-        tokens=space.tokens,
-        wanted=wanted,
-        cached=cached,
-        cache_bytes=space.bytes(cached),
-        limit_bytes=int(min(space.free, space.limit)),
-        free_bytes=space.free,
+        states=states,
         truncated={name: tokens.truncated() for name, tokens in encoded.items()},
         truncated_by_class=_truncated_by_class(identity, data, encoded["train"]),
-        max_length=identity.max_length,
         notes=(
             *data.notes,
             *[ZEROED_TYPES] * any(tokens.zeroed_types for tokens in encoded.values()),
@@ -114,6 +113,31 @@ def _states_wanted(spec: Settings, runs: Sequence[RunSpec], context: Experiment,
     return replace(wanted, pooled=features.pooled, cuts=features.cuts or wanted.cuts)
 
 
+def _planned_states(
+    wanted: StateSelection, context: Experiment, runs: Sequence[RunSpec], limit: float | None
+) -> PlannedStates:
+    """The part of the wanted hidden states that the disk has space for, with a ``limit`` in GB that the user allows."""
+    needed, tokens, pretrained = rows_needed(context, runs), context.tokens, context.pretrained
+    unique = needed[np.unique(tokens.keys[needed], return_index=True)[1]]  # one row of each distinct example
+    count, width = int(tokens.lengths[unique].sum()), pretrained.anatomy.width
+    free, most = free_cache_bytes(), math.inf if limit is None else limit * 1e9
+
+    def fits(part: StateSelection) -> bool:
+        """Whether the disk has space for the states that are not cached yet, and the limit allows all of them."""
+        recipe = recipe_of(pretrained, context.machine, context.forward_pass(part))
+        # if states after the last layer are cached, it ran for all tokens
+        whole = pretrained.anatomy.count in (*part.pooled, *part.cuts)
+        recipes = [one for one in similar_recipes(recipe) if bool(one.head_token) != whole]
+        missing = min((missing_rows(tokens, unique, part, one) for one in recipes), key=len, default=unique)
+        lengths = tokens.lengths[missing]
+        more = part.bytes(len(missing), int(lengths.sum()), width) + passage_bytes(pretrained, lengths)
+        return more <= free and part.bytes(len(unique), count, width) <= most
+
+    cached = wanted.largest_part(fits)
+    size = cached.bytes(len(unique), count, width)
+    return PlannedStates(len(unique), count, wanted, cached, size, int(min(free, most)), free)
+
+
 def _truncated_by_class(identity: Identity, data: Data, tokens: Tokens) -> dict[str, float]:
     """The share of truncated training examples of each class that has examples in use."""
     shares = {label: tokens.truncated(data.train.with_label(n)) for n, label in enumerate(identity.labels)}
@@ -144,3 +168,38 @@ def _notes_on_named_modules(runs: Sequence[RunSpec], pretrained: Pretrained) -> 
     """Notes on named modules, if any are trained."""
     run = next((run for run in runs if run.recipe == NAMED), None)
     yield from run.to_train.notes(pretrained.anatomy, pretrained.new) if run else ()
+
+
+def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPass) -> CacheKey:
+    """Everything that determines this model's hidden states on this machine."""
+    facts = machine.facts()
+    return CacheKey(
+        model=pretrained.name,
+        weights=pretrained.weights,
+        precision=machine.precision,
+        attention=str(pretrained.model.config._attn_implementation),
+        device=str(facts["device_name"]),
+        threads=torch.get_num_threads(),
+        instructions=str(facts["instructions"]),
+        torch=str(facts["torch"]),
+        transformers=str(facts["transformers"]),
+        head_reads=forward_pass.head_reads,
+        packed=forward_pass.packed,
+        head_token=" ".join(forward_pass.head_token.modules) if forward_pass.head_token else "",
+    )
+
+
+def passage_bytes(pretrained: Pretrained, lengths: Lengths) -> int:
+    """The size of the two files with hidden states between layers while examples of these lengths are streamed, else 0."""
+    longest = int(np.sort(lengths)[-SHARD_ROWS:].sum())
+    return 2 * 4 * pretrained.anatomy.width * longest if pretrained.stream else 0
+
+
+def free_cache_bytes() -> int:
+    """How many more bytes of disk the cache may take."""
+    return max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
+
+
+def nearest_existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists."""
+    return path if path.exists() else nearest_existing(path.parent)

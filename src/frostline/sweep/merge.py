@@ -11,7 +11,7 @@ from frostline.sweep.join import difference, other_way
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store, disagreement
 from frostline.sweep.toml import NOT_SETTINGS
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 FILES = ("data.json", "*.parquet")  # what belongs to all runs; tables that are made from the results are left out
 MADE = ("results.parquet",)

@@ -30,12 +30,10 @@ from frostline.model.device import Machine
 from frostline.model.terms import HEAD, POOLER, layer_place
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import FULL
-from frostline.training.estimators.by_name import estimator_of
+from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment, starting_cut
-from frostline.training.rows import subset_key, train_rows, training_batches, validation_rows
-from frostline.training.specification import RunSpec
-from frostline.training.steps import StepPlan
-from frostline.training.ways.phases import phases_of
+from frostline.training.forward import subset_key, train_rows, training_batches, validation_rows
+from frostline.training.run import RunSpec, StepPlan, phases_of
 
 COPY_BYTES = 4  # per trained parameter: the values in training, or the best values so far
 SCORED_BYTES = 8  # per updated parameter, while examples are scored: AdamW's two moments

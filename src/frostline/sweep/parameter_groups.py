@@ -9,10 +9,9 @@ from frostline.data.wording import ranges
 from frostline.model.anatomy import Anatomy, topmost_modules
 from frostline.model.terms import LAYER, layer_number
 from frostline.statistics.recipe import Recipe
-from frostline.training.optimizer import optimizer_groups
-from frostline.training.specification import RunSpec
-from frostline.training.ways.low_rank import matrix_of
-from frostline.training.ways.start import planned
+from frostline.training.run import RunSpec
+from frostline.training.start import matrix_of, planned
+from frostline.training.updates import optimizer_groups
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
 from frostline.sweep.results.forecast_record import Forecast
 from frostline.sweep.settings import Settings, make_settings
 from frostline.sweep.toml import NOT_SETTINGS
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 if TYPE_CHECKING:  # all import torch, which reading a folder does not need
     from frostline.frozen.forward_pass import StateSelection
@@ -185,6 +185,19 @@ class PlannedDevice:
 
 
 @dataclass(frozen=True)
+class PlannedStates:
+    """The hidden states that the runs of a sweep share."""
+
+    rows: int  # distinct examples in the forward pass over the frozen layers
+    tokens: int  # of these examples
+    wanted: "StateSelection"  # what the runs could use
+    cached: "StateSelection"  # the part of it that fits into the limit
+    bytes: int  # of the cached ones, on disk
+    limit_bytes: int  # that they may take
+    free_bytes: int  # of the disk
+
+
+@dataclass(frozen=True)
 class Plan:
     """The plan of a sweep.
 
@@ -193,18 +206,10 @@ class Plan:
         runs: All runs of the grid.
         done: Digests of the runs that have a result.
         parameters: The number of parameters of the model.
-        trained: The number of parameters that are trained, by k.
         groups: The groups of parameters, trained and frozen, by k.
-        rows: The number of distinct examples in the forward pass over the frozen layers.
-        tokens: The number of their tokens.
-        wanted: The hidden states that the runs could use.
-        cached: The part of ``wanted`` that fits into the limit.
-        cache_bytes: The size of ``cached`` on disk.
-        limit_bytes: The disk space that the cache may take.
-        free_bytes: The free disk space for the cache.
+        states: The hidden states that the runs share.
         truncated: The share of examples that are truncated at ``max_length``, by split.
         truncated_by_class: The share of truncated training examples, by class.
-        max_length: The most tokens per example.
         notes: Sentences that the user should read.
         results_bytes: The size of all results with their predictions.
         model_bytes: The size of the saved model.
@@ -215,22 +220,24 @@ class Plan:
     runs: tuple[RunSpec, ...]
     done: frozenset[str]
     parameters: int
-    trained: Mapping[Recipe, int]
     groups: "Mapping[Recipe, tuple[Group, ...]]"
-    rows: int
-    tokens: int
-    wanted: "StateSelection"
-    cached: "StateSelection"
-    cache_bytes: int
-    limit_bytes: int
-    free_bytes: int
+    states: PlannedStates
     truncated: Mapping[str, float]
     truncated_by_class: Mapping[str, float]
-    max_length: int
     notes: tuple[str, ...]
     results_bytes: int
     model_bytes: int
     forecast: Forecast | None = None
+
+    @property
+    def cached(self) -> "StateSelection":
+        """The hidden states that are cached."""
+        return self.states.cached
+
+    @property
+    def trained(self) -> dict[Recipe, int]:
+        """The number of parameters that are trained, by recipe."""
+        return {k: sum(one.parameters for one in some if one.trained) for k, some in self.groups.items()}
 
     @property
     def disk_bytes(self) -> int:

@@ -16,7 +16,7 @@ from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
-from frostline.frozen.exactness import Check, find_head_reads
+from frostline.frozen.exactness import find_head_reads
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine, this_machine
 from frostline.model.loading import Streams, load_pretrained, never_streams
@@ -42,12 +42,11 @@ from frostline.sweep.results.store import SEARCH, Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
 from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuitable_sizes
-from frostline.training.estimators.by_name import estimator_of
+from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
-from frostline.training.specification import RunSpec
-from frostline.training.ways.adapter import require_peft
-from frostline.training.ways.spectrum import with_modules
+from frostline.training.run import RunSpec
+from frostline.training.start import require_peft, with_modules
 
 
 @dataclass
@@ -56,15 +55,18 @@ class Prepared:
 
     spec: Settings
     data: Data
-    pretrained: Pretrained
     identity: Identity
     context: Experiment
     plan: Plan
     store: Store
     requested: Settings  # the grid of this call alone; ``spec`` also has the runs of earlier calls
     origin: Origin
-    checks: list[Check] | None = None  # the exactness check of its cuts, once made
     checkpoints_in: Path | None = None  # the folder of the sweep that keeps checkpoints; None: that of ``store``
+
+    @property
+    def pretrained(self) -> Pretrained:
+        """The model."""
+        return self.context.pretrained
 
     def set_damage_aside(self, progress: Progress) -> None:
         """Verify all results in the folder. Damaged ones are set aside, so that their runs are missing."""
@@ -129,7 +131,7 @@ def prepare(
     runs = expand(spec, identity)
     require_suitable_runs(runs, pretrained, data)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
-    context = _context(spec, pretrained, machine, data, encoded, metric=metric, max_length=max_length)
+    context = _context(spec, pretrained, machine, data, encoded, metric)
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
     plan = make_plan(
         spec=spec,
@@ -143,7 +145,7 @@ def prepare(
         processes=1 if origin.in_memory else max(1, len(machine.gpus)),  # other processes read the data from files
     )
     plan = load_upper_layers(spec, plan, pretrained, machine)
-    return Prepared(spec, data, pretrained, identity, context, plan, store, requested, origin)
+    return Prepared(spec, data, identity, context, plan, store, requested, origin)
 
 
 def _require_installed(spec: Settings) -> None:
@@ -196,11 +198,9 @@ def _context(
     machine: Machine,
     data: Data,
     encoded: Mapping[str, Tokens],
-    *,
     metric: str,
-    max_length: int,
 ) -> Experiment:
-    """The context of all runs: the model, and the examples of all splits in one pool."""
+    """What all runs share: the model, and the examples of all splits in one pool."""
     tokens = Tokens.join(list(encoded.values()))
     ends = np.cumsum([len(part) for part in encoded.values()])
     rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
@@ -216,7 +216,6 @@ def _context(
         folds=data.folds,
         examples=splits_of(data),
         labels=data.task.labels,
-        max_length=max_length,
     )
 
 

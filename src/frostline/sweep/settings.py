@@ -11,6 +11,7 @@ from frostline import FrostlineError
 from frostline.data.kinds import HOLD_OUT, NO_TEST, DataSettings, Strict, Strings, of_help
 from frostline.data.wording import did_you_mean, parse_duration
 from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
+from frostline.training.recipes import DEFAULT_RATES, PLAIN, Way, require_free, way_named
 from frostline.training.settings import (
     HEAD_LEARNING_RATE,
     HeadLearningRates,
@@ -21,8 +22,6 @@ from frostline.training.settings import (
     TrainingSettings,
     Tunes,
 )
-from frostline.training.ways.names import DEFAULT_RATES, require_free, way_named
-from frostline.training.ways.way import PLAIN, Way
 
 GRID = ("tune", "seeds", "train_size", "learning_rate")  # the dimensions of a grid of runs
 

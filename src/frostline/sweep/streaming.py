@@ -22,8 +22,7 @@ from frostline.sweep.operations import COPIES, COPY_BYTES
 from frostline.sweep.plan import Plan, one_of_each
 from frostline.sweep.settings import Settings
 from frostline.training.experiment import starting_cut
-from frostline.training.specification import RunSpec
-from frostline.training.ways.phases import trainings_of
+from frostline.training.run import RunSpec, trainings_of
 
 LOAD_ANYWAY = "or load the whole model with --no-stream"
 

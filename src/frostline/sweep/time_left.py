@@ -11,7 +11,7 @@ from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import forecast_seconds, makespan
 from frostline.sweep.results.leases import Lease, Leases
 from frostline.sweep.results.store import DamagedError, Store
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 SAMPLED = 20  # results of one k and train size that are read
 Kind = tuple[str, int]  # recipe and train size: runs of one kind take about equally long

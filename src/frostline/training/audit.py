@@ -11,9 +11,9 @@ from frostline.fast.optimizer import gradient_of
 from frostline.model.anatomy import count_parameters, frozen_modules
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import layer_number
-from frostline.training.checkpoint import State
 from frostline.training.learner import Learner
 from frostline.training.result import AuditRecord, Parameters
+from frostline.training.run import State
 
 
 def parameters_by_place(pretrained: Pretrained, trained: Set[str]) -> dict[str, Parameters]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from frostline.data.examples import Examples
 from frostline.data.kinds import TOKENS
 from frostline.fast.last_layer import HeadTokenPart
+from frostline.frozen.exactness import Check
 from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, embeddings_are_lookups, tokens_per_batch
 from frostline.frozen.hidden_states import HiddenStates
 from frostline.frozen.readers import DeviceCopies
@@ -18,9 +19,9 @@ from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import LAST, MEAN, OWN, OWN_HEAD, HeadKind
 from frostline.model.tokens import Tokens, chunks_within
-from frostline.training.probes.inputs import has_features
+from frostline.training.probes import has_features
 from frostline.training.problem import Problem
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 
 class StackSize(NamedTuple):
@@ -45,6 +46,7 @@ class Worker:
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
+        checks: The exactness check of the cuts, once made.
         stack_sizes: The sizes of stacks that were found (:mod:`frostline.sweep.execution.stacks`).
         micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
             with more (:mod:`frostline.sweep.execution.execute`).
@@ -58,6 +60,7 @@ class Worker:
     at_a_time: int = 1
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
+    checks: list[Check] | None = None
     stack_sizes: dict[Hashable, StackSize] = field(default_factory=dict)
     micro_batches: dict[str, int] = field(default_factory=dict)
     scoring_tokens: dict[int | None, int] = field(default_factory=dict)
@@ -76,8 +79,8 @@ class Experiment:
         head_reads: Which tokens the head reads: ``first``, ``last`` or ``all``.
         folds: The fold of each training row; None without folds. With folds, each run is scored on the training rows of one
             fold.
-        examples: The texts of each split, with ``labels``, the names of the classes, and ``max_length``, the most tokens of an
-            example: what runs need that are not trained in the loop.
+        examples: The texts of each split, with ``labels``, the names of the classes: what runs need that are not trained in the
+            loop.
         worker: What this process has loaded and found out.
     """
 
@@ -90,7 +93,6 @@ class Experiment:
     folds: Rows | None = None
     examples: Mapping[str, Examples] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
-    max_length: int | None = None
     worker: Worker = field(default_factory=Worker)
 
     def with_worker(self, **changes: Any) -> "Experiment":

@@ -1,32 +1,91 @@
-"""The function from rows to logits: it runs the model from the cut on, for training and scoring.
+"""The rows of a run, and the function from rows to logits."""
 
-Gradient checkpointing: keep only the inputs of layers, and compute each layer a second time in the backward pass.
-
-The results are bitwise identical on a CPU, because the second computation repeats the first. It therefore starts from the same
-state of all random generators, and reads the same positions in the packed batch.
-"""
-
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
 
+from frostline import FrostlineError
+from frostline.data.splits import subset_indices
 from frostline.fast.dropout import Dropout
 from frostline.fast.optimizer import sparse_gradients
 from frostline.fast.switch import enabled, forwards_replaced
 from frostline.frozen.cut import UpperModel, cut_at
 from frostline.frozen.forward_pass import Rows
 from frostline.frozen.readers import AheadReader, Part, Reader, reader_of
+from frostline.model.anatomy import Anatomy
 from frostline.model.device import memory_ran_out, random_state_restored, release_unused, to_device
 from frostline.model.packing import packable
 from frostline.model.pretrained import Pretrained
-from frostline.training.checkpoint import State
+from frostline.model.terms import HEAD
 from frostline.training.experiment import Experiment
-from frostline.training.specification import RunSpec
+from frostline.training.linear_models import ridge
+from frostline.training.run import RunSpec, State, frozen, generator_seed
+
+
+def train_rows(context: Experiment, spec: RunSpec) -> Rows:
+    """The run's training rows: a nested, stratified subset that is the same for every k."""
+    pool = context.splits["train"]
+    return pool[subset_rows(spec, context.problem.targets[pool], context.folds)]
+
+
+def subset_rows(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Rows:
+    """The training rows of a run, as positions in the training split.
+
+    Args:
+        spec: The run.
+        targets: The target of each row of the training split, ``[n]``.
+        folds: The fold of each row, ``[n]``; None without folds.
+    """
+    pool = np.arange(len(targets)) if folds is None or spec.fold is None else np.flatnonzero(folds != spec.fold)
+    seed = generator_seed(spec.data_seed if spec.subset == "fixed" else spec.seed, f"subset-{spec.subset}")
+    return pool[subset_indices(targets[pool], spec.train_size, seed)]
+
+
+def subset_key(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Hashable:
+    """A key of the training rows of a run: runs with the same key train on the same rows.
+
+    The arguments are those of :func:`subset_rows`.
+    """
+    pool = len(targets) if folds is None or spec.fold is None else int((folds != spec.fold).sum())
+    seed = spec.data_seed if spec.subset == "fixed" else spec.seed
+    return spec.fold, spec.train_size, seed if spec.train_size < pool else None
+
+
+def validation_rows(context: Experiment, spec: RunSpec) -> Rows:
+    """The rows that the run is scored on: all validation rows, or the rows of its fold."""
+    rows = context.splits["validation"]
+    return rows if context.folds is None or spec.fold is None else rows[context.folds == spec.fold]
+
+
+def order_generator(spec: RunSpec) -> torch.Generator:
+    """The generator that shuffles the run's training rows in every epoch."""
+    return torch.Generator().manual_seed(spec.seed_for("order"))
+
+
+def shuffled(rows: Rows, order: torch.Generator) -> Rows:
+    """The rows in a random order, for one epoch."""
+    mixed: Rows = rows[torch.randperm(len(rows), generator=order).numpy()]
+    return mixed
+
+
+def training_batches(context: Experiment, spec: RunSpec) -> Iterator[Rows]:
+    """The rows that the run computes at a time while it trains, ``[B]`` each, in the order in which it draws them.
+
+    The last epoch is whole, also if the run ends within it.
+    """
+    rows, order, size = train_rows(context, spec), order_generator(spec), spec.per_device_train_batch_size
+    for _ in range(math.ceil(spec.num_train_epochs)):
+        mixed = shuffled(rows, order)
+        yield from (mixed[n : n + size] for n in range(0, len(mixed), size))
 
 
 @contextmanager
@@ -183,3 +242,70 @@ def _reader(context: Experiment, cut: int | None) -> Iterator[Reader | None]:
 
 def _running_layers(pretrained: Pretrained, cut: int | None) -> Sequence[nn.Module]:
     return pretrained.anatomy.layers(pretrained.model)[cut or 0 :]
+
+
+def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> nn.Linear:
+    """The linear module of the head whose outputs are the logits.
+
+    Raises:
+        FrostlineError: The head has none.
+    """
+    outputs = model.config.num_labels
+    paths = {name.rpartition(".")[0]: None for name, place in anatomy.places.items() if place == HEAD}
+    found = [
+        module
+        for path in paths
+        if isinstance(module := model.get_submodule(path), nn.Linear) and module.out_features == outputs
+    ]
+    if not found:
+        raise FrostlineError(
+            f"The head of a {model.config.model_type} has no linear module with {outputs} outputs: choose another way than lp-ft."
+        )
+    return found[-1]
+
+
+def fit_head(spec: RunSpec, context: Experiment) -> None:
+    """Fit the last linear module of the head on the run's training rows, if the way of the run begins with that.
+
+    The model must have the values that the run starts from. The logits then are those of the fitted probe; a head without a
+    bias leaves out the probe's.
+    """
+    if spec.way.order != "head-first":
+        return
+    pretrained = context.pretrained
+    head, rows = last_linear(pretrained.model, pretrained.anatomy), train_rows(context, spec)
+    features = _inputs_of(head, spec, context, rows)
+    targets = context.problem.targets[rows]
+    outputs = head.out_features
+    probe = ridge(features, targets, 0 if outputs == 1 else outputs)  # 0 classes: a number to predict
+    weights = probe.inverse_temperature * probe.weights / probe.scale[:, None]  # [D, C]
+    with torch.no_grad():
+        head.weight.copy_(torch.from_numpy(weights.T))
+        if head.bias is not None:
+            head.bias.copy_(torch.from_numpy(probe.inverse_temperature * probe.bias - probe.mean @ weights))
+
+
+def _inputs_of(head: nn.Linear, spec: RunSpec, context: Experiment, rows: np.ndarray) -> np.ndarray:
+    """What the module reads for each of these rows, ``[n, D]``, in evaluation mode."""
+    size = spec.per_device_eval_batch_size
+    seen: list[Tensor] = []
+
+    def keep(module: nn.Module, args: tuple[Tensor], out: Tensor) -> None:
+        read = args[0].detach().float().cpu()
+        if read.dim() == 3:  # the head runs for every token, and the model then takes the logits of one
+            done = sum(map(len, seen))
+            lengths = torch.from_numpy(context.tokens.lengths[rows[done : done + len(read)]])
+            at = lengths - 1 if context.head_reads == "last" else torch.zeros_like(lengths)
+            read = read[torch.arange(len(read)), at.clamp(max=read.shape[1] - 1)]
+        seen.append(read)
+
+    hook = head.register_forward_hook(keep)
+    context.pretrained.model.eval()
+    try:
+        with torch.no_grad(), forward_function(context, [frozen(spec)]) as forward:
+            for n in range(0, len(rows), size):
+                forward(rows[None, n : n + size])
+    finally:
+        hook.remove()
+    features: np.ndarray = torch.cat(seen).flatten(1).numpy()
+    return features

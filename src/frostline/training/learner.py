@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.frozen.forward_pass import Rows
-from frostline.training.checkpoint import State
+from frostline.training.forward import shuffled
 from frostline.training.problem import READ_TOGETHER, Problem
-from frostline.training.rows import shuffled
+from frostline.training.run import State
 from frostline.training.settings import TrainingSettings
-from frostline.training.ways.restraint import Restraint
+from frostline.training.start import Restraint
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.frozen.forward_pass import Rows
-from frostline.training.checkpoint import NONE, Checkpoints, State
-from frostline.training.gradients import backward
 from frostline.training.learner import Learner, LearnerState, TrainingRecord
 from frostline.training.problem import Forward, Problem
+from frostline.training.run import NONE, Checkpoints, State, StepPlan
 from frostline.training.settings import TrainingSettings
-from frostline.training.steps import StepPlan
-from frostline.training.updates import Updates, updates_of
+from frostline.training.updates import Updates, backward, updates_of
 
 
 def train(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 if TYPE_CHECKING:  # they import torch, which reading a result does not need
     from torch import Tensor
@@ -219,7 +219,7 @@ def make_result(
         continued_after: The numbers of steps after which an interrupted training was continued.
     """
     from frostline.statistics.metrics import defined
-    from frostline.training.ways.phases import trainings_of
+    from frostline.training.run import trainings_of
 
     def rows_of(split: str, epoch: float | None, scores: Mapping[str, float]) -> list[Score]:
         return [Score(split=split, epoch=epoch, metric=name, value=defined(value)) for name, value in scores.items()]

@@ -73,7 +73,7 @@ Threshold = Annotated[float | str, BeforeValidator(check_threshold)]
 class TrainingSettings(Strict):
     """The settings that all runs of a sweep share.
 
-    To add an optimizer setting, add a field here and use it in :mod:`frostline.training.optimizer`.
+    To add an optimizer setting, add a field here and use it in :mod:`frostline.training.updates`.
     """
 
     num_train_epochs: Positive = Field(3, description="training epochs")

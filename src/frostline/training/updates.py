@@ -1,36 +1,193 @@
-"""One optimizer step of all runs in the training loop: clip gradients, notice divergence, update parameters.
-
-On a CPU, each step reads losses and gradient norms. With Apple's MPS too, because torch's fused AdamW for MPS has ignored the
-tensors by which a step is skipped and gradients are scaled. On other devices a read makes the host wait until the device has
-finished all work. There, the device tests for divergence and freezes a diverged run by itself. The host reads in arrears.
-
-Loss scaling for float16, whose smallest numbers are too large for many gradients.
-
-Each run multiplies its loss by its own scale and divides its gradients by it. A step whose gradients overflow is skipped, and
-the scale is halved. After enough steps without overflow, it is doubled. Start, factors and interval are those of
-``torch.amp.GradScaler``.
-"""
+"""One optimizer step of all runs in the training loop: gradients, clipping, divergence, updates."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import get_scheduler
 
-from frostline.fast.optimizer import clear_gradients, clip, total_norm
-from frostline.training.checkpoint import State
+from frostline.fast.optimizer import AdamW, clear_gradients, clip, sparse_gradient, total_norm
+from frostline.frozen.forward_pass import Rows
+from frostline.model.anatomy import Anatomy
+from frostline.model.terms import HEAD, POOLER
 from frostline.training.learner import LearnerState
-from frostline.training.optimizer import (
-    learning_rates,
-    load_optimizer_state,
-    make_optimizer,
-    make_schedule,
-    optimizer_state,
-)
+from frostline.training.problem import Forward, Problem
+from frostline.training.recipes import adam_options, layer_factor
+from frostline.training.run import RunSpec, State, StepPlan
 from frostline.training.settings import TrainingSettings
-from frostline.training.steps import StepPlan
-from frostline.training.ways.restraint import AllRestraints
+from frostline.training.start import AllRestraints, matrix_of
+
+CHANGING = ("lr", "members")  # options of a group that steps change
+
+
+def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: TrainingSettings) -> AdamW:
+    """AdamW on these parameter groups."""
+    return AdamW(_merged(groups), betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon)
+
+
+def make_schedule(optimizer: AdamW, settings: TrainingSettings, steps: StepPlan) -> LambdaLR:
+    """The learning-rate schedule of transformers."""
+    schedule: LambdaLR = get_scheduler(settings.lr_scheduler_type, optimizer, steps.warmup, steps.total)
+    return schedule
+
+
+def learning_rates(schedule: LambdaLR, steps: StepPlan) -> Tensor:
+    """``[steps, G]``: the learning rate of each of G parameter groups in each step."""
+    factors = [[factor(step) for factor in schedule.lr_lambdas] for step in range(steps.total)]
+    return torch.tensor(factors) * torch.tensor(schedule.base_lrs)
+
+
+def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+    """The parameter groups of a run. Head and pooler have a separate learning rate.
+
+    Where the way of the run has other learning rates for some layers, these have groups of their own.
+    """
+    if spec.learning_rate is None:  # the run trains no parameter of the model
+        return []
+    places = {name: anatomy.places[matrix_of(name)] for name in parameters}
+    head = frozenset(name for name, place in places.items() if place in (HEAD, POOLER))
+    by_factor: dict[float, dict[str, Tensor]] = {}
+    for name, p in parameters.items():
+        by_factor.setdefault(layer_factor(spec.way, places[name], anatomy), {})[name] = p
+    head_rate = spec.head_learning_rate or spec.learning_rate
+    return [
+        {**group, **adam_options(spec.way)}
+        for factor, members in by_factor.items()
+        for group in parameter_groups(members, head, spec, spec.learning_rate * factor, head_rate)
+    ]
+
+
+def parameter_groups(
+    parameters: Mapping[str, Tensor],
+    head: frozenset[str],
+    settings: TrainingSettings,
+    learning_rate: float,
+    head_learning_rate: float | None = None,
+) -> list[dict[str, Any]]:
+    """At most four groups: layers and head, each with and without weight decay.
+
+    Weight decay applies to matrices, not to parameters of one dimension, such as biases and norms.
+
+    Args:
+        parameters: The trained parameters by name.
+        head: The names of the parameters that belong to the head.
+        settings: Contains the weight decay.
+        learning_rate: The learning rate of the layers.
+        head_learning_rate: The learning rate of the head; None: the same as for the layers.
+    """
+    groups = []
+    for is_head, rate in {False: learning_rate, True: head_learning_rate or learning_rate}.items():
+        for decays in (True, False):
+            members = [p for n, p in parameters.items() if (n in head) == is_head and (p.dim() > 1) == decays]
+            if members:
+                decay = settings.weight_decay if decays else 0.0
+                groups.append({"params": members, "lr": rate, "weight_decay": decay})
+    return groups
+
+
+def optimizer_state(optimizer: AdamW, schedule: LambdaLR) -> State:
+    """What steps change besides the parameters: moments, learning rates, deferred updates and the place in the schedule."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    tables = [sparse_gradient(p) for p in parameters]
+    return {
+        "moments": [dict(optimizer.state.get(p, {})) for p in parameters],
+        "groups": [{name: group[name] for name in CHANGING if name in group} for group in optimizer.param_groups],
+        "tables": [table.state() if table else None for table in tables],
+        "schedule": schedule.state_dict(),
+    }
+
+
+def load_optimizer_state(optimizer: AdamW, schedule: LambdaLR, state: Mapping[str, Any]) -> None:
+    """Continue from a state. The parameters must have the values that they had then."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for p, moments, deferred in zip(parameters, state["moments"], state["tables"], strict=True):
+        if moments:
+            optimizer.state[p] = {name: value.to(p.device) for name, value in moments.items()}
+        if deferred:
+            table = sparse_gradient(p)
+            assert table is not None, "the state has deferred updates of a table that has none here"
+            table.load_state(deferred)
+    for group, values in zip(optimizer.param_groups, state["groups"], strict=True):
+        group.update(values)
+    schedule.load_state_dict(state["schedule"])
+
+
+def _merged(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Merge groups with equal settings, because every group costs the optimizer time."""
+    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for group in groups:
+        settings = {name: value for name, value in group.items() if name != "params"}
+        merged.setdefault(tuple(settings.items()), {**settings, "params": []})["params"] += group["params"]
+    return list(merged.values())
+
+
+def backward(
+    forward: Forward,
+    rows: Rows,
+    counted: Sequence[int],
+    problem: Problem,
+    *,
+    micro_batch: int | None = None,
+    scales: Tensor | None = None,
+    prefetch: Callable[[Rows], None] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Compute the gradients of one batch ``[K, B]``.
+
+    The parts of a divided batch add up to the mean loss of the whole batch. Sums of floats are then rounded in another order. The
+    gradients therefore equal those of the undivided batch within rounding only.
+
+    Args:
+        forward: A function from rows to logits.
+        rows: The batch.
+        counted: The runs whose losses count.
+        problem: Has the loss.
+        micro_batch: Divide the batch into parts of this many examples of each run; None: do not divide it.
+        scales: ``[K]``, what the loss of each run is multiplied by before its gradients are computed; None: nothing.
+        prefetch: Called with each part but the first, before the part before it has been computed on the device.
+
+    Returns:
+        Logits ``[K, B, C]`` to score, and the losses of the counted runs, ``[len(counted)]``, on the device.
+    """
+    size = micro_batch or rows.shape[1]
+    parts = [rows[:, start : start + size] for start in range(0, rows.shape[1], size)]
+    if len(parts) == 1:
+        logits = forward(rows)
+        of_runs = _losses(problem, logits, rows, counted)
+        _scaled(of_runs, counted, scales).sum().backward()  # type: ignore[no-untyped-call]
+        return problem.predictions(logits.detach(), rows), of_runs.detach()  # frees the graph
+    whole = {n: problem.weight(rows[n]) for n in counted}
+    predictions: list[Tensor] = []
+    sums: dict[int, Tensor] = {}
+    for part, following in zip(parts, [*parts[1:], None], strict=True):
+        logits = forward(part)
+        shares = {n: problem.weight(part[n]) / whole[n] if whole[n] else 1.0 for n in counted}
+        with_loss = [n for n in counted if shares[n]]  # a part without labelled words has no loss
+        of_part = _losses(problem, logits, part, with_loss).unbind() if with_loss else ()
+        losses = [loss * shares[n] for n, loss in zip(with_loss, of_part, strict=True)]
+        if losses:
+            _scaled(torch.stack(losses), with_loss, scales).sum().backward()  # type: ignore[no-untyped-call]
+        for n, loss in zip(with_loss, losses, strict=True):
+            sums[n] = sums[n] + loss.detach() if n in sums else loss.detach()
+        predictions.append(problem.predictions(logits.detach(), part))
+        if prefetch and following is not None:
+            prefetch(following)
+    return torch.cat(predictions, 1), torch.stack([sums[n] for n in counted])
+
+
+def _losses(problem: Problem, logits: Tensor, rows: Rows, runs: Sequence[int]) -> Tensor:
+    """The losses of these runs, ``[len(runs)]``."""
+    if len(runs) == len(rows):
+        return problem.losses(logits, rows)
+    return torch.stack([problem.loss(logits[n], rows[n]) for n in runs])
+
+
+def _scaled(losses: Tensor, runs: Sequence[int], scales: Tensor | None) -> Tensor:
+    """The losses of these runs, with the scale of each run."""
+    return losses if scales is None else losses * (scales if len(runs) == len(scales) else scales[list(runs)])
+
 
 START, GROWTH, BACKOFF, INTERVAL = 65536.0, 2.0, 0.5, 2000
 LEAST = 1.0  # an overflow at this scale is no matter of the scale: the run diverges

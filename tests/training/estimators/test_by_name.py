@@ -2,9 +2,8 @@
 
 import typing
 
-from frostline.training.estimators.by_name import ESTIMATORS, estimator_of
-from frostline.training.ways.names import NAMED_WAYS
-from frostline.training.ways.way import FINE_TUNING, Way
+from frostline.training.estimators import ESTIMATORS, estimator_of
+from frostline.training.recipes import FINE_TUNING, NAMED_WAYS, Way
 
 
 def test_every_estimator_of_a_way_exists_and_has_a_name_of_its_own() -> None:

@@ -16,11 +16,11 @@ from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from frostline.training.estimators.contrastive import SetFitEstimator
+from frostline.training.estimators import SetFitEstimator
 from frostline.training.experiment import Experiment
-from frostline.training.rows import train_rows
-from frostline.training.run import run
-from frostline.training.ways.way import Way
+from frostline.training.forward import train_rows
+from frostline.training.recipes import Way
+from frostline.training.train import run
 from tiny import assert_same_predictions, sentences
 from training.runs import SIZES, context_of, spec_of
 
@@ -43,7 +43,7 @@ def with_texts(folder: Path) -> Experiment:
     texts = {
         split: examples([rows[n] for n in own], context.problem.targets[own]) for split, own in context.splits.items()
     }
-    return replace(context, labels=("negative", "positive"), max_length=32, examples=texts)
+    return replace(context, labels=("negative", "positive"), examples=texts)
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from frostline.training.estimators.by_name import ESTIMATORS
-from frostline.training.run import run
-from frostline.training.ways.way import Way
+from frostline.training.estimators import ESTIMATORS
+from frostline.training.recipes import Way
+from frostline.training.train import run
 from training.runs import context_of, spec_of
 
 SPEC = spec_of("probe", way=Way(estimator="probe"), learning_rate=None)

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from frostline.training.estimators.estimators import ProbeEstimator, examples_of
-from frostline.training.probes.fitting import best_probe
-from frostline.training.rows import train_rows
+from frostline.training.estimators import ProbeEstimator, examples_of
+from frostline.training.forward import train_rows
+from frostline.training.probes import best_probe
 from training.runs import context_of, spec_of, with_states
 
 LABELS = ("negative", "positive")
 
 
 def probe_spec(**more):
-    from frostline.training.ways.way import Way
+    from frostline.training.recipes import Way
 
     return spec_of("probe", way=Way(estimator="probe"), **{"learning_rate": None, **more})
 

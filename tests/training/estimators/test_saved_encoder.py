@@ -8,9 +8,8 @@ from scipy.special import softmax
 from sklearn.linear_model import LogisticRegression
 
 from frostline import FrostlineError
-from frostline.training.estimators.estimators import NEVER
-from frostline.training.estimators.saved_encoder import LinearHead, save_encoder, saved_encoder
-from frostline.training.probes.linear import by_class
+from frostline.training.estimators import NEVER, LinearHead, save_encoder, saved_encoder
+from frostline.training.linear_models import by_class
 
 ABOUT = {"task": "t", "sentence": "s", "labels": ("a", "b", "c", "d"), "max_length": 8}
 

@@ -7,10 +7,10 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.training.estimators.estimators import NEVER, WordsEstimator
-from frostline.training.probes.words import WordsModel
-from frostline.training.rows import train_rows
-from frostline.training.ways.way import Way
+from frostline.training.estimators import NEVER, WordsEstimator
+from frostline.training.forward import train_rows
+from frostline.training.linear_models import WordsModel
+from frostline.training.recipes import Way
 from tiny import sentences
 from training.runs import SIZES, context_of, spec_of
 

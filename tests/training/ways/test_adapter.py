@@ -6,9 +6,9 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from frostline import FrostlineError
-from frostline.training.run import run
-from frostline.training.ways.adapter import require_peft, write_adapter
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.start import require_peft, write_adapter
+from frostline.training.train import run
 from training.by_hand import way_spec
 
 

@@ -9,12 +9,10 @@ from sklearn.linear_model import Ridge, RidgeClassifier
 from frostline.data.kinds import CLASSIFICATION
 from frostline.frozen import forward_pass as batches
 from frostline.model.loading import load_pretrained
+from frostline.training.forward import last_linear, train_rows
 from frostline.training.problem import Problem
-from frostline.training.rows import train_rows
-from frostline.training.run import run
-from frostline.training.session import start_values
-from frostline.training.ways.head import last_linear
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.train import run, start_values
 from model.test_stacking import context_of as model_of_type
 from training.by_hand import way_spec
 from training.runs import context_of, with_states

@@ -10,12 +10,10 @@ from safetensors.torch import load_file
 from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION
 from frostline.model.terms import layer_number
-from frostline.training.run import restore, run
-from frostline.training.ways.low_rank import DOWN, UP, factors_of, matrix_of, planned_factors
-from frostline.training.ways.names import way_named
-from frostline.training.ways.start import rank_of
-from frostline.training.ways.suitable import require_suitable
-from frostline.training.ways.way import Way
+from frostline.sweep.suitable_runs import require_suitable
+from frostline.training.recipes import Way, way_named
+from frostline.training.start import DOWN, UP, factors_of, matrix_of, planned_factors, rank_of
+from frostline.training.train import restore, run
 from small_models import small_model
 from training.by_hand import context_without_dropout, gap, started, train_by_hand, way_spec
 from training.runs import largest_difference, spec_of, with_states

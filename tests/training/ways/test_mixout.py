@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from frostline.training.run import run
-from frostline.training.ways.restraint import Mixout
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.start import Mixout
+from frostline.training.train import run
 from training.by_hand import context_without_dropout, gap, parameters_of, started, train_by_hand, way_spec
 
 SHARE = 0.4

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from frostline import FrostlineError
-from frostline.training.ways.names import EXAMPLES, NUMBERED_WAYS, way_named
-from frostline.training.ways.way import Way
+from frostline.training.recipes import EXAMPLES, NUMBERED_WAYS, Way, way_named
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "ways-to-tune.md"
 

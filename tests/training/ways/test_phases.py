@@ -9,14 +9,11 @@ from hypothesis import strategies as st
 
 from frostline.model.anatomy import Anatomy
 from frostline.statistics.recipe import FULL
+from frostline.training.forward import train_rows
+from frostline.training.recipes import Way
 from frostline.training.result import PhaseAudit
-from frostline.training.rows import train_rows
-from frostline.training.run import run
-from frostline.training.seeds import generator_seed
-from frostline.training.session import score_rows, training_session
-from frostline.training.steps import StepPlan
-from frostline.training.ways.phases import phases_of
-from frostline.training.ways.way import Way
+from frostline.training.run import StepPlan, generator_seed, phases_of
+from frostline.training.train import run, score_rows, training_session
 from training.by_hand import context_without_dropout, gap, started, way_spec
 from training.runs import largest_difference, outcome, spec_of, with_states
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from frostline.training.optimizer import optimizer_groups
-from frostline.training.run import run
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.train import run
+from frostline.training.updates import optimizer_groups
 from training.by_hand import context_without_dropout, gap, parameters_of, started, train_by_hand, way_spec
 from training.runs import spec_of
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from frostline.model.anatomy import find_layers
-from frostline.training.run import run
-from frostline.training.ways.spectrum import signal_to_noise, with_modules
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.start import signal_to_noise, with_modules
+from frostline.training.train import run
 from small_models import small_model
 from training.by_hand import way_spec
 

@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from frostline.model.terms import layer_number
-from frostline.training.run import run
-from frostline.training.session import start_values
-from frostline.training.ways.start import planned, reinitialized
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.start import planned, reinitialized
+from frostline.training.train import run, start_values
 from small_models import small_model
 from training.by_hand import context_without_dropout, way_spec
 from training.runs import largest_difference, weights_of, with_states

@@ -2,8 +2,8 @@
 
 import torch
 
-from frostline.training.run import run
-from frostline.training.ways.way import Way
+from frostline.training.recipes import Way
+from frostline.training.train import run
 from training.by_hand import context_without_dropout, gap, parameters_of, started, train_by_hand, way_spec
 
 

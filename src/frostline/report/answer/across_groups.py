@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from frostline.statistics.evidence import Run
-from frostline.statistics.outcomes import failures
+from frostline.statistics.cells import failures
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
+from frostline.statistics.run_result import RunResult
 
 GroupAnalysis = Mapping[str, Any]  # one of ``groups`` in analysis.json: a model on a task, with its answers
 SIGNIFICANT = 0.05  # level of adjusted p-values
@@ -58,9 +58,9 @@ def half_frozen(groups: Sequence[GroupAnalysis]) -> dict[str, int]:
     }
 
 
-def failures_by_depth(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def failures_by_depth(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
     """The failures of finished runs, by how much of the model was trained."""
-    kinds: dict[str, list[Run]] = {HEAD_ONLY: [], "some layers": [], FULL: [], NAMED: []}
+    kinds: dict[str, list[RunResult]] = {HEAD_ONLY: [], "some layers": [], FULL: [], NAMED: []}
     for run in runs:
-        kinds.get(run["recipe"], kinds["some layers"]).append(run)
+        kinds.get(run.recipe, kinds["some layers"]).append(run)
     return [{"what": kind, **failures(of_kind)} for kind, of_kind in kinds.items() if of_kind]

@@ -10,10 +10,9 @@ from frostline.report.answer.answer import answer_one
 from frostline.report.answer.groups import RunGroup
 from frostline.report.answer.search_outcome import NO_SEARCH
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.cells import by_depth, counted
-from frostline.statistics.evidence import Run
-from frostline.statistics.inference import adjust
-from frostline.statistics.outcomes import clear_distance, done, failures, scored, with_outcomes
+from frostline.statistics.cells import by_depth, clear_distance, counted, done, failures, scored, with_outcomes
+from frostline.statistics.curve import adjust
+from frostline.statistics.run_result import RunResult
 from frostline.statistics.train_sizes import across_tasks, interaction, pays_from, spread
 
 SCHEMA_VERSION = 4
@@ -44,10 +43,10 @@ def analyze(groups: Sequence[RunGroup], settings: AnalysisSettings) -> dict[str,
 def _group(group: RunGroup, settings: AnalysisSettings) -> dict[str, Any]:
     """The answer of one model on one task for every train size, and the comparison of the sizes."""
     evidence = group.evidence
-    sizes = sorted({run["train_size"] for run in group.runs}, key=lambda n: n or 0, reverse=True)
+    sizes = sorted({run.train_size for run in group.runs}, key=lambda n: n or 0, reverse=True)
     answers = [
         answer_one(
-            [run for run in group.runs if run["train_size"] == size],
+            [run for run in group.runs if run.train_size == size],
             evidence,
             settings,
             group.layers,
@@ -79,13 +78,13 @@ def _sentence(answers: Sequence[Mapping[str, Any]]) -> str:
     return f"With {first['train_size']:,} examples: {first['sentence']}" if several else str(first["sentence"])
 
 
-def _by_learning_rate(runs: Sequence[Run], settings: AnalysisSettings) -> list[dict[str, Any]]:
+def _by_learning_rate(runs: Sequence[RunResult], settings: AnalysisSettings) -> list[dict[str, Any]]:
     """For every train size, k and learning rate: the failures, and the mean with and without failed runs."""
-    cells: dict[tuple[Any, ...], list[Run]] = {}
+    cells: dict[tuple[Any, ...], list[RunResult]] = {}
     by_k = by_depth(runs)
     for name, of_k in by_k.items():
         for run in of_k:
-            cells.setdefault((run["train_size"], name, run["learning_rate"]), []).append(run)
+            cells.setdefault((run.train_size, name, run.learning_rate), []).append(run)
     position = {name: n for n, name in enumerate(by_k)}
     order = sorted(cells, key=lambda key: (key[0] or 0, position[key[1]], key[2] or 0.0))
     return [
@@ -99,15 +98,15 @@ def _by_learning_rate(runs: Sequence[Run], settings: AnalysisSettings) -> list[d
     ]
 
 
-def _mean(runs: Sequence[Run]) -> float | None:
-    return sum(run["validation_best"] for run in runs) / len(runs) if runs else None
+def _mean(runs: Sequence[RunResult]) -> float | None:
+    return sum(run.score for run in runs) / len(runs) if runs else None
 
 
-def _finished(group: RunGroup) -> list[Run]:
+def _finished(group: RunGroup) -> list[RunResult]:
     """The finished runs with their outcomes. An outcome depends on the best run of the same train size."""
-    sizes: dict[int | None, list[Run]] = {}
+    sizes: dict[int | None, list[RunResult]] = {}
     for run in group.runs:
-        sizes.setdefault(run["train_size"], []).append(run)
+        sizes.setdefault(run.train_size, []).append(run)
     evidence = group.evidence
     return [
         run
@@ -118,7 +117,7 @@ def _finished(group: RunGroup) -> list[Run]:
 
 def _model(model: str, groups: Sequence[Mapping[str, Any]], settings: AnalysisSettings) -> dict[str, Any]:
     """The summary over all tasks of one model."""
-    curves = [{**group["sizes"][0], "task": group["task"]} for group in groups]
+    curves = {group["task"]: group["sizes"][0] for group in groups}
     layers = max((group["layers"] for group in groups if group["layers"]), default=None)
     tasks = across_tasks(curves, settings)
     sentence = task_sentence(tasks, layers, settings) if tasks else None

@@ -3,39 +3,37 @@
 Every choice is made on validation. Test scores are added afterwards, for what was chosen (``scores_on_test.py``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from frostline.report.answer.comparison import Comparison
-from frostline.report.answer.recommendation import cell_of, recommend
+from frostline.report.answer.recommendation import recommend
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.answer.sentence import sentence
 from frostline.report.answer.undecided import reference_missing
-from frostline.statistics.alternatives import alternative_run
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.cells import by_depth
-from frostline.statistics.curve import compare, main_point
-from frostline.statistics.evidence import Evidence, Run
-from frostline.statistics.inference import adjust
-from frostline.statistics.outcomes import FAILURES, done, scored, with_outcomes
+from frostline.statistics.answer import Answer, Counts, SizeAnswer
+from frostline.statistics.cells import FAILURES, by_depth, done, scored, with_outcomes
+from frostline.statistics.curve import adjust, compare
+from frostline.statistics.evidence import Evidence
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import Alternative, RunResult, Scored
 
 SCHEMA_VERSION = 8
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
 
 
 def make_answer(
-    runs: Sequence[Run],
+    runs: Sequence[RunResult],
     validation: Labelled,
     logits: LogitsOf,
     settings: AnalysisSettings,
     *,
     layers: int,
     search: SearchOutcome = NO_SEARCH,
-) -> dict[str, Any]:
-    """The answer for every train size, the largest first, as plain values for JSON.
+) -> Answer:
+    """The answer for every train size, the largest first.
 
     Args:
         runs: Rows of the results table.
@@ -47,100 +45,102 @@ def make_answer(
     """
     evidence = RunPredictions(validation, logits, search.interim_analyses)
     answers = []
-    for size in sorted({run["train_size"] for run in runs}, reverse=True):
-        of_size = [run for run in runs if run["train_size"] == size]
+    for size in sorted({run.train_size for run in runs if run.train_size is not None}, reverse=True):
+        of_size = [run for run in runs if run.train_size == size]
         answers.append(
             answer_one(of_size, evidence, settings, layers, search if search.applies_to(size) else NO_SEARCH)
         )
     adjust(answers)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "model": runs[0]["model"],
-        "task": runs[0]["task"],
-        "metric": validation.metric,
-        "task_type": validation.task_type,
-        "layers": layers,
-        "target": None if settings.by_margin else settings.target,
-        "margin": settings.margin if settings.by_margin else None,
-        "price": settings.price,
-        "sure": settings.sure,
-        "interim_analyses": search.interim_analyses,
-        "chance": validation.chance,
-        "baseline": evidence.baseline(scored(done(runs))),
-        "validation_rows": evidence.rows_of(run["run"] for run in scored(done(runs))) or len(validation.targets),
-        "sentence": answers[0]["sentence"],
-        "runs": {status: sum(run["status"] == status for run in runs) for status in ("done", "failed", "pending")},
-        "unusable_runs": sum(_unusable(runs, size, validation.chance) for size in answers),
-        "sizes": answers,
-    }
+    counts = {status: sum(run.status == status for run in runs) for status in ("done", "failed", "pending")}
+    return Answer(
+        schema_version=SCHEMA_VERSION,
+        model=runs[0].model,
+        task=runs[0].task,
+        metric=validation.metric,
+        task_type=validation.task_type,
+        layers=layers,
+        target=None if settings.by_margin else settings.target,
+        margin=settings.margin if settings.by_margin else None,
+        price=settings.price,
+        sure=settings.sure,
+        interim_analyses=search.interim_analyses,
+        chance=validation.chance,
+        baseline=evidence.baseline(scored(done(runs))),
+        validation_rows=evidence.rows_of(run.run for run in scored(done(runs))) or len(validation.targets),
+        sentence=answers[0].sentence,
+        runs=Counts(**counts),
+        unusable_runs=sum(_unusable(runs, size, validation.chance) for size in answers),
+        sizes=answers,
+    )
 
 
 def answer_one(
-    runs: Sequence[Run],
+    runs: Sequence[RunResult],
     evidence: Evidence,
     settings: AnalysisSettings,
     layers: int | None,
     search: SearchOutcome = NO_SEARCH,
-) -> dict[str, Any]:
+) -> SizeAnswer:
     """The answer for one train size: the curve of :func:`frostline.statistics.curve.compare`, a recommendation, a sentence."""
     corrected = settings.corrected and evidence.chance is not None
     settings = replace(settings, corrected=corrected, learning_rates=search.learning_rates)
     answer = compare(runs, evidence, settings, search.alternatives)
-    point = main_point(answer)
     if reference := _missing_reference(runs, search):
-        best = answer["decision"] and answer["decision"]["choice"]
-        mean = evidence.summary(_runs_of(answer, best))["mean"] if best else None  # of all rows: it stands alone
-        text = reference_missing(reference, best, mean, evidence.metric) + _progress(runs)
-        if search is NO_SEARCH or answer["decision"] is None:
-            return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": text}
-        answer["decision"]["above_baseline"] = _learned(answer, evidence)
-        return {**answer, "recommended": recommend(answer, point, by_mean=settings.by_mean), "sentence": text}
-    answer["recommended"] = recommend(answer, point, by_mean=settings.by_mean)
-    text, learned = sentence(answer, point, Comparison(evidence, settings), layers, search), _learned(answer, evidence)
+        best = answer.decision.choice if answer.decision else None
+        mean = evidence.summary(_runs_of(answer, best)).mean if best else None  # of all rows: it stands alone
+        answer.sentence = reference_missing(reference, best, mean, evidence.metric) + _progress(runs)
+        if search is NO_SEARCH or answer.decision is None:
+            answer.decision, answer.choices = None, []
+        else:
+            answer.decision.above_baseline = _learned(answer, evidence)
+            answer.recommended = recommend(answer, by_mean=settings.by_mean)
+        return answer
+    answer.recommended = recommend(answer, by_mean=settings.by_mean)
+    text, learned = sentence(answer, Comparison(evidence, settings), layers, search), _learned(answer, evidence)
     if search.instead and not learned:
-        return {**answer, "decision": None, "choices": [], "recommended": None, "sentence": search.instead}
-    if answer["decision"] is not None:
-        answer["decision"]["above_baseline"] = learned
+        answer.decision, answer.choices, answer.recommended, answer.sentence = None, [], None, search.instead
+        return answer
+    if answer.decision is not None:
+        answer.decision.above_baseline = learned
     text = f"{text} {search.instead}" if search.instead else text
-    answer["sentence"] = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
+    answer.sentence = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer
 
 
-def _unusable(runs: Sequence[Run], curve: Mapping[str, Any], chance: float | None) -> int:
+def _unusable(runs: Sequence[RunResult], curve: SizeAnswer, chance: float | None) -> int:
     """The number of finished runs of a curve that failed, at whatever learning rate."""
-    of_size = [run for run in runs if run["train_size"] == curve["train_size"]]
-    return sum(run["outcome"] in FAILURES for run in with_outcomes(of_size, chance, curve["clear_distance"]))
+    of_size = [run for run in runs if run.train_size == curve.train_size]
+    return sum(run.outcome in FAILURES for run in with_outcomes(of_size, chance, curve.clear_distance))
 
 
-def _learned(answer: Mapping[str, Any], evidence: Evidence) -> bool | None:
+def _learned(answer: SizeAnswer, evidence: Evidence) -> bool | None:
     """Whether the recommended choice is significantly above the baseline; None if that cannot be tested."""
-    if answer["decision"] is None:
+    if answer.decision is None:
         return False
-    runs = _runs_of(answer, answer["decision"]["choice"])
-    return evidence.learned(runs, among=sum(one["runs"] for one in answer["cells"]) or 1)
+    return evidence.learned(_runs_of(answer, answer.decision.choice), sum(one.runs for one in answer.cells) or 1)
 
 
-def _runs_of(answer: Mapping[str, Any], choice: str) -> list[Run]:
-    """The runs in the mean of a choice; of a model that trains no layer, the run that stands for it."""
-    cell = cell_of(answer, choice)
-    return [run for run in cell["points"] if run["in_mean"]] if cell else [alternative_run(choice)]
+def _runs_of(answer: SizeAnswer, choice: str) -> Sequence[Scored]:
+    """The runs in the mean of a choice; of a model that trains no layer, its only fit."""
+    cell = answer.cell(choice)
+    return cell.in_mean if cell else [Alternative(choice)]
 
 
-def _missing_reference(runs: Sequence[Run], search: SearchOutcome) -> str | None:
+def _missing_reference(runs: Sequence[RunResult], search: SearchOutcome) -> str | None:
     """The reference (by default the largest k) if none of its runs has ended, but others have or it is awaited; else None.
 
     A search that is over has its reference, so a larger k of which no run has ended yet does not take its answer away.
     """
     if search.over:
         return None
-    ended, awaited = {run["recipe"] for run in runs if run["status"] != "pending"}, search.awaited
+    ended, awaited = {run.recipe for run in runs if run.status != "pending"}, search.awaited
     reference = awaited or next((k for k in reversed(by_depth(runs)) if Recipe(k).is_k), None)
     return reference if reference not in ended and (ended or awaited) else None
 
 
-def _progress(runs: Sequence[Run]) -> str:
+def _progress(runs: Sequence[RunResult]) -> str:
     """A sentence on how many runs have ended; empty if none or all have."""
-    pending = sum(run["status"] == "pending" for run in runs)
+    pending = sum(run.status == "pending" for run in runs)
     return f" So far {len(runs) - pending} of {len(runs)} runs have ended." if 0 < pending < len(runs) else ""
 
 

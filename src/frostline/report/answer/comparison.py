@@ -6,7 +6,7 @@ from typing import Any
 
 from frostline.report import formatting, names
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.cells import CellSummary
+from frostline.statistics.answer import Cell
 from frostline.statistics.evidence import Evidence
 
 
@@ -32,7 +32,7 @@ class Comparison:
         """Whether shares are of the gain over the baseline instead of the score."""
         return self.settings.corrected and self.evidence.chance is not None
 
-    def share(self, cell: CellSummary) -> Mapping[str, Any] | None:
+    def share(self, cell: Cell) -> Mapping[str, Any] | None:
         """The share of full fine-tuning that the sentence reports; None if it is undefined."""
         share: Mapping[str, Any] | None = cell["share_corrected" if self.of_gain else "share"]
         return share
@@ -49,7 +49,7 @@ class Comparison:
         possessive = f"{full}'" if full.endswith("s") else f"{full}'s"
         return f"reach {self.threshold} of {possessive} {self._whole}"
 
-    def with_full(self, cell: CellSummary, full: CellSummary) -> str:
+    def with_full(self, cell: Cell, full: Cell) -> str:
         """The scores of a cell and of full fine-tuning, and the share or difference with its interval."""
         ours, full_mean = cell["difference"]["means"]  # of the runs that are compared
         one_seed = cell["validation"]["n"] == 1 and full_mean != full["validation"]["mean"]

@@ -9,10 +9,10 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.names import model_name
-from frostline.statistics.evidence import Evidence, Run
+from frostline.statistics.evidence import Evidence, Scores
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.results_table import Results, read_results
-from frostline.statistics.scores import Scores
+from frostline.statistics.run_result import RunResult
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RunGroup:
     model: str
     task: str
     layers: int | None
-    runs: Sequence[Run]
+    runs: Sequence[RunResult]
     evidence: Evidence
     folder: Path | None = None
     search: SearchOutcome = NO_SEARCH
@@ -95,7 +95,7 @@ def sweep_groups(folder: Path) -> Iterator[RunGroup]:
     sweep, record = Folder(folder), read_search(folder)
     alternatives = read_alternatives(folder) if record else {}
     model, identity = model_name(sweep.spec.model), sweep.identity
-    rows = [{**row, "model": model} for row in sweep.rows()]
+    rows = [replace(row, model=model) for row in sweep.rows()]
     search = SearchOutcome.of(record, rows, tuple(alternatives)) if record else NO_SEARCH
 
     def logits(run: str, split: str) -> Any:
@@ -115,7 +115,7 @@ def sweep_groups(folder: Path) -> Iterator[RunGroup]:
             model=model,
             task=task,
             layers=identity.layers,
-            runs=[{**row, "task": task} for row in runs],
+            runs=[replace(row, task=task) for row in runs],
             evidence=evidence,
             folder=folder,
             search=search if main else replace(search, alternatives=()),  # alternatives are scored on validation only
@@ -130,8 +130,8 @@ def short_name(split: str) -> str:
 
 
 def _scored_on(
-    rows: Sequence[Run], split: str, scores: Sequence[Mapping[str, Any]], metric: str
-) -> list[dict[str, Any]]:
+    rows: Sequence[RunResult], split: str, scores: Sequence[Mapping[str, Any]], metric: str
+) -> list[RunResult]:
     """The runs with their scores on a further evaluation set."""
     values = {score["run"]: score["value"] for score in scores if (score["split"], score["metric"]) == (split, metric)}
-    return [{**row, "validation_best": values.get(row["run"]), "validation_last": None} for row in rows]
+    return [replace(row, validation_best=values.get(row.run), validation_last=None) for row in rows]

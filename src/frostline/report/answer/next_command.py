@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from frostline.statistics.cells import CellSummary
+from frostline.statistics.answer import Cell
 from frostline.statistics.recipe import Recipe
 
 FIRST_SEEDS = 5  # what one seed is followed by
@@ -78,13 +78,13 @@ def next_command(
     return NextCommand(text, _seconds(compared if of_search else curve["cells"], wanted, of_search=of_search))
 
 
-def _of_each_command(cells: Sequence[CellSummary]) -> list[list[CellSummary]]:
+def _of_each_command(cells: Sequence[Cell]) -> list[list[Cell]]:
     """The cells of each command: one for all, or one for each if their learning rates differ, because a grid has all pairs."""
     rates = {cell["learning_rate"] for cell in cells if cell["tuned_layers"]}
     return [list(cells)] if len(rates) < 2 else [[cell] for cell in cells]
 
 
-def _seconds(cells: Sequence[CellSummary], wanted: int, *, of_search: bool) -> float | None:
+def _seconds(cells: Sequence[Cell], wanted: int, *, of_search: bool) -> float | None:
     """The time of the runs that are missing until each cell has as many seeds as wanted."""
     if any(cell["seconds"] is None for cell in cells):
         return None

@@ -54,7 +54,7 @@ def calibration_sentences(calibration: Mapping[str, Any]) -> list[str]:
 
 def threshold_sentences(threshold: Mapping[str, Any]) -> list[str]:
     """Where the threshold is, what it was chosen by, and what it changes."""
-    if "by_label" in threshold:
+    if threshold.get("by_label"):
         return _of_labels(threshold)
     name = threshold["metric"] or "f1"
     half, chosen = (formatting.score(threshold[which][name]) for which in ("at_half", "cross_fitted"))

@@ -1,6 +1,6 @@
 """The recommended model by class: scores of each class, calibration of its probabilities, and thresholds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,19 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frostline.data.kinds import MULTI_LABEL, TOKENS
-from frostline.report.answer.recommendation import cell_of
-from frostline.statistics.by_class import scores_by_class
-from frostline.statistics.calibration import (
+from frostline.statistics.answer import Answer, Calibration, SizeAnswer, Threshold
+from frostline.statistics.class_outputs import (
+    OUTPUTS,
     calibration,
+    choose_threshold,
+    choose_thresholds,
     class_examples,
     cross_fitted,
     fit_temperature,
     folds_of,
+    not_chosen,
+    scores_by_class,
+    scores_of,
+    softmax,
 )
 from frostline.statistics.metrics import score, scored_rows
-from frostline.statistics.outputs import OUTPUTS, softmax
 from frostline.statistics.predictions import Labelled, LogitsOf
-from frostline.statistics.threshold import choose_threshold, choose_thresholds, not_chosen, scores_of
 from frostline.statistics.threshold_rule import ThresholdRule
 from frostline.sweep.settings import Settings
 
@@ -28,64 +32,52 @@ COUNTED = {MULTI_LABEL: "pairs", TOKENS: "words"}  # what the calibration counts
 SEED = 0  # of the random folds of the cross-fitting
 
 
-def by_class(size: Mapping[str, Any], validation: Labelled, logits: LogitsOf, spec: Settings) -> dict[str, Any]:
-    """The keys ``classes``, ``calibration`` and ``threshold`` of answer.json; None for a regression or without a recommendation.
+def add_classes(answer: Answer, validation: Labelled, logits: LogitsOf, spec: Settings) -> None:
+    """Add ``classes``, ``calibration`` and ``threshold`` to an answer, unless it is of a regression or recommends nothing.
 
     The classes are scored over all runs of the recommended k. Calibration and threshold are those of its best run. That run is
     saved. A recommended model that trains no layer has neither calibration nor threshold.
 
     Args:
-        size: One train size of the answer.
+        answer: The answer; its first train size counts.
         validation: Targets of the validation set.
         logits: Returns a run's predictions for the validation examples.
         spec: The settings, which ask for a temperature and a threshold.
     """
-    unknown = {"classes": None, "calibration": None, "threshold": None}
-    if not validation.labels or not (size["recommended"] or size["decision"]):
-        return unknown
-    classes = scores_by_class(validation, [logits(run) for run in runs_of_choice(size)])
-    if size["recommended"] is None:
-        return {**unknown, "classes": classes}
-    best = logits(size["recommended"]["run"])
+    size = answer.sizes[0]
+    if not validation.labels or not (size.recommended or size.decision):
+        return
+    answer.classes = scores_by_class(validation, [logits(run) for run in runs_of_choice(size)])
+    if size.recommended is None:
+        return
+    best = logits(size.recommended.run)
     scored = np.flatnonzero(scored_rows(best))
     best, targets = best[scored], validation.targets[scored]
-    found = None
     if spec.threshold is not None:
         rule = ThresholdRule.read(spec.threshold, validation.metric)
-        found = {"rule": str(spec.threshold), "metric": rule.metric}
         if validation.task_type == MULTI_LABEL:
-            found |= _of_labels(best, targets, rule, validation.labels, calibrate=spec.calibrate)
+            found = _of_labels(best, targets, rule, validation.labels, calibrate=spec.calibrate)
         else:
-            found |= _of_class(best, targets, rule, validation.labels[1], calibrate=spec.calibrate)
-    return {
-        "classes": classes,
-        "calibration": {
-            "examples": len(class_examples(best, targets)[1]),
-            "counted": COUNTED.get(validation.task_type, "examples"),
-            "saved": spec.calibrate,
-            **_calibration(best, targets),
-        },
-        "threshold": found,
-    }
+            found = _of_class(best, targets, rule, validation.labels[1], calibrate=spec.calibrate)
+        answer.threshold = Threshold(rule=str(spec.threshold), metric=rule.metric, **found)
+    scaled = cross_fitted(best, targets, np.random.default_rng(SEED))
+    answer.calibration = Calibration(
+        examples=len(class_examples(best, targets)[1]),
+        counted=COUNTED.get(validation.task_type, "examples"),
+        saved=spec.calibrate,
+        temperature=fit_temperature(best, targets),
+        before=calibration(best, targets, np.random.default_rng(SEED)),
+        after=calibration(scaled, targets, np.random.default_rng(SEED)),
+    )
 
 
-def runs_of_choice(size: Mapping[str, Any]) -> list[str]:
+def runs_of_choice(size: SizeAnswer) -> list[str]:
     """The runs in the mean of the recommended k; of a model that trains no layer, its name."""
-    if size["recommended"] is None:
-        return [size["decision"]["choice"]]
-    cell = cell_of(size, size["recommended"]["recipe"])
-    assert cell is not None
-    return [run["run"] for run in cell["points"] if run["in_mean"]]
-
-
-def _calibration(logits: NDArray[Any], targets: NDArray[Any]) -> dict[str, Any]:
-    """The temperature fitted on all examples, and the calibration without it and with it, cross-fitted."""
-    scaled = cross_fitted(logits, targets, np.random.default_rng(SEED))
-    return {
-        "temperature": fit_temperature(logits, targets),
-        "before": calibration(logits, targets, np.random.default_rng(SEED)),
-        "after": calibration(scaled, targets, np.random.default_rng(SEED)),
-    }
+    cell = size.cell(size.recommended.recipe) if size.recommended else None
+    if cell is None:
+        assert size.decision is not None
+        return [size.decision.choice]
+    return [run.run for run in cell.in_mean]
 
 
 def _of_class(

@@ -7,7 +7,7 @@ from frostline.report.answer.comparison import Comparison
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.formatting import score, score_interval
 from frostline.report.names import tuning
-from frostline.statistics.cells import CellSummary
+from frostline.statistics.answer import Cell
 from frostline.statistics.recipe import Recipe
 
 NEARLY_PERFECT = 0.95  # a score on training examples that leaves little to learn
@@ -15,13 +15,13 @@ UNFITTED = 2 / 3  # the error on training examples as a share of that on validat
 CLEARLY_LONGER = 1.1  # times as long; fewer layers never take longer by themselves
 
 
-def smaller(cell: CellSummary, names: Iterable[str]) -> list[int]:
+def smaller(cell: Cell, names: Iterable[str]) -> list[int]:
     """The numbers of layers among these values of k that are smaller than the k of the cell."""
     ks = [k for name in names if (k := Recipe(name).k) is not None]
     return [k for k in ks if cell["tune_embeddings"] or k < cell["tuned_layers"]]
 
 
-def times_not_comparable(cells: Mapping[str, CellSummary], full: CellSummary) -> str:
+def times_not_comparable(cells: Mapping[str, Cell], full: Cell) -> str:
     """A sentence if a k took clearly longer than a larger one, the reference; else empty.
 
     Fewer layers never take more operations. Measured times also hold what other programs took of the processor.
@@ -39,7 +39,7 @@ def times_not_comparable(cells: Mapping[str, CellSummary], full: CellSummary) ->
     )
 
 
-def trained_too_little(full: CellSummary) -> str:
+def trained_too_little(full: Cell) -> str:
     """A sentence if the reference has not fitted the examples that it was trained on; else empty.
 
     Its error on them (1 - score) is then not much smaller than on validation. ``docs/log.md`` has the tasks behind the limit.
@@ -65,12 +65,12 @@ def not_tried(ks: Sequence[int]) -> str:
     return f" {capitalized(' and '.join(parts))} {'was' if len(parts) == 1 else 'were'} not tried." if parts else ""
 
 
-def only_constant(cell: CellSummary) -> bool:
+def only_constant(cell: Cell) -> bool:
     """Whether a cell has finished runs, and all of them diverged or predict a constant."""
     return bool(0 < cell["runs"] == cell["failures"]["diverged"] + cell["failures"]["degenerate"])
 
 
-def failed_runs(names: Iterable[str], cells: Mapping[str, CellSummary]) -> str:
+def failed_runs(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
     """A sentence on the number of failed runs of each of these k; empty if none failed."""
     parts = [
         f"{cell['failures']['failed']} of {cell['runs']} runs of {tuning(cell['recipe'])} failed"
@@ -80,7 +80,7 @@ def failed_runs(names: Iterable[str], cells: Mapping[str, CellSummary]) -> str:
     return f" {' and '.join(parts)}." if parts else ""
 
 
-def named_parts_only(named: CellSummary, comparison: Comparison, *, others: bool) -> str:
+def named_parts_only(named: Cell, comparison: Comparison, *, others: bool) -> str:
     """The answer if only named parts have a score; ``others``: whether some k has finished or pending runs."""
     scores = named["validation"]
     basis = "one seed" if scores["n"] == 1 else f"{scores['n']} seeds"
@@ -94,7 +94,7 @@ def named_parts_only(named: CellSummary, comparison: Comparison, *, others: bool
     return f"The named parts reach {reached} ({basis}). Nothing was compared: {why}."
 
 
-def named_parts(named: CellSummary | None, full: CellSummary, comparison: Comparison) -> str:
+def named_parts(named: Cell | None, full: Cell, comparison: Comparison) -> str:
     """A sentence on the named parts, after the answer about k; empty if there are none."""
     if named is None:
         return ""
@@ -104,7 +104,7 @@ def named_parts(named: CellSummary | None, full: CellSummary, comparison: Compar
     return f" The named parts reach {comparison.with_full(named, full)}."
 
 
-def full_not_run(cells: Mapping[str, CellSummary], comparison: Comparison, search: SearchOutcome) -> str:
+def full_not_run(cells: Mapping[str, Cell], comparison: Comparison, search: SearchOutcome) -> str:
     """A sentence that full fine-tuning was not run, so that it is not the reference; empty if it was run.
 
     A search that could not run it has a sentence of its own.

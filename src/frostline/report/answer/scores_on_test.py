@@ -8,62 +8,57 @@ from numpy.typing import NDArray
 
 from frostline.data.wording import capitalized
 from frostline.report import formatting
-from frostline.report.answer.recommendation import cell_of
 from frostline.report.names import baseline, tuning
 from frostline.report.names import metric as name_of_metric
-from frostline.statistics.cells import CellSummary
-from frostline.statistics.evidence import Run
+from frostline.statistics.answer import Answer, Cell, SizeAnswer
 from frostline.statistics.inference import ratio
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
+from frostline.statistics.run_result import RunResult
 
 
 def add_test_scores(
-    answer: dict[str, Any],
-    runs: Sequence[Run],
+    answer: Answer,
+    runs: Sequence[RunResult],
     test: Labelled,
     logits: LogitsOf,
     alternatives: Mapping[str, NDArray[Any]],
-) -> dict[str, Any]:
+) -> None:
     """Add a test summary to each cell, and the test scores of what is recommended.
 
     A recommended k is also compared with full fine-tuning on test.
 
     Args:
-        answer: What ``make_answer`` returned; it is changed in place and returned.
+        answer: What ``make_answer`` returned; it is changed in place.
         runs: Rows of the results table that have a test score.
         test: Targets and metric of the test set.
         logits: Returns a run's predictions for the test examples.
         alternatives: The predictions of models that train no layer for the test examples, by name.
     """
-    evidence, by_name = RunPredictions(test, logits), {run["run"]: run for run in runs}
-    for size in answer["sizes"]:
-        tested = {
-            cell["recipe"]: [
-                by_name[point["run"]] for point in cell["points"] if point["in_mean"] and point["run"] in by_name
-            ]
-            for cell in size["cells"]
+    evidence, by_name = RunPredictions(test, logits), {run.run: run for run in runs}
+    for size in answer.sizes:
+        tested: dict[str, list[RunResult]] = {
+            cell.recipe: [by_name[point.run] for point in cell.in_mean if point.run in by_name] for cell in size.cells
         }
-        for cell in size["cells"]:
-            cell["test"] = evidence.summary(tested[cell["recipe"]])
-        recommended, full = size["recommended"], size["reference"]
+        for cell in size.cells:
+            cell.test = evidence.summary(tested[cell.recipe])
+        recommended, full = size.recommended, size.reference
         if recommended and full:
-            pair = evidence.pair(tested[recommended["recipe"]], tested[full])
-            recommended["test"] = next((run["test"] for run in runs if run["run"] == recommended["run"]), None)
-            recommended["test_share"] = vars(ratio(pair)) if pair else None
-            recommended["test_share_corrected"] = vars(ratio(pair, test.chance)) if pair else None
-        elif recommended is None and size["decision"]:
-            values = alternatives.get(size["decision"]["choice"])
-            size["decision"]["test"] = None if values is None else test.score(values, np.arange(len(test.targets)))
-    return answer
+            pair = evidence.pair(tested[recommended.recipe], tested[full])
+            recommended.test = next((run.test for run in runs if run.run == recommended.run), None)
+            recommended.test_share = ratio(pair) if pair else None
+            recommended.test_share_corrected = ratio(pair, test.chance) if pair else None
+        elif recommended is None and size.decision:
+            values = alternatives.get(size.decision.choice)
+            size.decision.test = None if values is None else test.score(values, np.arange(len(test.targets)))
 
 
-def sentences_on_test(size: Mapping[str, Any], metric: str) -> list[str]:
+def sentences_on_test(size: SizeAnswer, metric: str) -> list[str]:
     """Sentences on the test scores of the recommended choice, for a train size that was tested."""
-    recommended, full = size["recommended"], cell_of(size, size["reference"])
+    recommended, full = size["recommended"], size.cell(size["reference"])
     if recommended is None:
         beside = [_reached(full, metric)] if full is not None and full["test"]["n"] else []
         return [*_of_alternative(size["decision"], metric), *beside]
-    cell = cell_of(size, recommended["recipe"])
+    cell = size.cell(recommended["recipe"])
     assert cell is not None
     sentences = [_reached(cell, metric)]
     if full is not None and cell is not full:
@@ -88,7 +83,7 @@ def _of_alternative(decision: Mapping[str, Any] | None, metric: str) -> list[str
     return [f"{capitalized(tuning(decision['choice']))} reaches {mean} on test."]
 
 
-def _reached(cell: CellSummary, metric: str) -> str:
+def _reached(cell: Cell, metric: str) -> str:
     """The mean score of a cell on test."""
     test = cell["test"]
     seeds = "1 seed" if test["n"] == 1 else f"{test['n']} seeds"

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from frostline.data.wording import capitalized
 from frostline.report.names import tuning
-from frostline.statistics.outcomes import ANSWERS
+from frostline.statistics.cells import ANSWERS
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import RunResult
 
 if TYPE_CHECKING:
     from frostline.sweep.results.search_record import SearchRecord
@@ -38,12 +39,12 @@ class SearchOutcome:
     train_size: int | None = None
 
     @classmethod
-    def of(cls, search: "SearchRecord", rows: Sequence[Mapping[str, Any]], alternatives: Sequence[str]) -> Self:
+    def of(cls, search: "SearchRecord", rows: Sequence[RunResult], alternatives: Sequence[str]) -> Self:
         """The outcome of a recorded search for the answer about these runs, of which some may be newer than the search."""
         from frostline.sweep.results.search_record import selected_learning_rates
 
-        of_search = [row for row in rows if row["train_size"] == search.train_size]
-        trained = {row["recipe"] for row in of_search}
+        of_search = [row for row in rows if row.train_size == search.train_size]
+        trained = {row.recipe for row in of_search}
         return cls(
             interim_analyses=search.interim_analyses,
             skipped=[k for k in search.skipped if k not in trained],
@@ -60,7 +61,7 @@ class SearchOutcome:
         return self.train_size in (None, train_size)
 
 
-def _instead(search: "SearchRecord", rows: Sequence[Mapping[str, Any]]) -> str | None:
+def _instead(search: "SearchRecord", rows: Sequence[RunResult]) -> str | None:
     """The sentence of a search whose reference has no result; None if newer runs have one of it, or of a larger k."""
     from frostline.sweep.results.search_record import newer_runs
 
@@ -76,11 +77,11 @@ def _instead(search: "SearchRecord", rows: Sequence[Mapping[str, Any]]) -> str |
     return f"{capitalized(tuning(failed))} has no result: {again}."
 
 
-def _has_result(reference: str | None, rows: Sequence[Mapping[str, Any]]) -> bool:
+def _has_result(reference: str | None, rows: Sequence[RunResult]) -> bool:
     """Whether the reference of a search has a usable score, or a larger k, which is then the reference of the answer."""
     if reference is None:
         return False
-    with_score = [row["recipe"] for row in rows if Recipe(row["recipe"]).is_k and row["outcome"] in ANSWERS]
+    with_score = [row.recipe for row in rows if Recipe(row.recipe).is_k and row.outcome in ANSWERS]
     return any(Recipe(k).order >= Recipe(reference).order for k in with_score)
 
 

@@ -11,9 +11,9 @@ from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.answer.undecided import on_same_rows
 from frostline.report.formatting import points, probability, score
 from frostline.report.names import tuning
-from frostline.statistics.alternatives import ALTERNATIVES, alternative_run
-from frostline.statistics.cells import CellSummary
+from frostline.statistics.answer import Cell, SizeAnswer
 from frostline.statistics.recipe import NAMED, Recipe
+from frostline.statistics.run_result import ALTERNATIVES, Alternative
 
 NOT_ON_SAME_ROWS = "; {} was not scored on the same rows"
 WORTH_A_MENTION = 0.95  # of full fine-tuning's memory
@@ -26,9 +26,9 @@ class Recommendation:
     answer: Mapping[str, Any]
     comparison: Comparison
     layers: int | None
-    cells: Mapping[str, CellSummary]  # without named parts
-    cell: CellSummary
-    full: CellSummary  # full fine-tuning, or the largest k with a score
+    cells: Mapping[str, Cell]  # without named parts
+    cell: Cell
+    full: Cell  # full fine-tuning, or the largest k with a score
 
     @property
     def full_name(self) -> str:
@@ -44,8 +44,7 @@ class Recommendation:
 
 
 def sentence(
-    answer: Mapping[str, Any],
-    point: Mapping[str, Any],
+    answer: SizeAnswer,
     comparison: Comparison,
     layers: int | None,
     search: SearchOutcome = NO_SEARCH,
@@ -54,7 +53,6 @@ def sentence(
 
     Args:
         answer: The curve with its decision and recommendation.
-        point: The operating point of an analysis that decides by mean scores.
         comparison: The quantity that k is compared by.
         layers: The number of layers of the model, if it is known.
         search: The outcome of a search, if there was one.
@@ -73,7 +71,7 @@ def sentence(
     if len(cells) == 1 and comparison.evidence.rows is None:
         return f"Nothing was compared: {undecided.full_score(full, comparison)}, and the table holds no other k."
     if comparison.settings.by_mean:
-        return _by_mean(found, cells.get(point["estimate"]))
+        return _by_mean(found, cells.get(answer.deciding_point.estimate))
     no_answers = [name for name, one in cells.items() if remarks.only_constant(one)]
     if weak := undecided.not_learned(answer, cell, full, comparison):
         return f"{_beside_weak_reference(found, weak)}{remarks.failed_runs(no_answers, cells)}"
@@ -84,7 +82,7 @@ def sentence(
     return f"{_recommendation(found)}{failed}{not_tried}{beside}"
 
 
-def _by_mean(found: Recommendation, smallest: CellSummary | None) -> str:
+def _by_mean(found: Recommendation, smallest: Cell | None) -> str:
     """The answer of an analysis that decides by mean scores instead of probabilities."""
     if smallest and smallest is not found.full:
         subject = f"By mean score, {tuning(smallest['recipe'])} reaches the target"
@@ -124,7 +122,7 @@ def _with_seeds(value: float, seeds: int) -> str:
     return f"{score(value)} with one seed" if seeds == 1 else score(value)
 
 
-def _largest(full: CellSummary, cells: Sized) -> str:
+def _largest(full: Cell, cells: Sized) -> str:
     """What the reference is, if it is not full fine-tuning and not the only k; else empty."""
     return "" if full["tune_embeddings"] or len(cells) == 1 else ", the largest k with a score"
 
@@ -150,7 +148,7 @@ def _without_training(answer: Mapping[str, Any], comparison: Comparison) -> str:
     begin = f"Train no layer: {tuning(choice['choice'])} reaches {comparison.metric} {score(choice['score'])}"
     if full is None:
         return f"{begin}. No k can be compared with it: {undecided.no_usable_run(answer)}."
-    if not comparison.evidence.learned([alternative_run(choice["choice"])], among=len(answer["choices"])):
+    if not comparison.evidence.learned([Alternative(choice["choice"])], among=len(answer["choices"])):
         reached = undecided.full_score(full, comparison, choice)
         best = f"The best so far is {tuning(choice['choice'])} ({score(choice['score'])})."
         return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}. {best} {undecided.LEARN_FIRST}"
@@ -180,7 +178,7 @@ def _difference(choice: Mapping[str, Any], whose: str = "The") -> str:
     return f"{whose} expected difference is {ends} (95 % interval)."
 
 
-def _cost(cell: CellSummary, full: CellSummary) -> str:
+def _cost(cell: Cell, full: Cell) -> str:
     """What a choice costs beside full fine-tuning; empty if costs cannot be compared."""
     text = f", at {100 / cell['times_cheaper']:.0f} % of the training time" if cell["times_cheaper"] else ""
     if text and cell["peak_memory_bytes"] and full["peak_memory_bytes"]:

@@ -7,7 +7,7 @@ from frostline.report import names
 from frostline.report.answer.comparison import Comparison
 from frostline.report.formatting import score
 from frostline.report.names import tuning
-from frostline.statistics.cells import CellSummary
+from frostline.statistics.answer import Cell
 
 LEARN_FIRST = "To learn the task, train with more epochs, another learning rate or more examples."
 
@@ -38,7 +38,7 @@ def reference_missing(reference: str, best: str | None, mean: float | None, metr
     return f"{text} The best so far, {tuning(best)}, reaches {names.metric(metric)} {score(mean)}." if best else text
 
 
-def not_learned(answer: Mapping[str, Any], cell: CellSummary, full: CellSummary, comparison: Comparison) -> str:
+def not_learned(answer: Mapping[str, Any], cell: Cell, full: Cell, comparison: Comparison) -> str:
     """Why full fine-tuning is not shown to be above the baseline, as a clause; empty if it is, or if the baseline is unknown.
 
     Args:
@@ -52,7 +52,7 @@ def not_learned(answer: Mapping[str, Any], cell: CellSummary, full: CellSummary,
         return ""
     among = sum(one["runs"] for one in answer["cells"])
     shown = [full, cell] if cell is not full and is_above_baseline(cell, comparison, among=among) else [full]
-    fewest = min(map(in_mean, shown), key=lambda runs: evidence.rows_of(run["run"] for run in runs) or 0)
+    fewest = min((one.in_mean for one in shown), key=lambda runs: evidence.rows_of(run.run for run in runs) or 0)
     baseline = f"the {comparison.baseline} ({score(evidence.baseline(fewest))})"
     reached = full_score(full, comparison, answer["decision"] if cell in shown[1:] else None)
     if not answer["learned"] and (seeds > 1 or evidence.rows is not None):
@@ -61,7 +61,7 @@ def not_learned(answer: Mapping[str, Any], cell: CellSummary, full: CellSummary,
     return f"{reached}, which is not above {baseline}" if share is None or share["estimate"] is None else ""
 
 
-def full_score(full: CellSummary, comparison: Comparison, beside: Mapping[str, Any] | None = None) -> str:
+def full_score(full: Cell, comparison: Comparison, beside: Mapping[str, Any] | None = None) -> str:
     """The mean score of full fine-tuning as a clause; beside a choice, on the rows that both are scored on."""
     if beside is None or beside["reference_score"] is None:
         return f"{tuning(full['recipe'])} reaches {comparison.metric} {score(full['validation']['mean'])}"
@@ -75,17 +75,12 @@ def on_same_rows(choice: Mapping[str, Any]) -> str:
     return " on the same rows" if choice["part_of_rows"] else ""
 
 
-def is_above_baseline(cell: CellSummary, comparison: Comparison, *, among: int) -> bool:
+def is_above_baseline(cell: Cell, comparison: Comparison, *, among: int) -> bool:
     """Whether a cell is shown to be above the baseline; ``among``: the number of all runs."""
-    return bool(comparison.evidence.learned(in_mean(cell), among))
+    return bool(comparison.evidence.learned(cell.in_mean, among))
 
 
-def in_mean(cell: CellSummary) -> list[Mapping[str, Any]]:
-    """The runs that the mean of a cell includes."""
-    return [point for point in cell["points"] if point["in_mean"]]
-
-
-def _seeds_shown(cell: CellSummary, seeds: int) -> str:
+def _seeds_shown(cell: Cell, seeds: int) -> str:
     """The seeds of a cell's mean, with the verb ``do``."""
     good = cell["validation"]["n"]
     if good == seeds:

@@ -1,6 +1,5 @@
 """Figures of the recommended model: whether its probabilities are right, and its predictions of numbers."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import matplotlib
@@ -9,38 +8,37 @@ from numpy.typing import NDArray
 
 from frostline.report.figures.drawing import QUIET, STYLE, TRAIN, VALIDATION, figure_of
 from frostline.report.formatting import score
+from frostline.statistics.answer import Calibration
 from frostline.statistics.inference import failure_interval
 
 
-def reliability(calibration: Mapping[str, Any]) -> Figure:
+def reliability(calibration: Calibration) -> Figure:
     """Accuracy over mean confidence in each bin, before and after temperature scaling, with the line where both are equal.
 
     The bars are Clopper-Pearson intervals (95 %) of the accuracy. ``calibration`` is that of answer.json.
     """
-    before, after = calibration["before"], calibration["after"]
+    before, after = calibration.before, calibration.after
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(420, 420)
-        lowest = min(
-            one[name] for part in (before, after) for one in part["bins"] for name in ("confidence", "accuracy")
-        )
+        lowest = min(min(one.confidence, one.accuracy) for part in (before, after) for one in part.bins)
         axes.plot([lowest, 1], [lowest, 1], color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
         for part, name, colour, marker in (
             (before, "as trained", VALIDATION, "o"),
             (after, "with temperature (cross-fitted)", TRAIN, "s"),
         ):
-            label = f"{name}: error {score(part['error'])}"
-            points = [(one["confidence"], one["accuracy"]) for one in part["bins"]]
+            label = f"{name}: error {score(part.error)}"
+            points = [(one.confidence, one.accuracy) for one in part.bins]
             axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=6, label=label)
-            for one in part["bins"]:
-                ends = failure_interval(round(one["accuracy"] * one["examples"]), one["examples"])
-                axes.plot([one["confidence"]] * 2, ends, color=colour, alpha=0.3, linewidth=1)
+            for one in part.bins:
+                ends = failure_interval(round(one.accuracy * one.examples), one.examples)
+                axes.plot([one.confidence] * 2, ends, color=colour, alpha=0.3, linewidth=1)
         axes.set_xlabel("mean probability of the predicted class")
         axes.set_title("accuracy", pad=10)
         axes.grid(color=QUIET, alpha=0.18, linewidth=0.8)
         figure.legend(loc="outside lower left")
         figure.set_label(
-            f"Accuracy over mean probability of the predicted class. Expected calibration error {score(before['error'])} as "
-            f"trained, {score(after['error'])} with a cross-fitted temperature."
+            f"Accuracy over mean probability of the predicted class. Expected calibration error {score(before.error)} as "
+            f"trained, {score(after.error)} with a cross-fitted temperature."
         )
     return figure
 

@@ -1,7 +1,7 @@
 """The figure of quality against cost: every choice with the 95 % interval of its score, the recommended one marked."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -14,10 +14,10 @@ from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
 from frostline.report.figures.drawing import QUIET, STYLE, VALIDATION, draw_frame, figure_of
-from frostline.statistics.alternatives import ALTERNATIVES
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import Choice, Decision, SizeAnswer
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.recipe import FULL, Recipe
+from frostline.statistics.run_result import ALTERNATIVES
 
 WIDTH, HEIGHT = 470, 420  # pixels; on a phone the text is still readable
 LINE, LETTER = 14, 6.1  # height of a line of labels and width of a letter, in pixels
@@ -51,7 +51,7 @@ class Mark:
     kind: str
 
 
-def quality_against_cost(curve: Curve, *, metric: str) -> Figure | None:
+def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
     """The score of every choice of one train size over its cost; None if nothing is recommended, or if no k has a score.
 
     A dot is an expected score, a bar is the 95 % interval of the difference from full fine-tuning's expected score, added to it.
@@ -61,12 +61,12 @@ def quality_against_cost(curve: Curve, *, metric: str) -> Figure | None:
         curve: One train size of an answer.
         metric: The name of the metric in results.
     """
-    if not curve["choices"] or curve["decision"] is None or curve["decision"]["reference"] is None:
+    if not curve.choices or curve.decision is None or curve.decision.reference is None:
         return None
     found = METRICS.get(metric)
     drawn = marks(curve, found.lowest if found and found.bounded else -math.inf)
-    reference = next(mark for mark in drawn if mark.name == curve["decision"]["reference"])
-    whole, word = names.whole(curve), names.mark_of_choice(curve["decision"])
+    reference = next(mark for mark in drawn if mark.name == curve.decision.reference)
+    whole, word = names.whole(curve), names.mark_of_choice(curve.decision)
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(WIDTH, HEIGHT)
         low, high = limits(drawn)
@@ -83,7 +83,7 @@ def quality_against_cost(curve: Curve, *, metric: str) -> Figure | None:
                 axes.annotate(word, (mark.x, high), **place, weight="bold")
         draw_frame(axes, names.metric(metric))
         expected = f"{_named(reference.name)}, expected {formatting.score(reference.score)}"
-        differ = any(choice["part_of_rows"] for choice in curve["choices"])
+        differ = any(choice.part_of_rows for choice in curve.choices)
         measured = "measured mean, without the effects of folds" if differ else "measured mean"
         handles = _legend(drawn, word, expected, measured)
         figure.legend(handles=handles, loc="outside lower left", ncols=1 if differ else 2)
@@ -91,45 +91,46 @@ def quality_against_cost(curve: Curve, *, metric: str) -> Figure | None:
     return figure
 
 
-def marks(curve: Curve, lowest: float = -math.inf) -> list[Mark]:
+def marks(curve: SizeAnswer, lowest: float = -math.inf) -> list[Mark]:
     """Every choice in ascending order of its cost. Choices of equal cost stand side by side. No score is below ``lowest``."""
-    decision, choices = curve["decision"], sorted(curve["choices"], key=lambda choice: choice["cost_of_full"])
-    full = next(choice["expected"] for choice in choices if choice["choice"] == decision["reference"])
+    decision, choices = curve.decision, sorted(curve.choices, key=lambda choice: choice.cost_of_full)
+    assert decision is not None
+    full = next(choice.expected for choice in choices if choice.choice == decision.reference)
     return [
         Mark(
-            *(choice["choice"], x, choice["cost_of_full"], choice["comparable"], choice["expected"]),
+            *(choice.choice, x, choice.cost_of_full, choice.comparable, choice.expected),
             *(*_interval(choice, full, lowest), _kind(choice, decision)),
         )
         for choice, x in zip(choices, _places(choices), strict=True)
     ]
 
 
-def _places(choices: Sequence[Mapping[str, Any]]) -> list[float]:
+def _places(choices: Sequence[Choice]) -> list[float]:
     """Positions in proportion to the costs, which ascend, in units of the smallest difference of at least 1 %.
 
     Choices of equal cost are one unit apart. Names that are no number need more space.
     """
-    costs = [choice["cost_of_full"] for choice in choices]
+    costs = [choice.cost_of_full for choice in choices]
     gaps = [after - before for before, after in pairwise(costs)]
     unit = min((gap for gap in gaps if gap >= SMALLEST), default=1.0)
     places = [0.0]
     for before, gap in zip(choices, gaps, strict=False):
-        places.append(places[-1] + max(1.6 if before["choice"] in ALTERNATIVES else 1.0, gap / unit))
+        places.append(places[-1] + max(1.6 if before.choice in ALTERNATIVES else 1.0, gap / unit))
     return places
 
 
-def _interval(choice: Mapping[str, Any], full: float, lowest: float) -> tuple[float | None, float | None]:
+def _interval(choice: Choice, full: float, lowest: float) -> tuple[float | None, float | None]:
     """The ends of the interval in the metric; the choice has the points that it is below full fine-tuning."""
-    least, most = choice["low"], choice["high"]
+    least, most = choice.low, choice.high
     if least is None or most is None or least == most:
         return None, None
     return max(lowest, full - most / 100), min(1.0, full - least / 100)  # no metric exceeds 1
 
 
-def _kind(choice: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
-    if choice["choice"] == decision["choice"]:
+def _kind(choice: Choice, decision: Decision) -> str:
+    if choice.choice == decision.choice:
         return "chosen"
-    return "dominated" if choice["dominated_by"] else "other"
+    return "dominated" if choice.dominated_by else "other"
 
 
 def limits(drawn: Sequence[Mark]) -> tuple[float, float]:
@@ -171,21 +172,18 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], whole: str) -> None:
     places = [mark.x for mark in drawn]
     axes.set_xlim(places[0] - 0.7, places[-1] + 0.7)
     pixels = _unit(drawn)
-    labels = [f"{_short(mark.name)}\n{_cost(mark.cost)}" for mark in drawn]
-    needed = [LETTER * (_longest(one) + _longest(two)) / 2 + 1 for one, two in pairwise(labels)]
+    labels = [f"{names.depth(mark.name)}\n{_cost(mark.cost)}" for mark in drawn]
+    widths = [max(map(len, label.split("\n"))) for label in labels]
+    needed = [LETTER * (one + two) / 2 + 1 for one, two in pairwise(widths)]
     fits = all(need < pixels * (after - before) for need, (before, after) in zip(needed, pairwise(places), strict=True))
     if not fits:
         labels = [f"{_named(mark.name)}, {_cost(mark.cost)}" for mark in drawn]
     every = 1 if fits else max(1, round(LINE / pixels))
     shown = [n for n, mark in enumerate(drawn) if n % every == 0 or mark.kind == "chosen"]
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
-    last_layers = "tuned last layers, and their share"
-    subject = "what is tuned, and its share" if any(map(_is_way, drawn)) else last_layers
+    ways = any(Recipe(mark.name).is_way and mark.name not in ALTERNATIVES for mark in drawn)
+    subject = "what is tuned, and its share" if ways else "tuned last layers, and their share"
     axes.set_xlabel(f"{subject} of {whole} (the cost)")
-
-
-def _is_way(mark: Mark) -> bool:
-    return Recipe(mark.name).is_way and mark.name not in ALTERNATIVES
 
 
 def _unit(drawn: Sequence[Mark]) -> float:
@@ -193,17 +191,8 @@ def _unit(drawn: Sequence[Mark]) -> float:
     return 0.9 * WIDTH / (drawn[-1].x - drawn[0].x + 1.4)
 
 
-def _longest(label: str) -> int:
-    return max(map(len, label.split("\n")))
-
-
 def _cost(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _short(name: str) -> str:
-    """The name of a choice in the label of its place: the number of layers of k."""
-    return names.depth(name)
 
 
 def _named(name: str) -> str:

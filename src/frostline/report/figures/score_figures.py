@@ -1,6 +1,7 @@
 """Figures of scores: over the number of tuned layers, over train size, and less that of full fine-tuning over frozen layers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import matplotlib
@@ -13,7 +14,6 @@ from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
 from frostline.report.answer.across_groups import GroupAnalysis
-from frostline.report.answer.recommendation import cell_of
 from frostline.report.figures.drawing import (
     FAILED,
     QUIET,
@@ -23,9 +23,8 @@ from frostline.report.figures.drawing import (
     draw_frame,
     figure_of,
 )
-from frostline.statistics.cells import CellSummary
-from frostline.statistics.curve import Curve
-from frostline.statistics.recipe import FULL, NAMED, Recipe
+from frostline.statistics.answer import Cell, Difference, SizeAnswer
+from frostline.statistics.recipe import FULL, NAMED
 
 APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
 MAX_LABELS = 9  # with more k, only some of them are labelled
@@ -35,7 +34,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHED: dict[str, Any] = {"color": QUIET, "linewidth": 1, "linestyle": (0, (4, 4))}
 
 
-def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -> Figure:
+def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = None) -> Figure:
     """The score over the number of tuned layers, for one train size of an answer. Nothing is smoothed.
 
     A point is a run, the line joins the means, a bar is the 95 % confidence interval of a mean. A cross is a failed run.
@@ -46,14 +45,14 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -
         metric: The name of the metric in results.
         chance: The score of the best constant prediction.
     """
-    cells = [_comparable(cell) for cell in on_axis(size["cells"])]
-    places, recommended = _positions(cells), size.get("recommended")
+    cells = [_comparable(cell) for cell in on_axis(size.cells)]
+    places, recommended = _positions(cells), size.recommended
     low, high = _limits(cells, chance)
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(470, 420)
         axes.set_ylim(low, high)
         for cell, x in zip(cells, places, strict=True):
-            if recommended and cell["recipe"] == recommended["recipe"]:
+            if recommended and cell.recipe == recommended.recipe:
                 half = 0.34 * float(np.diff(sorted(places)).min() if len(places) > 1 else 1.0)
                 axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
         if chance is not None and chance > low:
@@ -63,7 +62,7 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -
             _draw_cell(axes, cell, x, low + 0.03 * (high - low), high)
         _line(axes, cells, places, "validation", color=VALIDATION, linewidth=2, marker="o", markersize=6)
         _label_depths(axes, cells, places)
-        draw_frame(axes, names.score_title(metric, size["cells"]))
+        draw_frame(axes, names.score_title(metric, size.cells))
         handles: list[Line2D | Patch] = [
             Line2D([], [], color=VALIDATION, marker="o", markersize=7, linewidth=2, label="validation, mean"),
             Line2D([], [], color=VALIDATION, marker="o", markersize=4, alpha=0.7, linewidth=0, label="one run"),
@@ -73,107 +72,103 @@ def validation_curve(size: Curve, *, metric: str, chance: float | None = None) -
         if chance is not None:
             label = f"{names.baseline(metric)} {formatting.score(chance)}{'' if chance > low else ', below'}"
             handles.append(Line2D([], [], **DASHED, label=label))
-        if any(point["outcome"] != "ok" for cell in cells for point in cell["points"]):
+        if any(point.outcome != "ok" for cell in cells for point in cell.points):
             handles.append(Line2D([], [], color=FAILED, marker="x", markersize=7, linewidth=0, label="failed run"))
         figure.legend(handles=handles, loc="outside lower left", ncols=2)
-        means = [f"{names.printed(one['recipe'])} {formatting.score(one['comparable'])}" for one in size["cells"]]
-        advice = f" Recommended: {names.printed(recommended['recipe'])}." if recommended else ""
+        means = [f"{names.printed(one.recipe)} {formatting.score(one.comparable)}" for one in size.cells]
+        advice = f" Recommended: {names.printed(recommended.recipe)}." if recommended else ""
         figure.set_label(f"Mean {names.metric(metric)} on validation over tuned layers: {', '.join(means)}.{advice}")
     return figure
 
 
-def on_axis(cells: Sequence[CellSummary]) -> list[CellSummary]:
+def on_axis(cells: Sequence[Cell]) -> list[Cell]:
     """The cells that have a place on the axis, which other ways to tune have not."""
-    return [cell for cell in cells if not Recipe(cell["recipe"]).is_way]
+    return [cell for cell in cells if not cell.recipe.is_way]
 
 
-def _positions(cells: Sequence[CellSummary]) -> list[float]:
+def _positions(cells: Sequence[Cell]) -> list[float]:
     """The position of each k: its number of layers. Full fine-tuning and named parts have their own places at the right."""
-    layers = [cell["tuned_layers"] for cell in cells if cell["recipe"] not in APART]
+    layers = [cell.tuned_layers or 0 for cell in cells if cell.recipe not in APART]
     last, step = max(layers, default=0), max(1.0, (max(layers, default=0) - min(layers, default=0)) / 6)
-    apart = [cell["recipe"] for cell in cells if cell["recipe"] in APART]
+    apart = [cell.recipe for cell in cells if cell.recipe in APART]
     beyond = {name: last + 1.5 * step * (n + bool(layers)) for n, name in enumerate(apart)}
-    return [float(beyond[cell["recipe"]] if cell["recipe"] in APART else cell["tuned_layers"]) for cell in cells]
+    return [float(beyond[cell.recipe] if cell.recipe in APART else cell.tuned_layers or 0) for cell in cells]
 
 
-def _label_depths(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float]) -> None:
+def _label_depths(axes: Axes, cells: Sequence[Cell], places: Sequence[float]) -> None:
     every = -(-len(cells) // MAX_LABELS)
-    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell["recipe"] in APART]
-    axes.set_xticks([places[n] for n in shown], [names.depth(cells[n]["recipe"]) for n in shown])
+    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell.recipe in APART]
+    axes.set_xticks([places[n] for n in shown], [names.depth(cells[n].recipe) for n in shown])
     margin = 0.6 if len(places) > 1 else 2.0
     axes.set_xlim(min(places) - margin, max(places) + margin)
-    named = "; named: by name" if any(cell["recipe"] == NAMED for cell in cells) else ""
-    axes.set_xlabel(f"tuned last layers\n(0: classifier head only; all: embeddings too{named})")
+    named = "; named: by name" if any(cell.recipe == NAMED for cell in cells) else ""
+    axes.set_xlabel(f"tuned last layers\n(0: classifier head only; full: embeddings too{named})")
 
 
-def _comparable(cell: CellSummary) -> CellSummary:
+def _comparable(cell: Cell) -> Cell:
     """The cell with its scores on validation as they would be on all rows: with folds, some are easier than others."""
-    mean = cell["validation"]["mean"]
-    if cell["comparable"] == mean:
+    known = cell.validation
+    if cell.comparable is None or known.mean is None or cell.comparable == known.mean:
         return cell
-    moved = cell["comparable"] - mean
-    ends = {
-        name: value if value is None else value + moved
-        for name, value in cell["validation"].items()
-        if name in ("mean", "low", "high")
-    }
-    points = [
-        {**one, "validation_best": one["validation_best"] and one["validation_best"] + moved} for one in cell["points"]
-    ]
-    return {**cell, "validation": {**cell["validation"], **ends}, "points": points}
+    moved = cell.comparable - known.mean
+    low, high = (end if end is None else end + moved for end in (known.low, known.high))
+    points = [replace(one, validation_best=one.validation_best and one.validation_best + moved) for one in cell.points]
+    return replace(cell, validation=replace(known, mean=cell.comparable, low=low, high=high), points=points)
 
 
-def _limits(cells: Sequence[CellSummary], chance: float | None) -> tuple[float, float]:
+def _limits(cells: Sequence[Cell], chance: float | None) -> tuple[float, float]:
     """Limits of the score that show every run in a mean.
 
     The baseline and the ends of intervals may lie outside, so that differences between k remain visible.
     """
-    in_mean = [point for cell in cells for point in cell["points"] if point["in_mean"]]
-    seen = [point[name] for point in in_mean for name in ("validation_best", "train_last") if point[name] is not None]
+    in_mean = [point for cell in cells for point in cell.points if point.in_mean]
+    seen = [score for point in in_mean for score in (point.validation_best, point.train_last) if score is not None]
     seen = seen or [0.0, 1.0]
     low, high = min(seen), max(seen)
     spread = max(high - low, 0.02)
     if chance is not None and chance > low - 1.5 * spread:
         low = min(low, chance)
-    ends = [cell["validation"][side] for cell in cells for side in ("low", "high")]
+    ends = [end for cell in cells for end in (cell.validation.low, cell.validation.high)]
     inside = [end for end in ends if end is not None and low - 0.8 * spread < end < high + 0.8 * spread]
     low, high = min([low, *inside]), max([high, *(min(end, 1.0) for end in inside)])  # no metric exceeds 1
     return low - 0.06 * spread, high + 0.06 * spread
 
 
-def _line(axes: Axes, cells: Sequence[CellSummary], places: Sequence[float], name: str, **style: Any) -> None:
+def _line(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str, **style: Any) -> None:
     """Draw a line through the means. Full fine-tuning and named parts are not joined to the rest."""
     for apart in ("", *APART):
         means = [
-            (x, cell[name]["mean"])
+            (x, getattr(cell, name).mean)
             for cell, x in zip(cells, places, strict=True)
-            if (cell["recipe"] if cell["recipe"] in APART else "") == apart and cell[name]["mean"] is not None
+            if (cell.recipe if cell.recipe in APART else "") == apart and getattr(cell, name).mean is not None
         ]
         axes.plot([x for x, _ in means], [y for _, y in means], **style)
 
 
-def _draw_cell(axes: Axes, cell: CellSummary, x: float, floor: float, ceiling: float) -> None:
+def _draw_cell(axes: Axes, cell: Cell, x: float, floor: float, ceiling: float) -> None:
     """Draw the runs of one k and the interval of their mean.
 
     A failed run without a score is drawn at ``floor``, and one with a score beyond the axes at their end: what is drawn far
     outside of them leaves no room for the figure.
     """
-    summary = cell["validation"]
-    if summary["low"] is not None:
-        ends = [summary["low"], summary["high"]]
+    summary = cell.validation
+    if summary.low is not None and summary.high is not None:
+        ends = [summary.low, summary.high]
         axes.plot([x, x], ends, color=VALIDATION, linewidth=9, alpha=0.22, solid_capstyle="butt")
-    points = cell["points"]
+    points = cell.points
     spots = x + np.linspace(-1, 1, len(points) + 2)[1:-1] * 0.26 * min(1.0, len(points) / 4)
     for spot, point in zip(spots, points, strict=True):
-        score = point["validation_best"]
-        if point["outcome"] == "ok":
+        score = point.validation_best
+        if point.outcome == "ok" and score is not None:
             axes.plot(spot, score, "o", color=VALIDATION, markersize=4, alpha=0.7, markeredgewidth=0)
         else:
             height = floor if score is None else min(max(floor, score), ceiling)
             axes.plot(spot, height, "x", color=FAILED, markersize=7, markeredgewidth=1.8, clip_on=False)
 
 
-def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | None = None, task: str = "") -> Figure:
+def learning_curves(
+    curves: Sequence[SizeAnswer], *, metric: str, chance: float | None = None, task: str = ""
+) -> Figure:
     """The score over train size: a line through the means of each k, a point for each run, a cross for each failed run.
 
     Args:
@@ -182,22 +177,23 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
         chance: The score of the best constant prediction.
         task: The name of the task for the title, if a page has several.
     """
-    sizes = sorted(curves, key=lambda curve: curve["train_size"])
-    depths = list(dict.fromkeys(cell["recipe"] for size in reversed(sizes) for cell in size["cells"]))
+    sizes = sorted(curves, key=lambda curve: curve.train_size or 0)
+    depths = list(dict.fromkeys(cell.recipe for size in reversed(sizes) for cell in size.cells))
     colours = LinearSegmentedColormap.from_list("k", [VALIDATION, "#8b7d9b", TRAIN])
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(470, 430)
         for n, name in enumerate(depths):
             shift = SHIFT ** (n - (len(depths) - 1) / 2)
-            known = [(size["train_size"] * shift, cell) for size in sizes if (cell := cell_of(size, name))]
+            known = [(size.train_size * shift, cell) for size in sizes if (cell := size.cell(name))]
             _draw_depth(axes, known, colours(n / max(1, len(depths) - 1)), names.printed(name))
         if chance is not None:
             axes.axhline(chance, **DASHED)
         axes.set_xscale("log")
-        axes.set_xticks([one["train_size"] for one in sizes], [f"{one['train_size']:,}" for one in sizes])
+        numbers = [one.train_size for one in sizes if one.train_size]
+        axes.set_xticks(numbers, [f"{number:,}" for number in numbers])
         axes.minorticks_off()
         axes.set_xlabel("training examples")
-        title = names.score_title(metric, [cell for size in sizes for cell in size["cells"]])
+        title = names.score_title(metric, [cell for size in sizes for cell in size.cells])
         draw_frame(axes, f"{task}, {title}" if task else title)
         figure.legend(loc="outside lower left", ncols=3)
         figure.set_label(
@@ -207,17 +203,15 @@ def learning_curves(curves: Sequence[Curve], *, metric: str, chance: float | Non
     return figure
 
 
-def _draw_depth(axes: Axes, cells: Sequence[tuple[float, CellSummary]], colour: Any, label: str) -> None:
+def _draw_depth(axes: Axes, cells: Sequence[tuple[float, Cell]], colour: Any, label: str) -> None:
     """Draw the runs and means of one k; ``cells`` are pairs of position and cell."""
     for x, cell in cells:
-        moved = (cell["comparable"] or 0.0) - (
-            cell["validation"]["mean"] or 0.0
-        )  # with folds, to what all rows would give
-        for point in cell["points"]:
-            if point["validation_best"] is not None:
-                shown = {"color": colour, "marker": "o"} if point["in_mean"] else {"color": FAILED, "marker": "x"}
-                axes.plot([x], [point["validation_best"] + moved], markersize=4, alpha=0.45, **shown)
-    means = [(x, cell["comparable"]) for x, cell in cells if cell["comparable"] is not None]
+        moved = (cell.comparable or 0.0) - (cell.validation.mean or 0.0)  # with folds, to what all rows would give
+        for point in cell.points:
+            if point.validation_best is not None:
+                shown = {"color": colour, "marker": "o"} if point.in_mean else {"color": FAILED, "marker": "x"}
+                axes.plot([x], [point.validation_best + moved], markersize=4, alpha=0.45, **shown)
+    means = [(x, cell.comparable) for x, cell in cells if cell.comparable is not None]
     axes.plot([x for x, _ in means], [y for _, y in means], color=colour, linewidth=1.8, label=label)
 
 
@@ -255,8 +249,8 @@ def relative_change(groups: Sequence[GroupAnalysis]) -> Figure | None:
         figure.legend(lines, labels, loc="outside lower left", ncols=min(4, len(models)))
         lowest = []
         for group in shown:
-            frozen, difference = min(_changes(group), key=lambda change: change[1]["estimate"])
-            change = f"{100 * difference['estimate']:.1f} with {frozen} frozen"
+            frozen, difference = min(_changes(group), key=lambda change: change[1].estimate)
+            change = f"{100 * difference.estimate:.1f} with {frozen} frozen"
             lowest.append(f"{group['model']} on {group['task']} {change}")
         figure.set_label(
             f"Change in percentage points over frozen layers; the lowest of each line: {'; '.join(lowest)}."
@@ -264,15 +258,15 @@ def relative_change(groups: Sequence[GroupAnalysis]) -> Figure | None:
     return figure
 
 
-def _changes(group: GroupAnalysis) -> list[tuple[int, Mapping[str, Any]]]:
+def _changes(group: GroupAnalysis) -> list[tuple[int, Difference]]:
     """The number of frozen layers and the difference from full fine-tuning for each k, at the largest train size."""
     size = group["sizes"][0]
-    if not size["reference_is_full"] or not group["layers"]:
+    if not size.reference_is_full or not group["layers"]:
         return []
     return [
-        (group["layers"] - cell["tuned_layers"], cell["difference"])
-        for cell in size["cells"]
-        if Recipe(cell["recipe"]).k is not None and cell["difference"]
+        (group["layers"] - cell.tuned_layers, cell.difference)
+        for cell in size.cells
+        if cell.recipe.k is not None and cell.difference
     ]
 
 
@@ -282,10 +276,10 @@ def _draw_line(axes: Axes, group: GroupAnalysis, number: int) -> None:
     axes.plot([-1], [0.0], color=colour, marker=marker, markersize=4)  # full fine-tuning, not joined to the rest
     axes.plot(
         [x for x, _ in points],
-        [100 * difference["estimate"] for _, difference in points],
+        [100 * difference.estimate for _, difference in points],
         **{"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.4, "label": group["model"]},
     )
     for x, difference in points:
-        if difference["low"] is not None:
-            ends = [100 * difference["low"], 100 * difference["high"]]
+        if difference.low is not None and difference.high is not None:
+            ends = [100 * difference.low, 100 * difference.high]
             axes.plot([x, x], ends, color=colour, linewidth=3, alpha=0.25, solid_capstyle="butt")

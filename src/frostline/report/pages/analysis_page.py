@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from frostline.report.tables.curve_tables import (
     shares_table,
 )
 from frostline.report.tables.table import ReportTable, save_tables
-from frostline.statistics.curve import Curve
+from frostline.statistics.answer import SizeAnswer, plain
 
 
 def write_analysis(
@@ -60,7 +61,7 @@ def write_analysis(
     pages = {key: folder / "report.html" for key, folder in (folders or {}).items() if folder}
     links = {key: os.path.relpath(page, out) for key, page in pages.items() if page.exists()}
     groups = [
-        {**_with_tables(group, suffix), "link": links.get((group["model"], group["task"]))}
+        _with_tables(group, suffix, links.get((group["model"], group["task"])))
         for group, suffix in zip(analysis["groups"], suffixes, strict=True)
     ]
     figures, tables = _figures(groups), _overall_tables(analysis, rows)
@@ -74,9 +75,9 @@ def write_analysis(
         publication=publication,
         settings_in_words=_settings_in_words(analysis),
     )
-    of_groups = (table for group in groups for table in group["tables"])
+    of_groups = (table for group in groups for table in group.tables)
     save_tables(out, [*tables.values(), *of_groups])
-    write_json(out / "analysis.json", analysis, inside=out)
+    write_json(out / "analysis.json", plain(analysis), inside=out)
     replace_file(out / "report.html", text.encode(), inside=out)
     return out / "report.html"
 
@@ -111,46 +112,64 @@ def _overall_tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> di
     return tables
 
 
-def _with_tables(group: GroupAnalysis, suffix: str) -> dict[str, Any]:
-    """A model on a task with its tables; ``suffix`` ends the names of their files."""
+@dataclass(frozen=True)
+class _Size:
+    """A train size with its tables; ``suffix`` ends the names of their files."""
+
+    answer: SizeAnswer
+    suffix: str
+    tables: list[ReportTable]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A model on a task with its tables, and the page of its sweep."""
+
+    of: GroupAnalysis
+    suffix: str
+    link: str | None
+    sizes: list[_Size]
+    rates: ReportTable
+    over_sizes: ReportTable | None
+
+    @property
+    def tables(self) -> list[ReportTable]:
+        own = [self.over_sizes] if self.over_sizes else []
+        return [*(table for size in self.sizes for table in size.tables), *own, self.rates]
+
+
+def _with_tables(group: GroupAnalysis, suffix: str, link: str | None) -> _Group:
     about = f"{group['model']}, {group['task']}"
     over_sizes = renamed(train_sizes_table(group), suffix, about) if group["train_sizes"] else None
     sizes = [_size_with_tables(size, group, suffix) for size in group["sizes"]]
-    rates = renamed(rates_table(group["rates"]), suffix, about)
-    own = [over_sizes] if over_sizes else []
-    return {
-        **group,
-        "suffix": suffix,
-        "sizes": sizes,
-        "train_sizes_table": over_sizes,
-        "rates_table": rates,
-        "tables": [*(table for size in sizes for table in size["tables"]), *own, rates],
-    }
+    return _Group(group, suffix, link, sizes, renamed(rates_table(group["rates"]), suffix, about), over_sizes)
 
 
-def _size_with_tables(size: Curve, group: GroupAnalysis, suffix: str) -> dict[str, Any]:
-    examples = f", {size['train_size']:,} examples" if size["train_size"] else ""
-    suffix = f"{suffix}_{size['train_size']}" if size["train_size"] else suffix
-    costs = [costs_table(size)] if any(cell["seconds"] is not None for cell in size["cells"]) else []
+def _size_with_tables(size: SizeAnswer, group: GroupAnalysis, suffix: str) -> _Size:
+    examples = f", {size.train_size:,} examples" if size.train_size else ""
+    suffix = f"{suffix}_{size.train_size}" if size.train_size else suffix
+    costs = [costs_table(size)] if any(cell.seconds is not None for cell in size.cells) else []
     tables = [
         scores_table(size, group["metric"]),
         shares_table(size, group["metric"]),
         *(*costs, failures_table(size), operating_points_table(size)),
     ]
     about = f"{group['task']}, {group['model']}{examples}"
-    return {**size, "suffix": suffix, "tables": [renamed(table, suffix, about) for table in tables]}
+    return _Size(size, suffix, [renamed(table, suffix, about) for table in tables])
 
 
-def _figures(groups: Sequence[GroupAnalysis]) -> dict[str, Figure]:
+def _figures(groups: Sequence[_Group]) -> dict[str, Figure]:
     """Every figure of the page by name. A curve with a single k has none."""
-    found = {"relative_change": relative_change(groups)}
+    found = {"relative_change": relative_change([group.of for group in groups])}
     for group in groups:
-        metric, chance = group["metric"], group["chance"]
-        for size in (size for size in group["sizes"] if len(size["cells"]) > 1):
-            found[f"validation_curve{size['suffix']}"] = validation_curve(size, metric=metric, chance=chance)
-        if group["train_sizes"]:
-            name = f"learning_curves{group['suffix']}"
-            found[name] = learning_curves(group["sizes"], metric=metric, chance=chance, task=group["task"])
+        metric, chance = group.of["metric"], group.of["chance"]
+        for size in (size for size in group.sizes if len(size.answer.cells) > 1):
+            found[f"validation_curve{size.suffix}"] = validation_curve(size.answer, metric=metric, chance=chance)
+        if group.of["train_sizes"]:
+            curves = [size.answer for size in group.sizes]
+            found[f"learning_curves{group.suffix}"] = learning_curves(
+                curves, metric=metric, chance=chance, task=group.of["task"]
+            )
     return {name: figure for name, figure in found.items() if figure is not None}
 
 

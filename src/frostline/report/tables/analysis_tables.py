@@ -1,17 +1,16 @@
 """The tables over all models and tasks of an analysis, and of each model on a task over its train sizes."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from frostline.report import formatting, names
 from frostline.report.answer.across_groups import GroupAnalysis
 from frostline.report.answer.analysis import Analysis
-from frostline.report.answer.recommendation import cell_of
-from frostline.report.tables.curve_tables import THREE_WAYS, TUNED, failure_columns, sufficient_columns
+from frostline.report.tables.curve_tables import THREE_WAYS, failure_columns, sufficient_columns
 from frostline.report.tables.table import Column, ReportTable, Row, Value
-from frostline.statistics.alternatives import ALTERNATIVES
-from frostline.statistics.curve import main_point
-from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.recipe import FULL, Recipe
+from frostline.statistics.run_result import ALTERNATIVES
 
 MODEL, TASK = Column("model", "model", number=False), Column("task", "task", number=False)
 UNDECIDED, NO_ANSWER = "undecided", "no answer"
@@ -31,13 +30,10 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
 
     def columns_of(model: str) -> list[Column]:
         def fact(key: str) -> Read:
-            return lambda task: found[task, model][key] if (task, model) in found else None
+            return lambda task: getattr(found.get((task, model)), key, None)
 
         def text(task: str) -> str:
-            return _choice(found[task, model]) if (task, model) in found else formatting.UNKNOWN
-
-        def place(task: str) -> Value:
-            return _tuned_layers(found[task, model]) if (task, model) in found else None
+            return str(fact("text")(task) or formatting.UNKNOWN)
 
         def beside(task: str) -> list[str]:
             below, probability = fact("below_full")(task), fact("probability")(task)
@@ -47,11 +43,11 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
 
         shown: dict[str, Any] = {"number": False, "strong": True, "user_text": "title"}
         return [
-            Column(f"{model} choice", model, of=fact("choice"), whole=text, small=beside, rank=place, **shown),
+            Column(f"{model} choice", model, of=fact("choice"), whole=text, small=beside, rank=fact("place"), **shown),
             *(Column(f"{model} {key}", of=fact(key)) for key in ("layers", "below_full", "probability")),
         ]
 
-    of_gain = {group["sizes"][0]["deciding_point"]["corrected"] for group in analysis["groups"]}
+    of_gain = {group["sizes"][0].deciding_point.corrected for group in analysis["groups"]}
     target = f"{formatting.target(settings['target'])} of full fine-tuning’s {_whole(of_gain)}"
     caption = (
         "How many of the last layers to tune. Beside it: the expected points below or above full fine-tuning, and how sure it "
@@ -74,62 +70,68 @@ def _whole(of_gain: set[bool]) -> str:
     return f"{'gain over the baseline' if True in of_gain else 'score'}{mixed}"
 
 
-def recommendation(group: GroupAnalysis, *, by_mean: bool) -> dict[str, Any]:
-    """What is recommended for a model and task: ``choice``, ``layers``, ``below_full`` and ``probability``.
+@dataclass(frozen=True)
+class Recommendation:
+    """What is recommended for a model and task.
 
-    The choice is ``undecided`` or ``no answer`` if nothing is recommended; ``below_full`` is in points. Both numbers are
-    None for full fine-tuning, and the probability if the decision is ``by_mean``.
+    Attributes:
+        choice: The choice, or ``undecided`` or ``no answer`` if nothing is recommended.
+        layers: The number of layers of the model.
+        below_full: The points that it is below full fine-tuning; None for full fine-tuning itself.
+        probability: That it reaches the target; None if the decision is by mean scores, too.
     """
-    size = group["sizes"][0]
-    found = {"choice": NO_ANSWER, "layers": group["layers"], "below_full": None, "probability": None}
-    recommended, decision = size["recommended"], size["decision"]
+
+    choice: str
+    layers: int | None
+    below_full: float | None = None
+    probability: float | None = None
+
+    @property
+    def place(self) -> int | None:
+        """The number of tuned layers, for sorting. Full fine-tuning is larger than every k, an alternative smaller."""
+        if self.choice in (UNDECIDED, NO_ANSWER):
+            return None
+        if self.choice == FULL:
+            return (self.layers or 0) + 1
+        return -1 if self.choice in ALTERNATIVES else Recipe(self.choice).k
+
+    @property
+    def text(self) -> str:
+        """``last 5 of 12``."""
+        if self.choice in (*ALTERNATIVES, UNDECIDED, NO_ANSWER):
+            return names.printed(self.choice)
+        return f"{self.choice} of {self.layers}" if Recipe(self.choice).k and self.layers else self.choice
+
+
+def recommendation(group: GroupAnalysis, *, by_mean: bool) -> Recommendation:
+    """What is recommended for a model and task."""
+    size, layers = group["sizes"][0], group["layers"]
+    recommended, decision = size.recommended, size.decision
     if recommended is None and decision is None:
-        return found
+        return Recommendation(NO_ANSWER, layers)
     if "Undecided: " in group["sentence"]:
-        return {**found, "choice": UNDECIDED}
-    name = decision["choice"] if recommended is None else recommended["recipe"]
-    found["choice"] = name
-    choice = next((choice for choice in size["choices"] if choice["choice"] == name), None)
-    if name == size["reference"] or choice is None:
-        return found
+        return Recommendation(UNDECIDED, layers)
+    name = decision.choice if recommended is None else recommended.recipe
+    choice = next((choice for choice in size.choices if choice.choice == name), None)
+    if name == size.reference or choice is None:
+        return Recommendation(name, layers)
     if by_mean:
-        cell = cell_of(size, name)
-        assert cell is not None
-        return {**found, "below_full": -100 * cell["difference"]["estimate"]}
-    return {**found, "below_full": choice["below_full"], "probability": choice["probability"]}
-
-
-def _tuned_layers(found: Mapping[str, Any]) -> int | None:
-    """The number of tuned layers, for sorting. Full fine-tuning is larger than every k, an alternative smaller."""
-    if found["choice"] == FULL:
-        return (found["layers"] or 0) + 1
-    if found["choice"] in (UNDECIDED, NO_ANSWER):
-        return None
-    return -1 if found["choice"] in ALTERNATIVES else Recipe(found["choice"]).k
-
-
-def _choice(found: Mapping[str, Any]) -> str:
-    """``last 5 of 12``."""
-    name, layers = str(found["choice"]), found["layers"]
-    if name in ALTERNATIVES:
-        return names.printed(name)
-    if name in (FULL, UNDECIDED, NO_ANSWER) or Recipe(name).is_way:
-        return name
-    return "head only" if name == HEAD_ONLY else f"{name} of {layers}" if layers else name
+        return Recommendation(name, layers, -100 * size.cell(name).difference.estimate)
+    return Recommendation(name, layers, choice.below_full, choice.probability)
 
 
 def answers_table(analysis: Analysis) -> ReportTable:
     """The smallest k that reaches the target, for every model and task."""
 
     def size(key: str) -> Read:
-        return lambda group: group["sizes"][0][key]
+        return lambda group: getattr(group["sizes"][0], key)
 
     def full(key: str) -> Read:
         """Reads a part of the scores of full fine-tuning, or of the reference if that was not run."""
 
         def read(group: GroupAnalysis) -> Value:
-            cell = cell_of(group["sizes"][0], size("reference")(group))
-            value: Value = cell["validation"][key] if cell else None
+            cell = group["sizes"][0].cell(size("reference")(group))
+            value: Value = getattr(cell.validation, key) if cell else None
             return value
 
         return read
@@ -147,11 +149,11 @@ def answers_table(analysis: Analysis) -> ReportTable:
         Column("full", "full", formatting.score, of=full("mean"), small=beside),
         *(Column("full_low", of=full("low")), Column("full_high", of=full("high"))),
         Column("reference", of=size("reference")),
-        *sufficient_columns(of=lambda group: main_point(group["sizes"][0])),
-        Column("verdict", of=lambda group: main_point(group["sizes"][0])["verdict"]),
+        *sufficient_columns(of=lambda group: group["sizes"][0].deciding_point),
+        Column("verdict", of=lambda group: group["sizes"][0].deciding_point.verdict),
         Column("seeds_to_decide", "seeds\nneeded", formatting.count, of=size("seeds_to_decide")),
     )
-    whole = _whole({group["sizes"][0]["deciding_point"]["corrected"] for group in groups})
+    whole = _whole({group["sizes"][0].deciding_point.corrected for group in groups})
     caption = (
         f"The smallest number of tuned layers that reaches {formatting.target(settings['target'])} of full "
         f"fine-tuning’s {whole}. {THREE_WAYS} Seeds needed: roughly how many seeds in total would probably decide."
@@ -253,7 +255,7 @@ def train_sizes_table(group: GroupAnalysis) -> ReportTable:
 
     slope = "change of the\ndifference per\ntenfold examples"
     columns = (
-        TUNED,
+        Column("tuned", "tuned", names.printed, of=lambda row: str(row["recipe"]), number=False, rank="place"),
         Column("full_better_from", "full is better\nfrom … examples", formatting.count),
         Column("slope_slope", slope, formatting.difference, of=of(slopes, "slope"), small=between),
         *(Column(f"slope_{key}", of=of(slopes, key)) for key in ("low", "high", "p")),

@@ -6,14 +6,14 @@ from typing import Any
 
 from frostline.data.wording import capitalized
 from frostline.report import formatting, names
-from frostline.report.tables.table import Column, ReportTable, Row, Value
-from frostline.statistics.alternatives import ALTERNATIVES
-from frostline.statistics.cells import CellSummary
-from frostline.statistics.curve import BEST_OF_FULL, Curve, main_point
-from frostline.statistics.outcomes import FAILURES
-from frostline.statistics.recipe import HEAD_ONLY, Recipe
+from frostline.report.tables.table import Column, ReportTable, Row, Value, read
+from frostline.statistics.answer import Cell, Choice, OperatingPoint, SizeAnswer
+from frostline.statistics.cells import FAILURES
+from frostline.statistics.curve import BEST_OF_FULL
+from frostline.statistics.recipe import HEAD_ONLY
+from frostline.statistics.run_result import ALTERNATIVES
 
-TUNED = Column("tuned", "tuned", names.printed, of=lambda one: str(one["recipe"]), number=False, rank="place")
+TUNED = Column("tuned", "tuned", names.printed, of=lambda one: str(one.recipe), number=False, rank="place")
 LEARNING_RATE = Column("learning_rate", "learning\nrate", formatting.learning_rate)
 Read = Callable[[Any], Any]  # reads a value from the object of a row
 
@@ -23,38 +23,36 @@ def renamed(table: ReportTable, suffix: str, about: str) -> ReportTable:
     return replace(table, name=f"{table.name}{suffix}", title=f"{table.title}, {about}" if about else table.title)
 
 
-def scores_table(curve: Curve, metric: str, *, tested: bool = False) -> ReportTable:
+def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> ReportTable:
     """Mean and spread of the scores of each k, over the runs in its mean; ``tested``: whether test scores are known."""
 
     def spread(key: str, title: str = "", **more: Any) -> Column:
-        return Column(key, title, formatting.score, of=lambda cell: cell["validation"][key], **more)
+        return Column(key, title, formatting.score, of=lambda cell: getattr(cell.validation, key), **more)
 
-    def quartiles(cell: CellSummary) -> list[str]:
-        low, high = cell["validation"]["lower_quartile"], cell["validation"]["upper_quartile"]
-        return [formatting.score_interval(low, high)] if cell["validation"]["n"] > 1 else []
+    def quartiles(cell: Cell) -> list[str]:
+        low, high = cell.validation.lower_quartile, cell.validation.upper_quartile
+        return [formatting.score_interval(low, high)] if cell.validation.n > 1 else []
 
-    def interval(cell: CellSummary) -> str:
-        return formatting.score_interval(cell["validation"]["low"], cell["validation"]["high"])
+    def interval(cell: Cell) -> str:
+        return formatting.score_interval(cell.validation.low, cell.validation.high)
 
-    def of_all(cell: CellSummary) -> list[str]:
-        return [] if cell["validation"]["n"] == cell["runs"] else [f"of {cell['runs']}"]
+    def of_all(cell: Cell) -> list[str]:
+        return [] if cell.validation.n == cell.runs else [f"of {cell.runs}"]
 
     columns = (
         *(TUNED, spread("mean", "mean", strong=True)),
-        *((_comparable(curve),) if names.rows_differ(curve["cells"]) else ()),
+        *((_comparable(curve),) if names.rows_differ(curve.cells) else ()),
         *(spread("low", "95 % CI\nof the mean", whole=interval), spread("high")),
-        *((Column("test", "mean\non test", formatting.score, of=lambda cell: cell["test"]["mean"]),) if tested else ()),
+        *((Column("test", "mean\non test", formatting.score, of=lambda cell: cell.test.mean),) if tested else ()),
         spread("median", "median\n(quartiles)", small=quartiles),
         *(spread("lower_quartile"), spread("upper_quartile")),
         *(spread(key, key) for key in ("std", "min", "max")),
-        Column(
-            "last_epoch", "mean at the\nlast epoch", formatting.score, of=lambda cell: cell["validation_last"]["mean"]
-        ),
-        Column("train", "mean\non train", formatting.score, of=lambda cell: cell["train_last"]["mean"]),
-        Column("runs", "runs", of=lambda cell: cell["validation"]["n"], small=of_all),
-        Column("finished_runs", of=lambda cell: cell["runs"]),
+        Column("last_epoch", "mean at the\nlast epoch", formatting.score, of=lambda cell: cell.validation_last.mean),
+        Column("train", "mean\non train", formatting.score, of=lambda cell: cell.train_last.mean),
+        Column("runs", "runs", of=lambda cell: cell.validation.n, small=of_all),
+        Column("finished_runs", of=lambda cell: cell.runs),
         Column("learning_rate", "learning\nrate", formatting.learning_rate, small=_tried),
-        Column("learning_rates_tried", of=lambda cell: " ".join(f"{rate:g}" for rate in cell["learning_rates_tried"])),
+        Column("learning_rates_tried", of=lambda cell: " ".join(f"{rate:g}" for rate in cell.learning_rates_tried)),
     )
     caption = (
         "Scores on validation of the runs that succeeded, at the epoch that each run is evaluated at; CI: confidence "
@@ -64,22 +62,22 @@ def scores_table(curve: Curve, metric: str, *, tested: bool = False) -> ReportTa
     return ReportTable("scores", title, caption, columns, _by_k(curve))
 
 
-def shares_table(curve: Curve, metric: str) -> ReportTable:
+def shares_table(curve: SizeAnswer, metric: str) -> ReportTable:
     """Each k compared with full fine-tuning: shares, the difference with its p-value, and the gain from pairing."""
-    reference = curve["reference"]
+    reference = curve.reference
 
     def part(name: str, which: str) -> Read:
         """Reads a part of a comparison. The reference's share of itself is exactly 1, and it has no difference."""
 
-        def read(cell: CellSummary) -> Value:
-            found = cell[name]
-            if cell["recipe"] == reference:
-                known = name != "difference" and found is not None and found["estimate"] is not None
+        def found_in(cell: Cell) -> Value:
+            found = getattr(cell, name)
+            if cell.recipe == reference:
+                known = name != "difference" and found is not None and found.estimate is not None
                 return 1.0 if known and which == "estimate" else None
-            value: Value = None if found is None else found.get(which)
+            value: Value = getattr(found, which, None)
             return value
 
-        return read
+        return found_in
 
     def with_interval(
         name: str, title: str, show: Callable[[Any], str], both: Callable[[Any, Any], str]
@@ -107,15 +105,15 @@ def shares_table(curve: Curve, metric: str) -> ReportTable:
         "Holm: the p-value adjusted for all comparisons. Narrower by pairing: how many times wider the interval would be if "
         f"runs of the same seed were not compared with each other. {_what_is_shown(curve)}"
     )
-    whole = "full fine-tuning" if curve["reference_is_full"] or not reference else "the reference"
+    whole = "full fine-tuning" if curve.reference_is_full or not reference else "the reference"
     return ReportTable("shares", f"Share of {whole} by tuned layers", caption, columns, _by_k(curve))
 
 
-def costs_table(curve: Curve) -> ReportTable:
+def costs_table(curve: SizeAnswer) -> ReportTable:
     """The mean score and the cost of a run of each k."""
 
-    def shared(cell: CellSummary) -> list[str]:
-        return [f"+ {formatting.seconds(cell['shared_seconds'])}"] if cell["shared_seconds"] else []
+    def shared(cell: Cell) -> list[str]:
+        return [f"+ {formatting.seconds(cell.shared_seconds)}"] if cell.shared_seconds else []
 
     columns = (
         *(TUNED, _comparable(curve, "mean")),
@@ -129,7 +127,7 @@ def costs_table(curve: Curve) -> ReportTable:
         "Shared: a run's share of the forward pass over the frozen layers, which “times cheaper” includes. "
         f"{_what_is_shown(curve)}"
     )
-    if len({cell["concurrent_runs"] for cell in curve["cells"] if cell["concurrent_runs"]}) > 1:
+    if len({cell.concurrent_runs for cell in curve.cells if cell.concurrent_runs}) > 1:
         caption += (
             " Some runs were trained concurrently and others alone. A run trained alone uses all cores, so its time is not "
             "comparable and is left out."
@@ -137,20 +135,20 @@ def costs_table(curve: Curve) -> ReportTable:
     return ReportTable("costs", "Cost by tuned layers", caption, columns, _by_k(curve))
 
 
-def failures_table(curve: Curve) -> ReportTable:
+def failures_table(curve: SizeAnswer) -> ReportTable:
     """The failed runs of each k by kind of failure, and the mean with and without them."""
 
     def mean(key: str, title: str, name: str) -> tuple[Column, Column]:
-        small: Read = lambda cell: [f"of {cell[name]['n']}"]  # noqa: E731
-        shown = Column(key, title, formatting.score, of=lambda cell: cell[name]["mean"], small=small)
-        return shown, Column(key.replace("mean", "in_mean"), of=lambda cell: cell[name]["n"])
+        small: Read = lambda cell: [f"of {getattr(cell, name).n}"]  # noqa: E731
+        shown = Column(key, title, formatting.score, of=lambda cell: getattr(cell, name).mean, small=small)
+        return shown, Column(key.replace("mean", "in_mean"), of=lambda cell: getattr(cell, name).n)
 
     columns = (
         TUNED,
-        *failure_columns(lambda cell: cell["failures"]),
+        *failure_columns(lambda cell: cell.failures),
         *mean("mean", "mean as\nshown", "validation"),
         *mean("mean_with_failures", "mean of all\nwith a score", "validation_with_failures"),
-        Column("errors", "ended in\nan error", formatting.count, bad=lambda cell: bool(cell["errors"])),
+        Column("errors", "ended in\nan error", formatting.count, bad=lambda cell: bool(cell.errors)),
     )
     caption = (
         "How runs failed, and how that affects the mean. The mean as shown leaves failed runs out, unless fewer than half of "
@@ -166,7 +164,8 @@ def rates_table(rates: Sequence[Mapping[str, Any]]) -> ReportTable:
         Column("mean_with_failures", "mean of all\nwith a score", formatting.score),
     )
     columns = (
-        *(TUNED, train_size_column(row["train_size"] for row in rates), LEARNING_RATE, *failure_columns()),
+        Column("tuned", "tuned", names.printed, of=lambda row: str(row["recipe"]), number=False, rank="place"),
+        *(train_size_column(row["train_size"] for row in rates), LEARNING_RATE, *failure_columns()),
         *(means if all("mean" in row for row in rates) else ()),
     )
     caption = (
@@ -184,26 +183,27 @@ def train_size_column(sizes: Iterable[int | None]) -> Column:
 def failure_columns(of: Read = lambda row: row) -> list[Column]:
     """Columns of the number of failed runs by kind, of all failed runs, and of the failure rate.
 
-    ``of`` reads the :func:`frostline.statistics.outcomes.failures` of a row.
+    ``of`` reads the :func:`frostline.statistics.cells.failures` of a row.
     """
 
     def counted(key: str, title: str = "", **more: Any) -> Column:
-        return Column(key, title, formatting.count, of=lambda row: of(row)[key], **more)
+        return Column(key, title, formatting.count, of=lambda row: read(of(row), key), **more)
 
     def is_there(key: str) -> Callable[[Any], bool]:
-        return lambda row: bool(of(row)[key])
+        return lambda row: bool(read(of(row), key))
 
     def end(n: int) -> Read:
-        return lambda row: None if of(row)["interval"] is None else of(row)["interval"][n]
+        return lambda row: (read(of(row), "interval") or (None, None))[n]
 
     def rate(row: Any) -> float | None:
-        return of(row)["failed"] / of(row)["runs"] if of(row)["runs"] else None
+        failed, runs = read(of(row), "failed"), read(of(row), "runs")
+        return failed / runs if runs else None
 
     def interval(row: Any) -> list[str]:
         return [formatting.percent_interval(end(0)(row), end(1)(row))]
 
     def both(row: Any) -> str:
-        return f"{of(row)['failed']} of {of(row)['runs']}"
+        return f"{read(of(row), 'failed')} of {read(of(row), 'runs')}"
 
     kinds = [name.replace(" ", "_") for name in FAILURES]
     return [
@@ -216,24 +216,24 @@ def failure_columns(of: Read = lambda row: row) -> list[Column]:
     ]
 
 
-def choices_table(curve: Curve, *, price: float) -> ReportTable:
+def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
     """Each choice beside full fine-tuning: expected points lost, cost, and the probability of each usual target.
 
     ``price`` is the score that the training time of full fine-tuning is worth.
     """
-    decision, choices = curve["decision"], curve["choices"]
-    chosen, mark = (decision["choice"], names.mark_of_choice(decision)) if decision else (None, "")
+    decision, choices = curve.decision, curve.choices
+    chosen, mark = (decision.choice, names.mark_of_choice(decision)) if decision else (None, "")
 
-    def tags(choice: Mapping[str, Any]) -> tuple[str, ...]:
-        if choice["choice"] == chosen:
+    def tags(choice: Choice) -> tuple[str, ...]:
+        if choice.choice == chosen:
             return (mark,)
-        return (f"dominated by {names.printed(choice['dominated_by'])}",) if choice["dominated_by"] else ()
+        return (f"dominated by {names.printed(choice.dominated_by)}",) if choice.dominated_by else ()
 
     def probability(key: str) -> Read:
-        return lambda choice: choice["probabilities"][key]
+        return lambda choice: choice.probabilities[key]
 
-    parts = any(choice["part_of_rows"] for choice in choices)
-    beside = "full" if curve["reference_is_full"] else names.printed(curve["reference"]) if curve["reference"] else ""
+    parts = any(choice.part_of_rows for choice in choices)
+    beside = "full" if curve.reference_is_full else names.printed(curve.reference) if curve.reference else ""
     targets = {"gain_90": "90 %\nof gain", "gain_95": "95 %\nof gain", "gain_99": "99 %\nof gain", "margin": "margin"}
     columns = (
         Column("choice", "tuned", names.printed, number=False, strong=True),
@@ -247,7 +247,7 @@ def choices_table(curve: Curve, *, price: float) -> ReportTable:
         Column("better_than_previous", "better than the\nnext smaller k", formatting.percent),
         Column("dominated_by"),
     )
-    margin = next(point["margin"] for point in curve["operating_points"] if point["margin"] is not None)
+    margin = next(point.margin for point in curve.operating_points if point.margin is not None)
     caption = (
         f"The value of a choice is its expected score less {price:g} times its cost. The highest value is recommended, unless a "
         "probability of reaching the target is wanted. The cost is the number of tuned layers as a share of "
@@ -261,33 +261,33 @@ def choices_table(curve: Curve, *, price: float) -> ReportTable:
             " A mean score is over the folds that the reference is scored on, too, and beside it is the reference’s on these "
             "folds. Expected scores are for all folds."
         )
-    rows = tuple(Row(choice, tags(choice), choice["choice"] == chosen) for choice in choices)
+    rows = tuple(Row(choice, tags(choice), choice.choice == chosen) for choice in choices)
     return ReportTable("choices", "Choices", caption, columns, rows)
 
 
-def ways_table(curve: Curve, in_words: Mapping[str, str]) -> ReportTable | None:
+def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable | None:
     """A row for each way to tune; None if there are none. ``in_words`` says what each of them changes."""
-    choices = {choice["choice"]: choice for choice in curve["choices"]}
-    recommended = curve.get("recommended")
+    choices = {choice.choice: choice for choice in curve.choices}
+    recommended = curve.recommended
 
     def beside(key: str) -> Read:
         """Reads the comparison of a way with the last k layers at the same cost."""
 
-        def read(cell: CellSummary) -> Value:
-            choice = choices.get(cell["recipe"])
-            value: Value = choice["beside_k"][key] if choice and choice["beside_k"] else None
+        def found_in(cell: Cell) -> Value:
+            choice = choices.get(cell.recipe)
+            value: Value = getattr(choice.beside_k, key) if choice and choice.beside_k else None
             return value
 
-        return read
+        return found_in
 
-    def interval(cell: CellSummary) -> list[str]:
+    def interval(cell: Cell) -> list[str]:
         low, high = beside("low")(cell), beside("high")(cell)
         return [] if low is None else [f"{formatting.points(low)} to {formatting.points(high)}"]
 
-    ways = [cell for cell in curve["cells"] if Recipe(cell["recipe"]).is_way]
+    ways = [cell for cell in curve.cells if cell.recipe.is_way]
     if not ways:
         return None
-    alone = [way["recipe"] for way in ways if not beside("choice")(way)]
+    alone = [way.recipe for way in ways if not beside("choice")(way)]
     caption = (
         "Each way beside the largest k that costs at most as much, by the share of layers that run in training: the points that "
         "it is expected to score above that k, their 95 % interval, and the probability that it scores higher. Time and memory "
@@ -300,8 +300,8 @@ def ways_table(curve: Curve, in_words: Mapping[str, str]) -> ReportTable | None:
     if any(way not in choices for way in alone):
         caption += " A way that has no usable run is beside nothing."
     columns = (
-        Column("way", "way", of=lambda cell: cell["recipe"], number=False, strong=True, user_text="value"),
-        Column("fields", "what it changes", of=lambda cell: in_words.get(cell["recipe"], ""), number=False),
+        Column("way", "way", of=lambda cell: cell.recipe, number=False, strong=True, user_text="value"),
+        Column("fields", "what it changes", of=lambda cell: in_words.get(cell.recipe, ""), number=False),
         _comparable(curve, "score"),
         Column("k", "beside", names.printed, of=beside("choice"), number=False),
         Column("above", "expected\npoints above", formatting.points, of=beside("above"), small=interval),
@@ -311,35 +311,35 @@ def ways_table(curve: Curve, in_words: Mapping[str, str]) -> ReportTable | None:
         Column("seconds", "training\ntime", formatting.seconds),
         Column("peak_memory_bytes", "peak\nmemory", formatting.size),
     )
-    chosen = {way["recipe"]: bool(recommended and recommended["recipe"] == way["recipe"]) for way in ways}
-    rows = (Row(way, ("recommended",) * chosen[way["recipe"]], chosen[way["recipe"]]) for way in ways)
+    chosen = {way.recipe: bool(recommended and recommended.recipe == way.recipe) for way in ways}
+    rows = (Row(way, ("recommended",) * chosen[way.recipe], chosen[way.recipe]) for way in ways)
     return ReportTable("ways", "Ways to tune", caption, columns, tuple(rows))
 
 
-def operating_points_table(curve: Curve) -> ReportTable:
+def operating_points_table(curve: SizeAnswer) -> ReportTable:
     """The smallest k that reaches each share of full fine-tuning, and the smallest k within the margin."""
-    reference, main = curve["reference"], main_point(curve)
-    whole = "full" if reference is None or curve["reference_is_full"] else names.printed(reference)
+    reference, main = curve.reference, curve.deciding_point
+    whole = "full" if reference is None or curve.reference_is_full else names.printed(reference)
 
-    def of(point: Mapping[str, Any]) -> str:
-        return "margin" if point["margin"] is not None else "gain" if point["corrected"] else "score"
+    def of(point: OperatingPoint) -> str:
+        return "margin" if point.margin is not None else "gain" if point.corrected else "score"
 
-    def goal(point: Mapping[str, Any]) -> str:
-        if point["margin"] is not None:
-            return f"at most {point['margin']:g} below {whole}"
-        return f"{formatting.target(point['target'])} of the {of(point)} of {whole}"
+    def goal(point: OperatingPoint) -> str:
+        if point.margin is not None:
+            return f"at most {point.margin:g} below {whole}"
+        return f"{formatting.target(point.target or 0.0)} of the {of(point)} of {whole}"
 
     columns = (
         Column("rule", "target", of=goal, number=False, rank="place"),
         *(Column("of", of=of), Column("target"), Column("margin")),
-        *sufficient_columns([cell["recipe"] for cell in curve["cells"]]),
+        *sufficient_columns([cell.recipe for cell in curve.cells]),
         Column("verdict", "verdict", number=False),
     )
     caption = f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} "
-    if len({cell["validation"]["n"] for cell in curve["cells"] if cell["validation"]["n"]}) > 1:
+    if len({cell.validation.n for cell in curve.cells if cell.validation.n}) > 1:
         caption += "Shares compare runs of the same seeds, so they can differ from those of the mean scores. "
-    points = sorted(curve["operating_points"], key=lambda point: (point["margin"] is not None, not point["corrected"]))
-    rows = tuple(Row(point, ("the target",) if point is main else (), chosen=point is main) for point in points)
+    points = sorted(curve.operating_points, key=lambda point: (point.margin is not None, not point.corrected))
+    rows = tuple(Row(point, ("the target",) if point == main else (), chosen=point == main) for point in points)
     return ReportTable("operating_points", "Operating points", f"{caption}{_what_is_shown(curve)}", columns, rows)
 
 
@@ -355,9 +355,11 @@ def sufficient_columns(order: list[str] | None = None, of: Read = lambda point: 
 
     def column(key: str, title: str, *, strong: bool = False) -> Column:
         rank: Read | None = (
-            (lambda row: order.index(of(row)[key]) if of(row)[key] in order else None) if order else None
+            (lambda row: order.index(read(of(row), key)) if read(of(row), key) in order else None) if order else None
         )
-        return Column(key, title, names.printed, of=lambda row: of(row)[key], number=False, rank=rank, strong=strong)
+        return Column(
+            key, title, names.printed, of=lambda row: read(of(row), key), number=False, rank=rank, strong=strong
+        )
 
     return [
         column("estimate", "by\nmean"),
@@ -366,49 +368,47 @@ def sufficient_columns(order: list[str] | None = None, of: Read = lambda point: 
     ]
 
 
-def _by_k(curve: Curve) -> tuple[Row, ...]:
+def _by_k(curve: SizeAnswer) -> tuple[Row, ...]:
     """A row for the cell of each k. The recommended row is highlighted."""
-    recommended = curve.get("recommended")
+    recommended = curve.recommended
     rows = []
-    for cell in curve["cells"]:
-        chosen = bool(recommended and recommended["recipe"] == cell["recipe"])
+    for cell in curve.cells:
+        chosen = bool(recommended and recommended.recipe == cell.recipe)
         tags = ["recommended"] if chosen else []
-        if cell["recipe"] == curve["reference"]:
-            tags.append("full" if cell["tune_embeddings"] else "reference")
+        if cell.recipe == curve.reference:
+            tags.append("full" if cell.tune_embeddings else "reference")
         rows.append(Row(cell, tuple(tags), chosen))
     return tuple(rows)
 
 
-def _comparable(curve: Curve, key: str = "comparable") -> Column:
+def _comparable(curve: SizeAnswer, key: str = "comparable") -> Column:
     """The mean score of each k, to be compared with those of others: with folds, without the effects of its folds."""
-    title = "mean without\nfold effects" if names.rows_differ(curve["cells"]) else "mean\nscore"
-    return Column(key, title, formatting.score, of=lambda cell: cell["comparable"])
+    title = "mean without\nfold effects" if names.rows_differ(curve.cells) else "mean\nscore"
+    return Column(key, title, formatting.score, of=lambda cell: cell.comparable)
 
 
-def _points_interval(choice: Mapping[str, Any]) -> list[str]:
-    return [f"{formatting.points(choice['low'])} to {formatting.points(choice['high'])}"]
+def _points_interval(choice: Choice) -> list[str]:
+    return [f"{formatting.points(choice.low)} to {formatting.points(choice.high)}"]
 
 
-def _tried(cell: CellSummary) -> list[str]:
+def _tried(cell: Cell) -> list[str]:
     """The learning rates that were tried, two on each line so that the column stays narrow."""
-    tried = [formatting.learning_rate(rate) for rate in cell["learning_rates_tried"]]
+    tried = [formatting.learning_rate(rate) for rate in cell.learning_rates_tried]
     lines = [", ".join(tried[n : n + 2]) for n in range(0, len(tried), 2)]
     return ",\n".join([f"of {lines[0]}", *lines[1:]]).splitlines() if len(tried) > 1 else []
 
 
-def _what_is_shown(curve: Curve) -> str:
+def _what_is_shown(curve: SizeAnswer) -> str:
     """Sentences on the learning rates of a table by k, and on a recommended model that is in no such table."""
-    decision, rates = curve["decision"], learning_rates(curve)
-    if decision is None or decision["choice"] not in ALTERNATIVES:
+    decision, rates = curve.decision, learning_rates(curve)
+    if decision is None or decision.choice not in ALTERNATIVES:
         return rates
-    return (
-        f"{rates} The recommended {names.printed(decision['choice'])} trains no layer; it is in the table of choices."
-    )
+    return f"{rates} The recommended {names.printed(decision.choice)} trains no layer; it is in the table of choices."
 
 
-def learning_rates(curve: Curve) -> str:
+def learning_rates(curve: SizeAnswer) -> str:
     """A sentence on the learning rates of a table by k. k = 0 (classifier head only) has its own learning rates."""
-    by_k = {cell["recipe"]: set(cell["learning_rates_tried"]) for cell in curve["cells"]}
+    by_k = {cell.recipe: set(cell.learning_rates_tried) for cell in curve.cells}
     of_head = by_k.pop(HEAD_ONLY, set()) if len(by_k) > 1 else set()
     tried = set().union(*by_k.values())
     if not tried | of_head:
@@ -417,7 +417,7 @@ def learning_rates(curve: Curve) -> str:
     if len(tried) < 2 and len(own) < 2:
         text = f"Learning rate {formatting.learning_rate(*(tried or of_head))}"
         return f"{text}; {formatting.learning_rate(*own)} for k = 0." if own and tried else f"{text}."
-    if curve["learning_rate_rule"] == BEST_OF_FULL:
+    if curve.learning_rate_rule == BEST_OF_FULL:
         text = "Every k is shown at the learning rate that is best for full fine-tuning"
         return f"{text}; k = 0 at its own best." if own else f"{text}."
     return "Each k is shown at its own best learning rate on validation."

@@ -10,12 +10,12 @@ from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report import formatting, names
 from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, train_size_column
 from frostline.report.tables.table import Column, ReportTable, Row
-from frostline.statistics.by_class import SCORES
-from frostline.statistics.calibration import FOLDS
-from frostline.statistics.evidence import Run
-from frostline.statistics.outcomes import FAILURES
-from frostline.statistics.recipe import Recipe
-from frostline.statistics.threshold import SCORES as THRESHOLD_SCORES
+from frostline.statistics.answer import ClassScores, Threshold
+from frostline.statistics.cells import FAILURES
+from frostline.statistics.class_outputs import FOLDS, SCORES, THRESHOLD_SCORES
+from frostline.statistics.run_result import RunResult
+from frostline.sweep.results.folder import DataRecord
+from frostline.sweep.results.search_record import SearchRecord, Step
 from frostline.training.result import AuditRecord, Cost, RunRecord
 
 CHECKS = {
@@ -29,46 +29,46 @@ COUNTED = {TOKENS: ("type", "entities"), MULTI_LABEL: ("label", "examples")}  # 
 Read = Callable[[Any], Any]
 
 
-def search_table(found: Mapping[str, Any]) -> ReportTable:
-    """The steps of a search with their reasons; ``found`` is ``search`` of answer.json."""
+def search_table(found: SearchRecord) -> ReportTable:
+    """The steps of a search with their reasons."""
 
-    def scores(step: Mapping[str, Any]) -> list[float]:
-        return [run["score"] for run in step["runs"] if run["score"] is not None]
+    def scores(step: Step) -> list[float]:
+        return [run.score for run in step.runs if run.score is not None]
 
     def each(show: Callable[[Any], str], key: str) -> Callable[[Any], str]:
-        return lambda step: ", ".join(dict.fromkeys(show(run[key]) for run in step["runs"]))
+        return lambda step: ", ".join(dict.fromkeys(show(getattr(run, key)) for run in step.runs))
 
     columns = (
-        Column("step", "step", of=lambda step: found["steps"].index(step) + 1),
+        Column("step", "step", of=lambda step: found.steps.index(step) + 1),
         Column("why", "reason", number=False),
         Column("tuned", "tuned", of=each(names.printed, "recipe"), number=False),
         Column("rates", "learning\nrate", of=each(formatting.learning_rate, "learning_rate"), number=False),
-        Column("runs", "runs", formatting.count, of=lambda step: len(step["runs"])),
+        Column("runs", "runs", formatting.count, of=lambda step: len(step.runs)),
         Column("low", "lowest\nscore", formatting.score, of=lambda step: min(scores(step), default=None)),
         Column("high", "highest\nscore", formatting.score, of=lambda step: max(scores(step), default=None)),
         Column("seconds", "time", formatting.seconds),
     )
-    budget, skipped = found["budget_seconds"], ", ".join(map(names.printed, found["skipped"]))
-    spent = f"{formatting.seconds(found['spent_seconds'])} of training"
+    budget, skipped = found.budget_seconds, ", ".join(map(names.printed, found.skipped))
+    spent = f"{formatting.seconds(found.spent_seconds)} of training"
     if budget is not None:
         spent += f"; the budget was {formatting.seconds(budget)}"
     left = f"Not trained: {skipped}." if skipped else "Every k was trained."
-    caption = f"Every step with its reason. {spent}. {found['why'] or 'It has not ended.'} {left}"
-    return ReportTable("search", "Search", caption, columns, tuple(map(Row, found["steps"])), sortable=False)
+    caption = f"Every step with its reason. {spent}. {found.why or 'It has not ended.'} {left}"
+    return ReportTable("search", "Search", caption, columns, tuple(map(Row, found.steps)), sortable=False)
 
 
-def failed_runs_table(runs: Sequence[Run]) -> ReportTable:
+def failed_runs_table(runs: Sequence[RunResult]) -> ReportTable:
     """Every run of the grid without a usable score: it failed, ended in an error, or has no result yet."""
 
-    def order(run: Run) -> tuple[Any, ...]:
-        return -run["train_size"], Recipe(run["recipe"]).order, run["learning_rate"] or 0.0, run["seed"]
+    def order(run: RunResult) -> tuple[Any, ...]:
+        return -(run.train_size or 0), run.recipe.order, run.learning_rate or 0.0, run.seed
 
-    def what(run: Run) -> str:
-        return {"failed": "error", "pending": "not trained yet"}.get(run["status"]) or str(run["outcome"])
+    def what(run: RunResult) -> str:
+        return {"failed": "error", "pending": "not trained yet"}.get(run.status) or str(run.outcome)
 
-    failed = [run for run in runs if run["outcome"] in FAILURES or run["status"] != "done"]
+    failed = [run for run in runs if run.outcome in FAILURES or run.status != "done"]
     columns = (
-        *(TUNED, train_size_column(run["train_size"] for run in runs), Column("seed", "seed"), LEARNING_RATE),
+        *(TUNED, train_size_column(run.train_size for run in runs), Column("seed", "seed"), LEARNING_RATE),
         Column("validation_best", "score", formatting.score),
         Column("failure", "failure", of=what, number=False),
         Column("reason", "reason", number=False),
@@ -161,7 +161,7 @@ def audit_table(audits: Mapping[str, AuditRecord]) -> ReportTable:
         Column("merged", of=lambda of: len(of[1].merged)),
         Column("trainable_parameters", "parameters", count, of=lambda of: of[1].trainable_parameters, small=share),
         Column("parameters", of=lambda of: of[1].parameters),
-        *(Column(key, title, formatting.yes_no, of=holds(key), bad=failed(key)) for key, title in CHECKS.items()),
+        *(Column(key, title, _yes_no, of=holds(key), bad=failed(key)) for key, title in CHECKS.items()),
         Column("clipped_parameters", "tensors\nclipped", count, of=lambda of: of[1].clipped_parameters),
     )
     caption = (
@@ -172,6 +172,10 @@ def audit_table(audits: Mapping[str, AuditRecord]) -> ReportTable:
     if any(audit.phases for audit in audits.values()):
         caption += " Of each phase: what has other values at its end than at its start."
     return ReportTable("audit", "Audit", caption, columns, tuple(map(Row, audits.items())))
+
+
+def _yes_no(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 def _parts(places: Iterable[str]) -> str:
@@ -190,39 +194,38 @@ def _parts(places: Iterable[str]) -> str:
     return ", ".join(parts)
 
 
-def splits_table(data: Mapping[str, Any]) -> ReportTable:
-    """Examples by split, with what the data checks counted; ``data`` is ``data`` of answer.json."""
-    report = data["report"]
-    splits = report["splits"]
+def splits_table(data: DataRecord) -> ReportTable:
+    """Examples by split, with what the data checks counted."""
+    report, splits = data.report, data.report.splits
 
     def characters(which: str) -> Read:
-        return lambda name: splits[name]["characters"][which]
+        return lambda name: getattr(splits[name].characters, which)
 
     count = formatting.count
     columns = (
         Column("split", "split", of=str, number=False),
-        Column("rows", "examples", count, of=lambda name: splits[name]["rows"]),
+        Column("rows", "examples", count, of=lambda name: splits[name].rows),
         Column("characters_median", "characters,\nmedian", count, of=characters("median")),
         Column("characters_percentile_95", "characters,\n95th percentile", count, of=characters("percentile_95")),
-        Column("truncated", "truncated", formatting.percent, of=data["truncated"].get),
-        Column("repeated", "duplicates in\nthe split", count, of=lambda name: report["repeated"].get(name, 0)),
-        Column("in_train", "also in\ntrain", count, of=lambda name: report["shared"].get(f"train/{name}")),
-        Column("empty_texts", "empty\ntexts", count, of=lambda name: splits[name]["empty_texts"]),
+        Column("truncated", "truncated", formatting.percent, of=data.truncated.get),
+        Column("repeated", "duplicates in\nthe split", count, of=lambda name: report.repeated.get(name, 0)),
+        Column("in_train", "also in\ntrain", count, of=lambda name: report.shared.get(f"train/{name}")),
+        Column("empty_texts", "empty\ntexts", count, of=lambda name: splits[name].empty_texts),
     )
-    caption = f"An example is truncated if it has more than {data['max_length']} tokens."
+    caption = f"An example is truncated if it has more than {data.max_length} tokens."
     return ReportTable("splits", "Examples by split", caption, columns, tuple(map(Row, splits)))
 
 
-def classes_table(data: Mapping[str, Any], labels: Sequence[str], task_type: str) -> ReportTable:
+def classes_table(data: DataRecord, labels: Sequence[str], task_type: str) -> ReportTable:
     """Examples by class or label in each split, or words by tag."""
-    splits = data["report"]["splits"]
+    splits = data.report.splits
     counted, label = {TOKENS: ("words", "tag"), MULTI_LABEL: ("examples", "label")}.get(
         task_type, ("examples", "class")
     )
 
     def column(split: str) -> Column:
-        counts = splits[split]["label_counts"]
-        whole = splits[split]["rows"] if task_type == MULTI_LABEL else sum(counts.values())
+        counts = splits[split].label_counts
+        whole = splits[split].rows if task_type == MULTI_LABEL else sum(counts.values())
 
         def share(name: str) -> list[str]:
             return [formatting.percent(counts.get(name, 0) / whole)] if whole else []
@@ -232,7 +235,7 @@ def classes_table(data: Mapping[str, Any], labels: Sequence[str], task_type: str
     columns = (
         Column("class", label, of=str, number=False, rank="place", user_text="value"),
         *map(column, splits),
-        Column("truncated", "truncated in train", formatting.percent, of=data["truncated_by_class"].get),
+        Column("truncated", "truncated in train", formatting.percent, of=data.truncated_by_class.get),
     )
     caption = f"The number of {counted}, with its share of the split."
     title = f"{capitalized(counted)} by {label}"
@@ -240,7 +243,7 @@ def classes_table(data: Mapping[str, Any], labels: Sequence[str], task_type: str
 
 
 def class_scores_table(
-    classes: Sequence[Mapping[str, Any]], runs: int, task_type: str, thresholds: Mapping[str, float] | None = None
+    classes: Sequence[ClassScores], runs: int, task_type: str, thresholds: Mapping[str, float] | None = None
 ) -> ReportTable:
     """Precision, recall and F1 of each class over the ``runs`` of the recommended k; ``classes`` is that of answer.json.
 
@@ -250,16 +253,18 @@ def class_scores_table(
     label, counted = COUNTED.get(task_type, ("class", "examples"))
 
     def part(name: str, which: str) -> Read:
-        return lambda one: one[name][which]
+        return lambda one: getattr(getattr(one, name), which)
 
     def spread(name: str) -> Callable[[Any], list[str]]:
-        return lambda one: [formatting.score_interval(one[name]["lowest"], one[name]["highest"])] * (runs > 1)
+        return lambda one: (
+            [formatting.score_interval(getattr(one, name).lowest, getattr(one, name).highest)] * (runs > 1)
+        )
 
     own = []
     if thresholds:
-        own = [Column("threshold", "saved\nthreshold", formatting.score, of=lambda one: thresholds.get(one["label"]))]
+        own = [Column("threshold", "saved\nthreshold", formatting.score, of=lambda one: thresholds.get(one.label))]
     columns = (
-        Column("class", label, of=lambda one: str(one["label"]), number=False, rank="place", user_text="value"),
+        Column("class", label, of=lambda one: str(one.label), number=False, rank="place", user_text="value"),
         Column("examples", f"validation\n{counted}", formatting.count),
         *(
             Column(
@@ -280,12 +285,12 @@ def class_scores_table(
     return ReportTable("class_scores", f"Scores by {label}", caption, columns, rows, style="classes")
 
 
-def threshold_table(threshold: Mapping[str, Any]) -> ReportTable:
+def threshold_table(threshold: Threshold) -> ReportTable:
     """The scores at the threshold 0.5 and at the saved one, or those of all labels; ``threshold`` is that of answer.json."""
-    by_label = "by_label" in threshold
-    saved = "saved" if by_label else formatting.score(threshold["threshold"])
+    by_label = threshold.by_label is not None
+    saved = "saved" if by_label else formatting.score(threshold.threshold)
     titles = {"balanced_accuracy": "balanced\naccuracy", "matthews_correlation": "Matthews\ncorrelation"}
-    scores = threshold["at_half"] if by_label else THRESHOLD_SCORES
+    scores = threshold.at_half if by_label else THRESHOLD_SCORES
 
     def read(name: str) -> Read:
         return lambda of: of[1][name]
@@ -296,11 +301,11 @@ def threshold_table(threshold: Mapping[str, Any]) -> ReportTable:
     )
     caption = "Of the saved run."
     if not by_label:
-        caption = f"Precision, recall and F1 are those of the class {quoted(threshold['label'])}."
-    if threshold["metric"]:
+        caption = f"Precision, recall and F1 are those of the class {quoted(threshold.label)}."
+    if threshold.metric:
         caption += (
             f" The second row is cross-fitted: in each of {FOLDS} parts of the validation examples, the threshold is chosen "
             "on the other parts."
         )
-    rows = (Row(("0.5", threshold["at_half"])), Row((saved, threshold["cross_fitted"]), chosen=True))
+    rows = (Row(("0.5", threshold.at_half)), Row((saved, threshold.cross_fitted), chosen=True))
     return ReportTable("threshold", "Scores at the threshold", caption, columns, rows, sortable=False)

@@ -10,7 +10,7 @@ from frostline.statistics.recipe import FULL, NAMED
 from frostline.sweep.plan import one_of_each
 from frostline.sweep.prepare import Prepared
 from frostline.training.experiment import starting_cut
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 
 def check_cuts(prepared: Prepared) -> list[Check]:
@@ -19,8 +19,8 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     Raises:
         FrostlineError: A cut is not exact.
     """
-    if prepared.checks is not None:
-        return prepared.checks
+    if prepared.context.worker.checks is not None:
+        return prepared.context.worker.checks
     context, by_head = prepared.context, {OWN_HEAD: list[RunSpec]()}
     for spec in (spec for spec in prepared.plan.runs if spec.way.in_loop):
         by_head.setdefault(context.for_run(spec).pretrained.head, []).append(spec)
@@ -38,7 +38,7 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     for kind, some in checks_of.items():
         as_checked = all(one.head_token and one.batches == checks[0].batches for one in some)
         context.worker.head_tokens[kind] = some[0].head_token if as_checked else None
-    prepared.checks = checks
+    context.worker.checks = checks
     return checks
 
 

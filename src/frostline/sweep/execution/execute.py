@@ -30,26 +30,23 @@ from frostline.fast.switch import memory_reused
 from frostline.frozen.forward_pass import Rows
 from frostline.frozen.hidden_states import load_or_compute
 from frostline.model.device import memory_limit, memory_ran_out, release_unused
-from frostline.sweep.cache_space import recipe_of
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.queue import POLL, Queue, Stack, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
 from frostline.sweep.execution.workers import run_concurrently, workers_for
-from frostline.sweep.make_plan import rows_needed
+from frostline.sweep.make_plan import recipe_of, rows_needed
 from frostline.sweep.operations import CostModel
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.results.store import DamagedError, other_result
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
-from frostline.training.checkpoint import State
 from frostline.training.experiment import Experiment, starting_cut
+from frostline.training.forward import subset_key
 from frostline.training.result import Failure, Result
-from frostline.training.rows import subset_key
-from frostline.training.run import run, run_stacked
-from frostline.training.specification import RunSpec
-from frostline.training.ways.phases import trainings_of
+from frostline.training.run import RunSpec, State, trainings_of
+from frostline.training.train import run, run_stacked
 
 EVERY = 600.0  # seconds of training
 

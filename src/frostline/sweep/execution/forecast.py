@@ -28,11 +28,11 @@ from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
-from frostline.sweep.cache_space import nearest_existing, recipe_of
+from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import runs_from_cache
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import run_in_each_worker, workers_for
-from frostline.sweep.make_plan import rows_needed
+from frostline.sweep.make_plan import nearest_existing, recipe_of, rows_needed
 from frostline.sweep.operations import (
     COPY_BYTES,
     SCORED_BYTES,
@@ -44,14 +44,13 @@ from frostline.sweep.operations import (
     kernel_bytes,
 )
 from frostline.sweep.prepare import Prepared
+from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.training.experiment import Experiment, Worker
-from frostline.training.gradients import backward
-from frostline.training.rows import shuffled, train_rows, training_batches
-from frostline.training.run import run_stacked
-from frostline.training.seeds import generator_seed
-from frostline.training.session import set_mode, training_session
-from frostline.training.specification import RunSpec
+from frostline.training.forward import shuffled, train_rows, training_batches
+from frostline.training.run import RunSpec, generator_seed
+from frostline.training.train import run_stacked, set_mode, training_session
+from frostline.training.updates import backward
 
 PLAN_SECONDS = 10.0  # that a plan may spend on timing
 TIMING_SHARE = 0.02  # of its own time that a sweep may spend on timing
@@ -132,12 +131,15 @@ def seconds_of(timed: Mapping[Recipe, Pace], recipe: Recipe, count: float, opera
     return count * (fixed + (seconds - fixed) * each / at)
 
 
-def make_forecast(prepared: Prepared, missing: Sequence[RunSpec], *, plain: bool = False) -> Forecast | None:
-    """Forecast the time and memory of runs. The exactness check must have passed before.
+def make_forecast(
+    prepared: Prepared, missing: Sequence[RunSpec], progress: Progress, *, plain: bool = False
+) -> Forecast | None:
+    """Run the exactness check, and forecast the time and memory of runs.
 
     Args:
         prepared: The sweep. Its model and its random generators are left as they were.
         missing: The runs that have no result.
+        progress: Shows what is under way.
         plain: For a plan: also time plain transformers, and use the time budget of a plan. Otherwise timing takes only a small
             share of the time of the runs.
 
@@ -146,6 +148,9 @@ def make_forecast(prepared: Prepared, missing: Sequence[RunSpec], *, plain: bool
     """
     if not missing:
         return Forecast((), 0.0, 0.0)
+    progress.begin("checking that the model can be cut")
+    check_cuts(prepared)
+    progress.begin("timing a few steps")
     begun, context, cached = perf_counter(), prepared.context, prepared.plan.cached
     costs, from_cache = CostModel(context, cached), runs_from_cache(prepared, missing)
     rows = rows_needed(context, from_cache or missing)

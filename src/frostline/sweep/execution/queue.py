@@ -17,7 +17,7 @@ from typing import Self
 
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 Stack = list[RunSpec]
 

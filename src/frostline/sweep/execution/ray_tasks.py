@@ -22,7 +22,6 @@ from safetensors.numpy import load
 from frostline import FrostlineError
 from frostline.data.load import Data
 from frostline.data.wording import first_line
-from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute, show_ended
 from frostline.sweep.execution.queue import POLL, Queue, shared_out
 from frostline.sweep.execution.stopping import STOP
@@ -34,9 +33,9 @@ from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import PREDICTIONS, Store, other_result
 from frostline.sweep.results.tensor_files import BestWeights, Rank, not_stored
 from frostline.sweep.toml import TRUST
-from frostline.training.probes.inputs import has_features
+from frostline.training.probes import has_features
 from frostline.training.result import Failure
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 ENDS_WITHIN = 5.0  # seconds that the tasks of a stopped command get to end
 RETRIES = 3  # how often Ray starts a task again whose process or node is lost
@@ -251,9 +250,7 @@ def _prepared(work: Work) -> Prepared:
         own = {"out": folder, "workers": 1, TRUST: work.trust_remote_code}
         own |= {} if work.with_gpu else {"device": "cpu"}
         spec = read_settings(work.written, out).model_copy(update=own)
-        prepared = prepare(spec, {}, Progress(), data=work.data, probes=work.probes)
-        check_cuts(prepared)  # once, and not for every task
-        return prepared
+        return prepare(spec, {}, Progress(), data=work.data, probes=work.probes)
 
 
 TASK_SECONDS = 60.0  # of training in one task, unless one run takes longer: what the loss of a node may cost
@@ -362,7 +359,7 @@ class Driver:
             threads=self.ray.cpus,
             with_gpu=self.gpus > 0,
             trust_remote_code=self.prepared.spec.trust_remote_code,
-            probes=has_features(self.prepared.plan.wanted, anatomy.count, of_words=tokens.of_words),
+            probes=has_features(self.prepared.plan.states.wanted, anatomy.count, of_words=tokens.of_words),
         )
         self.work = self.cluster.module.put(work)
         self.train_task = self.cluster.module.remote(max_retries=RETRIES)(train)

@@ -8,9 +8,8 @@ from frostline.model.device import memory_limit
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.operations import COPIES
 from frostline.training.experiment import Experiment, StackSize
-from frostline.training.session import start_values
-from frostline.training.specification import RunSpec
-from frostline.training.step_profile import profile_step
+from frostline.training.run import RunSpec
+from frostline.training.train import profile_step, start_values
 
 MAX_RELATIVE_TIME = 0.9  # a stack is doubled while this lowers the time of a step per run to at most this share
 OUT_OF_MEMORY = (RuntimeError, MemoryError)  # GPU libraries raise different errors when memory runs out

@@ -34,7 +34,7 @@ from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.slurm import TERMINATED
 from frostline.training.result import Failure, RunRecord
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 T = TypeVar("T")
 MIN_OPERATIONS = 1e11  # of all runs, for more than one worker: one or two seconds of a core

@@ -31,7 +31,7 @@ from frostline.data.files import (
     unseal_as,
     write_sealed,
 )
-from frostline.statistics.alternatives import ALTERNATIVES
+from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweep.plan import expand, read_identity, read_origin, read_settings
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
@@ -260,7 +260,7 @@ class Folder:
         """Every result in the folder, by digest, as it was when it was first asked for."""
         return self.store.results()
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[RunResult]:
         """The table of runs, with test scores if the sweep is complete."""
         return run_rows(
             self.runs,
@@ -329,7 +329,7 @@ def register(prepared: "Prepared") -> None:
         "columns": asdict(data.task.columns),
         "notes": plan.notes,
         "report": data.report.as_dict(),
-        "max_length": plan.max_length,
+        "max_length": prepared.identity.max_length,
         "truncated": plan.truncated,
         "truncated_by_class": plan.truncated_by_class,
     }

@@ -52,7 +52,7 @@ from frostline.training.result import SCHEMA_VERSION, Failure, RunRecord, TestRe
 
 if TYPE_CHECKING:
     from frostline.training.result import Result
-    from frostline.training.specification import RunSpec
+    from frostline.training.run import RunSpec
 
 T = TypeVar("T")
 RECORD, PREDICTIONS = "result.json", "predictions.safetensors"

@@ -11,9 +11,10 @@ from frostline.data.files import replace_file
 from frostline.data.wording import NUMBER
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.statistics.recipe import FULL
+from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.store import Store
 from frostline.training.result import AuditRecord, RunRecord
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +65,7 @@ def run_rows(
     task: str,
     layers: int,
     with_test: bool,
-) -> list[dict[str, Any]]:
+) -> list[RunResult]:
     """One row for each run, done or not, in the order of ``specs``. ``layers`` is the number of layers, L."""
     failures = store.failures()
     cached = [result for spec in specs if (result := results.get(spec.digest)) and result.provenance.from_cache]
@@ -73,31 +74,28 @@ def run_rows(
     rows = []
     for spec in specs:
         result, failure = results.get(spec.digest), failures.get(spec.digest)
-        row: dict[str, Any] = {
-            **dict.fromkeys(COLUMNS),
-            "model": model,
-            "task": task,
-            "train_size": spec.train_size,
-            "recipe": spec.recipe,
+        about = {
+            **{"model": model, "task": task, "train_size": spec.train_size, "recipe": spec.recipe, "run": spec.digest},
             **_depth_columns(spec, result.audit if result else None, layers),
-            "seed": spec.seed,
-            "learning_rate": spec.learning_rate,
-            "status": "done" if result else "failed" if failure else "pending",
-            "reason": failure.reason if failure and not result else "",
-            "run": spec.digest,
+            **{"seed": spec.seed, "learning_rate": spec.learning_rate},
         }
-        if result:
-            on_test = store.test(spec.digest) if with_test else None
-            row |= {
+        if result is None:
+            status, reason = "failed" if failure else "pending", failure.reason if failure else ""
+            rows.append(RunResult(**about, status=status, reason=reason))
+            continue
+        on_test = store.test(spec.digest) if with_test else None
+        rows.append(
+            RunResult(
+                **about,
                 **{name: getattr(result, name) for name in OF_RESULT},
-                "test": on_test and on_test[0].scores.get(result.metric),
-                "trainable_parameters": result.audit.trainable_parameters,
-                "train_seconds": result.cost.train_seconds,
-                "cache_seconds": share if result.provenance.from_cache else 0.0,
-                "concurrent_runs": result.provenance.workers,
-                "peak_memory_bytes": result.cost.peak_memory_bytes,
-            }
-        rows.append(row)
+                test=on_test[0].scores.get(result.metric) if on_test else None,
+                trainable_parameters=result.audit.trainable_parameters,
+                train_seconds=result.cost.train_seconds,
+                cache_seconds=share if result.provenance.from_cache else 0.0,
+                concurrent_runs=result.provenance.workers,
+                peak_memory_bytes=result.cost.peak_memory_bytes,
+            )
+        )
     return rows
 
 
@@ -139,7 +137,7 @@ def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
     """Rows of the results table as a pandas frame. The type of a column does not depend on its values."""
     import pandas as pd  # takes half a second, and `frostline status` does not need it
 
-    table = pd.DataFrame(list(rows), columns=list(COLUMNS), dtype=object)
+    table = pd.DataFrame([{name: row[name] for name in COLUMNS} for row in rows], columns=list(COLUMNS), dtype=object)
     kinds = {**dict.fromkeys(COLUMNS, "string"), **dict.fromkeys(INTEGERS, "Int64"), **dict.fromkeys(FLOATS, "Float64")}
     return table.astype({**kinds, "tune_embeddings": "boolean"})
 

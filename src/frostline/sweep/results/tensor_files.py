@@ -32,8 +32,7 @@ from frostline.data.files import (
     temporary_path,
 )
 from frostline.sweep.results.store import DAMAGED, set_aside
-from frostline.training.checkpoint import State
-from frostline.training.specification import RunSpec
+from frostline.training.run import RunSpec, State
 
 FOLDER, ENDING = "checkpoints", ".safetensors"
 TENSOR, ARRAY, NUMBER = "$tensor", "$array", "$number"  # keys of leaves that JSON cannot express

@@ -1,0 +1,436 @@
+"""The answer about the runs of a sweep, in types. ``answer.json`` is its dump, and is read back into it.
+
+The statistics make a :class:`SizeAnswer` of each train size. Reports add sentences, test scores and what belongs to the folder.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from frostline.statistics.inference import Ratio, Summary
+from frostline.statistics.keyed import Keyed
+from frostline.statistics.recipe import Recipe
+
+
+def plain(value: Any) -> Any:
+    """The value with a dictionary in place of each of the types below."""
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass(kw_only=True)
+class Difference(Keyed):
+    """A cell's mean minus that of full fine-tuning; None where it cannot be known.
+
+    Attributes:
+        means: Both means, of the runs that are compared.
+        p_holm: The p-value adjusted over all comparisons of an answer.
+    """
+
+    means: tuple[float, float]
+    estimate: float
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    error: float | None = None
+    degrees_of_freedom: float | None = None
+    p_holm: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failures(Keyed):
+    """How many runs failed, and how (see :mod:`frostline.statistics.cells`).
+
+    Attributes:
+        interval: Of the failure rate; None without runs.
+        not_above_baseline: The number of runs that are not above the baseline, failed or not; None: unknown.
+    """
+
+    diverged: int
+    degenerate: int
+    at_chance: int
+    collapsed: int
+    failed: int
+    runs: int
+    interval: tuple[float, float] | None
+    not_above_baseline: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point(Keyed):
+    """A finished run of a cell; ``in_mean``: whether the cell's means include it."""
+
+    seed: int | str
+    validation_best: float | None
+    train_last: float | None
+    outcome: str | None
+    run: str
+    in_mean: bool
+
+
+@dataclass(kw_only=True)
+class Cell(Keyed):
+    """The runs of one recipe at the learning rate that represents it.
+
+    Attributes:
+        runs: The number of finished runs.
+        errors: The number of runs that ended in an error.
+        validation: Of the runs that the means include; ``validation_with_failures`` is of all with a score.
+        share, share_corrected: Of full fine-tuning's score, and of its gain over the baseline.
+        pairing_gain: See :func:`frostline.statistics.inference.pairing_gain`.
+        seconds, shared_seconds: The mean training time, and the mean share of the forward pass over the frozen layers.
+        times_cheaper: How many times the reference takes as long.
+        comparable: The mean without the effects of the folds.
+        test: Scores on test, which are added after every choice.
+    """
+
+    recipe: Recipe
+    tuned_layers: int | None
+    tune_embeddings: bool | None
+    tuned_share: float | None
+    learning_rate: float | None
+    learning_rates_tried: list[float]
+    runs: int
+    failures: Failures
+    errors: int
+    validation: Summary
+    validation_with_failures: Summary
+    validation_last: Summary
+    train_last: Summary
+    points: list[Point]
+    share: Ratio | None
+    share_corrected: Ratio | None
+    difference: Difference | None
+    pairing_gain: float | None
+    trainable_parameters: int | None
+    seconds: float | None
+    concurrent_runs: int | None
+    shared_seconds: float | None
+    peak_memory_bytes: float | None
+    times_cheaper: float | None = None
+    comparable: float | None = None
+    test: Summary | None = None
+
+    @property
+    def in_mean(self) -> list[Point]:
+        """The runs that the means include."""
+        return [point for point in self.points if point.in_mean]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BesideK(Keyed):
+    """A way beside the largest k that costs at most as much.
+
+    Attributes:
+        choice: That k.
+        above, low, high: The points that the way is expected to score above it, with the 95 % interval.
+        probability: That it scores above it.
+    """
+
+    choice: str
+    above: float
+    low: float
+    high: float
+    probability: float
+
+
+@dataclass(kw_only=True)
+class Choice(Keyed):
+    """What is known about something that can be recommended.
+
+    Attributes:
+        choice: A recipe, or a model that trains no layer.
+        score: Its mean, on the rows that the reference is scored on, too.
+        below_full, low, high: The points that it is expected to be below the reference, with the 95 % interval.
+        probability: That it reaches the target.
+        cost_of_full: The share of layers that it tunes.
+        comparable: The mean without the effects of the folds.
+        expected: The expected score.
+        value: The expected score less the price of the cost.
+        probabilities: Of the usual targets.
+        better_than_previous: The probability that it is better than the next smaller k.
+        dominated_by: A choice with at least as high a score at no higher cost.
+        reference_score: The mean of the reference on the same rows; None if there are none.
+        compared_seeds: How many seeds both means are of.
+        part_of_rows: Whether one of the two is scored on further rows, too.
+    """
+
+    choice: str
+    score: float
+    below_full: float
+    low: float
+    high: float
+    probability: float
+    cost_of_full: float
+    comparable: float
+    expected: float
+    value: float
+    probabilities: dict[str, float]
+    better_than_previous: float | None
+    dominated_by: str | None
+    beside_k: BesideK | None
+    reference_score: float | None = None
+    compared_seeds: int | None = None
+    part_of_rows: bool = False
+
+
+@dataclass(kw_only=True)
+class Decision(Choice):
+    """The recommended choice.
+
+    Attributes:
+        reference: What it was compared with; None if no k has a usable score.
+        above_baseline: Whether it is significantly above the baseline; None: not tested.
+        next_command, next_seconds: What would make the answer surer, and how long that trains.
+        test: The test score of a model that trains no layer.
+    """
+
+    reference: str | None
+    above_baseline: bool | None = None
+    next_command: str | None = None
+    next_seconds: float | None = None
+    test: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatingPoint(Keyed):
+    """The smallest k that reaches a share of the reference, or comes within a margin of it.
+
+    Attributes:
+        target: The share; None for a margin.
+        corrected: Whether the share is of the gain over the baseline.
+        margin: In units of the metric; None for a share.
+        estimate: The smallest k whose mean reaches the target.
+        confident: The smallest k whose whole interval does (95 % confidence).
+        not_ruled_out: The smallest k whose interval does in part.
+        verdict: ``decided`` if the last two agree (by mean: if there is an estimate), ``undecided``, or ``undefined``.
+    """
+
+    target: float | None
+    corrected: bool
+    margin: float | None
+    estimate: str | None
+    confident: str | None
+    not_ruled_out: str | None
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingRun(Keyed):
+    """A run without a result."""
+
+    recipe: Recipe
+    seed: int | str
+    learning_rate: float | None
+    status: str
+    reason: str
+
+
+@dataclass(kw_only=True)
+class Recommended(Keyed):
+    """The recommended recipe with its best run on validation, and how it compares with the reference on test."""
+
+    recipe: Recipe
+    tuned_layers: int | None
+    tune_embeddings: bool | None
+    learning_rate: float | None
+    run: str
+    seed: int | str
+    validation_best: float
+    test: float | None = None
+    test_share: Ratio | None = None
+    test_share_corrected: Ratio | None = None
+
+
+@dataclass(kw_only=True)
+class SizeAnswer(Keyed):
+    """The curve of one train size: each k compared with full fine-tuning, and what is recommended.
+
+    Attributes:
+        reference: The largest k with a usable score, which all are compared with.
+        learned: Whether the reference is significantly above the baseline.
+        clear_distance: See :func:`frostline.statistics.cells.clear_distance`.
+        deciding_point: The operating point that an answer by targets is based on.
+        seeds_to_decide: How many seeds would probably decide that point.
+    """
+
+    train_size: int | None
+    seeds: int
+    learning_rate_rule: str
+    reference: str | None
+    reference_is_full: bool
+    learned: bool
+    clear_distance: float
+    cells: list[Cell]
+    decision: Decision | None
+    choices: list[Choice]
+    operating_points: list[OperatingPoint]
+    deciding_point: OperatingPoint
+    seeds_to_decide: int | None
+    missing: list[MissingRun]
+    recommended: Recommended | None = None
+    sentence: str = ""
+    folds: int | None = None
+
+    def cell(self, recipe: str | None) -> Cell | None:
+        """The cell of a recipe; None if there is none."""
+        return next((cell for cell in self.cells if cell.recipe == recipe), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bin(Keyed):
+    """Examples of similar confidence: their mean confidence, their accuracy and their number."""
+
+    confidence: float
+    accuracy: float
+    examples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationError(Keyed):
+    """How well probabilities agree with the accuracy; see :func:`frostline.statistics.class_outputs.calibration`."""
+
+    error: float
+    by_chance: float
+    by_chance_high: float
+    log_loss: float
+    bins: list[Bin]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration(Keyed):
+    """The calibration of the recommended model, before and after the division by a temperature.
+
+    Attributes:
+        examples: Their number.
+        counted: What counts as an example: ``examples``, ``pairs`` or ``words``.
+        saved: Whether the temperature is saved with the model.
+    """
+
+    examples: int
+    counted: str
+    saved: bool
+    temperature: float
+    before: CalibrationError
+    after: CalibrationError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold(Keyed):
+    """The threshold of the second class, or of each label.
+
+    Attributes:
+        rule: As it was given; ``metric`` is what it maximizes, or ``recall``, None for a number.
+        not_chosen: The labels that keep 0.5.
+        at_half, cross_fitted: Scores by name at 0.5, and with thresholds that were chosen without each fold.
+        label, threshold: The second class and its threshold; ``by_label`` has the thresholds of several labels instead.
+    """
+
+    rule: str
+    metric: str | None
+    not_chosen: list[str]
+    at_half: dict[str, float | None]
+    cross_fitted: dict[str, float | None]
+    label: str | None = None
+    threshold: float | None = None
+    by_label: dict[str, float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverRuns(Keyed):
+    """A score from the summed counts of all runs, with the lowest and the highest of single runs; None: undefined."""
+
+    estimate: float | None
+    lowest: float | None
+    highest: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassScores(Keyed):
+    """The scores of a class, or of a type of entity, and how many examples have it."""
+
+    label: str
+    examples: int
+    precision: OverRuns
+    recall: OverRuns
+    f1: OverRuns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts(Keyed):
+    """How many runs have each status."""
+
+    done: int
+    failed: int
+    pending: int
+
+
+@dataclass(kw_only=True)
+class Answer(Keyed):
+    """The answer of a sweep, the largest train size first.
+
+    Attributes:
+        target, margin: What must be reached; one of them is None.
+        price: The score that the training time of full fine-tuning is worth.
+        sure: The wanted probability; None: score is weighed against cost.
+        chance, baseline: The score of the constant baseline on all validation rows, and on those that the runs are scored on.
+        unusable_runs: The number of finished runs that failed.
+        decision: That of the first train size.
+        search: The record of the search, if one trained the runs.
+        data: Facts of the data; ``notes`` and ``columns`` are among them.
+    """
+
+    schema_version: int
+    model: str
+    task: str
+    metric: str
+    task_type: str
+    layers: int
+    target: float | None
+    margin: float | None
+    price: float
+    sure: float | None
+    interim_analyses: int
+    chance: float
+    baseline: float | None
+    validation_rows: int
+    sentence: str
+    runs: Counts
+    unusable_runs: int
+    sizes: list[SizeAnswer]
+    decision: Decision | None = None
+    search: dict[str, Any] | None = None
+    classes: list[ClassScores] | None = None
+    calibration: Calibration | None = None
+    threshold: Threshold | None = None
+    tested: bool = False
+    opened_by: str = "frostline"
+    data: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    columns: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain facts, one key for each attribute."""
+        facts: dict[str, Any] = plain(self)
+        return facts
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> "Answer":
+        """The answer that :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: A key is missing, or a value is of another type.
+        """
+        return TypeAdapter(cls).validate_python(facts)
+
+    @classmethod
+    def read(cls, path: Path) -> "Answer":
+        """The answer in a file."""
+        return cls.from_json(json.loads(path.read_bytes()))

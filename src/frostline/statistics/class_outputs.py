@@ -1,0 +1,349 @@
+"""What the outputs of a classifier are worth: scores of each class, calibration of its probabilities, and thresholds.
+
+Targets are class indices ``[n]``. If a text can have any number of labels (bool ``[n, C]``), each pair of a text and a label is
+an example with two classes, no and yes, for the calibration. Of tags (``[n, W]``, with logits ``[n, W, C]``), each word is one.
+
+Source: Guo, Pleiss, Sun and Weinberger 2017, On Calibration of Modern Neural Networks (arXiv:1706.04599).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.data.tags import are_entities, entity_types
+from frostline.statistics.answer import Bin, CalibrationError, ClassScores, OverRuns
+from frostline.statistics.metrics import defined, entity_counts, is_scored, predict, scored_rows
+from frostline.statistics.predictions import Labelled
+from frostline.statistics.threshold_rule import RECALL, ThresholdRule
+
+Array = NDArray[Any]
+
+
+def softmax(values: Array) -> Array:
+    """Probabilities of the classes, or of the tags of a word, ``[n, C]``."""
+    return np.asarray(special.softmax(values, axis=1))
+
+
+OUTPUTS: Mapping[str, Callable[[Array], Array]] = {  # by task type, from logits or numbers [n, C]
+    CLASSIFICATION: softmax,
+    TOKENS: softmax,
+    MULTI_LABEL: lambda values: np.asarray(special.expit(values)),
+    REGRESSION: lambda values: values,
+}
+
+
+SCORES = ("precision", "recall", "f1")
+
+
+def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[ClassScores]:
+    """Precision, recall and F1 of each class, of each type of entity, or of each plain tag.
+
+    The estimate comes from the summed counts of all runs. With folds, this is the cross-validated score. A mean over folds
+    would be biased, because F1 is a ratio (Forman and Scholz 2010, SIGKDD Explorations 12). A score is None if it is undefined:
+    a class that no run predicts has no precision.
+
+    Args:
+        split: The targets and the labels.
+        logits: For each run ``[rows, C]``, or of words ``[rows, W, C]``; NaN in rows that it is not scored on.
+
+    Returns:
+        For each class its ``label``, the number of ``examples`` that any run is scored on (entities or words for tags), and for
+        each score its ``estimate`` with the ``lowest`` and ``highest`` of the single runs.
+    """
+    entities = split.task_type == TOKENS and are_entities(split.labels)
+    counted = _of_label_sets if split.task_type == MULTI_LABEL else _of_entities if entities else _of_classes
+    counts = np.stack([counted(split, one) for one in logits])  # [runs, rows, K, 3]
+    single, pooled = _class_scores(counts.sum(1)), _class_scores(counts.sum((0, 1)))  # [3, runs, K] and [3, K]
+    examples = counts[..., 2].max(0).sum(0)
+    return [
+        ClassScores(
+            label=label,
+            examples=int(examples[c]),
+            **{name: _with_range(pooled[n, c], single[n, :, c]) for n, name in enumerate(SCORES)},
+        )
+        for c, label in enumerate(entity_types(split.labels) if entities else split.labels)
+    ]
+
+
+def _of_entities(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
+    """``[rows, K, 3]``: correct, predicted and expected entities of each type."""
+    return entity_counts(split.targets, predict(logits, split.task_type), split.labels)
+
+
+def _of_label_sets(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
+    """``[rows, C, 3]``: correct, predicted and expected labels."""
+    expected, found = split.targets & scored_rows(logits)[:, None], predict(logits, split.task_type)
+    return np.stack([expected & found, found, expected], -1).astype(np.int64)
+
+
+def _of_classes(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
+    """``[rows, C, 3]``: correct, predicted and expected labels of each class."""
+    predicted = predict(logits, split.task_type).reshape(len(logits), -1)  # [rows, 1], or [rows, W]
+    targets = split.targets.reshape(predicted.shape)
+    scored = is_scored(targets, predicted) & scored_rows(logits)[:, None]
+    classes = np.arange(len(split.labels))
+    expected, found = ((x[..., None] == classes) & scored[..., None] for x in (targets, predicted))  # [rows, W, C]
+    return np.stack([(expected & found).sum(1), found.sum(1), expected.sum(1)], -1)
+
+
+def _class_scores(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Precision, recall and F1, ``[3, ...]``, from counts ``[..., 3]``; NaN if a score is undefined."""
+    correct, predicted, expected = np.moveaxis(counts, -1, 0).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        return np.stack([correct / predicted, correct / expected, 2 * correct / (predicted + expected)])
+
+
+def _with_range(estimate: float, single: NDArray[np.float64]) -> OverRuns:
+    known = single[~np.isnan(single)]
+    return OverRuns(
+        estimate=defined(float(estimate)),
+        lowest=float(known.min()) if len(known) else None,
+        highest=float(known.max()) if len(known) else None,
+    )
+
+
+Values = NDArray[np.float64]
+Targets = NDArray[np.int64]
+
+MOST_BINS, BIN_EXAMPLES = 15, 20  # Guo et al. use 15 bins; a bin has at least so many examples, if there are enough
+FOLDS = 5  # of the cross-fitting
+DRAWS = 1000  # simulated outcomes of calibrated probabilities
+LOG_LIMIT = 5.0  # a temperature is between exp(-5) and exp(5)
+
+
+def probabilities(logits: NDArray[Any], temperature: float = 1.0) -> Values:
+    """``softmax(logits / temperature)`` of rows ``[n, C]``."""
+    found: Values = special.softmax(logits.astype(np.float64) / temperature, axis=1)
+    return found
+
+
+def class_examples(logits: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], Targets]:
+    """Logits ``[m, K]`` and class indices ``[m]`` of pairs of a text and a label, of words, or of texts with one class."""
+    if targets.dtype == np.bool_:
+        yes = logits.reshape(-1)
+        return np.stack([np.zeros_like(yes), yes], 1), targets.reshape(-1).astype(np.int64)
+    if targets.ndim > 1:
+        known = (targets >= 0) & ~np.isnan(logits).any(-1)  # [n, W]; some words were cut off
+        return logits[known], targets[known]
+    return logits, targets.astype(np.int64)
+
+
+def log_loss(logits: NDArray[Any], targets: NDArray[Any], temperature: float = 1.0) -> float:
+    """The mean negative log-likelihood of class indices ``[n]``, given logits ``[n, C]``.
+
+    The loss of an example is at most 50, so that a class with a logit of minus infinity does not make it infinite.
+    """
+    logits, targets = class_examples(logits, targets)
+    logs = special.log_softmax(logits.astype(np.float64) / temperature, axis=1)
+    return float(-np.maximum(logs[np.arange(len(targets)), targets], -50.0).mean())
+
+
+def best_temperature(logits: NDArray[Any], targets: NDArray[Any]) -> float:
+    """The temperature with the lowest log loss, from exp(-5) to exp(5). The loss has a single minimum.
+
+    If every example is classified correctly, there is no minimum: the lower the temperature, the better.
+    """
+    found = optimize.minimize_scalar(
+        lambda log: log_loss(logits, targets, float(np.exp(log))), bounds=(-LOG_LIMIT, LOG_LIMIT), method="bounded"
+    )
+    return float(np.exp(found.x))
+
+
+def fit_temperature(logits: NDArray[Any], targets: NDArray[Any]) -> float:
+    """The temperature with the lowest log loss; 1 if no example is misclassified, because then nothing limits it."""
+    logits, targets = class_examples(logits, targets)
+    if not (logits.argmax(1) != targets).any():
+        return 1.0
+    return min(1.0, best_temperature(logits, targets), key=lambda t: log_loss(logits, targets, t))
+
+
+def folds_of(rows: int, rng: np.random.Generator) -> list[tuple[Targets, Targets]]:
+    """Random folds for cross-fitting: the rows to fit on and the held-out rows of each fold. Each row is held out once."""
+    held_out = np.array_split(rng.permutation(rows), min(FOLDS, rows))
+    return [(np.setdiff1d(np.arange(rows), fold), np.sort(fold)) for fold in held_out]
+
+
+def cross_fitted(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    """The logits ``[n, C]``, each row divided by a temperature that was fitted without this row's fold."""
+    scaled = logits.astype(np.float64)
+    for rest, fold in folds_of(len(targets), rng):
+        scaled[fold] /= fit_temperature(logits[rest], targets[rest])
+    return scaled
+
+
+def calibration(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Generator) -> CalibrationError:
+    """How well the probabilities of the predicted classes agree with their accuracy.
+
+    Args:
+        logits: ``[n, C]``, with n at least 1.
+        targets: Class indices, label sets or tags.
+        rng: Draws the outcomes of ``by_chance``.
+
+    Returns:
+        ``error``: the expected calibration error (Guo et al. 2017, equation 3), in bins with equally many examples, which bias it
+        less than bins of equal width (Roelofs et al. 2022, arXiv:2012.08668); ``by_chance`` and ``by_chance_high``: its mean
+        and its 95 % quantile if the probabilities were exactly right; ``log_loss``; and the ``bins``, each with its mean
+        ``confidence``, its ``accuracy`` and its number of ``examples``.
+    """
+    logits, targets = class_examples(logits, targets)
+    found = probabilities(logits)
+    confidence, right = found.max(1), found.argmax(1) == targets
+    bins = _bins(confidence)
+    simulated = np.zeros(DRAWS)
+    for rows in bins:
+        hits = (rng.random((DRAWS, len(rows))) < confidence[rows]).mean(1)
+        simulated += len(rows) / len(targets) * np.abs(hits - confidence[rows].mean())
+    return CalibrationError(
+        error=calibration_error(confidence, right),
+        by_chance=float(simulated.mean()),
+        by_chance_high=float(np.quantile(simulated, 0.95)),
+        log_loss=log_loss(logits, targets),
+        bins=[
+            Bin(confidence=float(confidence[rows].mean()), accuracy=float(right[rows].mean()), examples=len(rows))
+            for rows in bins
+        ],
+    )
+
+
+def calibration_error(confidence: Values, right: NDArray[np.bool_]) -> float:
+    """The mean distance of confidence and accuracy over the bins, weighted by their examples; both are ``[n]``."""
+    gaps = [len(rows) * abs(confidence[rows].mean() - right[rows].mean()) for rows in _bins(confidence)]
+    return float(sum(gaps) / len(confidence))
+
+
+def _bins(confidence: Values) -> list[Targets]:
+    """The rows of each bin, by rising confidence. Examples with the same confidence are in one bin."""
+    count = max(1, min(MOST_BINS, len(confidence) // BIN_EXAMPLES))
+    starts = [part[0] for part in np.array_split(np.sort(confidence), count)[1:]]
+    places = np.searchsorted(np.unique(starts), confidence, side="right")
+    return [np.flatnonzero(places == place) for place in np.unique(places)]
+
+
+Counts = tuple[Values, Values, Values, Values]  # true positives, false positives, false negatives, true negatives
+
+
+def _share(part: Values, whole: Values) -> Values:
+    """``part / whole``; 0 where the whole is 0, as in the metrics."""
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+
+
+def _precision(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
+    return _share(tp, tp + fp)
+
+
+def _recall(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
+    return _share(tp, tp + fn)
+
+
+def _f1(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
+    return _share(2 * tp, 2 * tp + fp + fn)
+
+
+def _accuracy(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
+    return _share(tp + tn, tp + fp + fn + tn)
+
+
+def _balanced_accuracy(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
+    return (_share(tp, tp + fn) + _share(tn, tn + fp)) / 2
+
+
+def _macro_f1(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
+    return (_f1(tp, fp, fn, tn) + _f1(tn, fn, fp, tp)) / 2
+
+
+def _matthews(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
+    whole = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+    return _share(tp * tn - fp * fn, whole)
+
+
+THRESHOLD_SCORES: Mapping[str, Callable[[Values, Values, Values, Values], Values]] = {
+    "precision": _precision,
+    "recall": _recall,
+    "f1": _f1,
+    "accuracy": _accuracy,
+    "balanced_accuracy": _balanced_accuracy,
+    "f1_macro": _macro_f1,
+    "matthews_correlation": _matthews,
+}
+
+
+def choose_threshold(probability: Values, positive: NDArray[np.bool_], rule: ThresholdRule) -> float:
+    """The threshold that the rule asks for, on these examples.
+
+    A metric is maximized. Of several thresholds with the same score, the one nearest to 0.5 is chosen. For a recall, it is the
+    highest threshold with at least this recall, so that precision is as high as the recall allows. If no example is positive,
+    nothing can be chosen, and the threshold is 0.5.
+
+    Args:
+        probability: Of the second class, ``[n]``.
+        positive: Whether an example is of the second class, ``[n]``.
+        rule: What to choose it by. A number is returned unchanged.
+    """
+    if rule.metric is None:
+        assert rule.number is not None
+        return rule.number
+    if not positive.any():
+        return 0.5
+    thresholds = _candidates(probability)
+    counts = _counts(probability, positive, thresholds)
+    scores = THRESHOLD_SCORES[rule.metric](*counts)
+    if rule.metric == RECALL and rule.number is not None:
+        enough = thresholds[scores >= rule.number]
+        return float(enough.max() if len(enough) else thresholds.min())
+    best = thresholds[scores >= scores.max() - 1e-12]
+    return float(best[np.abs(best - 0.5).argmin()])
+
+
+def choose_thresholds(probability: Values, targets: NDArray[np.bool_], rule: ThresholdRule) -> Values:
+    """The threshold of each label, ``[C]``, if a text can have any number of labels.
+
+    For micro F1, there is one threshold for all labels. For macro F1, each label has the threshold that maximizes its F1. A
+    recall is that of each label.
+
+    Args:
+        probability: ``[n, C]``.
+        targets: ``[n, C]``.
+        rule: What to choose them by.
+    """
+    if rule.metric == "f1_micro":
+        one = choose_threshold(probability.ravel(), targets.ravel(), ThresholdRule("f1"))
+        return np.full(targets.shape[1], one)
+    own = replace(rule, metric="f1") if rule.metric == "f1_macro" else rule
+    return np.array([choose_threshold(p, t, own) for p, t in zip(probability.T, targets.T, strict=True)])
+
+
+def not_chosen(targets: NDArray[np.bool_], labels: Sequence[str], rule: ThresholdRule) -> list[str]:
+    """The labels that keep 0.5, because the rule chooses a threshold for each label and no example has these ``[n, C]``."""
+    if rule.metric in (None, "f1_micro"):
+        return []
+    return [label for label, has in zip(labels, targets.T, strict=True) if not has.any()]
+
+
+def scores_of(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> dict[str, float | None]:
+    """Every score of predictions ``[n]``. Precision is None if no example is predicted positive, recall if none is positive."""
+    counts = _counts(predicted.astype(float), positive, np.array([0.5]))
+    scores: dict[str, float | None] = {name: float(score(*counts)[0]) for name, score in THRESHOLD_SCORES.items()}
+    undefined = {"precision": not predicted.any(), "recall": not positive.any()}
+    return {name: None if undefined.get(name) else score for name, score in scores.items()}
+
+
+def _candidates(probability: Values) -> Values:
+    """0.5 and a threshold between every two neighbouring probabilities, below the lowest and above the highest."""
+    known = np.unique(probability)
+    between = (np.concatenate([[0.0], known]) + np.concatenate([known, [1.0]])) / 2
+    thresholds = np.unique([*between, 0.5])
+    return thresholds[(thresholds > 0) & (thresholds < 1)]
+
+
+def _counts(probability: Values, positive: NDArray[np.bool_], thresholds: Values) -> Counts:
+    """The counts at each threshold, ``[thresholds]``; an example is predicted positive from its threshold on."""
+    order = np.argsort(probability, kind="stable")
+    below = np.searchsorted(probability[order], thresholds, side="left")
+    missed = np.concatenate([[0], np.cumsum(positive[order])])[below].astype(float)
+    hits = float(positive.sum()) - missed
+    return hits, len(positive) - below - hits, missed, below - missed

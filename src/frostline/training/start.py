@@ -1,0 +1,420 @@
+"""Where a run starts: layers with new values, what is trained, and what restrains it.
+
+The loop calls a restraint around each step, for ways that do more than follow the gradients of the model's parameters."""
+
+import importlib.util
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from frostline import FrostlineError
+from frostline.model.anatomy import Anatomy, module_of
+from frostline.model.pretrained import Pretrained
+from frostline.model.terms import FINAL_NORM, POOLER, layer_number, layer_place
+from frostline.training.recipes import Way
+from frostline.training.run import RunSpec, State
+
+
+class Restraint(Protocol):
+    """Determines the model's parameters in a forward pass, or changes their gradients.
+
+    The loop calls ``before_forward``, runs the model forward and backward, calls ``after_backward``, clips and steps, and calls
+    ``after_step``. After ``after_step`` the model has the parameters that are scored and saved.
+    """
+
+    def before_forward(self) -> None:
+        """Set the model's parameters for a forward pass of training."""
+
+    def after_backward(self) -> None:
+        """Set the gradients of the trained parameters from those of the model's parameters."""
+
+    def after_step(self) -> None:
+        """Set the model's parameters to those that the trained ones stand for."""
+
+    def state(self) -> State:
+        """What steps have changed, besides the trained parameters."""
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. The trained parameters must have the values that they had then."""
+
+
+class Untouched:
+    """A restraint that does nothing. Others override what they need."""
+
+    def before_forward(self) -> None: ...
+
+    def after_backward(self) -> None: ...
+
+    def after_step(self) -> None: ...
+
+    def state(self) -> State:
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.after_step()
+
+
+@dataclass(frozen=True)
+class AllRestraints:
+    """Several restraints, of one run or of the runs of a stack."""
+
+    restraints: Sequence[Restraint]
+
+    def before_forward(self) -> None:
+        for restraint in self.restraints:
+            restraint.before_forward()
+
+    def after_backward(self) -> None:
+        for restraint in self.restraints:
+            restraint.after_backward()
+
+    def after_step(self) -> None:
+        for restraint in self.restraints:
+            restraint.after_step()
+
+
+Parameters = Mapping[str, Tensor]  # by name
+
+
+@dataclass(frozen=True)
+class Mixout(Untouched):
+    """Mixes the weights of some matrices with their pretrained values.
+
+    Attributes:
+        weights: The trained matrices, by name.
+        pretrained: Their pretrained values, by name.
+        share: The probability p that an element is replaced.
+        random: Draws the masks.
+    """
+
+    weights: Parameters
+    pretrained: Parameters
+    share: float
+    random: torch.Generator
+    # by name, between forward and backward pass: (1 - m) / (1 - p), and w
+    _kept: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False)
+
+    @torch.no_grad()
+    def before_forward(self) -> None:
+        """Mix the matrices."""
+        for name, weight in self.weights.items():
+            own = torch.rand(weight.shape, generator=self.random, device=self.random.device) >= self.share
+            factor = own.to(weight.device, weight.dtype) / (1 - self.share)
+            self._kept[name] = factor, weight.detach().clone()
+            # with f = (1 - m) / (1 - p), equation 5 is u + f * (w - u)
+            target = self.pretrained[name]
+            weight.copy_(torch.addcmul(target, factor, weight - target))
+
+    @torch.no_grad()
+    def after_backward(self) -> None:
+        """Restore the matrices, and set the gradients with respect to them."""
+        for name, (factor, value) in self._kept.items():
+            weight = self.weights[name]
+            weight.copy_(value)
+            if weight.grad is not None:
+                weight.grad.mul_(factor)
+        self._kept.clear()
+
+    def state(self) -> State:
+        """The state of the generator that draws the masks."""
+        return {"random": self.random.get_state()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Draw the masks that follow on this state."""
+        self.random.set_state(state["random"])
+
+
+@dataclass(frozen=True)
+class TowardsPretrained(Untouched):
+    """Adds the gradient of the penalty.
+
+    Attributes:
+        parameters: The trained parameters, by name.
+        pretrained: The pretrained values of those that are not new, by name.
+        strength: The factor of the penalty.
+    """
+
+    parameters: Parameters
+    pretrained: Parameters
+    strength: float
+
+    @torch.no_grad()
+    def after_backward(self) -> None:
+        """Add the penalty's gradient to that of the loss. A parameter that the loss does not depend on is pulled too."""
+        for name, parameter in self.parameters.items():
+            distance = parameter - self.pretrained[name] if name in self.pretrained else parameter
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            parameter.grad.add_(distance, alpha=self.strength)
+
+
+UP, DOWN = ".up", ".down"  # after the name of the matrix
+
+
+@dataclass(frozen=True)
+class LowRank(Untouched):
+    """The low-rank updates of some weight matrices.
+
+    Attributes:
+        weights: The matrices in the model, by name.
+        start: Their values without updates, by name.
+        factors: The trained factors; their names are those of the matrices, with ``UP`` and ``DOWN``.
+        transposed: The names of the matrices that are stored as ``[in, out]``.
+        scale: The factor of the updates.
+    """
+
+    weights: Parameters
+    start: Parameters
+    factors: Parameters
+    transposed: frozenset[str]
+    scale: float
+
+    def after_backward(self) -> None:
+        """Set the gradients of the factors, and delete those of the matrices."""
+        for name, weight in self.weights.items():
+            up, down, gradient = self.factors[name + UP], self.factors[name + DOWN], weight.grad
+            if gradient is None:
+                continue
+            if name in self.transposed:
+                gradient = gradient.T
+            up.grad, down.grad = self.scale * gradient @ down.T.detach(), self.scale * up.T.detach() @ gradient
+            weight.grad = None
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Add the updates to the matrices."""
+        for name, weight in self.weights.items():
+            up, down = self.factors[name + UP], self.factors[name + DOWN]
+            if name in self.transposed:
+                up, down = down.T, up.T
+            torch.addmm(self.start[name], up, down, alpha=self.scale, out=weight.data)
+
+
+def factors_of(weights: Parameters, transposed: frozenset[str], rank: int, seed: int) -> dict[str, Tensor]:
+    """New factors for these matrices: ``up`` is zero, ``down`` is uniform as PEFT's, so that training starts at W0."""
+    random = torch.Generator().manual_seed(seed)
+    factors: dict[str, Tensor] = {}
+    for name, weight in weights.items():
+        (down, up), device = shapes(weight, name in transposed, rank), weight.device
+        limit = 1 / math.sqrt(down[1])  # nn.init.kaiming_uniform_ with a = sqrt(5)
+        values = torch.empty(down).uniform_(-limit, limit, generator=random)
+        factors[name + UP] = nn.Parameter(torch.zeros(up, device=device))
+        factors[name + DOWN] = nn.Parameter(values.to(device))
+    return factors
+
+
+def shapes(weight: Tensor, transposed: bool, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The shapes of ``down`` and ``up`` for a matrix."""
+    out, width = reversed(weight.shape) if transposed else weight.shape
+    return (rank, width), (out, rank)
+
+
+def matrix_of(name: str) -> str:
+    """The name of the matrix that a factor belongs to; the name of any other parameter itself."""
+    return name.removesuffix(UP).removesuffix(DOWN)
+
+
+def planned_factors(weights: Parameters, transposed: frozenset[str], rank: int) -> Iterator[tuple[str, Tensor]]:
+    """The factors without values, for a plan."""
+    for name, weight in weights.items():
+        down, up = shapes(weight, name in transposed, rank)
+        yield name + UP, torch.empty(up, device="meta")
+        yield name + DOWN, torch.empty(down, device="meta")
+
+
+NORMAL_RANGE = 1.349  # the interquartile range of a normal distribution, in standard deviations
+
+
+def with_modules(ways: Mapping[str, Way], model: nn.Module, anatomy: Anatomy) -> dict[str, Way]:
+    """The ways that choose modules by their weights, with the modules that they choose in this pretrained model."""
+    chosen = {name: way for name, way in ways.items() if way.chooses_by_weights}
+    if not chosen:
+        return {}
+    ratios = {
+        name: signal_to_noise(p)
+        for name, p in model.named_parameters()
+        if name in anatomy.matrices and layer_number(anatomy.places[name]) is not None
+    }
+    return {name: way.model_copy(update={"modules": _top(ratios, way.signal_share)}) for name, way in chosen.items()}
+
+
+@torch.no_grad()
+def signal_to_noise(matrix: Tensor) -> float:
+    """The ratio by which matrices are ranked; infinite if all singular values are signal."""
+    values = torch.linalg.svdvals(matrix.float())
+    lower, upper = torch.quantile(values, torch.tensor([0.25, 0.75], device=values.device)).tolist()
+    small, large = sorted(matrix.shape)
+    limit = (upper - lower) / NORMAL_RANGE * (1 + math.sqrt(small / large))
+    signal, noise = float(values[values > limit].sum()), float(values[values <= limit].sum())
+    return signal / noise / float(values[0]) if noise else math.inf
+
+
+def _top(ratios: Mapping[str, float], share: float) -> tuple[str, ...]:
+    """The modules of this share of the matrices of each kind, at least one, with the highest ratios."""
+    kinds: dict[str, list[str]] = {}
+    for name in ratios:
+        kinds.setdefault(re.sub(r"\.\d+\.", ".N.", name), []).append(name)
+    chosen: list[str] = []
+    for alike in kinds.values():
+        ranked = sorted(alike, key=lambda name: -ratios[name])
+        chosen += ranked[: max(1, round(share * len(ranked)))]
+    return tuple(sorted(map(module_of, chosen)))
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run trains.
+
+    Attributes:
+        trained: The parameters that the optimizer steps, by name.
+        restraints: What else determines the model's parameters.
+    """
+
+    trained: Mapping[str, Tensor]
+    restraints: Sequence[Restraint] = ()
+
+
+def reinitialized(spec: RunSpec, anatomy: Anatomy) -> frozenset[str]:
+    """Names of the pretrained parameters that this run starts from new values: top layers, final norm and pooler."""
+    way, kept = spec.way, anatomy.count
+    if way.reinitialized:
+        kept = anatomy.count - way.reinitialized
+    elif way.transferred is not None:
+        kept = way.transferred
+    if kept >= anatomy.count:
+        return frozenset()
+
+    def is_new(place: str) -> bool:
+        number = layer_number(place)
+        return place in (POOLER, FINAL_NORM) if number is None else number >= kept
+
+    return frozenset(name for name, place in anatomy.places.items() if is_new(place)) & spec.to_train.parameters(
+        anatomy
+    )
+
+
+def start_of(spec: RunSpec, pretrained: Pretrained, parameters: Mapping[str, Tensor]) -> Start:
+    """What a run trains, given the ``parameters`` of the model that it changes."""
+    way, new = spec.way, pretrained.new | reinitialized(spec, pretrained.anatomy)
+    if way.low_rank:
+        return _low_rank(spec, pretrained, parameters)
+    before = {name: pretrained.pretrained_value(name) for name in parameters if name not in new}
+    restraints: list[Restraint] = []
+    if way.mixout:
+        mixed = {name: parameters[name] for name in before.keys() & pretrained.anatomy.matrices}
+        random = torch.Generator().manual_seed(spec.seed_for("mixout"))
+        restraints.append(Mixout(dict(sorted(mixed.items())), before, way.mixout, random))
+    if way.towards_pretrained:
+        restraints.append(TowardsPretrained(parameters, before, way.towards_pretrained))
+    return Start(parameters, restraints)
+
+
+def _low_rank(spec: RunSpec, pretrained: Pretrained, parameters: Mapping[str, Tensor]) -> Start:
+    """Low-rank updates of the layers' matrices; head and pooler are trained as they are."""
+    weights, whole = _with_updates(parameters, pretrained.anatomy)
+    transposed = transposed_in(pretrained.model, weights)
+    new = reinitialized(spec, pretrained.anatomy)
+    before = {
+        name: weight.detach().clone() if name in new else pretrained.pretrained_value(name)
+        for name, weight in weights.items()
+    }
+    rank = rank_of(spec, pretrained.model, pretrained.anatomy)
+    factors = factors_of(weights, transposed, rank, spec.seed_for("low rank"))
+    return Start({**factors, **whole}, [LowRank(weights, before, factors, transposed, scale=spec.way.low_rank_scale)])
+
+
+def planned(spec: RunSpec, model: nn.Module, anatomy: Anatomy) -> dict[str, Tensor]:
+    """What a run trains, by name, for a plan. Tensors that do not exist yet have shapes only."""
+    names = spec.to_train.parameters(anatomy)
+    parameters = {name: p for name, p in model.named_parameters() if name in names}
+    if not spec.way.low_rank:
+        return dict(parameters)
+    weights, whole = _with_updates(parameters, anatomy)
+    return {**dict(planned_factors(weights, transposed_in(model, weights), rank_of(spec, model, anatomy))), **whole}
+
+
+def rank_of(spec: RunSpec, model: nn.Module, anatomy: Anatomy) -> int:
+    """The rank of the updates. For ``last n``, their number of parameters is nearest to that of the last n layers."""
+    rank = spec.way.low_rank
+    if isinstance(rank, int):
+        return rank
+    last = {*map(layer_place, range(anatomy.count - spec.way.low_rank_like, anatomy.count))}
+    parameters, names = dict(model.named_parameters()), spec.to_train.parameters(anatomy)
+    wanted = sum(p.numel() for name, p in parameters.items() if anatomy.places[name] in last)
+    weights, _ = _with_updates({name: p for name, p in parameters.items() if name in names}, anatomy)
+    return max(1, round(wanted / sum(sum(weight.shape) for weight in weights.values())))
+
+
+def _with_updates(parameters: Parameters, anatomy: Anatomy) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The matrices that get low-rank updates, and all other trained parameters."""
+    weights = {name: p for name, p in parameters.items() if layer_number(anatomy.places[name]) is not None}
+    return weights, {name: p for name, p in parameters.items() if name not in weights}
+
+
+def transposed_in(model: nn.Module, names: Mapping[str, Tensor]) -> frozenset[str]:
+    """The names of those matrices that the model keeps as ``[in, out]``."""
+    return frozenset(name for name in names if not isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Linear))
+
+
+PREFIX = "base_model.model."  # before the name of each parameter in an adapter's file
+
+
+def require_peft() -> None:
+    """Refuse to keep an adapter without PEFT.
+
+    Raises:
+        FrostlineError: PEFT is not installed.
+    """
+    if importlib.util.find_spec("peft") is None:
+        raise FrostlineError("--keep-adapter needs PEFT: install it with `pip install peft`, or leave the flag out.")
+
+
+@torch.no_grad()
+def write_adapter(folder: Path, spec: RunSpec, pretrained: Pretrained) -> None:
+    """Write the updates that the model holds since the run ``spec``, as ``adapter_config.json`` and safetensors.
+
+    The factors are computed from the merged matrices by a singular value decomposition, so their product equals the trained
+    update except for rounding. Head and pooler are saved as they are. The adapter has no type of task, because PEFT would then
+    look for a head of one module.
+    """
+    from peft import LoraConfig
+
+    model, places = pretrained.model, pretrained.anatomy.places
+    changed = {n: p for n, p in model.named_parameters() if n in spec.to_train.parameters(pretrained.anatomy)}
+    matrices = {name: p for name, p in changed.items() if layer_number(places[name]) is not None}
+    transposed, scale = transposed_in(model, matrices), spec.way.low_rank_scale
+    rank = rank_of(spec, model, pretrained.anatomy)
+    tensors: dict[str, Tensor] = {}
+    for name, weight in matrices.items():
+        update = weight - pretrained.pretrained_value(name)
+        up, down = _factors((update.T if name in transposed else update) / scale, rank)
+        path = PREFIX + module_of(name)
+        tensors |= {f"{path}.lora_A.weight": down, f"{path}.lora_B.weight": up}
+    tensors |= {PREFIX + name: p for name, p in changed.items() if name not in matrices}
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=scale * rank,
+        target_modules=sorted(map(module_of, matrices)),
+        modules_to_save=sorted({module_of(name) for name in changed if name not in matrices}),
+        fan_in_fan_out=bool(transposed),
+        base_model_name_or_path=pretrained.name,
+        inference_mode=True,
+    )
+    config.save_pretrained(folder)
+    save_file(
+        {name: x.detach().cpu().contiguous() for name, x in tensors.items()}, folder / "adapter_model.safetensors"
+    )
+
+
+def _factors(update: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """``up`` and ``down`` whose product is an update of this rank."""
+    left, values, right = torch.linalg.svd(update.float(), full_matrices=False)
+    root = values[:rank].sqrt()
+    return left[:, :rank] * root, root[:, None] * right[:rank]

@@ -1,0 +1,461 @@
+"""One run, from its specification to its result: start from the pretrained weights, train, score, audit."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from frostline.frozen.forward_pass import Rows
+from frostline.model.anatomy import count_parameters, set_train_mode
+from frostline.model.device import peak_memory
+from frostline.model.stacking import stacked
+from frostline.model.terms import HEAD
+from frostline.training.audit import Audit, parameters_by_place
+from frostline.training.estimators import Estimator, Fitted, estimator_of
+from frostline.training.experiment import Experiment
+from frostline.training.forward import (
+    ForwardFunction,
+    fit_head,
+    forward_function,
+    order_generator,
+    train_rows,
+    validation_rows,
+)
+from frostline.training.learner import Evaluation, Learner, TrainingRecord, joined
+from frostline.training.loop import train
+from frostline.training.problem import Forward
+from frostline.training.result import AuditRecord, PhaseAudit, Result, make_result
+from frostline.training.run import NONE, Checkpoints, RunSpec, State, Stateful, generator_seed, phases_of
+from frostline.training.start import reinitialized, start_of
+from frostline.training.updates import optimizer_groups
+
+
+@contextmanager
+def training_session(
+    specs: Sequence[RunSpec],
+    context: Experiment,
+    *,
+    batched: bool | None = None,
+    earlier: Mapping[str, Tensor] = MappingProxyType({}),
+) -> Iterator[tuple[list[Learner], ForwardFunction]]:
+    """Prepare the model for training these runs as one stack. It begins and ends in evaluation mode.
+
+    Args:
+        specs: The runs.
+        context: Model and data.
+        batched: See :func:`frostline.training.train.run_stacked`.
+        earlier: The parameters that an earlier phase of a single run has trained, by name.
+
+    Yields:
+        The runs as learners, and the function from rows to logits.
+    """
+    context = context.for_run(specs[0])
+    pretrained = context.pretrained
+    names = specs[0].to_train.parameters(pretrained.anatomy)
+
+    def start(number: int) -> Mapping[str, nn.Parameter]:
+        return start_values(specs[number], context, earlier)
+
+    batched = context.machine.device.type != "cpu" if batched is None else batched
+    with (
+        nullcontext([start(0)])
+        if len(specs) == 1
+        else stacked(pretrained.model, names, len(specs), start, batched=batched) as own,
+        forward_function(context, specs) as forward,
+    ):
+        pretrained.model.eval()
+        try:
+            yield [_learner(spec, parameters, context) for spec, parameters in zip(specs, own, strict=True)], forward
+        finally:
+            pretrained.model.eval()
+
+
+def start_values(
+    spec: RunSpec, context: Experiment, earlier: Mapping[str, Tensor] = MappingProxyType({})
+) -> dict[str, nn.Parameter]:
+    """Set the model to the values that a run starts from. Returns the parameters that it changes, by name.
+
+    ``earlier`` are the parameters that an earlier phase of the run has trained.
+    """
+    pretrained = context.pretrained
+    names, new = spec.to_train.parameters(pretrained.anatomy), reinitialized(spec, pretrained.anatomy)
+    parameters = pretrained.start_run(names, generator_seed(spec.seed, "head"), new)
+    if not earlier:
+        fit_head(spec, context)
+    with torch.no_grad():
+        for name, value in earlier.items():
+            parameters[name].copy_(value)
+    return parameters
+
+
+def _learner(spec: RunSpec, parameters: Mapping[str, Tensor], context: Experiment) -> Learner:
+    """A run in the training loop. ``parameters`` are those of the model that it changes."""
+    pretrained = context.pretrained
+    start = start_of(spec, pretrained, parameters)
+    return Learner(
+        start.trained,
+        optimizer_groups(spec, pretrained.anatomy, start.trained),
+        train_rows(context, spec),
+        order_generator(spec),
+        in_model=parameters,
+        restraints=start.restraints,
+    )
+
+
+def set_mode(context: Experiment, spec: RunSpec, *, training: bool) -> None:
+    """Set the model of a run, with the head of the run, to training mode or to evaluation mode."""
+    pretrained = context.for_run(spec).pretrained
+    model = pretrained.model
+    if not training:
+        model.eval()
+    elif spec.frozen_dropout:
+        model.train()
+    else:
+        set_train_mode(model, pretrained.anatomy, spec.to_train.parameters(pretrained.anatomy))
+
+
+def score_rows(forward: Forward, context: Experiment, rows: Rows, specs: Sequence[RunSpec]) -> NDArray[np.float32]:
+    """Logits of the same rows ``[n]`` by each of the K runs, ``[K, n, C]``."""
+    rows = np.stack([rows] * len(specs))
+    return context.problem.logits(forward, rows, specs[0].per_device_eval_batch_size)
+
+
+def profile_step(specs: Sequence[RunSpec], context: Experiment, *, steps: int = 4) -> tuple[float, int]:
+    """Train these runs as one stack for a few steps, on their longest examples.
+
+    Returns:
+        Seconds of the fastest step, infinite if fewer than two steps completed; and peak memory in bytes.
+    """
+    first, lengths = specs[0], context.problem.lengths
+    context = context.for_run(first)
+
+    def longest(rows: Rows, count: int) -> Rows:  # repeats rows if there are fewer
+        return np.resize(rows[np.argsort(-lengths[rows], kind="stable")], count)
+
+    ends: list[float] = []
+    scored = validation_rows(context, first)
+    with peak_memory(context.machine) as peak, training_session(specs, context) as (learners, forward):
+        train(
+            forward,
+            [replace(one, rows=longest(one.rows, steps * first.batch_size)) for one in learners],
+            context.problem,
+            longest(scored, min(len(scored), first.per_device_eval_batch_size)),
+            # With two evaluations, peak memory includes the copy of the best parameters.
+            first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),
+            set_mode=lambda training: set_mode(context, first, training=training),
+            prefetch=forward.prefetch,
+            on_step=lambda step, total: ends.append(context.machine.time()),
+        )
+    gaps = [after - before for before, after in pairwise(ends)]
+    return min(gaps, default=math.inf), peak.bytes  # no gaps if the loss is not finite
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A finished phase. Most runs have one.
+
+    Attributes:
+        records: The course of each run.
+        audits: The audit of each run.
+    """
+
+    records: Sequence[TrainingRecord]
+    audits: Sequence[AuditRecord]
+
+    @property
+    def diverged(self) -> bool:
+        """Whether all runs have diverged."""
+        return all(record.outcome == "diverged" for record in self.records)
+
+    def state(self) -> State:
+        return {
+            "records": [record.state() for record in self.records],
+            "audits": [audit.model_dump() for audit in self.audits],
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        records = [TrainingRecord.from_state(record) for record in state["records"]]
+        return cls(records, [AuditRecord.model_validate(audit) for audit in state["audits"]])
+
+
+class Course:
+    """The finished phases, and where the present one continues.
+
+    Attributes:
+        finished: The finished phases.
+        learned: What they have trained, by name. The state of the present phase has it too.
+        continued_after: The numbers of steps in its phase after which an interrupted training was continued.
+    """
+
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self.checkpoints, saved = checkpoints, checkpoints.load() or {}
+        self.finished = [Phase.from_state(phase) for phase in saved.get("finished", [])]
+        self.learned: Mapping[str, Tensor] = {}
+        self.continued_after: list[int] = saved.get("continued_after", [])
+        self.present: State | None = saved.get("present")
+        if self.present is not None:
+            self.continued_after = [*self.continued_after, self.present["training"]["step"]]
+
+    def add(self, phase: Phase, learned: Mapping[str, Tensor]) -> None:
+        """Record that a phase has finished. ``learned`` are the parameters that it has trained, by name."""
+        self.finished.append(phase)
+        self.learned = {name: p.detach().clone() for name, p in learned.items()}  # the model is reset before a phase
+
+    def audit(self, run: int) -> AuditRecord:
+        """The audit of a run. With several phases, it has the steps of each phase and the places that it moved."""
+        audits = [phase.audits[run] for phase in self.finished]
+        if len(audits) == 1:
+            return audits[0]
+        moved = {place for audit in audits for place in audit.moved}
+        update = {
+            "tuned_share": sum(audit.tuned_share for audit in audits) / len(audits),
+            "moved": [place for place in audits[-1].by_place if place in moved],
+            "phases": [
+                PhaseAudit(steps=phase.records[run].steps, moved=phase.audits[run].moved) for phase in self.finished
+            ],
+        }
+        return audits[-1].model_copy(update=update)
+
+    def of_phase(self, forward: Stateful, audit: Stateful) -> Checkpoints:
+        """The checkpoints of the phase that trains with this forward function and has this audit."""
+        return _OfPhase(self, forward, audit)
+
+
+@dataclass(frozen=True)
+class _OfPhase:
+    """Keeps the states of a phase together with what came before."""
+
+    course: Course
+    forward: Stateful
+    audit: Stateful
+
+    def load(self) -> State | None:
+        present, self.course.present = self.course.present, None
+        if present is None:
+            return None
+        self.forward.load_state(present["forward"])
+        self.audit.load_state(present["audit"])
+        training: State = present["training"]
+        return training
+
+    def after_step(self, state: Callable[[], State]) -> None:
+        self.course.checkpoints.after_step(
+            lambda: {
+                "finished": [phase.state() for phase in self.course.finished],
+                "continued_after": self.course.continued_after,
+                "present": {
+                    "forward": self.forward.state(),
+                    "audit": self.audit.state(),
+                    "training": state(),
+                },
+            }
+        )
+
+
+def fit_run(spec: RunSpec, context: Experiment, estimator: Estimator) -> Result:
+    """Fit and score one run."""
+    begun = perf_counter()
+    with peak_memory(context.machine) as peak:
+        fitted = estimator.fit(spec, context)
+        trained = perf_counter()
+        record = _record(spec, context, fitted)
+        scored = {
+            split: fitted.logits(rows, split)
+            for split, rows in context.splits.items()
+            if split not in ("train", "validation") and record.outcome != "diverged"
+        }
+    ended = perf_counter()
+    record = replace(record, train_seconds=trained - begun, evaluation_seconds=ended - trained)
+    anatomy = context.pretrained.anatomy
+    names = spec.to_train.parameters(anatomy)
+    depth, below_head = anatomy.depth(names), {name for name in names if anatomy.places[name] != HEAD}
+    audit = AuditRecord(
+        parameters=count_parameters(context.pretrained.model),
+        trainable_parameters=fitted.parameters,
+        tuned_share=1.0 if depth is None else depth / anatomy.count,
+        by_place=parameters_by_place(context.pretrained, below_head),
+    )
+    return make_result(
+        *(spec, context, record, scored, audit),
+        learned=fitted.learned,
+        peak_memory_bytes=peak.bytes,
+        run_seconds=ended - begun,
+    )
+
+
+def _record(spec: RunSpec, context: Experiment, fitted: Fitted) -> TrainingRecord:
+    """The scores as a training with a single evaluation, after the last step."""
+    problem, rows = context.problem, validation_rows(context, spec)
+    logits = fitted.logits(rows, "validation")
+    record = TrainingRecord(steps=fitted.steps)
+    if not problem.is_finite(logits, rows):
+        return replace(record, outcome="diverged", reason="its logits of the validation rows are not finite")
+    some = train_rows(context, spec)[: spec.train_score_rows]
+    record.train_last = problem.scores(fitted.logits(some, "train"), some)
+    record.evaluations = [Evaluation(fitted.epochs, fitted.steps, problem.scores(logits, rows), {}, logits)]
+    if problem.is_degenerate(logits, rows):
+        record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
+    return record
+
+
+def run(
+    spec: RunSpec,
+    context: Experiment,
+    *,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
+    checkpoints: Checkpoints = NONE,
+) -> Result:
+    """Train and score one run. Afterwards the model has the weights of the best evaluation.
+
+    On a CPU the same specification gives a bitwise identical result. The initial head, the order of the rows and dropout have
+    separate random generators. Their seeds depend only on the run's seed, so they are the same for every k.
+    """
+    if estimator := estimator_of(spec.way):
+        return fit_run(spec, context, estimator)
+    return run_stacked([spec], context, on_step=on_step, checkpoints=checkpoints)[0]
+
+
+def run_stacked(
+    specs: Sequence[RunSpec],
+    context: Experiment,
+    *,
+    batched: bool | None = None,
+    on_step: Callable[[int, int], None] = lambda step, total: None,
+    checkpoints: Checkpoints = NONE,
+) -> list[Result]:
+    """Train runs that differ only in seed and learning rate as one stack.
+
+    With several runs, the model's own parameters are not trained.
+
+    Args:
+        specs: The runs, all with the same :attr:`RunSpec.stack_key`.
+        context: Model and data.
+        batched: Compute the runs with batched operations instead of one after the other; by default on all devices except
+            CPUs. See :mod:`frostline.model.stacking`.
+        on_step: Called after each step with its number and the total number of steps.
+        checkpoints: Keep states of these runs, and have the one to continue from, if there is one.
+
+    Returns:
+        The result of each run, in order. Seconds are divided equally among the runs; memory is that of the whole stack.
+    """
+    begun, context = perf_counter(), context.for_run(specs[0])
+    phases = list(zip(*(phases_of(spec, context.pretrained.anatomy) for spec in specs), strict=True))
+    course = Course(checkpoints)
+    with peak_memory(context.machine) as peak:
+        for number in range(len(course.finished), len(phases)):
+            part = _Part(
+                on_step=_progress(on_step, number, len(phases)),
+                course=course,
+                last=number == len(phases) - 1,
+            )
+            trained = _train(phases[number], context, part, batched=batched)
+            course.add(trained.phase, trained.learners[0].learned)
+            if trained.phase.diverged:
+                break
+    seconds = (perf_counter() - begun) / len(specs)
+    results = []
+    for n, (spec, learner) in enumerate(zip(specs, trained.learners, strict=True)):
+        record = joined([phase.records[n] for phase in course.finished])
+        own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in trained.scored.items()}
+        result = make_result(
+            *(spec, context, record, own, course.audit(n)),
+            learned=learner.learned,
+            peak_memory_bytes=peak.bytes - context.worker.copies.bytes,
+            run_seconds=seconds,
+            stacked=len(specs),
+            continued_after=course.continued_after,
+        )
+        results.append(result)
+    return results
+
+
+def _progress(on_step: Callable[[int, int], None], number: int, parts: int) -> Callable[[int, int], None]:
+    """``on_step`` for one of several trainings, counted from 0, that have about equally many steps."""
+    return lambda step, total: on_step(number * total + step, parts * total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """What distinguishes one of the trainings of a run.
+
+    Attributes:
+        on_step: Called after each step.
+        course: The phases before it. It also keeps the states of this one.
+        last: Whether this is the last one, after which all splits are scored.
+    """
+
+    on_step: Callable[[int, int], None]
+    course: Course
+    last: bool
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The K runs of a stack after one of their phases.
+
+    Attributes:
+        phase: Its records and audit.
+        learners: The runs.
+        scored: Logits of the other splits than train and validation, ``[K, n, C]``.
+    """
+
+    phase: Phase
+    learners: Sequence[Learner]
+    scored: Mapping[str, NDArray[np.float32]]
+
+
+def _train(specs: Sequence[RunSpec], context: Experiment, part: _Part, *, batched: bool | None) -> Trained:
+    """Train, score and audit one stack, from where an earlier phase has ended."""
+    first = specs[0]
+    names = first.to_train.parameters(context.pretrained.anatomy)
+    with training_session(specs, context, batched=batched, earlier=part.course.learned) as (learners, forward):
+        audit = Audit(context.pretrained, names, learners)
+
+        def set_audited_mode(training: bool) -> None:
+            set_mode(context, first, training=training)
+            if training:
+                audit.check_modes()
+
+        records = train(
+            forward,
+            learners,
+            context.problem,
+            validation_rows(context, first),
+            first,
+            set_mode=set_audited_mode,
+            micro_batch=context.micro_batch(first),
+            prefetch=forward.prefetch,
+            on_step=part.on_step,
+            patience=first.way.patience,
+            checkpoints=part.course.of_phase(forward, audit),
+        )
+        scored: dict[str, NDArray[np.float32]] = {}
+        if part.last and any(record.outcome != "diverged" for record in records):
+            other_splits = [split for split in context.splits if split not in ("train", "validation")]
+            scored = {split: score_rows(forward, context, context.splits[split], specs) for split in other_splits}
+        audits = audit.records(frozen_dropout=first.frozen_dropout)
+    return Trained(Phase(records, audits), learners, scored)
+
+
+def restore(spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
+    """Load the ``learned`` parameters of a run into the model.
+
+    Returns:
+        Its logits of the validation rows, ``[n, C]``.
+    """
+    context = context.for_run(spec)
+    start_values(spec, context, learned)
+    context.pretrained.model.eval()
+    with forward_function(context, [spec]) as forward:
+        logits: NDArray[np.float32] = score_rows(forward, context, validation_rows(context, spec), [spec])[0]
+    return logits

@@ -1,0 +1,433 @@
+"""The tasks of GLUE in every layout in which they are distributed, with synthetic data and its quirks."""
+
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+
+from frostline import FrostlineError
+from frostline.data.glue import GLUE, HUB_SET, glue_task
+from frostline.data.kinds import REGRESSION
+from frostline.data.load import Data
+from loaded import loaded, refused
+
+NAMES = tuple(task.name for task in GLUE.values())
+
+
+SIZES = {"train": 8, "validation": 4, "validation_mismatched": 2}
+
+
+HARD = ('"half a quote', 'she said "no", twice', "", "NA", "line\u2028separator", "가나다", "a, b", "plain")
+
+
+RAW = {
+    "CoLA": "01",
+    "SST-2": "01",
+    "MRPC": "01",
+    "QQP": "01",
+    "WNLI": "01",
+}  # class labels as digits; the other tasks have names
+
+
+def text(name: str, split: str, i: int, part: int) -> str:
+    return f"{HARD[(i + part) % len(HARD)]} {name} {split} {i}.{part}".strip()
+
+
+def target(name: str, i: int) -> Any:
+    """The target of row ``i``: every class occurs in every split, in a mixed order."""
+    return (0.0, 3.8, 5.0, 2.2, 1.333)[i % 5] if name == "STS-B" else (i + i // 3) % len(glue_task(name).labels)
+
+
+def raw(name: str, i: int) -> str:
+    """The target of row ``i`` as the original files write it."""
+    if name == "STS-B":
+        return f"{target(name, i):.3f}"
+    return str(target(name, i)) if name in RAW else glue_task(name).labels[target(name, i)]
+
+
+def hub_set(name: str, sizes: dict[str, int] = SIZES) -> datasets.DatasetDict:
+    """A data set as on the hub: class names, 32-bit scores, an index, and a test split with hidden labels."""
+    task = glue_task(name)
+    first, second, label = task.layouts[0].text, task.layouts[0].text_pair, task.layouts[0].label
+    kind = datasets.ClassLabel(names=list(task.labels)) if task.labels else datasets.Value("float32")
+    features = {first: datasets.Value("string"), label: kind, "idx": datasets.Value("int32")}
+    if second:
+        features[second] = datasets.Value("string")
+
+    def split(word: str, rows: int) -> datasets.Dataset:
+        columns = {first: [text(name, word, i, 0) for i in range(rows)], "idx": list(range(rows))}
+        if second:
+            columns[second] = [text(name, word, i, 1) for i in range(rows)]
+        columns[label] = [-1 if word == "test" else target(name, i) for i in range(rows)]
+        return datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+
+    splits = {word: split(word, rows) for word, rows in {**sizes, "test": 3}.items()}
+    mismatched = splits.pop("validation_mismatched")
+    if name != "MNLI":
+        return datasets.DatasetDict(splits)
+    matched = {"validation_matched": splits["validation"], "test_matched": splits["test"]}
+    others = {"validation_mismatched": mismatched, "test_mismatched": split("test", 2)}
+    return datasets.DatasetDict(train=splits["train"], **matched, **others)
+
+
+HEADERS = {
+    "SST-2": "sentence\tlabel",
+    "MRPC": "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String",
+    "STS-B": "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore",
+    "QQP": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+    "MNLI": "index\tpromptID\tgenre\tsentence1\tsentence2\tlabel1\tgold_label",
+    "QNLI": "index\tquestion\tsentence\tlabel",
+    "RTE": "index\tsentence1\tsentence2\tlabel",
+    "WNLI": "index\tsentence1\tsentence2\tlabel",
+}
+
+
+LABELS = ("label", "Quality", "score", "is_duplicate", "gold_label")
+
+
+def line(name: str, header: str, split: str, i: int) -> str:
+    """One row for a header. Columns that frostline does not read contain numbers, or an unmatched quotation mark."""
+    own = [column for column in task_columns(name) if column not in LABELS]
+    cells = {column: text(name, split, i, part) for part, column in enumerate(own)}
+    cells |= dict.fromkeys(LABELS, raw(name, i)) | {"genre": '"odd'}
+    return "\t".join(cells.get(column.removeprefix("\ufeff"), str(i)) for column in header.split("\t")) + "\n"
+
+
+def task_columns(name: str) -> list[str]:
+    columns = glue_task(name).layouts[-1]
+    return [one for one in (columns.text, columns.text_pair, columns.label) if one]
+
+
+def write(path: Path, lines: list[str], end: str = "\n") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("".join(lines).replace("\n", end).encode())
+
+
+def original(folder: Path, name: str) -> Path:
+    """The files as GLUE distributes them. Test files have no labels; CoLA has a header only in its test file."""
+    for split, rows in {**SIZES, "test": 3}.items():
+        mismatched = split == "validation_mismatched"
+        if mismatched and name != "MNLI":
+            continue
+        stem = {"validation": "dev", "validation_mismatched": "dev_mismatched"}.get(split, split)
+        stem += "_matched" if name == "MNLI" and stem in ("dev", "test") else ""
+        if split == "test":
+            own = [one.removeprefix("\ufeff") for one in task_columns(name)]
+            header = "\t".join(["index", *(one for one in own if one not in LABELS)])
+            lines = [header + "\n", *(line(name, header, split, i) for i in range(rows))]
+        elif name == "CoLA":
+            lines = [f"gj04\t{raw(name, i)}\t{'*' * (i % 2)}\t{text(name, split, i, 0)}\n" for i in range(rows)]
+        else:
+            lines = [HEADERS[name] + "\n", *(line(name, HEADERS[name], split, i) for i in range(rows))]
+        write(folder / f"{stem}.tsv", lines, "\r\n" if name == "MRPC" else "\n")
+    return folder
+
+
+def assert_same(one: Data, two: Data) -> None:
+    """Assert that two data sets have the same texts, targets and labels in every split."""
+    assert one.task.name == two.task.name and one.task.labels == two.task.labels
+    assert one.task.task_type == two.task.task_type and set(one.other_splits) == set(two.other_splits)
+    splits = [(one.train, two.train), (one.validation, two.validation)]
+    for first, second in [*splits, *((one.other_splits[key], two.other_splits[key]) for key in one.other_splits)]:
+        assert first.texts == second.texts and first.pairs == second.pairs
+        assert first.targets.dtype == second.targets.dtype and first.targets.tolist() == second.targets.tolist()
+        assert first.digest() == second.digest()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_original_files_and_the_hub_give_the_same_examples(tmp_path: Path, name: str) -> None:
+    hub_set(name).save_to_disk(tmp_path / "saved")
+    saved, files = (
+        loaded(glue=name, data=tmp_path / "saved", test="none"),
+        loaded(glue=name.lower(), data=original(tmp_path / "files", name), test="none"),
+    )
+    assert_same(saved, files)
+    for data in (saved, files):
+        assert data.task.name == name and len(data.train) == 8 and len(data.validation) == 4
+        assert data.train.texts == tuple(text(name, "train", i, 0) for i in range(8))
+        assert data.train.targets.tolist() == [target(name, i) for i in range(8)]
+        assert data.validation.texts == tuple(text(name, "validation", i, 0) for i in range(4))
+        assert (data.train.pairs is not None) == (name not in ("CoLA", "SST-2"))
+        if data.train.pairs is not None:
+            assert data.train.pairs == tuple(text(name, "train", i, 1) for i in range(8))
+        assert (data.task.task_type == REGRESSION) == (name == "STS-B")
+    assert files.train.rows[0] == (1 if name == "CoLA" else 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unlabelled_test_split_is_left_out_with_a_note(tmp_path: Path, name: str) -> None:
+    many = {"train": 40, "validation": 4, "validation_mismatched": 2}
+    hub_set(name, many).save_to_disk(tmp_path / "saved")
+    data = loaded(glue=name, data=tmp_path / "saved")
+    assert data.test is not None and data.test.name == data.train.name and len(data.train) + len(data.test) == 40
+    split = "test_matched" if name == "MNLI" else "test"
+    assert f"{tmp_path / 'saved'} ({split}) has no labels and is left out." in data.notes
+    files = original(tmp_path / "files", name)
+    folder = loaded(glue=name, data=files, validation=files / next(one.name for one in files.glob("dev*")))
+    test = files / ("test_matched.tsv" if name == "MNLI" else "test.tsv")
+    assert f"{test} has no labels and is left out." in folder.notes
+    assert f"{test}: there is no column" in refused(glue=name, data=files, test=test)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("below", ["data", "{config}", "{config}/data", "."])
+def test_parquet_shards_as_on_the_hub(tmp_path: Path, name: str, below: str) -> None:
+    folder = tmp_path / "hub" / below.format(config=glue_task(name).config)
+    folder.mkdir(parents=True)
+    splits = hub_set(name)
+    for split, table in splits.items():
+        for part in range(2 if split == "train" else 1):
+            shard = table.shard(2, part, contiguous=True) if split == "train" else table
+            shard.to_parquet(str(folder / f"{split}-{part:05}-of-{2 if split == 'train' else 1:05}.parquet"))
+    splits.save_to_disk(tmp_path / "saved")
+    assert_same(
+        loaded(glue=name, data=tmp_path / "hub", test="none"),
+        loaded(glue=name, data=tmp_path / "saved", test="none"),
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_hub_data_sets(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    requested: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda *what: requested.append(what) or hub_set(name))
+    files = loaded(glue=name, data=original(tmp_path, name), test="none")
+    for data in (None, HUB_SET, "somebody/else"):
+        assert_same(loaded(glue=name, data=data, test="none"), files)
+    config = glue_task(name).config
+    assert requested == [(HUB_SET, config), (HUB_SET, config), ("somebody/else", None)]
+    many = {"train": 40, "validation": 4, "validation_mismatched": 2}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *what: hub_set(name, many))
+    data = loaded(glue=name)
+    assert data.test is not None and len(data.train) + len(data.test) == 40
+    split = "test_matched" if name == "MNLI" else "test"
+    assert f"{HUB_SET}, {config} ({split}) has no labels and is left out." in data.notes
+
+
+def test_an_unreachable_hub_is_reported_with_a_remedy() -> None:
+    sentence = refused(glue="cola")
+    assert sentence.startswith("CoLA: 'nyu-mll/glue' could not be loaded from the hub (")
+    assert "give the files of CoLA with --data, or check the network" in sentence
+    assert "--data 'no/such-set': there is no such folder, and no hub data set with CoLA" in refused(
+        glue="cola", data="no/such-set"
+    )
+
+
+def test_a_folder_of_all_tasks(tmp_path: Path) -> None:
+    """In the layout of the common download script."""
+    for name in ("CoLA", "RTE"):
+        original(tmp_path / "glue_data" / name, name)
+    data = loaded(glue="rte", data=tmp_path / "glue_data", test="none")
+    assert_same(data, loaded(glue="rte", data=tmp_path / "glue_data" / "RTE", test="none"))
+
+
+def test_other_files_beside_those_of_glue_are_not_read(tmp_path: Path) -> None:
+    """The common download script leaves all files in one folder, with a list of row ids."""
+    files, plain = original(tmp_path / "both", "MRPC"), original(tmp_path / "plain", "MRPC")
+    for name in ("dev_ids.tsv", "msr_paraphrase_train.txt", "msr_paraphrase_test.txt"):
+        write(files / name, ["never read\n"])
+    assert_same(loaded(glue="mrpc", data=files, test="none"), loaded(glue="mrpc", data=plain, test="none"))
+
+
+def test_stsb_in_the_layout_of_its_authors(tmp_path: Path) -> None:
+    for split, stem in (("train", "sts-train"), ("validation", "sts-dev"), ("test", "sts-test")):
+        rows = [
+            f"main\tMSR\t2012\t{i}\t{raw('STS-B', i)}\t{text('STS-B', split, i, 0)}\t{text('STS-B', split, i, 1)}"
+            + "\textra\tcells\n" * (i % 2)
+            + "\n" * (1 - i % 2)
+            for i in range(SIZES.get(split, 3))
+        ]
+        write(tmp_path / "sts" / f"{stem}.csv", rows)
+    data = loaded(glue="stsb", data=tmp_path / "sts")
+    assert data.test is not None and data.test.targets.tolist() == [0.0, 3.8, 5.0]
+    assert_same(data, loaded(glue="sts-b", data=original(tmp_path / "glue", "STS-B"), test="none"))
+    train = tmp_path / "sts" / "sts-train.csv"
+    assert f"{train}: 4 rows have more cells than the 7 named columns; these cells are dropped." in data.notes
+
+
+def test_refused_glue_sources(tmp_path: Path) -> None:
+    files = original(tmp_path / "cola", "CoLA")
+    assert "either --train FILE or --data NAME" in refused(glue="cola", train=files / "train.tsv", data=files)
+    assert "this is a file, not a folder" in refused(glue="cola", data=files / "train.tsv")
+    (tmp_path / "empty").mkdir()
+    assert "has train in its name" in refused(glue="cola", data=tmp_path / "empty")
+    assert "there is no such file (did you mean 'train.tsv'?)" in refused(glue="cola", train=files / "trian.tsv")
+    (files / "train.tsv").write_bytes(b"gj04\t1\t\tcaf\xe9\n")
+    assert "is not UTF-8" in refused(glue="cola", data=files)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("sst2", (67_349, 872, None)),
+        ("cola", (8551, 1043, None)),
+        ("mrpc", (3668, 408, None)),
+        ("rte", (2490, 277, None)),
+        ("wnli", (635, 71, None)),
+        ("stsb", (5749, 1500, 1379)),
+    ],
+)
+def test_the_real_files(real_data: Path, name: str, sizes: tuple[int, int, int | None]) -> None:
+    data = loaded(glue=name, data=real_data / name, test=None if name == "stsb" else "none")
+    assert (len(data.train), len(data.validation), None if data.test is None else len(data.test)) == sizes
+    assert data.task.labels == glue_task(name).labels
+    if name == "stsb":
+        assert data.report.splits["train"].target_range == (0.0, 5.0)
+    else:
+        majority = {"sst2": 0.509, "cola": 0.689, "mrpc": 0.684, "rte": 0.527}
+        counts = np.bincount(data.validation.targets) / len(data.validation)
+        assert counts.max() == pytest.approx(majority.get(name, counts.max()), abs=5e-4)
+    label = {"sst2": "positive", "cola": "acceptable", "mrpc": "equivalent", "rte": "entailment"}.get(name)
+    if label:
+        assert data.task.labels[int(counts.argmax())] == label
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_splits_given_one_by_one_may_have_different_layouts(tmp_path: Path, name: str) -> None:
+    """The columns get the names of the training table."""
+    files, saved = original(tmp_path / "files", name), hub_set(name)
+    dev = "dev_matched.tsv" if name == "MNLI" else "dev.tsv"
+    both = loaded(glue=name, train=files / "train.tsv", validation=files / dev, test="none")
+    mixed = loaded(
+        glue=name,
+        train=saved["train"],
+        validation=files / dev,
+        test=saved["validation_matched" if name == "MNLI" else "validation"],
+    )
+    assert_same(both, mixed)
+    assert mixed.test is not None and mixed.test.digest() == mixed.validation.digest()
+    assert mixed.task.columns == glue_task(name).layouts[0] and both.other_splits == {}
+    frame = pd.DataFrame(saved["train"].to_pandas())
+    assert_same(both, loaded(glue=name, train=frame, validation=files / dev, test="none"))
+
+
+def test_mnli_has_two_validation_sets_and_rows_without_gold_label(tmp_path: Path) -> None:
+    files = original(tmp_path, "MNLI")
+    lines = (files / "train.tsv").read_text().splitlines(keepends=True)
+    odd = "\t".join(("8", "8", "x", "nobody", "agreed", "neutral", "-")) + "\n"
+    write(files / "train.tsv", [*lines[:3], odd, *lines[3:], odd])
+    data = loaded(glue="mnli", data=files, test="none")
+    assert len(data.train) == 8 and "nobody" not in data.train.texts
+    assert data.train.rows.tolist() == [2, 3, 5, 6, 7, 8, 9, 10]
+    note = f"{files / 'train.tsv'}: 2 of 10 rows have no gold label (column 'gold_label' is '-') and are left out."
+    assert note in data.notes
+    assert list(data.other_splits) == ["validation_mismatched"] and len(data.other_splits["validation_mismatched"]) == 2
+    assert data.other_splits["validation_mismatched"].texts[0] == text("MNLI", "validation_mismatched", 0, 0)
+    assert data.validation.name.endswith("dev_matched.tsv") and set(data.report.splits) == {"train", "validation"}
+    write(files / "train.tsv", [lines[0], odd])
+    assert "no row has a gold label; give a file of MNLI" in refused(glue="mnli", data=files)
+
+
+def test_broken_rows_of_qqp_are_skipped_and_counted(tmp_path: Path) -> None:
+    files = original(tmp_path, "QQP")
+    lines = (files / "train.tsv").read_text().splitlines(keepends=True)
+    broken = ["9\t1\t2\tHow is\n", " it?\tWhy?\t0\n", "10\t1\t2\ta\ttab\tin it\t1\n", "11\t1\t2\tno\tlabel\t\n"]
+    write(files / "train.tsv", [*lines[:3], *broken[:2], *lines[3:], *broken[2:]])
+    data = loaded(glue="qqp", data=files, test="none")
+    assert data.train.texts == tuple(text("QQP", "train", i, 0) for i in range(8))
+    assert data.train.rows.tolist() == [2, 3, 6, 7, 8, 9, 10, 11]
+    train = files / "train.tsv"
+    assert data.notes[0] == (
+        f"{train}: 3 of 12 rows do not have the 6 cells of the header (row 4, 5, 12) and are skipped."
+    )
+    assert f"{train}: 1 of 9 rows have no gold label (column 'is_duplicate' is '') and are left out." in data.notes
+    write(train, [lines[0], *broken[:2] * 6])
+    assert "none of its 12 rows has 6 cells" in refused(glue="qqp", data=files)
+    write(train, [*lines, *broken[:2] * 6])
+    assert "12 of 20 rows" in (note := loaded(glue="qqp", data=files, test="none").notes[0])
+    assert "(row 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, ...)" in note
+
+
+@pytest.mark.parametrize("name", [one for one in NAMES if one != "STS-B"])
+def test_labels_as_numbers_or_names(name: str) -> None:
+    """The labels have the order of the hub in both cases."""
+    columns = glue_task(name).layouts[-1]
+    labels = glue_task(name).labels
+    order = [i % len(labels) for i in range(6)]
+    expected = None
+    for cells in ([labels[i] for i in order], order, [str(i) for i in order]):
+        frame = pd.DataFrame({one: [f"{one} {i}" for i in range(6)] for one in task_columns(name)})
+        frame[columns.label] = cells
+        data = loaded(glue=name, train=frame, validation=frame, test="none")
+        assert data.task.labels == labels and data.train.targets.tolist() == order
+        expected = expected or data
+        assert_same(data, expected)
+
+
+def test_wrong_labels_and_scores(tmp_path: Path) -> None:
+    files = original(tmp_path / "rte", "RTE")
+    with (files / "train.tsv").open("a") as file:
+        file.write("9\ta\tb\tentailed\n")
+    sentence = refused(glue="rte", data=files)
+    assert (
+        "train.tsv, row 10, column 'label': 'entailed' is not a label of RTE (did you mean 'entailment'?)" in sentence
+    )
+    assert "'entailment', 'not_entailment', or their numbers from 0: correct it, or give" in sentence
+    stsb = original(tmp_path / "stsb", "STS-B")
+    content = (stsb / "train.tsv").read_text()
+    for wrong in ("5.2", "-0.5", "much"):
+        (stsb / "train.tsv").write_text(content.replace("3.800", wrong, 1))
+        sentence = refused(glue="stsb", data=stsb)
+        assert f"row 3, column 'score': '{wrong}' is not a score of STS-B, whose scores are from 0 to 5" in sentence
+    for gone in ("", " "):
+        (stsb / "train.tsv").write_text(content.replace("3.800", gone, 1))
+        assert "row 3, column 'score': the label is missing" in refused(glue="stsb", data=stsb)
+
+
+def test_the_data_of_another_task(tmp_path: Path) -> None:
+    hub_set("CoLA").save_to_disk(tmp_path / "cola")
+    sentence = refused(glue="sst2", data=tmp_path / "cola")
+    assert (
+        "its classes are 'unacceptable', 'acceptable', but the labels of SST-2 are 'negative', 'positive'; give"
+        in sentence
+    )
+    hub_set("RTE").save_to_disk(tmp_path / "rte")
+    assert "but the labels of STS-B are scores" in refused(glue="stsb", data=tmp_path / "rte")
+    sentence = refused(glue="mrpc", data=tmp_path / "cola")
+    assert "are not the columns of MRPC ('sentence1', 'sentence2', 'label' or " in sentence
+    assert "'#1 String', '#2 String', 'Quality'); give a file of MRPC, or leave out `glue`" in sentence
+    other = tmp_path / "cola.tsv"
+    other.write_text("text\tlabel\na\t1\nb\t0\n")
+    assert "its columns ('text', 'label') are not the columns of CoLA" in refused(glue="cola", train=other)
+    unlabelled = tmp_path / "unlabelled.tsv"
+    unlabelled.write_text("index\tsentence\n0\ta\n")
+    assert "it has no labels of CoLA (column 'label'); give a training file" in refused(glue="cola", train=unlabelled)
+
+
+@pytest.mark.parametrize("written", ["SST-2", "sst2", "sst-2", "SST2", "Sst_2", " sst 2"])
+def test_names_in_any_case(written: str) -> None:
+    assert glue_task(written).name == "SST-2"
+
+
+def test_the_error_for_an_unknown_task_suggests_a_similar_name() -> None:
+    sentence = refused(glue="colla")
+    assert sentence.startswith(
+        "--glue 'colla' is not a task of GLUE (did you mean 'CoLA'?); pass one of CoLA, SST-2, MRPC"
+    )
+    with pytest.raises(FrostlineError, match="'imdb' is not a task of GLUE"):
+        glue_task("imdb")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"text_column": "sentence"},
+        {"column_names": ["a", "b"]},
+        {"labels": ["a", "b"]},
+        {"config": "cola"},
+    ],
+)
+def test_options_that_the_task_decides_are_refused(tmp_path: Path, option: dict[str, Any]) -> None:
+    flag = "--" + next(iter(option)).replace("_", "-")
+    sentence = refused(glue="cola", data=original(tmp_path, "CoLA"), **option)
+    assert (
+        sentence.startswith(f"{flag} cannot be given with CoLA of GLUE, which decides") and "leave it out" in sentence
+    )
+    assert "leave them out" in refused(glue="cola", text_column="a", label_column="b")
+
+
+def test_the_name_of_the_task_can_be_given(tmp_path: Path) -> None:
+    data = loaded(glue="wnli", data=original(tmp_path, "WNLI"), test="none", task="Winograd")
+    assert data.task.name == "Winograd" and data.task.labels == ("not_entailment", "entailment")
