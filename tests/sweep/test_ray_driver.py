@@ -85,10 +85,10 @@ def test_the_results_are_those_of_this_process(train: Train, shown: Notes, here:
 def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepared: Prepared) -> None:
     weights = BestWeights.in_folder(prepared.store.out)
     results = train(weights=weights).results().values()
-    usable = [one for one in results if one["outcome"] == "ok"]
+    usable = [one for one in results if one.outcome == "ok"]
     best: dict[str, tuple[float, int]] = {}
     for one in usable:
-        rank, k = (one["validation_best"], -one["spec"]["seed"]), f"last-{one['spec']['tune']}"
+        rank, k = (one.validation_best, -one.spec.seed), one.spec.recipe.replace(" ", "-")
         best[k] = max(rank, best.get(k, rank))
     assert best and weights.ranks() == {k: (20, *rank) for k, rank in best.items()}
 
@@ -126,7 +126,7 @@ def test_a_task_that_is_lost_for_good_is_a_failed_run(
     here.before = lose
     store = train()
     ((digest, failure),) = store.failures().items()
-    assert failure["reason"] == "Ray lost the process of this run 4 times (RayError: The worker died unexpectedly.)"
+    assert failure.reason == "Ray lost the process of this run 4 times (RayError: The worker died unexpectedly.)"
     here.before = lambda number: None
     store.retry([digest], ["failed"])
     assert_same_predictions(train(), Store(finished_small))
