@@ -86,10 +86,10 @@ def test_the_results_are_those_of_this_process(train: Train, shown: Notes, here:
 def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepared: Prepared) -> None:
     weights = BestWeights.in_folder(prepared.store.out)
     results = train(weights=weights).results().values()
-    usable = [one for one in results if one["outcome"] == "ok"]
+    usable = [one for one in results if one.outcome == "ok"]
     best: dict[str, tuple[float, int]] = {}
     for one in usable:
-        rank, k = (one["validation_best"], -one["spec"]["seed"]), f"last-{one['spec']['tune']}"
+        rank, k = (one.validation_best, -one.spec.seed), one.spec.recipe.replace(" ", "-")
         best[k] = max(rank, best.get(k, rank))
     assert best and weights.ranks() == {k: (20, *rank) for k, rank in best.items()}
 
