@@ -43,7 +43,7 @@ def test_search_json_and_the_report_record_every_step(search_settings: dict[str,
         for run in step["runs"]:
             row = rows[run["recipe"], run["learning_rate"], run["seed"]]
             assert run["score"] == row["validation_best"] or row["outcome"] == "diverged"
-    assert {"last 0", "last 1", "last 2", "last 3", "full"} - {run[0] for run in trained} == set(search["skipped"])
+    assert {"head only", "last 1", "last 2", "last 3", "full"} - {run[0] for run in trained} == set(search["skipped"])
     assert search["steps"][0]["results_so_far"] == []  # nothing was known before the first step
     assert {one["recipe"] for one in search["results_so_far"]} == {key[0] for key in rows}
     assert all(one["expected"] is not None for one in search["results_so_far"]) == any(key[0] == "full" for key in rows)
@@ -60,7 +60,7 @@ def test_seconds_of_parallel_steps_are_wall_clock_seconds(
     search = frostline.find(**{**search_settings, "workers": 2, "budget": None})["search"]
     assert search["budget_seconds"] == SECONDS  # four runs take less
     assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
-    parallel = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["recipe"] != "last 0"]
+    parallel = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["recipe"] != "head only"]
     assert parallel
     for step in parallel:  # the seconds of a run are its share of the wall-clock time
         assert step["seconds"] == pytest.approx(2 * max(run["seconds"] for run in step["runs"]))

@@ -60,6 +60,7 @@ from frostline.statistics.inference import failure_interval
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
+from frostline.sweep.results.search_record import SearchRecord
 from frostline.training.result import AuditRecord, RunRecord
 
 
@@ -173,7 +174,7 @@ def _figures(answer: Answer) -> dict[str, Any]:
 def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[str, ReportTable]:
     """The tables of runs, data, classes and search. A table that would be about nothing is left out."""
     labels, task_type = folder.identity.labels, answer.task_type
-    tables = {"failed_runs": failed_runs_table(runs), "splits": splits_table(answer.data)}
+    tables = {"failed_runs": failed_runs_table(runs), "splits": splits_table(folder.data())}
     if any(len(cell.learning_rates_tried) > 1 for size in answer.sizes for cell in size.cells):
         by = {
             "size": lambda run: -run.train_size,
@@ -183,9 +184,9 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
         rates = failure_table(done(runs), by)
         tables["rates"] = rates_table([{**row, "train_size": -row["size"], "recipe": row["k"][1]} for row in rates])
     if labels:
-        tables["classes"] = classes_table(answer.data, labels, task_type)
+        tables["classes"] = classes_table(folder.data(), labels, task_type)
     if answer.search:
-        tables["search"] = search_table(answer.search)
+        tables["search"] = search_table(SearchRecord.model_validate(answer.search))
         if answer.search["probes"]:
             tables["probes"] = probe_table(answer.search["probes"])
     if answer.classes:

@@ -14,6 +14,8 @@ from frostline.statistics.answer import ClassScores, Threshold
 from frostline.statistics.cells import FAILURES
 from frostline.statistics.class_outputs import FOLDS, SCORES, THRESHOLD_SCORES
 from frostline.statistics.run_result import RunResult
+from frostline.sweep.results.folder import DataRecord
+from frostline.sweep.results.search_record import SearchRecord, Step
 from frostline.training.result import AuditRecord, Cost, RunRecord
 
 CHECKS = {
@@ -27,32 +29,32 @@ COUNTED = {TOKENS: ("type", "entities"), MULTI_LABEL: ("label", "examples")}  # 
 Read = Callable[[Any], Any]
 
 
-def search_table(found: Mapping[str, Any]) -> ReportTable:
-    """The steps of a search with their reasons; ``found`` is ``search`` of answer.json."""
+def search_table(found: SearchRecord) -> ReportTable:
+    """The steps of a search with their reasons."""
 
-    def scores(step: Mapping[str, Any]) -> list[float]:
-        return [run["score"] for run in step["runs"] if run["score"] is not None]
+    def scores(step: Step) -> list[float]:
+        return [run.score for run in step.runs if run.score is not None]
 
     def each(show: Callable[[Any], str], key: str) -> Callable[[Any], str]:
-        return lambda step: ", ".join(dict.fromkeys(show(run[key]) for run in step["runs"]))
+        return lambda step: ", ".join(dict.fromkeys(show(getattr(run, key)) for run in step.runs))
 
     columns = (
-        Column("step", "step", of=lambda step: found["steps"].index(step) + 1),
+        Column("step", "step", of=lambda step: found.steps.index(step) + 1),
         Column("why", "reason", number=False),
         Column("tuned", "tuned", of=each(names.printed, "recipe"), number=False),
         Column("rates", "learning\nrate", of=each(formatting.learning_rate, "learning_rate"), number=False),
-        Column("runs", "runs", formatting.count, of=lambda step: len(step["runs"])),
+        Column("runs", "runs", formatting.count, of=lambda step: len(step.runs)),
         Column("low", "lowest\nscore", formatting.score, of=lambda step: min(scores(step), default=None)),
         Column("high", "highest\nscore", formatting.score, of=lambda step: max(scores(step), default=None)),
         Column("seconds", "time", formatting.seconds),
     )
-    budget, skipped = found["budget_seconds"], ", ".join(map(names.printed, found["skipped"]))
-    spent = f"{formatting.seconds(found['spent_seconds'])} of training"
+    budget, skipped = found.budget_seconds, ", ".join(map(names.printed, found.skipped))
+    spent = f"{formatting.seconds(found.spent_seconds)} of training"
     if budget is not None:
         spent += f"; the budget was {formatting.seconds(budget)}"
     left = f"Not trained: {skipped}." if skipped else "Every k was trained."
-    caption = f"Every step with its reason. {spent}. {found['why'] or 'It has not ended.'} {left}"
-    return ReportTable("search", "Search", caption, columns, tuple(map(Row, found["steps"])), sortable=False)
+    caption = f"Every step with its reason. {spent}. {found.why or 'It has not ended.'} {left}"
+    return ReportTable("search", "Search", caption, columns, tuple(map(Row, found.steps)), sortable=False)
 
 
 def failed_runs_table(runs: Sequence[RunResult]) -> ReportTable:
@@ -192,39 +194,38 @@ def _parts(places: Iterable[str]) -> str:
     return ", ".join(parts)
 
 
-def splits_table(data: Mapping[str, Any]) -> ReportTable:
-    """Examples by split, with what the data checks counted; ``data`` is ``data`` of answer.json."""
-    report = data["report"]
-    splits = report["splits"]
+def splits_table(data: DataRecord) -> ReportTable:
+    """Examples by split, with what the data checks counted."""
+    report, splits = data.report, data.report.splits
 
     def characters(which: str) -> Read:
-        return lambda name: splits[name]["characters"][which]
+        return lambda name: getattr(splits[name].characters, which)
 
     count = formatting.count
     columns = (
         Column("split", "split", of=str, number=False),
-        Column("rows", "examples", count, of=lambda name: splits[name]["rows"]),
+        Column("rows", "examples", count, of=lambda name: splits[name].rows),
         Column("characters_median", "characters,\nmedian", count, of=characters("median")),
         Column("characters_percentile_95", "characters,\n95th percentile", count, of=characters("percentile_95")),
-        Column("truncated", "truncated", formatting.percent, of=data["truncated"].get),
-        Column("repeated", "duplicates in\nthe split", count, of=lambda name: report["repeated"].get(name, 0)),
-        Column("in_train", "also in\ntrain", count, of=lambda name: report["shared"].get(f"train/{name}")),
-        Column("empty_texts", "empty\ntexts", count, of=lambda name: splits[name]["empty_texts"]),
+        Column("truncated", "truncated", formatting.percent, of=data.truncated.get),
+        Column("repeated", "duplicates in\nthe split", count, of=lambda name: report.repeated.get(name, 0)),
+        Column("in_train", "also in\ntrain", count, of=lambda name: report.shared.get(f"train/{name}")),
+        Column("empty_texts", "empty\ntexts", count, of=lambda name: splits[name].empty_texts),
     )
-    caption = f"An example is truncated if it has more than {data['max_length']} tokens."
+    caption = f"An example is truncated if it has more than {data.max_length} tokens."
     return ReportTable("splits", "Examples by split", caption, columns, tuple(map(Row, splits)))
 
 
-def classes_table(data: Mapping[str, Any], labels: Sequence[str], task_type: str) -> ReportTable:
+def classes_table(data: DataRecord, labels: Sequence[str], task_type: str) -> ReportTable:
     """Examples by class or label in each split, or words by tag."""
-    splits = data["report"]["splits"]
+    splits = data.report.splits
     counted, label = {TOKENS: ("words", "tag"), MULTI_LABEL: ("examples", "label")}.get(
         task_type, ("examples", "class")
     )
 
     def column(split: str) -> Column:
-        counts = splits[split]["label_counts"]
-        whole = splits[split]["rows"] if task_type == MULTI_LABEL else sum(counts.values())
+        counts = splits[split].label_counts
+        whole = splits[split].rows if task_type == MULTI_LABEL else sum(counts.values())
 
         def share(name: str) -> list[str]:
             return [formatting.percent(counts.get(name, 0) / whole)] if whole else []
@@ -234,7 +235,7 @@ def classes_table(data: Mapping[str, Any], labels: Sequence[str], task_type: str
     columns = (
         Column("class", label, of=str, number=False, rank="place", user_text="value"),
         *map(column, splits),
-        Column("truncated", "truncated in train", formatting.percent, of=data["truncated_by_class"].get),
+        Column("truncated", "truncated in train", formatting.percent, of=data.truncated_by_class.get),
     )
     caption = f"The number of {counted}, with its share of the split."
     title = f"{capitalized(counted)} by {label}"
