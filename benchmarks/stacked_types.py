@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from measuring import Facts, write_result
 
 from frostline import check
-from frostline.frozen.stack_check import stack_refusal
+from frostline.frozen.exactness import stack_refusal
 from frostline.model.anatomy import find_layers
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe

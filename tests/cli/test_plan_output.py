@@ -55,7 +55,7 @@ def test_a_plan_shows_the_size_of_stacks_and_what_fits(
     header, *rows = rows_of(printed)
     assert header[-2:] == ["stack", "fits"]
     assert [row[-2:] for row in rows] == [["8", "yes"], ["4", "yes"], ["1", "no"]]
-    assert "More memory than is free: all." in printed
+    assert "More memory than is free: full." in printed
 
 
 def test_workers_need_their_memory_at_the_same_time(plan: frostline.Plan, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +64,7 @@ def test_workers_need_their_memory_at_the_same_time(plan: frostline.Plan, capsys
     printed = capsys.readouterr().out
     header, *rows = rows_of(printed)
     assert header[-1] == "fits" and "stack" not in header
-    assert [row[-1] for row in rows] == ["yes", "no", "no"] and "More memory than is free: last 1, all." in printed
+    assert [row[-1] for row in rows] == ["yes", "no", "no"] and "More memory than is free: last 1, full." in printed
     print_plan(replace(plan, device=T4, forecast=Forecast(cells[:1], 0.0, 0.0)))  # the others are done
     assert "More memory" not in capsys.readouterr().out
 

@@ -147,8 +147,8 @@ def test_attention_without_gradient_equals_attention_without_dropout(lengths: li
 @pytest.mark.parametrize("name", ["bert", "roberta", "gpt2", "modernbert"])
 def test_a_packed_model_uses_it_for_short_examples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    short = packing_module._short
-    monkeypatch.setattr(packing_module, "_short", lambda *args, **kwargs: (calls.append(1), short(*args, **kwargs))[1])
+    short = packing_module._PackedAttention.short
+    monkeypatch.setattr(packing_module._PackedAttention, "short", lambda *args: (calls.append(1), short(*args))[1])
     model = small_model(name)
     anatomy, batch = find_layers(model), small_batch(model)
     with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper:
@@ -169,7 +169,7 @@ def test_switched_off_torch_computes_short_examples(monkeypatch: pytest.MonkeyPa
     with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper:
         logits = upper(batch, None)
         monkeypatch.setenv("FROSTLINE_WITHOUT", "attention")
-        monkeypatch.setattr(packing_module, "_short", lambda *args, **kwargs: 1 / 0)
+        monkeypatch.setattr(packing_module._PackedAttention, "short", lambda *args: 1 / 0)
         assert torch.allclose(upper(batch, None), logits, atol=1e-5)
 
 

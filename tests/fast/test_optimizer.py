@@ -1,4 +1,9 @@
-"""Optimizer steps, gradient norms and clipping, compared with torch's own functions on dense gradients."""
+"""Optimizer steps, gradient norms and clipping, compared with torch's own functions on dense gradients.
+
+- Sparse gradients of large tables, compared with torch's embeddings and AdamW, which update all rows.
+"""
+
+import copy
 
 import pytest
 import torch
@@ -6,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from frostline.fast.optimizer import AdamW, SparseGradient, clear_gradients, clip, gradient_of, total_norm
+from frostline.fast.optimizer import (
+    LARGE,
+    AdamW,
+    SparseGradient,
+    clear_gradients,
+    clip,
+    gradient_of,
+    sparse_gradients,
+    total_norm,
+)
 
 SHAPES = [(40, 24), (24,), (7, 130), (1, 1)]
 TABLE = 2  # the parameter with a sparse gradient
@@ -158,3 +172,157 @@ def test_skipped_steps_do_not_count(corrected):
         optimizer.step_unless(torch.tensor(float(skipped)), None, torch.tensor(float(taken)))
         for parameter, expected in zip(parameters, reference, strict=True):
             torch.testing.assert_close(parameter, expected, rtol=1e-5, atol=1e-6)
+
+
+ROWS = LARGE + 17
+OPTIONS = {"betas": (0.9, 0.99), "eps": 1e-6}
+
+
+class Reader(nn.Module):
+    """A model that looks up rows of one table, with ``tables`` embedding modules that share it."""
+
+    def __init__(self, padding=None, tables=1):
+        super().__init__()
+        torch.manual_seed(0)
+        self.tables = nn.ModuleList(nn.Embedding(ROWS, 5, padding_idx=padding) for _ in range(tables))
+        for table in self.tables[1:]:
+            table.weight = self.tables[0].weight
+        self.linear = nn.Linear(5, 3)
+
+    def forward(self, *ids):
+        read = [table(x) for table, x in zip(self.tables, ids, strict=True)]
+        return self.linear(torch.cat([x.mean(-2) for x in read])).square().sum()
+
+
+def batches(steps, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    return [torch.randint(0, 60 + 40 * n, (4, 7), generator=draw) for n in range(steps)]
+
+
+def table_groups(model, decay):
+    return [{"params": [*model.parameters()], "lr": 0.01, "weight_decay": decay}]
+
+
+def assert_same_steps(model, steps, decay, *, limit=0.1, flush=True):
+    """Train a model with sparse gradients and a copy of it with torch's AdamW, and compare norms and tables.
+
+    Returns:
+        The model and the copy.
+    """
+    reference = copy.deepcopy(model)
+    optimizer = AdamW(table_groups(model, decay), **OPTIONS)
+    reference_optimizer = torch.optim.AdamW(table_groups(reference, decay), **OPTIONS, fused=True)
+    with sparse_gradients(model):
+        for ids in steps:
+            ids = ids if isinstance(ids, tuple) else (ids,)
+            model(*ids).backward()
+            norm = total_norm([*model.parameters()])
+            clip([*model.parameters()], limit, norm)
+            optimizer.step()
+            reference(*ids).backward()
+            torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(reference.parameters(), limit))
+            reference_optimizer.step()
+            reference_optimizer.zero_grad()
+        if flush:
+            optimizer.flush()
+            torch.testing.assert_close(model.tables[0].weight, reference.tables[0].weight, rtol=1e-5, atol=1e-6)
+    return model, reference
+
+
+@pytest.mark.parametrize("padding", [None, 3])
+@pytest.mark.parametrize("decay", [0.0, 0.5])
+@pytest.mark.parametrize("flush", [True, False])
+def test_steps_equal_those_of_the_whole_table(padding, decay, flush):
+    model = Reader(padding)
+    before = model.tables[0].weight.detach().clone()
+    model, reference = assert_same_steps(model, batches(6), decay, flush=flush)
+    for p, q in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-6)
+    unread = torch.arange(ROWS) >= 260
+    after = model.tables[0].weight
+    torch.testing.assert_close(after[unread], before[unread] * (1 - 0.01 * decay) ** 6)
+    assert not torch.equal(after[~unread], before[~unread] * (1 - 0.01 * decay) ** 6)
+
+
+def test_without_decay_and_clipping_steps_are_bitwise_identical():
+    model, reference = assert_same_steps(Reader(), batches(6), 0.0, limit=1e6)
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), reference.parameters(), strict=True))
+
+
+def test_deferred_decay_is_applied_to_rows_that_are_read_late():
+    model = Reader()
+    weight = model.tables[0].weight
+    before = weight.detach().clone()
+    early, late = torch.tensor([[1, 2]]), torch.tensor([[5, 6]])
+    optimizer = AdamW(table_groups(model, 0.5), **OPTIONS)
+    with sparse_gradients(model):
+        for _ in range(3):
+            model(early).backward()
+            optimizer.step()
+        assert torch.equal(weight[5], before[5])  # its decay is deferred
+        read = model.tables[0](late)
+        torch.testing.assert_close(read, before[late] * (1 - 0.01 * 0.5) ** 3)
+        with torch.no_grad():  # a lookup without gradient applies the decay too
+            torch.testing.assert_close(model.tables[0](torch.tensor([9])), before[[9]] * (1 - 0.01 * 0.5) ** 3)
+            optimizer.flush()  # a second flush changes nothing
+            torch.testing.assert_close(weight[9], before[9] * (1 - 0.01 * 0.5) ** 3)
+
+
+def test_a_table_that_is_read_twice_in_a_step():
+    one, two = batches(2)
+    assert_same_steps(Reader(tables=2), [(one, two), (two + 200, one), (one, one)], 0.5)
+
+
+def test_a_table_that_is_read_without_a_lookup():
+    class WithPenalty(Reader):
+        def forward(self, ids):
+            return super().forward(ids) + self.tables[0].weight.square().mean()
+
+    assert_same_steps(WithPenalty(), batches(4), 0.5)
+
+
+def test_cleared_gradients_of_tables_have_no_effect():
+    model, ids = Reader(), batches(1)[0]
+    before, optimizer = model.tables[0].weight.detach().clone(), AdamW(table_groups(model, 0.5), **OPTIONS)
+    with sparse_gradients(model):
+        for _ in range(2):
+            model(ids).backward()
+            norm = total_norm([*model.parameters()])
+            clear_gradients(model.parameters())
+        assert total_norm([*model.parameters()]) == 0
+        optimizer.step()
+    assert torch.equal(model.tables[0].weight, before)
+    torch.testing.assert_close(norm, nn.utils.get_total_norm(torch.autograd.grad(model(ids), [*model.parameters()])))
+
+
+def test_small_frozen_and_tied_tables_have_dense_gradients():
+    small, frozen, tied = nn.Embedding(LARGE - 1, 3), Reader(), Reader()
+    frozen.tables[0].weight.requires_grad_(False)
+    tied.linear = nn.Linear(5, ROWS, bias=False)
+    tied.linear.weight = tied.tables[0].weight
+    for model in (small, frozen, tied):
+        with sparse_gradients(model):
+            assert not any(
+                "forward" in vars(module) or "sparse_gradient" in vars(p)
+                for module in model.modules()
+                for p in module.parameters()
+            )
+
+
+def test_tables_are_restored_after_an_error():
+    model = Reader()
+    optimizer = AdamW(table_groups(model, 0.5), **OPTIONS)
+    before = model.tables[0].weight[9].detach().clone()
+    with pytest.raises(KeyboardInterrupt), sparse_gradients(model):
+        model(batches(1)[0] * 0).backward()
+        optimizer.step()
+        raise KeyboardInterrupt
+    torch.testing.assert_close(model.tables[0].weight[9], before * (1 - 0.01 * 0.5))
+    assert "sparse_gradient" not in vars(model.tables[0].weight) and "forward" not in vars(model.tables[0])
+
+
+def test_switched_off_tables_have_dense_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROSTLINE_WITHOUT", "sparse_gradients")
+    model = Reader()
+    with sparse_gradients(model):
+        assert "sparse_gradient" not in vars(model.tables[0].weight) and "forward" not in vars(model.tables[0])

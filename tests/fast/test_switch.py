@@ -1,15 +1,22 @@
-"""The switch of the speed-ups, and the scores of a sweep with and without them."""
+"""The switch of the speed-ups, and the scores of a sweep with and without them.
 
+- Objects that the garbage collector ignores.
+- Temporary and nested replacement of forwards.
+"""
+
+import gc
 import re
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import frostline
 from frostline import FrostlineError, Sweep
-from frostline.fast.switch import SPEED_UPS, enabled
+from frostline.fast.switch import SPEED_UPS, enabled, forwards_replaced, objects_frozen
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 
@@ -91,3 +98,50 @@ def test_a_sweep_without_one_speed_up_has_the_same_scores(
     fast = scores()
     monkeypatch.setenv("FROSTLINE_WITHOUT", name)
     assert scores() == pytest.approx(fast, abs=1e-4, nan_ok=True)
+
+
+def test_objects_are_frozen_while_the_context_is_open_and_nested_contexts_add_new_objects() -> None:
+    with objects_frozen():
+        before = gc.get_freeze_count()
+        later = [[] for _ in range(1_000)]
+        with objects_frozen():
+            assert before > 10_000 and gc.get_freeze_count() >= before + len(later)
+        assert gc.get_freeze_count() > before
+    assert gc.get_freeze_count() == 0
+
+
+def test_garbage_is_collected_before_objects_are_frozen() -> None:
+    class Link:
+        pass
+
+    with objects_frozen():
+        cycle = Link()
+        cycle.itself = cycle
+        reference = weakref.ref(cycle)
+        del cycle
+        with objects_frozen():
+            assert reference() is None
+
+
+def test_switched_off_nothing_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROSTLINE_WITHOUT", "garbage_collection")
+    with objects_frozen():
+        assert gc.get_freeze_count() == 0
+
+
+def test_modules_run_the_given_function_and_afterwards_their_former_one():
+    module, x = nn.Linear(2, 2), torch.ones(1, 2)
+    before = module(x)
+    with forwards_replaced({module: lambda x: x + 1}):
+        with forwards_replaced({module: lambda x: x + 2}):
+            assert torch.equal(module(x), x + 2)
+        assert torch.equal(module(x), x + 1)
+    assert torch.equal(module(x), before)
+    assert "forward" not in vars(module)
+
+
+def test_forwards_are_restored_after_an_error():
+    module = nn.Linear(2, 2)
+    with pytest.raises(ZeroDivisionError), forwards_replaced({module: lambda x: x}):
+        1 / 0  # noqa: B018
+    assert "forward" not in vars(module)

@@ -11,8 +11,7 @@ import pytest
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import find_damage, remove_entries
 from frostline.model.anatomy import Anatomy, find_layers
-from frozen.cached import Cache, state_bytes
-from frozen.random_tokens import ragged_tokens
+from frozen.passes import Cache, ragged_tokens, state_bytes
 from hostile import HOW, fail_at
 from small_models import small_model
 

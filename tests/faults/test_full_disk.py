@@ -20,8 +20,7 @@ from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.result import Result
 from frostline.training.run import RunSpec
-from frozen.cached import Cache, state_bytes
-from frozen.random_tokens import ragged_tokens
+from frozen.passes import Cache, ragged_tokens, state_bytes
 from records import record
 from small_models import small_model
 from tiny import Frostline, assert_same_predictions

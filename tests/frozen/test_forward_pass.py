@@ -1,13 +1,22 @@
-"""The hidden states of an example are bitwise identical in every batch."""
+"""The selection of hidden states: its size on disk, and the largest part that fits.
 
+- Batches of the forward pass contain every example once, in shapes that depend on its own length only.
+- The hidden states of an example are bitwise identical in every batch.
+- Layer by layer, hidden states have the same bytes as with the whole model in memory.
+"""
+
+import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -17,15 +26,213 @@ from transformers import (
     GPT2ForSequenceClassification,
 )
 
+from frostline.frozen import forward_pass as passing
 from frostline.frozen.exactness import check, packed_pass_is_exact
-from frostline.frozen.forward_pass import TINY, TOKENS, ForwardPass, StateSelection, embeddings_are_lookups
+from frostline.frozen.forward_pass import (
+    TINY,
+    TOKENS,
+    ForwardPass,
+    Rows,
+    StateSelection,
+    embeddings_are_lookups,
+    selection_for,
+    tokens_per_batch,
+)
+from frostline.frozen.hidden_states import write_shard
 from frostline.model import packing
 from frostline.model.anatomy import find_layers
+from frostline.model.model_files import is_unread
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.tokens import Tokens
-from frozen.passes import bytes_by_row, pass_over
-from frozen.random_tokens import random_tokens
-from small_models import small_model
+from frostline.sweep.operations import forward_totals
+from frozen.passes import ALL, Cache, bytes_by_row, pass_over, ragged_tokens, random_tokens
+from small_models import both, sharded, small_model
+
+WIDTH = 64
+
+
+@pytest.fixture(scope="module")
+def bert_and_layers() -> tuple[Any, Any]:
+    model = small_model("bert")
+    return model, find_layers(model)
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        ALL,
+        StateSelection((2,), head=False),
+        StateSelection((), head=True),
+        StateSelection((0, 1, 2, 3, 4), head=False),
+        StateSelection((1,), head=True, pooled=(0, 4)),
+    ],
+)
+def test_the_predicted_size_is_the_size_on_disk(
+    bert_and_layers: tuple[Any, Any], tmp_path: Path, selection: StateSelection
+) -> None:
+    cache, tokens = Cache(tmp_path, *bert_and_layers), ragged_tokens(10)
+    cache.load(tokens, range(10), selection)
+    on_disk = sum(file.stat().st_size for shard in cache.shards for file in shard.iterdir())
+    extra = on_disk - selection.bytes(10, int(tokens.offsets[-1]), WIDTH)
+    assert 0 < extra < 2500  # headers of 128 bytes, and the record
+    arrays = [file for shard in cache.shards for file in shard.glob("*.npy")]
+    assert extra - 8 == 128 * len(arrays) + sum((shard / "shard.json").stat().st_size for shard in cache.shards)
+
+
+def largest_part(selection: StateSelection, limit: int, *, width: int = 8) -> StateSelection:
+    """The largest part that fits for 10 examples with 100 tokens in total."""
+    return selection.largest_part(lambda part: part.bytes(10, 100, width) <= limit)
+
+
+def test_cuts_farthest_from_the_head_are_dropped_first() -> None:
+    selection = StateSelection((1, 3, 5), head=True)
+    whole, cut = selection.bytes(10, 100, 8), 100 * 8 * 4
+    assert largest_part(selection, whole) == selection
+    assert largest_part(selection, whole - 1) == StateSelection((3, 5), head=True)
+    assert largest_part(selection, whole - cut - 1) == StateSelection((5,), head=True)
+    assert largest_part(selection, 10 * 8 * 4 + 24 * 10) == StateSelection((), head=True)
+    assert largest_part(selection, 0) == StateSelection((), head=False)
+
+
+def test_pooled_vectors_are_dropped_before_a_cut_and_stay_if_no_cut_is_saved() -> None:
+    selection, one = StateSelection((1, 3), head=True, pooled=(0, 1, 2)), StateSelection((3,), head=True)
+    assert largest_part(selection, selection.bytes(10, 100, 8) - 1) == StateSelection((1, 3), head=True)
+    assert largest_part(selection, one.bytes(10, 100, 8)) == one
+    without_cuts = StateSelection((), head=True, pooled=(0, 1, 2))
+    assert largest_part(selection, one.bytes(10, 100, 8) - 1) == without_cuts  # it takes less than a cut
+
+
+@given(st.sets(st.integers(0, 12)), st.booleans(), st.integers(0, 10**7), st.integers(1, 99), st.integers(1, 999))
+def test_the_largest_part_has_as_many_of_the_last_cuts_as_fit(
+    cuts: set[int], head: bool, limit: int, examples: int, tokens: int
+) -> None:
+    selection = StateSelection(tuple(sorted(cuts)), head)
+
+    def size(part: StateSelection) -> int:
+        return part.bytes(examples, tokens, 64)
+
+    part = selection.largest_part(lambda part: size(part) <= limit)
+    if part == StateSelection((), head=False):
+        assert size(StateSelection((), head)) > limit or not cuts or not head
+        assert not cuts or size(StateSelection(selection.cuts[-1:], head)) > limit
+        return
+    assert part.head == head and part.cuts == selection.cuts[len(cuts) - len(part.cuts) :]
+    assert size(part) <= limit
+    if part != selection:
+        assert size(StateSelection(selection.cuts[len(cuts) - len(part.cuts) - 1 :], head)) > limit
+
+
+@pytest.mark.parametrize(
+    "cuts, reads, selection",
+    [
+        ((4, 2, 0), "first", StateSelection((0, 2), head=True)),
+        ((4, 2, 2), "last", StateSelection((2,), head=True)),
+        ((4, 2), "all", StateSelection((2, 4), head=False)),
+        ((3, 1), "first", StateSelection((1, 3), head=False)),
+        ((4,), "first", StateSelection((), head=True)),
+        ((), "first", StateSelection((), head=False)),
+    ],
+)
+def test_selection_for(
+    bert_and_layers: tuple[Any, Any], cuts: tuple[int, ...], reads: str, selection: StateSelection
+) -> None:
+    assert selection_for(cuts, bert_and_layers[1], reads) == selection
+
+
+BUDGET = passing.TOKENS["cpu"]
+LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=300)
+
+
+@pytest.fixture(scope="module")
+def bert() -> ForwardPass:
+    return pass_over(small_model("bert"))
+
+
+@given(LENGTHS, st.booleans(), st.integers(0, 99))
+def test_batches_contain_every_row_once_and_respect_their_capacity(
+    bert: ForwardPass, lengths: list[int], packed: bool, seed: int
+) -> None:
+    rows = np.random.default_rng(seed).permutation(len(lengths))[: max(1, len(lengths) // 2)]
+    batches = replace(bert, packed=packed).batches(np.array(lengths), rows)
+    assert sorted(row for batch in batches for row in batch.rows.tolist()) == sorted(rows.tolist())
+    for batch in batches:
+        padded = batch.padded_lengths
+        assert batch.lengths.tolist() == [lengths[row] for row in batch.rows] and len(batch.rows) <= batch.examples
+        assert ((padded - batch.lengths) <= LENGTH_MULTIPLE - packed).all() and not (padded % LENGTH_MULTIPLE).any()
+        if packed:
+            tiny = batch.lengths.max() <= LENGTH_MULTIPLE
+            assert tiny == (
+                batch.lengths.min() <= LENGTH_MULTIPLE
+            )  # an example's own length decides in which batches it is
+            assert batch.lengths.sum() <= batch.capacity == BUDGET
+            assert batch.examples == BUDGET // (TINY if tiny else LENGTH_MULTIPLE)
+            assert forward_totals(batch).tokens == BUDGET
+        else:
+            assert len(set(padded)) == 1 and len(batch.rows) <= batch.examples == BUDGET // padded[0]
+            assert (batch.lengths < padded).all()  # every example has padding
+
+
+@given(st.lists(st.integers(1, 40), min_size=200, max_size=400), st.integers(0, 3))
+def test_packed_batches_are_full(bert: ForwardPass, lengths: list[int], long: int) -> None:
+    """The shortest example of the next batch would exceed the capacity of a batch or of its padded grid."""
+    lengths = lengths + [500] * long
+    batches = bert.batches(np.array(lengths), np.arange(len(lengths)))
+    for batch, later in pairwise(batches):
+        if batch.examples != later.examples:
+            continue
+        most = min(batch.examples, passing.GRID * BUDGET // batch.lengths.max())
+        assert len(batch.rows) == most or batch.lengths.sum() + later.lengths.min() > batch.capacity
+    for batch in batches:
+        assert len(batch.rows) * batch.lengths.max() <= passing.GRID * BUDGET
+
+
+def test_a_wider_model_has_fewer_tokens_in_a_batch(bert: ForwardPass) -> None:
+    def tokens(width: int) -> int:
+        return tokens_per_batch(torch.device("cpu"), replace(bert.anatomy, width=width))
+
+    assert tokens(32) == tokens(passing.WIDE) == BUDGET
+    assert tokens(2 * passing.WIDE) == BUDGET // 2 and tokens(10**9) == LENGTH_MULTIPLE
+    for width in range(passing.WIDE, 5000, 7):
+        assert not tokens(width) % LENGTH_MULTIPLE
+        assert BUDGET * passing.WIDE - LENGTH_MULTIPLE * width < tokens(width) * width <= BUDGET * passing.WIDE
+
+
+@pytest.mark.parametrize(("gigabytes", "times"), [(1, 1), (16, 1), (31, 1), (32, 2), (67, 4), (180, 4)])
+def test_a_gpu_with_more_free_memory_has_more_tokens_in_a_batch(
+    bert: ForwardPass, monkeypatch: pytest.MonkeyPatch, gigabytes: int, times: int
+) -> None:
+    monkeypatch.setattr(passing, "_free_at_first", lambda device: gigabytes << 30)
+    assert tokens_per_batch(torch.device("cuda"), bert.anatomy) == times * passing.TOKENS["cuda"]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_max_tokens_limits_a_batch(bert: ForwardPass, packed: bool) -> None:
+    lengths = np.array([40, 31, 22, 7, 7, 3])
+    batches = replace(bert, packed=packed, max_tokens=64).batches(lengths, np.arange(len(lengths)))
+    assert sorted(np.concatenate([batch.rows for batch in batches])) == list(range(len(lengths)))
+    assert all((batch.capacity or batch.examples * batch.padded_lengths[0]) <= 64 for batch in batches)
+    (long,) = replace(bert, packed=True, max_tokens=8).batches(lengths[:1], np.arange(1))
+    assert (long.capacity, len(long.rows)) == (40, 1)
+
+
+def test_short_examples_have_separate_batches(bert: ForwardPass) -> None:
+    """A batch with longer examples has room for fewer examples."""
+    lengths = np.array([5] * 3000 + [20] * 300)
+    batches = bert.batches(lengths, np.arange(3300))
+    long, short = BUDGET // 20, BUDGET // 5
+    assert [len(batch.rows) for batch in batches] == [long, 300 - long, short, short, short, 3000 - 3 * short]
+
+
+def test_an_example_with_more_tokens_than_the_budget_has_its_own_batch(bert: ForwardPass) -> None:
+    small = replace(bert, max_tokens=16)
+    tokens = random_tokens([5, 37, 3, 16, 38])
+    batches = small.batches(tokens.lengths, np.arange(5))
+    assert [batch.rows.tolist() for batch in batches] == [[4], [1], [3], [0, 2]]
+    assert [batch.capacity for batch in batches] == [40, 40, 16, 16]
+    together = bytes_by_row(small, tokens, np.arange(5))
+    for row in range(5):
+        assert bytes_by_row(small, tokens, [row])[row] == together[row]
+
 
 slow = pytest.mark.slow
 TYPES = ("bert", "gpt2", "modernbert", "llama", "distilbert")
@@ -190,3 +397,74 @@ def test_products_in_packed_batches_always_have_the_same_number_of_tokens() -> N
         and {budget // LENGTH_MULTIPLE, budget // TINY} in shapes.values()
     )
     assert len(set(map(tuple, shapes.values()))) == 2
+
+
+COUNT = 24
+
+
+def arrays(model: Any, rows: Rows, folder: Path, **options: Any) -> dict[str, bytes]:
+    """The content of the files that the cache keeps of the hidden states."""
+    examples: list[float] = []
+    forward_pass = replace(pass_over(model, **options), max_tokens=128)  # several batches
+    if forward_pass.anatomy.count in forward_pass.selection.pooled:
+        forward_pass = replace(forward_pass, head_token=None)
+    shard = write_shard(folder, forward_pass, ragged_tokens(COUNT), rows, examples.append)
+    assert abs(sum(examples) - len(rows)) < 1e-6
+    assert [path.name for path in folder.iterdir()] == [shard.name]
+    return {path.name: path.read_bytes() for path in shard.glob("*.npy")}
+
+
+@pytest.mark.parametrize(
+    ("model_type", "dtype"),
+    [
+        ("bert", torch.float32),
+        ("llama", torch.bfloat16),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                ("bert", torch.bfloat16),
+                ("llama", torch.float32),
+                ("gpt2", torch.float32),
+                ("modernbert", torch.bfloat16),
+            )
+        ),
+    ],
+    ids=str,
+)
+def test_the_same_bytes(model_type: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    """For weights in float32 and in bfloat16, packed and padded, in two precisions, at cuts, for the head and for probes."""
+    loaded, streamed = both(sharded(tmp_path / "model", model_type, dtype=dtype))
+    every = StateSelection((0, 1, 3), head=False, pooled=(0, 1, 2, 3, 4))
+    for n, selection in enumerate((None, every, StateSelection((2,), head=False))):
+        for packed in (True, False):
+            precision = "bfloat16" if n == 0 else "float32"
+            expected, found = (
+                arrays(
+                    one.model,
+                    np.arange(COUNT),
+                    Path(tempfile.mkdtemp(dir=tmp_path)),
+                    packed=packed,
+                    precision=precision,
+                    selection=selection,
+                )
+                for one in (loaded, streamed)
+            )
+            assert expected == found
+
+
+def test_one_layer_is_in_memory_at_a_time(tmp_path: Path) -> None:
+    _, streamed = both(sharded(tmp_path / "model", "bert"))
+    model, layers = streamed.model, streamed.anatomy.layers(streamed.model)
+    present: set[tuple[int, ...]] = set()
+
+    def look(module: Any, args: Any) -> None:
+        present.add(tuple(n for n, layer in enumerate(layers) if not any(map(is_unread, layer.parameters()))))
+
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(look)
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    arrays(model, np.arange(COUNT), folder)
+    assert present == {(3,), (0, 3), (1, 3), (2, 3)}
+    assert all(is_unread(p) for layer in layers[:-1] for p in layer.parameters())

@@ -1,13 +1,43 @@
-"""The machine: requested and available devices and precisions."""
+"""The machine: requested and available devices and precisions.
 
+- Measured memory of a run and of a process.
+- Attention as GPUs compute packed batches, on a CPU.
+"""
+
+import contextlib
+import os
 import platform
 import shutil
+import time
+import warnings
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
 
+import numpy as np
+import psutil
 import pytest
 import torch
 
+import frostline.model.device as memory_module
 from frostline import FrostlineError
-from frostline.model.device import Machine, free_bytes, random_state_restored, this_machine, to_device
+from frostline.fast.switch import memory_reused
+from frostline.model.device import (
+    DeviceMemory,
+    Machine,
+    anonymous_memory,
+    device_memory,
+    free_bytes,
+    memory_limit,
+    memory_ran_out,
+    peak_memory,
+    random_state_restored,
+    sampled_peak,
+    this_machine,
+)
+from frostline.model.packed_layout import Layout
+from frostline.training.train import run, run_stacked
+from model.test_stacking import RUNS, context_of, furthest, outcome, spec_of
 
 CPU = Machine(torch.device("cpu"), "float32")
 
@@ -94,14 +124,133 @@ def test_the_random_state_of_the_device_is_restored_and_no_other_gpu_is_asked(mo
     assert got == restored == asked and torch.equal(torch.get_rng_state(), before)
 
 
-def test_large_copies_to_a_gpu_come_from_pinned_memory(monkeypatch):
-    copies = []
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda x: copies.append("pinned") or x)
-    monkeypatch.setattr(torch.Tensor, "to", lambda x, *args, **more: copies.append((args, more)) or x)
-    copied = ((torch.device("cuda"),), {"non_blocking": True})
-    to_device(torch.ones(2**14 + 1), torch.device("cuda"))
-    assert copies == ["pinned", copied]
-    to_device(torch.ones(2**14), torch.device("cuda"))  # CUDA stages these itself
-    assert copies[2:] == [copied]
-    to_device(torch.ones(2), torch.device("cpu"))
-    assert copies[3:] == [((torch.device("cpu"),), {})]
+def wait_until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert true()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_peak_memory_includes_memory_that_was_freed_before_the_end(fails: bool) -> None:
+    with contextlib.suppress(ZeroDivisionError), peak_memory(CPU) as peak:
+        wait_until(lambda: peak.bytes)
+        start = peak.bytes
+        held = np.ones(100 << 20, np.uint8)
+        wait_until(lambda: peak.bytes - start > 90 << 20)
+        del held
+        if fails:
+            raise ZeroDivisionError
+    after = peak.bytes
+    again = np.ones(200 << 20, np.uint8)
+    assert peak.bytes == after and len(again)  # sampling has ended
+
+
+def test_slow_samples_are_taken_less_often_and_the_last_one_at_the_end() -> None:
+    samples: list[float] = []
+
+    def expensive() -> int:
+        started = time.thread_time()
+        while time.thread_time() - started < 0.002:
+            pass
+        samples.append(time.perf_counter())
+        return len(samples)
+
+    with sampled_peak(expensive) as peak:
+        wait_until(lambda: len(samples) >= 4)
+    assert peak.bytes == len(samples) and np.diff(samples[:-1]).min() > 0.05  # 50 times as long as a sample, not 20 ms
+
+
+def test_freed_memory_that_the_process_keeps_does_not_count() -> None:
+    with memory_reused():
+        blocks = [torch.ones(8 << 20) for _ in range(6)]  # 200 MB
+        with peak_memory(CPU) as before:
+            wait_until(lambda: before.bytes)
+        last = blocks.pop()
+        blocks.clear()
+        with peak_memory(CPU) as after:
+            wait_until(lambda: after.bytes)
+    if platform.libc_ver()[0] == "glibc":
+        assert before.bytes - after.bytes > 150 << 20 and len(last)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forks")
+def test_a_fork_measures_its_own_memory_without_glibc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_module, "glibc", lambda: None)
+    memory_module._meter.cache_clear()
+    meter = memory_module._meter()
+    before, (ours, theirs) = meter(), get_context("fork").Pipe()
+
+    def child() -> None:
+        block = np.ones(200 << 20, np.uint8)
+        theirs.send(meter() + 0 * len(block))
+
+    process = get_context("fork").Process(target=child)
+    with warnings.catch_warnings():  # other tests may have left threads
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    assert ours.recv() - before > 150 << 20
+    process.join()
+    memory_module._meter.cache_clear()
+
+
+def test_files_mapped_from_disk_do_not_count(tmp_path: Path) -> None:
+    np.save(tmp_path / "states.npy", np.ones(50 << 20, np.uint8))
+    process = psutil.Process()
+    before, resident = anonymous_memory(process), process.memory_info().rss
+    mapped = np.load(tmp_path / "states.npy", mmap_mode="r")
+    assert mapped[::4096].sum() == len(mapped[::4096])
+    if hasattr(process.memory_info(), "shared"):
+        assert process.memory_info().rss - resident > 40 << 20
+        assert anonymous_memory(process) - before < 10 << 20
+
+
+def test_the_memory_of_a_gpu_is_its_own_and_that_of_a_cpu_the_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (7000, 16000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 3000)
+    gpu = torch.device("cuda")
+    assert device_memory(gpu) == DeviceMemory(total=16000, free=7000, held=3000)
+    assert memory_limit(gpu) == 8500  # of what this process holds and what is free
+    machine, mine = psutil.virtual_memory(), device_memory(CPU.device)
+    assert mine.total == machine.total and 0 < mine.held < mine.total and 0 < mine.free < mine.total
+    assert 0 < memory_limit(CPU.device) < machine.total / 2
+
+
+@pytest.mark.parametrize("reason", ["CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling", "CUDNN_STATUS_ALLOC_FAILED"])
+def test_libraries_of_gpus_report_lack_of_memory_in_their_own_words(reason: str) -> None:
+    assert memory_ran_out(RuntimeError(reason))
+
+
+@pytest.mark.parametrize("error", [ValueError("out of memory"), RuntimeError("The size of tensor a must match")])
+def test_other_errors_do_not(error: Exception) -> None:
+    assert not memory_ran_out(error)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "qwen2", "modernbert"])
+@pytest.mark.parametrize("tune", [1, "full"])
+def test_the_attention_of_gpus_gives_the_same_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_type: str, tune: int | str
+) -> None:
+    """On a CPU: one lookup spreads queries, keys and values over the padded grid. qwen2 has fewer key heads."""
+    context = context_of(model_type, tmp_path)
+    specs = [spec_of(tune, *run_values) for run_values in RUNS]
+    alone = [run(spec, context) for spec in specs]
+    monkeypatch.setenv("FROSTLINE_WITHOUT", "attention,dropout")
+    monkeypatch.setattr(Layout, "indexed", True)
+    for one, other, expected in zip(
+        run_stacked(specs, context, batched=True), [run(spec, context) for spec in specs], alone, strict=True
+    ):
+        assert furthest(one, expected) < 2e-4 and furthest(other, expected) < 2e-4
+
+
+def test_a_run_that_diverges_does_not_change_the_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padding has copies of tokens. None of them are those of another run."""
+    monkeypatch.setenv("FROSTLINE_WITHOUT", "attention,dropout")
+    monkeypatch.setattr(Layout, "indexed", True)
+    context, found = context_of("bert", tmp_path), []
+    for rate in (1e-3, 1e30):
+        specs = [spec_of("full", seed, rate if seed == 0 else 1e-3, head_learning_rate="same") for seed in range(3)]
+        found.append(run_stacked(specs, context, batched=True))
+    assert found[1][0].record.outcome == "diverged"
+    for n in (1, 2):
+        assert outcome(found[1][n]) == outcome(found[0][n])

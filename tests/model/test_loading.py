@@ -32,7 +32,7 @@ from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import encode, suited
 from frostline.sweep.inputs import length_limit
 from frostline.sweep.settings import make_settings
-from frozen.check.test_exactness import REFUSED, SAMPLE
+from frozen.test_exactness import REFUSED, SAMPLE
 from model.test_anatomy import REFUSED as NO_LAYERS
 from small_models import (
     REASONS,

@@ -1,6 +1,11 @@
-"""Encoded examples: batches equal those of the tokenizer; truncation, empty texts and digests."""
+"""Encoded examples: batches equal those of the tokenizer; truncation, empty texts and digests.
+
+- The vocabulary of a model: its tables, and tokens that it does not know.
+"""
 
 import json
+import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +16,7 @@ from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 from tokenizers.trainers import BpeTrainer
 from transformers import (
     AlbertTokenizer,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     BertTokenizer,
     DebertaTokenizer,
@@ -27,9 +33,20 @@ from transformers import (
 )
 
 import frostline.model.tokens
+from frostline import FrostlineError
+from frostline.data.examples import Texts
 from frostline.data.tags import joined
+from frostline.model.classifier import Classifier
 from frostline.model.loading import load_tokenizer
-from frostline.model.tokens import Tokens, chunks_within, encode, flat_positions
+from frostline.model.tokens import (
+    Tokens,
+    chunks_within,
+    encode,
+    flat_positions,
+    suited,
+    vocabulary_size,
+    vocabulary_tables,
+)
 from tagged import split_tokenizer
 from tiny import sentences
 
@@ -348,3 +365,64 @@ def test_sentences_of_words_are_encoded_word_by_word():
     assert tokens.dropped.tolist() == [0, 3]
     plain = encode(tokenizer, ["Rome Oslo"], None, 8)
     assert plain.words is None and np.array_equal(plain.inputs["input_ids"], tokens.inputs["input_ids"][:7])
+
+
+@pytest.fixture(scope="module")
+def model(tiny_bert):
+    return AutoModelForSequenceClassification.from_pretrained(tiny_bert)
+
+
+@pytest.fixture
+def tokenizer(tiny_bert):
+    return AutoTokenizer.from_pretrained(tiny_bert)
+
+
+def test_size_and_tables(model, tokenizer):
+    assert vocabulary_size(model) == len(tokenizer)
+    assert [*vocabulary_tables(model)] == ["bert.embeddings.word_embeddings"]
+
+
+def test_every_token_of_the_own_tokenizer_is_known(model, tokenizer):
+    last = tokenizer.convert_ids_to_tokens(len(tokenizer) - 1)
+    tokens = encode(tokenizer, [last], None, 8)
+    assert len(tokenizer) - 1 in tokens.inputs["input_ids"]
+    assert suited(tokens, model, tokenizer).keys.tolist() == tokens.keys.tolist()
+    suited(encode(tokenizer, [], None, 8), model, tokenizer)
+
+
+def test_an_added_token_that_the_model_does_not_know_is_refused(model, tokenizer):
+    size = len(tokenizer)
+    tokenizer.add_tokens(["zzq"])
+    suited(encode(tokenizer, ["good film"], None, 8), model, tokenizer)
+    text = f"the token 'zzq' the number {size}, and the model knows {size} tokens, from 0 to {size - 1}"
+    classifier = Classifier(model, tokenizer, 8)
+    with pytest.raises(FrostlineError, match=re.escape(text)):
+        classifier.encode(Texts(texts=("good film", "zzq film"), pairs=None, rows=np.arange(2), name="two texts"))
+
+
+VOCABULARY = {"[PAD]": 0, "good": 1, "film": 2}
+WITHOUT_UNKNOWN = {  # tokenizers that have no token for a word that they do not know
+    "words": models.WordLevel(VOCABULARY),
+    "words, and the unknown one is not among them": models.WordLevel(VOCABULARY, unk_token="[UNK]"),
+    "pieces of words": models.WordPiece(VOCABULARY, unk_token="[UNK]"),
+    "unigrams": models.Unigram([(word, -1.0) for word in VOCABULARY], None),
+    "merged pairs": models.BPE(VOCABULARY, [], unk_token="[UNK]"),
+}
+
+
+@pytest.mark.parametrize("of_words", [False, True])
+@pytest.mark.parametrize("kind", WITHOUT_UNKNOWN)
+def test_a_word_for_which_a_tokenizer_has_no_token_is_an_error(kind, of_words):
+    words = Tokenizer(WITHOUT_UNKNOWN[kind])
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]")
+    with pytest.raises(FrostlineError, match=r"^The tokenizer cannot encode a text \(.+[^.]\): use the model's own"):
+        encode(tokenizer, ["film", "odd film"], None, 8, of_words=of_words)
+
+
+def test_a_model_of_characters_knows_all(tokenizer):
+    characters = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda: object()))
+    tokens = encode(tokenizer, ["good"], None, 8)
+    tokens.inputs["input_ids"][:] = np.iinfo(np.int32).max
+    assert vocabulary_size(characters) is None
+    suited(tokens, characters, tokenizer)

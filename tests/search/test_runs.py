@@ -29,7 +29,10 @@ from ray_here import RayHere
 from tiny import assert_same_predictions
 
 TRIALS = st.builds(
-    Candidate, st.sampled_from([0, 1, 2, "full"]), st.sampled_from([1e-4, 2e-4]), st.integers(min_value=0, max_value=3)
+    Candidate,
+    st.sampled_from([*map(Recipe, (0, 1, 2, "full"))]),
+    st.sampled_from([1e-4, 2e-4]),
+    st.integers(min_value=0, max_value=3),
 )
 
 
@@ -72,13 +75,13 @@ def test_a_gpu_that_trains_four_runs_in_about_the_time_of_one_gets_stacks(
     given = {"folds": 0, "stack": "auto", "device": "cuda", "fits": 4} | change
     context = SimpleNamespace(machine=SimpleNamespace(device=SimpleNamespace(type=given["device"])))
     prepared: Any = SimpleNamespace(
-        requested=SimpleNamespace(tune=(0, 1, "full"), stack=given["stack"]),
+        requested=SimpleNamespace(tune=tuple(map(Recipe, (0, 1, "full"))), stack=given["stack"]),
         identity=SimpleNamespace(folds=given["folds"]),
         context=context,
     )
     trials = [Candidate(Recipe(k), rate, seed) for k in (0, 1, "full") for rate in (1e-4, 2e-4) for seed in range(5)]
     runs: Any = {
-        trial: SimpleNamespace(tune=trial.recipe, learning_rate=trial.learning_rate, seed=trial.seed)
+        trial: SimpleNamespace(recipe=trial.recipe, learning_rate=trial.learning_rate, seed=trial.seed)
         for trial in trials
     }
 
@@ -144,7 +147,7 @@ def test_the_first_step_is_planned_before_anything_is_trained(
     assert planned == (
         {(k, seed) for k in ("head only", "last 1", "last 2", "last 3", "full") for seed in range(3)}
         if exhaustive
-        else {("head only", 0), ("last 0", 1)}
+        else {("head only", 0), ("head only", 1)}
     )
     assert record is not None and not record.over and set(record.requested) == {run.digest for run in runs}
     assert not Store(search_settings["out"]).ended()

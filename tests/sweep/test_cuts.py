@@ -8,11 +8,12 @@ import frostline.sweep.execution.cuts as cuts
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.frozen.exactness import Check
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep.progress import Progress
 from tiny import run_sweep
 
 
-@pytest.mark.parametrize("k, shown", [(1, " at k = 1"), ("full", " at k = all"), (None, "")])
+@pytest.mark.parametrize("k, shown", [(Recipe(1), " with last 1"), (FULL, " with full"), (None, "")])
 def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, k: Any, shown: str
 ) -> None:

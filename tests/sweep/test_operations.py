@@ -214,11 +214,11 @@ def test_evaluations_of_all_phases_are_counted(order: str, evaluations: int, tin
     """Five phases in two epochs: each one ends with an evaluation."""
     context = with_states(context_of(tiny_bert), tmp_path)
     spec = spec_of("w", way=Way(order=order))
-    facts = run(spec, context).facts
-    measured = {row["epoch"] for row in facts["scores"] if row["split"] == "validation"}
+    record = run(spec, context).record
+    measured = {row.epoch for row in record.scores if row.split == "validation"}
     _, counted = CostModel(context, StateSelection((), head=False)).steps(spec, context.tokens.lengths[:32])
     assert counted == len(measured) == evaluations
     # the first phases, and the fit of a head, start from cached states, although the last training tunes everything
-    assert facts["provenance"]["cut"] is None
-    assert facts["provenance"]["from_cache"] == (order != "at-once")
-    assert (facts["cost"]["forward_pass_seconds"] > 0) == (order != "at-once")
+    assert record.provenance.cut is None
+    assert record.provenance.from_cache == (order != "at-once")
+    assert (record.cost.forward_pass_seconds > 0) == (order != "at-once")

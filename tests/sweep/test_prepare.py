@@ -17,38 +17,30 @@ from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from tiny import Frostline, change_settings, contents, run_sweep, sentences, tiny_bert_folder, write_csv
 
+OTHER_DATA = "results of other data (other rows or labels, or other rows are for validation or test)"
+
 
 @pytest.mark.parametrize(
-    ("other", "named"),
+    ("name", "value", "there"),
     [
-        ({"num_train_epochs": 2}, "another sweep: its value of num_train_epochs is different (1.0 there, 2.0 now)"),
-        (
-            {"head_learning_rate": "same"},
-            "another sweep: its value of head_learning_rate is different (0.01 there, same now)",
-        ),
-        ({"max_length": 16}, "another sweep: its value of max_length is different (32 there, 16 now)"),
-        ({"metric": "f1"}, "another sweep: its value of metric is different (accuracy there, f1 now)"),
-        ({"precision": "bfloat16"}, "another sweep: its value of precision is different (float32 there, bfloat16 now)"),
-        (
-            {"class_weights": "balanced"},
-            "another sweep: its value of class_weights is different (none there, balanced now)",
-        ),
-        ({"data_seed": 1}, "another sweep: its value of data_seed is different (0 there, 1 now)"),
-        ({"subset": "fixed"}, "another sweep: its value of subset is different (per-seed there, fixed now)"),
-        (
-            {"test": "hold out"},
-            "results of other data (other rows or labels, or other rows are for validation or test)",
-        ),
-        ({"model": "other"}, "another sweep: its model is different"),
-        (
-            {"labels": "positive,negative"},
-            "results of other data (other rows or labels, or other rows are for validation or test)",
-        ),
+        ("num_train_epochs", 2, "1.0 there, 2.0 now"),
+        ("head_learning_rate", "same", "0.01 there, same now"),
+        ("max_length", 16, "32 there, 16 now"),
+        ("metric", "f1", "accuracy there, f1 now"),
+        ("precision", "bfloat16", "float32 there, bfloat16 now"),
+        ("class_weights", "balanced", "none there, balanced now"),
+        ("data_seed", 1, "0 there, 1 now"),
+        ("subset", "fixed", "per-seed there, fixed now"),
+        ("test", "hold out", OTHER_DATA),
+        ("labels", "positive,negative", OTHER_DATA),
+        ("model", "other", "another sweep: its model is different"),
     ],
 )
 def test_a_folder_with_another_sweep_is_refused_and_the_message_names_the_difference(
-    finished_small: Path, settings: dict[str, Any], tmp_path: Path, other: dict[str, Any], named: str
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, name: str, value: Any, there: str
 ) -> None:
+    other = {name: value}
+    named = f"another sweep: its value of {name} is different ({there})" if there.endswith(" now") else there
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     if "model" in other:
         other = {"model": tiny_bert_folder(tmp_path / "other", seed=1)}
@@ -141,27 +133,29 @@ def test_a_token_that_the_model_does_not_know_is_refused(
     assert not settings["out"].exists()
 
 
-def test_class_weights_are_refused_for_regression(settings: dict[str, Any], tmp_path: Path) -> None:
-    rows = pd.DataFrame({"text": [f"the film {n}" for n in range(60)], "label": np.linspace(0, 5, 60)})
-    with pytest.raises(FrostlineError, match="class_weights are for classes, but this is a regression"):
-        Sweep(progress=Progress(), **{**settings, "train": rows, "class_weights": "balanced"}).run()
+LONG = ["the film was very " * 12 + str(n) for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "texts", "other", "message"),
+    [
+        (np.linspace(0, 5, 60), None, {"class_weights": "balanced"}, "class_weights are for classes"),
+        (["a", "b", "c"] * 20, None, {"threshold": "best"}, "--threshold is for two classes, but there are 3 classes"),
+        (["a", "b"] * 30, LONG, {}, r"The model takes no more tokens: allow truncation with --max-truncated 1\."),
+    ],
+)
+def test_settings_that_the_data_do_not_allow_leave_no_folder(
+    settings: dict[str, Any], labels: Any, texts: list[str] | None, other: dict[str, Any], message: str
+) -> None:
+    rows = pd.DataFrame({"text": texts or [f"the film {n}" for n in range(60)], "label": labels})
+    with pytest.raises(FrostlineError, match=message):
+        Sweep(progress=Progress(), **{**settings, "train": rows, **other}).run()
     assert not settings["out"].exists()
 
 
-def test_a_threshold_is_refused_for_three_classes(settings: dict[str, Any]) -> None:
-    rows = pd.DataFrame({"text": [f"the film {n}" for n in range(60)], "label": ["a", "b", "c"] * 20})
-    with pytest.raises(FrostlineError, match="--threshold is for two classes, but there are 3 classes: leave it out"):
-        Sweep(progress=Progress(), **{**settings, "train": rows, "threshold": "best"}).run()
-    assert not settings["out"].exists()
-
-
-def test_for_examples_longer_than_the_model_takes_only_truncation_is_suggested(settings: dict[str, Any]) -> None:
-    rows = pd.DataFrame({"text": ["the film was very " * 12 + str(n) for n in range(60)], "label": ["a", "b"] * 30})
-    with pytest.raises(
-        FrostlineError, match=r"The model takes no more tokens: allow truncation with --max-truncated 1\."
-    ):
-        Sweep(progress=Progress(), **{**settings, "train": rows}).run()
-    made = Sweep(progress=Progress(), **{**settings, "train": rows, "max_truncated": 1}).plan()
+def test_the_truncated_share_is_planned(settings: dict[str, Any]) -> None:
+    rows = pd.DataFrame({"text": LONG, "label": ["a", "b"] * 30})
+    made = Sweep(progress=Progress(), **{**settings, "train": rows, "max_truncated": 1}).plan(timed=False)
     assert made.truncated == {"train": 1.0, "validation": 1.0} and made.truncated_by_class == {"a": 1.0, "b": 1.0}
 
 
@@ -223,11 +217,6 @@ def test_an_edited_sweep_toml_is_refused_and_a_copy_starts_another_sweep(
     assert "sweep.toml is damaged or was edited (its checksum is wrong): restore it" in got.err
     (tmp_path / "copy.toml").write_text(edited)
     assert frostline("plan", "copy.toml", "--out", "new").code == 0
-
-
-def test_head_learning_rate_same_works(settings: dict[str, Any]) -> None:
-    sweep = run_sweep(settings, head_learning_rate="same", seeds=1)
-    assert set(sweep.table().status) == {"done"}
 
 
 def test_class_weights_work_with_unusual_labels(settings: dict[str, Any], tiny_table: Path) -> None:

@@ -10,6 +10,7 @@ from huggingface_hub import constants
 from frostline import FrostlineError, Sweep
 from frostline.model.device import DeviceMemory
 from frostline.model.model_files import weight_bytes, weight_files
+from frostline.statistics.recipe import Recipe
 from frostline.sweep import streaming
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
@@ -108,7 +109,7 @@ def test_each_seed_trains_other_layers(tiny_table: Path, tmp_path: Path, monkeyp
 
 
 REFUSED = {
-    "tune all cannot be streamed, because it needs all layers in every step: tune fewer layers, or load": {
+    "tune full cannot be streamed, because it needs all layers in every step: tune fewer layers, or load": {
         "tune": "1,all"
     },
     "tune last 3 cannot be streamed, because it needs all layers": {"tune": "3"},
@@ -175,11 +176,13 @@ def test_a_search_compares_what_fits(
 ) -> None:
     free(monkeypatch, weight_bytes(weight_files(deep_model)) - 1)
     spec = Sweep(**settings(deep_model, tiny_table, tmp_path / "o", tune=0)).spec
-    prepared = prepare(spec, {}, Progress(), tunes=lambda layers: (*range(layers + 1), "full"), probes=True)
-    last = prepared.requested.tune[-1]
-    assert prepared.requested.tune == tuple(range(last + 1)) and 1 < last < 15
+    prepared = prepare(
+        spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, (*range(layers + 1), "full"))), probes=True
+    )
+    last = prepared.requested.tune[-1].k or 0
+    assert prepared.requested.tune == tuple(map(Recipe, range(last + 1))) and 1 < last < 15
     stream = prepared.pretrained.stream
     assert stream is not None
     assert stream.absent == set(stream.in_layers(prepared.pretrained.anatomy, range(16 - last)))
-    limited = prepare(spec, {}, Progress(), tunes=lambda layers: (0, 1, 2), probes=True)
-    assert limited.requested.tune == (0, 1, 2)
+    limited = prepare(spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, range(3))), probes=True)
+    assert limited.requested.tune == ("head only", "last 1", "last 2")

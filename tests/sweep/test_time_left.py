@@ -16,6 +16,7 @@ from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.time_left import SAMPLED, TimeLeft
+from frostline.sweep.time_left import time_left as time_left_of
 from frostline.training.result import Result
 from frostline.training.run import RunSpec
 from records import failure
@@ -54,7 +55,7 @@ def end(out: Path, run: RunSpec, seconds: float, outcome: str = "ok", **cost: fl
 
 def time_left(out: Path, notes: list[str] | None = None) -> TimeLeft:
     said: list[str] = []
-    left = TimeLeft.of(Folder(out), Leases(out), said.append)
+    left = time_left_of(Folder(out), Leases(out), said.append)
     assert said == (notes or [])
     return left
 
@@ -80,9 +81,7 @@ def take(leases: Leases, runs: Sequence[RunSpec], ago: float) -> None:
 
 def left_of(seconds: float, *, at_least: bool = False, **counts: int) -> TimeLeft:
     """The time left without a process that trains."""
-    return TimeLeft(
-        seconds, 0, at_least=at_least, **{"measured": 0, "forecast": 0, "scaled": 0, "unknown": 0, **counts}
-    )
+    return TimeLeft(seconds, 0, counts, at_least)
 
 
 def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
@@ -209,7 +208,7 @@ def test_of_many_results_some_are_read_and_a_damaged_one_is_named(
     assert left.seconds == pytest.approx(47.5, abs=3) and SAMPLED / 2 < len(read) <= SAMPLED
     (tmp_path / "runs" / read[0] / "result.json").write_text("{")
     notes: list[str] = []
-    TimeLeft.of(Folder(tmp_path), Leases(tmp_path), notes.append)
+    time_left_of(Folder(tmp_path), Leases(tmp_path), notes.append)
     assert len(notes) == 1 and "is damaged" in notes[0]
 
 
@@ -224,14 +223,6 @@ def test_an_unreadable_or_late_beginning_counts_as_now(tmp_path: Path, since: st
         file.write_text(file.read_text().replace(lease.since, since).replace("4294967296", "1"))
         left = time_left(tmp_path)
         assert left.processes == 1 and left.seconds == 5.0
-
-
-def test_a_lease_may_claim_any_number_of_runs(tmp_path: Path) -> None:
-    first, second, *_ = planned(tmp_path, 2)
-    end(tmp_path, first, 5.0)
-    with Leases(tmp_path, at_a_time=2**32) as leases:
-        leases.take([[second.digest]])
-        assert time_left(tmp_path).processes == 1  # without a list of that length
 
 
 def test_the_time_of_a_run_that_was_continued_is_that_of_all_its_parts(tmp_path: Path) -> None:

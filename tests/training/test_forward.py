@@ -13,7 +13,7 @@ from frostline.frozen.readers import AheadReader, DeviceCopies, HostReader
 from frostline.training.forward import ForwardFunction
 from frostline.training.learner import LearnerState
 from frostline.training.train import run
-from frozen.recorded_stream import RecordedStream
+from frozen.passes import RecordedStream
 from training.runs import (
     context_of,
     largest_difference,
@@ -207,10 +207,10 @@ def test_copies_on_the_device_give_the_same_results(context):
     """The memory of this machine stands in for that of a GPU."""
     expected = [run(spec_of(tune), context) for tune in (0, 2)]
     with_copies = context.with_worker(copies=DeviceCopies())
-    with_copies.copies.keep_within(1 << 30)
+    with_copies.worker.copies.keep_within(1 << 30)
     for tune, one in zip((0, 2), expected, strict=True):
         assert outcome(run(spec_of(tune), with_copies)) == outcome(one)
-    assert set(with_copies.copies._copies) == {"head", f"tokens-{context.cut(spec_of(2))}"}
+    assert set(with_copies.worker.copies._copies) == {"head", f"tokens-{context.cut(spec_of(2))}"}
 
 
 def test_a_diverged_run_leaves_no_copy_in_flight(context, streams):

@@ -73,23 +73,24 @@ def _as_text(sweep: "Folder", leases: "Leases", *, all_runs: bool) -> str:
 
 def _time_left(sweep: "Folder", leases: "Leases") -> str:
     """A line about the time that the pending runs will take; empty if there are none."""
-    from frostline.sweep.time_left import TimeLeft
+    from frostline.sweep.time_left import FORECAST, MEASURED, SCALED, UNKNOWN, time_left
 
-    left = TimeLeft.of(sweep, leases, lambda sentence: print(sentence, file=sys.stderr))
-    known = left.measured + left.forecast + left.scaled
-    if not known + left.unknown:
+    left = time_left(sweep, leases, lambda sentence: print(sentence, file=sys.stderr))
+    if not left.runs:
         return ""
-    if not known:
+    if left.runs.keys() == {UNKNOWN}:
         return "\nTime left: unknown until a run has ended with a result.\n"
     step = " of this step of the search" if sweep.search and not sweep.search.over else ""
     by = _counted(left.processes, "process", "processes") if left.processes else "one process, while none trains"
-    sources = (
-        (left.measured, "by measured times"),
-        (left.forecast, "by the forecast"),
-        (left.scaled, "by the times of other k or sizes"),
-        (left.unknown, "not counted"),
+    sources = {
+        MEASURED: "by measured times",
+        FORECAST: "by the forecast",
+        SCALED: "by the times of other k or sizes",
+        UNKNOWN: "not counted",
+    }
+    counts = ", ".join(
+        f"{_counted(left.runs[one], 'run', 'runs')} {how}" for one, how in sources.items() if one in left.runs
     )
-    counts = ", ".join(f"{_counted(count, 'run', 'runs')} {source}" for count, source in sources if count)
     least = "at least" if left.at_least else "about"
     return f"\nTime left{step}: {least} {duration(left.seconds)} with {by} ({counts}).\n"
 

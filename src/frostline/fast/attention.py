@@ -47,12 +47,9 @@ class HeadGrid:
 
     @classmethod
     def with_shared_rows(cls, lengths: Tensor, heads: int, tokens: int) -> "HeadGrid":
-        """The grid of a batch in which short examples share rows.
+        """The grid of a batch of examples with these ``lengths`` ``[B]``, in which short ones share rows.
 
-        Args:
-            lengths: ``[B]``, the tokens of each example, in packed order.
-            heads: H.
-            tokens: T. If it exceeds the sum of the lengths, the last tokens belong to no example.
+        If there are more ``tokens`` than the lengths add up to, the last ones belong to no example.
         """
         row, column = torch.tensor(shared_rows(lengths.tolist())).unbind(1)
         grid = cls._of(lengths, heads, torch.arange(len(lengths)), row, column, int(lengths.max()))
@@ -135,10 +132,10 @@ def attention(
     dropout: Dropout | None,
     dropout_p: float,
 ) -> Tensor:
-    """Attention of packed tokens, differentiable in query, key and value.
+    """Attention of packed tokens, differentiable in query, key and value: heads ``[1, H, T, C]`` to ``[1, T, H, C]``.
 
     Args:
-        query: Heads ``[1, H, T, C]``. ``key`` and ``value`` have the same shape.
+        query: Heads. ``key`` and ``value`` have the same shape.
         key: See ``query``.
         value: See ``query``.
         mask: The attention mask of the padded examples, ``[B or 1, H or 1, S or 1, S]``.
@@ -146,9 +143,6 @@ def attention(
         scale: The factor of the scores; None: ``C ** -0.5``.
         dropout: Draws the dropout masks; None: torch's own generator does.
         dropout_p: The probability with which dropout drops an attention weight.
-
-    Returns:
-        ``[1, T, H, C]``
     """
     heads, tokens, size = query.shape[1:]
     drop = (torch_mask if dropout is None else dropout.mask)(grid.shape, dropout_p) if dropout_p else None

@@ -39,12 +39,10 @@ class HeadTokenPart:
     def forwards(
         self, layer: nn.Module, head_index: Callable[[], Tensor | None], runs: int
     ) -> dict[nn.Module, Callable[..., Any]]:
-        """For each of the modules, a forward that computes the head's tokens only.
+        """For each of the modules of the last layer, a forward that computes the head's tokens only.
 
-        Args:
-            layer: The last layer.
-            head_index: Returns the current index ``[B]`` of the head's tokens among all tokens; None computes all tokens.
-            runs: The number K of stacked runs. The module itself then runs on ``[K, B / K, ...]``.
+        ``head_index`` returns their current index ``[B]`` among all tokens; None computes all tokens. With K stacked ``runs``,
+        the module itself runs on ``[K, B / K, ...]``.
         """
         modules = map(layer.get_submodule, self.modules)
         return {module: _on_head_tokens(module.forward, head_index, runs) for module in modules}
@@ -54,13 +52,7 @@ def head_position(reads: str, ids: Tensor, mask: Tensor, pad: int | None) -> Ten
     """``[B]``: the position in each example of the token that the head ``reads``: ``first`` or ``last``.
 
     The last token is the last one whose id is not the padding id, as in transformers. If the end-of-text token is also used
-    for padding, the tokens of an example may end with it.
-
-    Args:
-        reads: ``first`` or ``last``.
-        ids: Token ids ``[B, S]``.
-        mask: The attention mask ``[B, S]``.
-        pad: The id of the padding token; None if there is none.
+    for padding, the tokens of an example may end with it. ``ids`` and ``mask`` are ``[B, S]``.
     """
     if reads == "first":
         return torch.zeros_like(ids[:, 0])

@@ -135,8 +135,8 @@ class SparseGradient:
             if len(moment) < count:  # allocate capacity for rows that later steps read
                 state[name] = _with_zeros(moment, count + count // 4)
         moments = {name: x[:count] if x.dim() else x for name, x in state.items()}
-        _adamw_step(values, _with_zeros(self.values, count), group, moments)
-        state["step"] = moments["step"]
+        step = state.setdefault("step", torch.zeros(())).add_(1)
+        _fused_step([values], [_with_zeros(self.values, count)], [moments], [step], group)
         self.parameter[self.rows] = values
         self.decay *= 1 - group["lr"] * group["weight_decay"]
         self.values = None
@@ -170,25 +170,20 @@ def sparse_gradient(parameter: Tensor) -> SparseGradient | None:
     return vars(parameter).get(ATTRIBUTE)
 
 
-def _adamw_step(values: Tensor, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]) -> None:
-    """torch's fused AdamW step of one tensor, in place. ``torch.optim`` cannot step only some rows of a parameter."""
+def _fused_step(
+    values: list[Tensor],
+    gradients: Sequence[Tensor | None],
+    moments: Sequence[Mapping[str, Tensor]],
+    steps: list[Tensor],
+    group: Mapping[str, Any],
+    **more: Any,
+) -> None:
+    """torch's fused AdamW step, in place. ``torch.optim`` cannot step only some rows of a parameter, nor skip a step."""
     beta1, beta2 = group["betas"]
-    step = state.setdefault("step", torch.zeros(())).add_(1)
-    torch._fused_adamw_(
-        [values],
-        [gradient],
-        [state["exp_avg"]],
-        [state["exp_avg_sq"]],
-        [],
-        [step],
-        lr=group["lr"],
-        beta1=beta1,
-        beta2=beta2,
-        weight_decay=group["weight_decay"],
-        eps=group["eps"],
-        amsgrad=False,
-        maximize=False,
-    )
+    options = {"lr": group["lr"], "weight_decay": group["weight_decay"], "eps": group["eps"], **more}
+    averages = [[one[name] for one in moments] for name in ("exp_avg", "exp_avg_sq")]
+    step: Any = torch._fused_adamw_
+    step(values, gradients, *averages, [], steps, beta1=beta1, beta2=beta2, amsgrad=False, maximize=False, **options)
 
 
 def _with_zeros(x: Tensor, rows: int) -> Tensor:
@@ -234,13 +229,7 @@ def total_norm(parameters: Sequence[Tensor]) -> Tensor:
 
 
 def clip(parameters: Iterable[Tensor], limit: float, norm: Tensor) -> None:
-    """Scale gradients down so that their total norm is at most ``limit``, like ``nn.utils.clip_grads_with_norm_``.
-
-    Args:
-        parameters: All trained parameters.
-        limit: The largest total norm.
-        norm: The current total norm.
-    """
+    """Scale gradients with the total ``norm`` down to at most ``limit``, like ``nn.utils.clip_grads_with_norm_``."""
     factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
     dense = []
     for parameter in parameters:
@@ -314,23 +303,9 @@ class AdamW(torch.optim.AdamW):
             if not members:
                 continue
             counted = steps if _corrects(group) else torch.full_like(steps, ENDLESS)
-            torch._fused_adamw_(
-                members,
-                [p.grad for p in members],
-                [one["exp_avg"] for one in moments],
-                [one["exp_avg_sq"] for one in moments],
-                [],
-                [counted] * len(members),
-                lr=group["lr"] if rates is None else rates[n],
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                amsgrad=False,
-                maximize=False,
-                grad_scale=divisor,
-                found_inf=skip,
-            )
+            rate = group["lr"] if rates is None else rates[n]
+            gradients, counts = [p.grad for p in members], [counted] * len(members)
+            _fused_step(members, gradients, moments, counts, group, lr=rate, grad_scale=divisor, found_inf=skip)
 
     def _new_moments(self, parameter: Tensor) -> dict[str, Tensor]:
         moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}

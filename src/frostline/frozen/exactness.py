@@ -1,4 +1,4 @@
-"""The exactness check: the cut model computes the same logits and gradients as the uncut model, for every k.
+"""The exactness checks: the cut model computes the same logits and gradients as the uncut model for every k, and so do stacks.
 
 The reference is the uncut model with padded batches. That it is the one which transformers loads is checked by
 :func:`difference_from_transformers`. The cut model must match it in three comparisons:
@@ -15,7 +15,7 @@ modules of the last layer can run for it alone, follows from the gradients of th
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel
 
@@ -43,10 +44,11 @@ from frostline.frozen.hidden_states import CacheKey, HiddenStates, load_or_compu
 from frostline.model.anatomy import Anatomy, Batch, find_layers, position_limit, probe_batch
 from frostline.model.device import random_state_restored
 from frostline.model.heads import padding_id, real_logits
-from frostline.model.model_files import quiet_loading, runs_own_code
+from frostline.model.model_files import quiet_loading, runs_own_code, unread
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.packing import is_packable, packable
 from frostline.model.pretrained import Pretrained
+from frostline.model.stacking import Start, stacked
 from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import TYPES, Tokens, encode, padding_fill, suited, vocabulary_tables
 from frostline.model.trainable import Trainable
@@ -252,26 +254,33 @@ def _recorded(layer: nn.Module, grid: torch.Size) -> Iterator[dict[str, list[Ten
         record.pop(path, None)
 
 
-def weights_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> dict[str, nn.Parameter]:
-    """The parameters of the layers below the cut and the embedding tables of the vocabulary, by name."""
+@contextmanager
+def wrong_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
+    """While the context is open, all weights below the cut are NaN and the first layer gets a wrong input.
+
+    These weights are those of the layers below, and the embedding tables of the vocabulary. None is copied.
+    """
+    call = anatomy.calls[0]
     tables = {f"{path}.weight" for path in vocabulary_tables(model)}
     lower = tuple(f"{anatomy.path}.{number}." for number in range(cut))
-    return {
-        name: parameter
+    before = {
+        parameter: parameter.data
         for name, parameter in model.named_parameters()
         if name.startswith(lower) or (name in tables and anatomy.places[name] == EMBEDDINGS)
     }
 
+    def change_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+        given[call.hidden] = 7.0 - given[call.hidden]
+        return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
 
-@contextmanager
-def replaced_by_nan(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
-    """While the context is open, every element of these parameters is NaN. Nothing is copied."""
-    before = {parameter: parameter.data for parameter in parameters}
-    for parameter, data in before.items():
-        parameter.data = torch.full((), torch.nan, dtype=data.dtype, device=data.device).expand(data.shape)
+    hook = anatomy.layers(model)[0].register_forward_pre_hook(change_input, with_kwargs=True)
     try:
+        for parameter, data in before.items():
+            parameter.data = unread(data.shape, data.device, data.dtype)
         yield
     finally:
+        hook.remove()
         for parameter, data in before.items():
             parameter.data = data
 
@@ -348,7 +357,7 @@ class CutComparison:
             differences = [self.difference(lambda: upper(self.batch, hidden))]
             if self.cut is not None and cached is not None:
                 differences.append(self.difference(lambda: self.from_cache(upper, *cached)))
-                with _wrong_below(self.model, self.anatomy, self.cut):
+                with wrong_below(self.model, self.anatomy, self.cut):
                     differences.append(self.difference(lambda: upper(self.batch, hidden)))
             if packing and not packing.calls and self.cut != self.anatomy.count:
                 return NOT_COMPARED
@@ -409,24 +418,6 @@ class CutComparison:
         if not by_padding < TOLERANCE:
             return f"Its output for an example depends on the padding in the batch (by {by_padding:.1e}); {difference}."
         return f"Something other than the hidden states passes from below the cut to the logits; {difference}."
-
-
-@contextmanager
-def _wrong_below(model: PreTrainedModel, anatomy: Anatomy, cut: int) -> Iterator[None]:
-    """While the context is open, all weights below the cut are NaN and the first layer gets a wrong input."""
-    call = anatomy.calls[0]
-
-    def change_input(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
-        given[call.hidden] = 7.0 - given[call.hidden]
-        return tuple(given[n] for n in range(len(args))), {name: given[name] for name in kwargs}
-
-    hook = anatomy.layers(model)[0].register_forward_pre_hook(change_input, with_kwargs=True)
-    try:
-        with replaced_by_nan(weights_below(model, anatomy, cut).values()):
-            yield
-    finally:
-        hook.remove()
 
 
 def packed_pass_is_exact(model: PreTrainedModel, anatomy: Anatomy) -> bool:
@@ -493,7 +484,15 @@ def check(
     with restored(model):
         try:
             anatomy = find_layers(model, batch)
-            _require_repeatable(model, batch)
+            with torch.no_grad():
+                before = model(**batch).logits
+                model(**last_example_alone(batch))
+                difference = relative_difference(model(**batch).logits, before)
+            if not difference < TOLERANCE:
+                raise FrostlineError(
+                    f"A model of type {model.config.model_type!r} cannot be cut: the same batch gives different logits "
+                    f"(by {difference:.1e}) when it is repeated after a shorter one. Choose another model."
+                )
             comparison = CutComparison(model, anatomy, batch)
             checks = []
             for recipe in map(Recipe, [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers):
@@ -540,18 +539,91 @@ def _hidden_states(base: nn.Module, inputs: Batch) -> tuple[Tensor, ...]:
     return *(getattr(out, "hidden_states", None) or ()), out[0]
 
 
-def _require_repeatable(model: PreTrainedModel, batch: Batch) -> None:
-    """Refuse a model whose output depends on more than its input.
+STACK_LENGTHS = ((23, 17, 9), (5, 30, 11))  # tokens of the examples of two stacked runs
 
-    Raises:
-        FrostlineError: The same batch gives other logits after a shorter batch.
+
+def stack_refusal(
+    model: PreTrainedModel,
+    anatomy: Anatomy,
+    names: frozenset[str],
+    cut: int | None,
+    *,
+    packed: bool,
+    batched: bool,
+    head_token: HeadTokenPart | None = None,
+    batches: Sequence[Batch] | None = None,
+) -> str | None:
+    """Why runs that train the parameters ``names`` above a ``cut`` cannot be trained as one stack; None if they can.
+
+    Two runs with different weights and different examples are computed as a stack and one after the other. Their logits
+    and gradients must be equal. The model is not changed. ``packed``, ``batched`` and ``head_token`` are those of the training
+    (:mod:`frostline.model.stacking`). ``batches``, one for each run, are for a model type that needs more inputs than tokens.
     """
-    with torch.no_grad():
-        before = model(**batch).logits
-        model(**last_example_alone(batch))
-        difference = relative_difference(model(**batch).logits, before)
-    if not difference < TOLERANCE:
-        raise FrostlineError(
-            f"A model of type {model.config.model_type!r} cannot be cut: the same batch gives different logits "
-            f"(by {difference:.1e}) when it is repeated after a shorter one. Choose another model."
-        )
+    batches = batches or [probe_batch(model, lengths, seed=run) for run, lengths in enumerate(STACK_LENGTHS)]
+    separate: list[tuple[Tensor, Sequence[Tensor | None]]] = []  # logits and gradients of each run
+    with restored(model), packable(model) if packed else nullcontext() as packing:
+        try:
+            hidden = [None if cut is None else hidden_states_by_cut(model, anatomy, batch)[cut] for batch in batches]
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_(name in names)
+            trained = {name: p for name, p in model.named_parameters() if name in names}
+            with _different_values(trained) as start:
+                with cut_at(model, anatomy, cut, packing=packing, head_token=head_token) as upper:
+                    for run, batch in enumerate(batches):
+                        start(run)
+                        torch.manual_seed(0)
+                        logits = upper(batch, hidden[run])
+                        own = torch.autograd.grad(weighted_sum(logits), list(trained.values()), allow_unused=True)
+                        separate.append((logits.detach(), own))
+                with (
+                    stacked(model, names, len(batches), start, batched=batched) as parameters,
+                    cut_at(model, anatomy, cut, packing=packing, runs=len(batches), head_token=head_token) as upper,
+                ):
+                    torch.manual_seed(0)
+                    states = [x for x in hidden if x is not None]
+                    joined = upper(_joined(batches, model), torch.cat(states, 1) if states else None)
+                    # one row of logits for each example, or one for each real token
+                    examples = [len(batch["attention_mask"]) for batch in batches]
+                    tokens = [int(batch["attention_mask"].sum()) for batch in batches]
+                    parts = torch.split(joined, examples if sum(examples) == len(joined) else tokens)
+                    torch.stack([weighted_sum(part) for part in parts]).sum().backward()  # type: ignore[no-untyped-call]
+            differences = []
+            for (expected, gradients), part, of_run in zip(separate, parts, parameters, strict=True):
+                found = [torch.zeros_like(p) if p.grad is None else p.grad for p in of_run.values()]
+                pairs = [(x, torch.zeros_like(x) if g is None else g) for x, g in zip(found, gradients, strict=True)]
+                differences.append(Difference(relative_difference(part.detach(), expected), gradient_difference(pairs)))
+        except LAYER_ERRORS as error:
+            return f"Its modules cannot compute the examples of several runs together ({first_line(error)})."
+    difference = largest(differences)
+    return None if difference.is_small else f"In a stack, {difference}."
+
+
+@contextmanager
+def _different_values(parameters: Mapping[str, nn.Parameter]) -> Iterator[Start]:
+    """Gives a function that sets the parameters to different values for each run. On exit, the old values are restored."""
+    before = {name: p.detach().clone() for name, p in parameters.items()}
+
+    def start(run: int) -> Mapping[str, nn.Parameter]:
+        with torch.no_grad():
+            for number, (name, p) in enumerate(parameters.items()):
+                generator = torch.Generator(p.device).manual_seed(1000 * run + number)
+                p.copy_(before[name] + 0.02 * torch.randn(p.shape, generator=generator, device=p.device))
+        return parameters
+
+    try:
+        yield start
+    finally:
+        with torch.no_grad():
+            for name, p in parameters.items():
+                p.copy_(before[name])
+
+
+def _joined(batches: Sequence[Batch], model: PreTrainedModel) -> Batch:
+    """One batch with the examples of all ``batches``, padded to the same length."""
+    longest = max(batch["input_ids"].shape[1] for batch in batches)
+    padding = {"input_ids": padding_fill(model)}
+
+    def padded(name: str, x: Tensor) -> Tensor:
+        return F.pad(x, (*[0] * (2 * x.dim() - 4), 0, longest - x.shape[1]), value=padding.get(name, 0))
+
+    return {name: torch.cat([padded(name, batch[name]) for batch in batches]) for name in batches[0]}

@@ -133,17 +133,14 @@ class ForwardBatch:
 
 
 def tokens_per_batch(device: torch.device, anatomy: Anatomy) -> int:
-    """How many tokens the forward pass computes in one batch."""
+    """How many tokens the forward pass computes in one batch. A CUDA GPU's memory is that which was free when first asked."""
     most = TOKENS[device.type]
     if device.type == "cuda":
-        most *= _times_as_many(device)
+        most *= min(MOST_TIMES, max(1, _free_at_first(device) // MEMORY))
     return min(most, max(1, most * WIDE // anatomy.width // LENGTH_MULTIPLE) * LENGTH_MULTIPLE)
 
 
-@cache
-def _times_as_many(device: torch.device) -> int:
-    """How many times as many tokens a CUDA GPU computes in one batch, by its free memory when this is first asked."""
-    return min(MOST_TIMES, max(1, memory_limit(device) // MEMORY))
+_free_at_first = cache(memory_limit)
 
 
 def packed_batches(lengths: Lengths, rows: Rows, budget: int, *, positions: int | None) -> list[ForwardBatch]:
@@ -298,10 +295,7 @@ class ForwardPass:
             yield compute
 
     def _selected(self, by_cut: dict[int, Tensor], inputs: dict[str, Tensor], lengths: Tensor) -> dict[str, Tensor]:
-        """The selected ones of these hidden states of the first examples of a batch, whose ``lengths`` are on the host.
-
-        Copies after them are ignored.
-        """
+        """The selected ones of these hidden states of the first examples of a batch. Copies after them are ignored."""
         selection, ids, device = self.selection, inputs["input_ids"][: len(lengths)], self.model.device
         layout, count = Layout(lengths, ids.shape[1], device=device), int(lengths.sum())
 
@@ -338,10 +332,7 @@ def embeddings_are_lookups(model: PreTrainedModel, anatomy: Anatomy) -> bool:
 
 
 def _pooled(hidden: Tensor, lengths: Tensor) -> Tensor:
-    """First token, mean and last token of each example, ``[B, 3 D]``, from the tokens of all examples, ``[T, D]``.
-
-    ``lengths`` are on the host. torch then need not check on a device that they add up to T.
-    """
+    """First token, mean and last token of each example, ``[B, 3 D]``, from the tokens of all examples, ``[T, D]``."""
     if hidden.device.type == "mps":  # MPS has no segment_reduce
         hidden = hidden.cpu()
     lengths = to_device(lengths, hidden.device)
@@ -361,11 +352,7 @@ def states_of_batches(
 ) -> Iterator[tuple[dict[str, Tensor], float]]:
     """Compute the selected hidden states of these batches, layer by layer if the model's layers are streamed.
 
-    Args:
-        forward_pass: What is computed, and how.
-        tokens: The token table.
-        batches: The batches.
-        scratch: The folder for hidden states that are passed from layer to layer.
+    In ``scratch`` are hidden states that are passed from layer to layer.
 
     Yields:
         Tensors by name, as :meth:`ForwardPass.hidden_states`, and how many examples of the whole pass they are worth. Those of
@@ -395,15 +382,9 @@ def layer_by_layer(
 ) -> Iterator[tuple[B, int, R]]:
     """Run the steps one after the other, each for all batches, with the layers of that step in memory.
 
-    Args:
-        stream: Where the layers are.
-        anatomy: The layers of the model.
-        steps: The numbers of the first layer that runs in each step, and of the first one that does not.
-        batches: The batches.
-        layers: From a cut (None begins with the embeddings) and the number of the first layer that does not run, to a context
-            with a function that runs the layers in between. It maps a batch and its hidden states at the cut to a result and
-            the hidden states after these layers.
-        scratch: The folder for hidden states that are passed from step to step.
+    A step has the numbers of the first layer that runs, and of the first one that does not. ``layers`` opens a context for such
+    numbers (None begins with the embeddings) with a function that maps a batch and its hidden states to a result and the
+    hidden states after these layers. In between they are in ``scratch``.
 
     Yields:
         A batch, the last number of its step, and the result.

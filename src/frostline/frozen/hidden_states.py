@@ -49,7 +49,7 @@ from frostline.data.files import (
     seal,
     unseal,
 )
-from frostline.frozen.forward_pass import POOLED, ForwardPass, Lengths, Rows, StateSelection, states_of_batches
+from frostline.frozen.forward_pass import POOLED, ForwardPass, Rows, StateSelection, states_of_batches
 from frostline.model.tokens import Tokens, flat_positions
 
 
@@ -99,11 +99,6 @@ def shard_folders(recipe_folder: Path) -> list[Path]:
     return sorted(path for path in recipe_folder.iterdir() if path.is_dir() and path.suffix != ".part")
 
 
-def is_unfinished(path: Path) -> bool:
-    """Whether a process was writing or removing this when it was killed."""
-    return is_left_over(path) or re.fullmatch(r"[0-9a-f]{32}\.part", path.name) is not None
-
-
 def find_damage(shard: Path) -> str:
     """Compare a shard's files with their sizes and checksums. Returns a description of the damage, empty if intact."""
     record = shard / "shard.json"
@@ -126,17 +121,10 @@ def remove_shard(shard: Path) -> None:
 def write_shard(
     folder: Path, forward_pass: ForwardPass, tokens: Tokens, rows: Rows, progress: Callable[[float], None]
 ) -> Path:
-    """Compute the hidden states of these rows of ``tokens`` and write them as a shard into ``folder``.
+    """Compute the hidden states of these rows of ``tokens`` and write them as a shard into ``folder``, that of the recipe.
 
-    Args:
-        folder: The folder of the recipe.
-        forward_pass: Computes the hidden states.
-        tokens: The token table.
-        rows: Positions in the table. No two rows may have the same tokens.
-        progress: Called after every batch with the number of examples that it is worth.
-
-    Returns:
-        The folder of the shard.
+    No two rows may have the same tokens. ``progress`` is called after every batch with the number of examples that it is worth.
+    Returns the folder of the shard.
     """
     part = folder / f"{uuid.uuid4().hex}.part"
     part.mkdir()
@@ -147,10 +135,13 @@ def write_shard(
     try:
         np.save(part / "keys.npy", tokens.keys[rows].view(np.uint8).reshape(-1, 16))
         np.save(part / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
+        width = forward_pass.anatomy.width
+        shapes = {f"tokens-{cut}": (int(lengths.sum()), width) for cut in selection.cuts}
+        shapes |= {"head": (len(lengths), width)} if selection.head else {}
+        shapes |= {f"pooled-{layers}": (len(lengths), len(POOLED) * width) for layers in selection.pooled}
         with ExitStack() as opened:
             files = {
-                name: opened.enter_context(_array_file(part / f"{name}.npy", shape))
-                for name, shape in _shapes(selection, lengths, forward_pass.anatomy.width).items()
+                name: opened.enter_context(_array_file(part / f"{name}.npy", shape)) for name, shape in shapes.items()
             }
             for states, examples in states_of_batches(forward_pass, tokens, batches, part):
                 for name, array in states.items():
@@ -166,13 +157,6 @@ def write_shard(
         return part.rename(folder / checksum(json_bytes(facts))[:20])
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-def _shapes(selection: StateSelection, lengths: Lengths, width: int) -> dict[str, tuple[int, int]]:
-    """The shapes of a shard's arrays, by name."""
-    shapes = {f"tokens-{cut}": (int(lengths.sum()), width) for cut in selection.cuts}
-    shapes |= {"head": (len(lengths), width)} if selection.head else {}
-    return shapes | {f"pooled-{layers}": (len(lengths), len(POOLED) * width) for layers in selection.pooled}
 
 
 def _array_file(path: Path, shape: tuple[int, int]) -> BinaryIO:
@@ -236,8 +220,6 @@ class HiddenStates:
             flat = flat_positions(shard.offsets, inside)
             parts.append(shard.array(f"tokens-{cut}").index_select(0, torch.from_numpy(flat)))
             order.append((positions, np.diff(shard.offsets)[inside]))
-        if len(parts) == 1:
-            return parts[0][None]
         return _in_order(parts, order)[None]
 
     def head(self, rows: Rows) -> Tensor:
@@ -253,7 +235,7 @@ class HiddenStates:
         for number, inside, positions in self._by_shard(rows):
             parts.append(self._shards[number].array(name).index_select(0, torch.from_numpy(inside)))
             order.append((positions, np.ones_like(positions)))
-        return parts[0] if len(parts) == 1 else _in_order(parts, order)
+        return _in_order(parts, order)
 
     def _by_shard(self, rows: Rows) -> Iterator[tuple[int, Rows, Rows]]:
         """For each shard that holds some of these rows: its number, the rows inside it, and their positions in the batch."""
@@ -265,12 +247,9 @@ class HiddenStates:
 
 
 def _in_order(parts: list[Tensor], order: list[tuple[Rows, Rows]]) -> Tensor:
-    """The vectors from several shards, in the order of the batch.
-
-    Args:
-        parts: The vectors from each shard.
-        order: For each shard, the positions of its rows in the batch, and how many vectors each row has.
-    """
+    """The vectors from several shards in the order of the batch, from each shard's rows in it and how many vectors each has."""
+    if len(parts) == 1:
+        return parts[0]
     positions = np.concatenate([position for position, _ in order])
     lengths = np.concatenate([length for _, length in order])
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -346,7 +325,21 @@ class CacheEntry:
 
 def list_entries(folder: Path | None = None) -> Iterator[CacheEntry]:
     """All entries, the least recently modified first."""
-    found = [_read_entry(path.parent) for path in (folder or cache_folder()).glob("*/recipe.json")]
+    found = []
+    for recipe in (folder or cache_folder()).glob("*/recipe.json"):
+        shards = [_read_record(path) for path in recipe.parent.glob("*/shard.json")]
+        files = [path.stat() for path in recipe.parent.rglob("*") if path.is_file()]
+        found.append(
+            CacheEntry(
+                key=recipe.parent.name,
+                folder=recipe.parent,
+                recipe=_read_record(recipe),
+                rows=sum(shard.get("rows", 0) for shard in shards),
+                cuts=tuple(sorted({cut for shard in shards for cut in shard.get("cuts", ())})),
+                bytes=sum(file.st_size for file in files),
+                modified=max(file.st_mtime for file in files),
+            )
+        )
     yield from sorted(found, key=lambda entry: entry.modified)
 
 
@@ -383,20 +376,6 @@ def verify_entries(folder: Path | None = None) -> Iterator[tuple[CacheEntry, str
         yield entry, "; ".join(filter(None, damages))
 
 
-def _read_entry(folder: Path) -> CacheEntry:
-    shards = [_read_record(path) for path in folder.glob("*/shard.json")]
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return CacheEntry(
-        key=folder.name,
-        folder=folder,
-        recipe=_read_record(folder / "recipe.json"),
-        rows=sum(shard.get("rows", 0) for shard in shards),
-        cuts=tuple(sorted({cut for shard in shards for cut in shard.get("cuts", ())})),
-        bytes=sum(path.stat().st_size for path in files),
-        modified=max(path.stat().st_mtime for path in files),
-    )
-
-
 def _read_record(path: Path) -> dict[str, Any]:
     """The contents of a JSON file; empty if it is damaged."""
     try:
@@ -429,8 +408,7 @@ def load_or_compute(
         rows: Positions in the table.
         recipe: Identifies the folder of the hidden states in the cache.
         folder: The cache folder; by default :func:`cache_folder`.
-        progress: Called first with the number of cached examples, then after each batch with the number of examples
-            that it is worth.
+        progress: Called with the number of cached examples, then after each batch with that of the examples it is worth.
         warn: Called with a sentence for each damaged shard. Its hidden states are computed again.
 
     Raises:
@@ -438,10 +416,19 @@ def load_or_compute(
     """
     recipe_folder = (folder or cache_folder()) / recipe.key
     with _disk_errors(recipe_folder), locked(recipe_folder / "lock", ELSEWHERE, inside=recipe_folder):
-        for leftover in filter(is_unfinished, recipe_folder.glob("*.part")):  # a process that lives would hold the lock
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        for leftover in recipe_folder.glob(
+            "*.part"
+        ):  # of a process that was killed; one that lives would hold the lock
+            if is_left_over(leftover) or re.fullmatch(r"[0-9a-f]{32}\.part", leftover.name):
+                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         replace_file(recipe_folder / "recipe.json", json.dumps(asdict(recipe), indent=1).encode(), inside=recipe_folder)
-        shards = [shard for shard in _intact_shards(recipe_folder, warn) if shard.covers(forward_pass.selection)]
+        shards = []
+        for found in shard_folders(recipe_folder):
+            if damage := find_damage(found):
+                warn(f"Cached hidden states are computed again: {damage}.")
+                remove_shard(found)
+            elif (shard := Shard(found)).covers(forward_pass.selection):
+                shards.append(shard)
         missing = _missing(tokens, rows, shards)
         progress(len(rows) - len(missing))
         for start in range(0, len(missing), SHARD_ROWS):
@@ -478,16 +465,6 @@ def _missing(tokens: Tokens, rows: Rows, shards: Sequence[Shard]) -> Rows:
     missing = rows[first[~np.isin(unique, cached)]]
     ordered: Rows = missing[np.lexsort((tokens.keys[missing], tokens.lengths[missing]))]
     return ordered
-
-
-def _intact_shards(recipe_folder: Path, warn: Callable[[str], None]) -> Iterator[Shard]:
-    """Verify all shards. Damaged shards are removed."""
-    for folder in shard_folders(recipe_folder):
-        if damage := find_damage(folder):
-            warn(f"Cached hidden states are computed again: {damage}.")
-            remove_shard(folder)
-        else:
-            yield Shard(folder)
 
 
 @contextmanager

@@ -85,11 +85,7 @@ def _streamed(
 
 
 def _chunks(batches: Sequence[Rows], tokens: Tokens, token_bytes: int, folder: Path) -> Iterator[Sequence[Rows]]:
-    """Batches that pass through the layers together. Their hidden states fit on the disk, in two files.
-
-    Raises:
-        FrostlineError: Those of a single batch do not fit.
-    """
+    """Batches that pass through the layers together. Their hidden states fit on the disk, in two files, or an error says so."""
     sizes = np.array([2 * token_bytes * len(rows) * int(tokens.lengths[rows].max()) for rows in batches], np.int64)
     free = max(0, free_bytes(folder) - RESERVED_BYTES)
     largest = int(sizes.argmax())

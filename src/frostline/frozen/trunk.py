@@ -324,11 +324,7 @@ def read_bundle(folder: Path) -> LoadedBundle:
 def _assembled(
     model_class: str, folder: Path, shared: Mapping[str, Tensor], own: Mapping[str, Tensor]
 ) -> PreTrainedModel:
-    """A classifier whose parameters are those of ``own``, and the very tensors of ``shared`` where ``own`` has none.
-
-    Raises:
-        KeyError: A weight is missing.
-    """
+    """A classifier whose parameters are those of ``own``, and the very tensors of ``shared`` where ``own`` has none."""
     config = read_config(str(folder), folder, "its config.json cannot be used")
     kind: Any = getattr(transformers, model_class)
     if PreTrainedModel not in getattr(kind, "__mro__", ()):
@@ -344,11 +340,7 @@ def _assembled(
 
 
 def _facts(folder: Path) -> dict[str, Any]:
-    """The content of ``bundle.json``.
-
-    Raises:
-        FrostlineError: It cannot be read, or lacks something.
-    """
+    """The content of ``bundle.json``. A :class:`FrostlineError` says that it cannot be read, or lacks something."""
     try:
         facts = read_record(folder / FACTS)
         known = {"format", "model_class", "trunk", "tasks"} <= facts.keys() and facts["trunk"] in facts["tasks"]
@@ -373,13 +365,7 @@ def _write_weights(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 def branches(
     models: Sequence[PreTrainedModel], anatomy: Anatomy, sharing: Sharing
 ) -> Iterator[Callable[[Batch], list[Tensor]]]:
-    """A function from a padded batch to the logits ``[B, C]`` of each model. On exit, the models are restored.
-
-    Args:
-        models: The classifiers in eval mode.
-        anatomy: Their layers.
-        sharing: Which layers they share.
-    """
+    """A function from a padded batch to the logits ``[B, C]`` of each classifier. On exit, the models are restored."""
     states: dict[int, Tensor] = {}  # by cut: the trunk's hidden states, [B, S, D]
     others = [n for n in range(len(models)) if n != sharing.trunk]
     wanted = {sharing.cuts[n] for n in others}

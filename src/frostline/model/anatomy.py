@@ -312,9 +312,8 @@ def _places(
 ) -> Iterator[tuple[str, str]]:
     """The place of each parameter.
 
-    A parameter in the list of layers is in its layer, one outside the base model is in the head. All others are placed by
-    their module's first call (``first_called``): until the last layer returns (``after_layers``) they are embeddings, later
-    final norm or pooler.
+    A parameter in the list of layers is in its layer, one outside the base model is in the head. All others are placed by their
+    module's first call: until the last layer returns they are embeddings, later final norm or pooler.
     """
     prefix = model.base_model_prefix
     base = f"{prefix}." if prefix and hasattr(model, prefix) else ""

@@ -93,10 +93,8 @@ def _versions() -> dict[str, str]:
 def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
     """The machine with the requested device and precision.
 
-    Args:
-        device: ``cpu``, ``cuda`` or ``mps``. ``auto`` is ``cuda`` if this machine has it, else ``cpu``.
-        precision: ``float32``, ``bfloat16`` or ``float16``. ``auto`` is ``bfloat16`` if the device has instructions for it, else
-            ``float32``.
+    ``auto`` is ``cuda`` if this machine has it, else ``cpu``; and ``bfloat16`` if the device has instructions for it, else
+    ``float32``.
 
     Raises:
         FrostlineError: An unknown name, or a device that this machine does not have.

@@ -83,20 +83,13 @@ def skeleton(
     load: Callable[[Mapping[str, Any]], tuple[PreTrainedModel, Any]],
     dtype: torch.dtype = torch.float32,
 ) -> tuple[PreTrainedModel, Any, Mapping[str, Source]]:
-    """A model without its weights.
+    """A model of this type without its weights, transformers' report, and where the values of parameters are, by name.
 
-    Args:
-        name: The model's name for errors.
-        folder: Its folder.
-        load: Loads the model with these values of weights, by their names in the files.
-        dtype: The type of the model's parameters.
-
-    Returns:
-        The model, transformers' report of missing and mismatched weights, and where the values of parameters are, by name. These
-        parameters are :func:`frostline.model.model_files.unread`; all others have their values.
+    These parameters are :func:`frostline.model.model_files.unread`; all others have their values. ``load`` loads the model in a
+    folder with given values of weights, by their names in the files.
 
     Raises:
-        FrostlineError: transformers computes weights of this model from others.
+        FrostlineError: transformers computes weights of the model called ``name`` from others.
     """
     values: dict[str, _StandIn] = {}
     by_storage: dict[int, Source] = {}
@@ -172,20 +165,10 @@ def load_weights(
 ) -> tuple[PreTrainedModel, Any]:
     """The model in eval mode, and transformers' report of missing and mismatched weights.
 
-    Args:
-        name: The name of the model for errors.
-        folder: Its folder.
-        kind: The class that loads it, such as ``AutoModel``.
-        config: Its configuration.
-        dtype: The type of its parameters.
-        streams: Whether its layers are streamed.
-        unloadable: What an error says if transformers cannot load it.
-        device: Where it is loaded.
-        trust_remote_code: Whether to run code that comes with the model.
-        more: Other arguments of ``from_pretrained``.
+    ``kind`` is the class that loads it, such as ``AutoModel``; ``more`` are other arguments of its ``from_pretrained``.
 
     Raises:
-        FrostlineError: transformers cannot load it, or its layers cannot be streamed.
+        FrostlineError: transformers cannot load it (the message says ``unloadable``), or its layers cannot be streamed.
     """
     options = {"config": config, "dtype": dtype, "output_loading_info": True, **more}
 
@@ -335,11 +318,7 @@ def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:
 
 
 def _new_parameters(model: PreTrainedModel, anatomy: Anatomy, info: Any) -> frozenset[str]:
-    """Names of the parameters that each run initializes: the head, and the pooler if the checkpoint has none.
-
-    Raises:
-        FrostlineError: The checkpoint lacks other parameters.
-    """
+    """Names of the parameters that each run initializes: the head, and the pooler if the checkpoint has none."""
     absent = set(info["missing_keys"]) | {key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]}
     parameters = dict(model.named_parameters())
     head = {name for name, place in anatomy.places.items() if place == HEAD}
@@ -358,13 +337,8 @@ def load_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """The tokenizer in ``folder``, set to pad on the right.
 
-    A tokenizer without a padding token pads with its end-of-text or unknown token. Attention masks padding in any case.
-
-    Args:
-        name: The name of the model for errors.
-        folder: Its folder.
-        of_words: Whether sentences of words are encoded, for which the tokenizer must know where a token is in a text.
-        trust_remote_code: Whether to run code that comes with the model.
+    A tokenizer without a padding token pads with its end-of-text or unknown token. Attention masks padding in any case. For
+    sentences ``of_words`` it must know where a token is in a text.
 
     Raises:
         FrostlineError: The model called ``name`` has no usable tokenizer.

@@ -137,12 +137,9 @@ REMEDIES = {
 
 
 def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Path, str | None]:
-    """The folder of a model, and its commit if it comes from the hub.
+    """The folder of a model by its name, a folder or a hub name; and its commit if it comes from the hub.
 
-    Args:
-        name: A folder or a hub name.
-        revision: A branch, tag or commit of a hub model; None: its main branch.
-        files: Patterns of the files to download.
+    ``revision`` is a branch, tag or commit of a hub model; ``files`` are patterns of the files to download.
 
     Raises:
         FrostlineError: There is no such folder or hub model, or a revision is given for a folder.

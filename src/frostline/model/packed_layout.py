@@ -198,14 +198,10 @@ class Layout:
         return None if torch.equal(order, positions) else to_device(order, self.device)
 
     def head_index(self, head_position: Tensor, *, packed: bool) -> Tensor:
-        """The index of the one token per example that the head reads.
+        """The index of the one token per example that the head reads, at the positions ``[B]`` in each example.
 
-        Args:
-            head_position: ``[B]``, the position of this token in each example.
-            packed: Index into the flattened packed batch ``[K * T]``; otherwise into the flattened grid ``[B * S]``.
-
-        Returns:
-            ``[B]``; with a capacity ``[examples]``, filled up with the index 0.
+        ``packed`` indexes into the flattened packed batch ``[K * T]``, otherwise into the flattened grid ``[B * S]``. It is
+        ``[B]``; with a capacity ``[examples]``, filled up with the index 0.
         """
         if not packed:
             return torch.arange(self.batch_size, device=head_position.device) * self.length + head_position

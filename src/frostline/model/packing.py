@@ -10,6 +10,7 @@ examples use :mod:`frostline.fast.attention` instead. :mod:`frostline.model.pack
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from transformers.masking_utils import (
     sdpa_mask,
 )
 
-from frostline.fast.attention import attention, attention_without_gradient
+from frostline.fast.attention import HeadGrid, attention, attention_without_gradient
 from frostline.fast.dropout import Dropout
 from frostline.fast.last_layer import scattered
 from frostline.fast.switch import enabled
@@ -56,149 +57,130 @@ class Packing:
 def _attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """The attention function that transformers calls.
-
-    It takes heads ``[K, H, T, C]`` and returns ``[K, T, H, C]``. For a padded batch it takes ``[B, H, S, C]`` and returns
-    ``[B, S, H, C]``.
-    """
+    """The attention function that transformers calls; for a padded batch ``[B, H, S, C]`` to ``[B, S, H, C]``."""
     packing: Packing | None = getattr(module, "frostline_packing", None)
     if packing is None or packing.layout is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)  # type: ignore[no-any-return]
-    layout = packing.layout
     packing.calls += 1
-    if layout.capacity and attention_mask is None:  # results must not depend on whether other examples need a mask
-        attention_mask = layout.full_mask(causal=_is_causal(module, None, **kwargs))
-    if packing.head_index is not None and not _is_causal(module, attention_mask, **kwargs):
-        return _of_head_tokens(packing, module, query, key, value, attention_mask, **kwargs), None
-    if layout.groups:
-        return _by_group(packing, module, query, key, value, attention_mask, **kwargs), None
-    is_short = layout.length <= (MAX_SHORT if _needs_gradient(query) else MAX_SHORT_SCORED)
-    if is_short and _is_plain(packing, module, query, key, value, attention_mask, **kwargs):
-        return _short(packing, query, key, value, attention_mask, **kwargs), None
-    query, key, value = _spread(layout, query, key, value)
-    out = _in_padded_grid(packing, module, query, key, value, attention_mask, **kwargs)
-    return layout.gather(out) if layout.indexed else layout.pack(out), None
+    return _PackedAttention(packing, packing.layout, module, query, key, value, attention_mask, kwargs)(), None
 
 
-def _spread(layout: Layout, *heads: Tensor) -> list[Tensor]:
-    """Heads of packed tokens, ``[K, H, T, C]`` each, in the grid, ``[B, H, S, C]``."""
-    by_token = [x.transpose(1, 2) for x in heads]
-    if not layout.indexed:
-        return [layout.unpack(x).transpose(1, 2) for x in by_token]
-    if len({x.shape[-1] for x in heads}) > 1:
-        return [layout.spread(x).transpose(1, 2) for x in by_token]
-    together = layout.spread(torch.cat(by_token, 2))
-    # Split before the transpose: gradients arrive token by token, and then none has to be copied.
-    return [x.transpose(1, 2) for x in torch.split(together, [x.shape[1] for x in heads], 2)]
+@dataclass
+class _PackedAttention:
+    """One call of transformers' attention for a packed batch: heads ``[K, H, T, C]`` to ``[K, T, H, C]``."""
 
+    packing: Packing
+    layout: Layout
+    module: nn.Module
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    options: dict[str, Any]
 
-def _is_causal(module: nn.Module, mask: Tensor | None, **kwargs: Any) -> bool:
-    """Whether attention must hide later tokens by itself, because there is no mask that hides them."""
-    causal = kwargs.get("is_causal")
-    return mask is None and bool(getattr(module, "is_causal", True) if causal is None else causal)
+    def __post_init__(self) -> None:
+        own = self.options.get("is_causal")
+        self.causal = bool(getattr(self.module, "is_causal", True) if own is None else own)
+        self.dropout_p = self.options.get("dropout") or 0.0
+        if self.layout.capacity and self.mask is None:  # results must not depend on whether other examples need a mask
+            self.mask = self.layout.full_mask(causal=self.causal)
+        # whether attention must hide later tokens by itself, because there is no mask that hides them
+        self.hides_later = self.mask is None and self.causal
+        self.has_gradient = self.query.requires_grad and torch.is_grad_enabled()
 
+    def __call__(self) -> Tensor:
+        layout = self.layout
+        if self.packing.head_index is not None and not self.hides_later:
+            return self.of_head_tokens()
+        if layout.groups:
+            return self.by_group()
+        if layout.length <= (MAX_SHORT if self.has_gradient else MAX_SHORT_SCORED) and self.is_plain():
+            return self.short(layout.head_grid(self.query.shape[1]))
+        out = self.in_padded_grid(*self.spread(self.query, self.key, self.value), self.mask)
+        return layout.gather(out) if layout.indexed else layout.pack(out)
 
-def _needs_gradient(x: Tensor) -> bool:
-    return x.requires_grad and torch.is_grad_enabled()
+    def spread(self, *heads: Tensor) -> list[Tensor]:
+        """Heads of packed tokens, ``[K, H, T, C]`` each, in the grid, ``[B, H, S, C]``."""
+        by_token = [x.transpose(1, 2) for x in heads]
+        if not self.layout.indexed:
+            return [self.layout.unpack(x).transpose(1, 2) for x in by_token]
+        if len({x.shape[-1] for x in heads}) > 1:
+            return [self.layout.spread(x).transpose(1, 2) for x in by_token]
+        together = self.layout.spread(torch.cat(by_token, 2))
+        # Split before the transpose: gradients arrive token by token, and then none has to be copied.
+        return [x.transpose(1, 2) for x in torch.split(together, [x.shape[1] for x in heads], 2)]
 
+    def is_plain(self) -> bool:
+        """Whether :mod:`frostline.fast.attention` can compute this call: plain attention of one run on a CPU."""
+        same_heads = self.key.shape == self.value.shape == self.query.shape  # no grouped-query attention
+        own_dropout = self.packing.dropout is not None or not self.dropout_p
+        special = any(self.options.get(name) is not None for name in ("position_bias", "softcap", "cache"))
+        on_cpu = self.query.device.type == "cpu" and self.layout.runs == 1
+        return on_cpu and same_heads and own_dropout and not special and not self.hides_later and enabled("attention")
 
-def _is_plain(
-    packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
-) -> bool:
-    """Whether :mod:`frostline.fast.attention` can compute this call: plain attention of one run on a CPU."""
-    layout = packing.layout
-    assert layout is not None
-    same_heads = key.shape == value.shape == query.shape  # no grouped-query attention
-    own_dropout = packing.dropout is not None or not kwargs.get("dropout")
-    special = any(kwargs.get(name) is not None for name in ("position_bias", "softcap", "cache"))
-    on_cpu = query.device.type == "cpu" and layout.runs == 1
-    causal = _is_causal(module, mask, **kwargs)
-    return on_cpu and same_heads and own_dropout and not special and not causal and enabled("attention")
+    def short(self, grid: HeadGrid) -> Tensor:
+        """Attention of short examples, by :mod:`frostline.fast.attention`."""
+        heads, scale = (self.query, self.key, self.value), self.options.get("scaling")
+        if not (self.dropout_p or self.has_gradient):
+            return attention_without_gradient(*heads, self.mask, grid, scale=scale)
+        return attention(*heads, self.mask, grid, scale=scale, dropout=self.packing.dropout, dropout_p=self.dropout_p)
 
+    def by_group(self) -> Tensor:
+        """Attention in which each group of examples of similar length has its own grid."""
+        values = []
+        use_fast = self.layout.capacity and not self.dropout_p and self.is_plain()
+        bias = self.options.pop("position_bias", None)
+        for group in self.layout.groups:
+            if use_fast and group.layout.length <= MAX_SHORT:
+                heads, grid = (self.query, self.key, self.value), group.head_grid(self.query.shape[1])
+                values.append(attention_without_gradient(*heads, self.mask, grid, scale=self.options.get("scaling")))
+                continue
+            for part in group.one_per_example if self.layout.capacity else [group]:
+                unpacked = (part.unpack(x) for x in (self.query, self.key, self.value))
+                own_mask, own_bias = part.required_mask(self.mask, causal=self.causal), part.mask_of_group(bias)
+                values.append(part.pack(self.in_padded_grid(*unpacked, own_mask, position_bias=own_bias)))
+        return self.layout.from_groups(values)
 
-def _short(packing: Packing, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any) -> Tensor:
-    """Attention of short examples, by :mod:`frostline.fast.attention`."""
-    assert packing.layout is not None
-    grid, scale, dropout_p = (
-        packing.layout.head_grid(query.shape[1]),
-        kwargs.get("scaling"),
-        kwargs.get("dropout") or 0.0,
-    )
-    if not (dropout_p or _needs_gradient(query)):
-        return attention_without_gradient(query, key, value, mask, grid, scale=scale)
-    return attention(query, key, value, mask, grid, scale=scale, dropout=packing.dropout, dropout_p=dropout_p)
+    def of_head_tokens(self) -> Tensor:
+        """Attention of the tokens that the head reads; the output for all other tokens is zero."""
+        layout, position, index, mask = self.layout, self.packing.head_position, self.packing.head_index, self.mask
+        assert position is not None and index is not None
+        index = index[: layout.batch_size]  # [B]
+        query = self.query.transpose(1, 2).flatten(0, 1).index_select(0, index)[:, :, None]  # [B, H, 1, C]
+        if mask is not None and mask.stride(2) == 0:  # all rows are the same
+            mask = mask[:, :, :1]
+        elif mask is not None and mask.shape[2] > 1:
+            mask = mask.expand(layout.batch_size, *mask.shape[1:])
+            mask = mask[torch.arange(layout.batch_size, device=position.device), :, position][:, :, None]
+        if layout.capacity:
+            out = self.of_head_tokens_by_group(query, mask)
+        else:
+            out = self.in_padded_grid(query, *self.spread(self.key, self.value), mask)[:, 0]
+        runs, tokens = self.query.shape[0], self.query.shape[2]
+        return scattered(out, index, runs * tokens).view(runs, tokens, *out.shape[1:])
 
+    def of_head_tokens_by_group(self, query: Tensor, mask: Tensor | None) -> Tensor:
+        """Attention of these tokens for a batch with a capacity: query ``[B, H, 1, C]`` to ``[B, H, C]``."""
+        values, parts = [], []
+        same_heads = self.key.shape[1] == query.shape[1]  # with fewer key heads, one product may span all examples
+        for group in self.layout.groups:
+            together = same_heads and group.layout.length <= MAX_SHORT
+            parts += [group] if together else group.one_per_example
+        for part in parts:
+            # The last bits of a single row may depend on its address, so each row is computed twice.
+            # Without a mask, torch would treat two equal rows as the first two tokens of a causal example.
+            twice = query[part.example_index].repeat(1, 1, 2, 1)
+            own_mask = part.mask_of_group(mask) if self.causal else part.required_mask(mask, causal=False)
+            values.append(self.in_padded_grid(twice, part.unpack(self.key), part.unpack(self.value), own_mask))
+        order = to_device(torch.argsort(torch.cat([part.examples for part in parts])), query.device)
+        return torch.cat(values)[order, 0]
 
-def _by_group(
-    packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
-) -> Tensor:
-    """Attention in which each group of examples of similar length has its own grid."""
-    layout, values, causal = packing.layout, [], _is_causal(module, None, **kwargs)
-    assert layout is not None
-    scored = layout.capacity and not kwargs.get("dropout")
-    use_fast = scored and _is_plain(packing, module, query, key, value, mask, **kwargs)
-    bias = kwargs.pop("position_bias", None)
-    for group in layout.groups:
-        if use_fast and group.layout.length <= MAX_SHORT:
-            grid = group.head_grid(query.shape[1])
-            values.append(attention_without_gradient(query, key, value, mask, grid, scale=kwargs.get("scaling")))
-            continue
-        for part in group.one_per_example if layout.capacity else [group]:
-            heads = (part.unpack(x) for x in (query, key, value))
-            own_mask, own_bias = part.required_mask(mask, causal=causal), part.mask_of_group(bias)
-            out = _in_padded_grid(packing, module, *heads, own_mask, **kwargs, position_bias=own_bias)
-            values.append(part.pack(out))
-    return layout.from_groups(values)
-
-
-def _of_head_tokens(
-    packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
-) -> Tensor:
-    """Attention of the tokens that the head reads; the output for all other tokens is zero."""
-    layout, position, index = packing.layout, packing.head_position, packing.head_index
-    assert layout is not None and position is not None and index is not None
-    index = index[: layout.batch_size]  # [B]
-    head_query = query.transpose(1, 2).flatten(0, 1).index_select(0, index)[:, :, None]  # [B, H, 1, C]
-    if mask is not None and mask.stride(2) == 0:  # all rows are the same
-        mask = mask[:, :, :1]
-    elif mask is not None and mask.shape[2] > 1:
-        mask = mask.expand(layout.batch_size, *mask.shape[1:])
-        mask = mask[torch.arange(layout.batch_size, device=position.device), :, position][:, :, None]
-    if layout.capacity:
-        out = _of_head_tokens_by_group(packing, module, head_query, key, value, mask, **kwargs)
-    else:
-        key, value = _spread(layout, key, value)
-        out = _in_padded_grid(packing, module, head_query, key, value, mask, **kwargs)[:, 0]
-    runs, tokens = query.shape[0], query.shape[2]
-    return scattered(out, index, runs * tokens).view(runs, tokens, *out.shape[1:])
-
-
-def _of_head_tokens_by_group(
-    packing: Packing, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
-) -> Tensor:
-    """Attention of the tokens that the head reads, for a batch with a capacity: query ``[B, H, 1, C]`` to ``[B, H, C]``."""
-    layout, values, parts = packing.layout, [], []
-    assert layout is not None
-    same_heads = key.shape[1] == query.shape[1]  # with fewer key heads, one product may span all examples
-    for group in layout.groups:
-        together = same_heads and group.layout.length <= MAX_SHORT
-        parts += [group] if together else group.one_per_example
-    for part in parts:
-        # The last bits of a single row may depend on its address, so each row is computed twice.
-        # Without a mask, torch would treat two equal rows as the first two tokens of a causal example.
-        twice = query[part.example_index].repeat(1, 1, 2, 1)
-        causal = _is_causal(module, None, **kwargs)
-        own_mask = part.mask_of_group(mask) if causal else part.required_mask(mask, causal=False)
-        values.append(_in_padded_grid(packing, module, twice, part.unpack(key), part.unpack(value), own_mask, **kwargs))
-    order = to_device(torch.argsort(torch.cat([part.examples for part in parts])), query.device)
-    return torch.cat(values)[order, 0]
-
-
-def _in_padded_grid(packing: Packing, module: nn.Module, *heads_and_mask: Tensor | None, **kwargs: Any) -> Tensor:
-    """transformers' attention with frostline's dropout masks: heads ``[B, H, S, C]`` and a mask to ``[B, S, H, C]``."""
-    with packing.dropout.in_attention() if packing.dropout and kwargs.get("dropout") else nullcontext():
-        out: Tensor = sdpa_attention_forward(module, *heads_and_mask, **kwargs)[0]
-    return out
+    def in_padded_grid(self, *heads_and_mask: Tensor | None, **more: Any) -> Tensor:
+        """transformers' attention with our dropout masks: heads ``[B, H, S, C]`` and a mask to ``[B, S, H, C]``."""
+        dropout = self.packing.dropout
+        with dropout.in_attention() if dropout and self.dropout_p else nullcontext():
+            out: Tensor = sdpa_attention_forward(self.module, *heads_and_mask, **self.options, **more)[0]
+        return out
 
 
 def padded_mask(

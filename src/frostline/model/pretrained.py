@@ -1,6 +1,6 @@
 """A pretrained model that many runs share. Each run starts from its pretrained weights."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -66,16 +66,13 @@ class Pretrained:
             return self
         if kind not in self._by_head:
             self._by_head[self.head] = self
-            self._by_head[kind] = self._with_new_head(kind)
+            assert self.head == OWN_HEAD
+            model = with_head(self.model, kind, self.anatomy)
+            anatomy = self.anatomy.of_head(model)
+            head = {name for name, place in anatomy.places.items() if place == HEAD}
+            new = frozenset(head | (self.new & anatomy.places.keys()))
+            self._by_head[kind] = replace(self, model=model, anatomy=anatomy, new=new, head=kind)
         return self._by_head[kind]
-
-    def _with_new_head(self, kind: HeadKind) -> "Pretrained":
-        assert self.head == OWN_HEAD
-        model = with_head(self.model, kind, self.anatomy)
-        anatomy = self.anatomy.of_head(model)
-        head = {name for name, place in anatomy.places.items() if place == HEAD}
-        new = frozenset(head | (self.new & anatomy.places.keys()))
-        return replace(self, model=model, anatomy=anatomy, new=new, head=kind)
 
     def start_run(
         self, names: frozenset[str], generator_seed: int, reinitialized: Set[str] = frozenset()
@@ -118,9 +115,14 @@ class Pretrained:
 
     def _initialize(self, names: Set[str], seed: int) -> None:
         """Initialize parameters as transformers does. Their values depend on the seed only, not on the device."""
+
+        def holds_only_new(path: str) -> bool:
+            return all(f"{path}.{name}" in names for name, _ in self.model.get_submodule(path).named_parameters())
+
         modules = sorted({name.rpartition(".")[0] for name in names})
         # some types give the parameters of an inner module other values for the module around it
-        around = [path for path in _around(modules) if self._holds_only(path, names)]
+        outer = {one for path in modules for one in paths_to(path)} - {*modules}
+        around = [path for path in sorted(outer, key=lambda path: (-path.count("."), path)) if holds_only_new(path)]
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             torch.default_generator.manual_seed(seed)  # torch.manual_seed would also seed the generators of GPUs
             for path, inner in [*((path, False) for path in modules), *((path, True) for path in around)]:
@@ -132,10 +134,6 @@ class Pretrained:
                 for name, value in drawn.named_parameters(recurse=inner):
                     if f"{path}.{name}".removeprefix(".") in names:
                         module.get_parameter(name).copy_(value)
-
-    def _holds_only(self, path: str, names: Set[str]) -> bool:
-        """Whether all parameters inside a module are in ``names``."""
-        return all(f"{path}.{name}" in names for name, _ in self.model.get_submodule(path).named_parameters())
 
     @property
     def stream(self) -> Stream | None:
@@ -182,9 +180,3 @@ def _on_cpu(module: nn.Module, *, inner: bool) -> nn.Module:
     }
     copied |= {id(held): held for one in module.modules() for name, held in vars(one).items() if "hooks" in name}
     return deepcopy(module, copied if inner else copied | {id(child): child for child in module.children()})
-
-
-def _around(modules: Iterable[str]) -> list[str]:
-    """The paths of the modules that contain one of ``modules``, the innermost first."""
-    outer = {one for path in modules for one in paths_to(path)} - {*modules}
-    return sorted(outer, key=lambda path: (-path.count("."), path))

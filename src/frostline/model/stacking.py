@@ -8,7 +8,7 @@ There are two ways. Run by run: the module's own forward once per run, with that
 product (``Linear``, ``Conv1D``), lookup (``Embedding``) or broadcast (norms). Batched pays where launching an operation takes
 longer than computing it. Run by run costs little more on a CPU and gives exactly the numbers of the run alone.
 
-Some types of model cannot be stacked. :func:`frostline.frozen.stack_check.stack_refusal` tests a given model.
+Some types of model cannot be stacked. :func:`frostline.frozen.exactness.stack_refusal` tests a given model.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -165,14 +165,7 @@ class _Stack:
         locations: Mapping[str, ParameterLocation],
         batched_forward: BatchedForward | None,
     ) -> Callable[..., Any]:
-        """The forward for the examples of all runs of the module at ``path``.
-
-        Args:
-            module: A module that holds trained parameters.
-            path: Its path in the model.
-            locations: All trained parameters by name.
-            batched_forward: Computes all runs together; None computes run by run.
-        """
+        """The forward for the examples of all runs of the module at ``path``, all at once if ``batched_forward`` is known."""
         original = module.forward
         prefix = f"{path}.".removeprefix(".")
         inside = {name: location for name, location in locations.items() if name.startswith(prefix)}
@@ -220,10 +213,7 @@ class _Stack:
         return x if _is_shared(x) else self._split(x)[run]
 
     def _concatenated(self, outputs: Sequence[Any], *, shared: bool) -> Any:
-        """The outputs of all runs, run after run.
-
-        With ``shared`` inputs, each run has one output for all its examples. It is repeated for each of them.
-        """
+        """The outputs of all runs, run after run. With ``shared`` inputs, that of a run is repeated for its examples."""
         if isinstance(outputs[0], tuple):
             return tuple(self._concatenated(items, shared=shared) for items in zip(*outputs, strict=True))
         if outputs[0] is None:

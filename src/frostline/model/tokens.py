@@ -165,14 +165,7 @@ def flat_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArr
 def chunks_within(lengths: NDArray[np.int64], capacity: int) -> Iterator[slice]:
     """Split batches of K runs along their examples, so that no padded grid of a run exceeds ``capacity`` tokens.
 
-    A chunk that would be empty holds one example.
-
-    Args:
-        lengths: ``[K, B]``, the tokens of each example.
-        capacity: Tokens of the padded grid of one run's examples, at most.
-
-    Yields:
-        Slices of B, in order.
+    ``lengths`` ``[K, B]`` are the tokens of each example. The slices of B come in order, each with one example at least.
     """
     start, count = 0, lengths.shape[1]
     while start < count:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from frostline import FrostlineError
-from frostline.data.examples import Examples, class_weights
+from frostline.data.examples import class_weights
 from frostline.data.files import is_left_over
 from frostline.data.glue import glue_task
 from frostline.data.kinds import MULTI_LABEL, TOKENS
@@ -110,19 +110,38 @@ def prepare(
         FrostlineError: Anything that the user can correct.
     """
     store = Store(Path(spec.out).expanduser())
-    _require_installed(spec)
+    for recipe in spec.values_of("tune"):
+        if estimator := estimator_of(spec.way_of(recipe)):
+            estimator.require_installed()
     older, before = _existing(store)
-    machine = _machine(spec, before)
+    # a continued sweep keeps the precision that it began with
+    machine = this_machine(spec.device, before.precision if before and spec.precision == "auto" else spec.precision)
     data = read_data(spec, sources) if data is None else data
+    task = data.task
     require_suitable_options(spec, data)
-    metric = _metric(spec, data)
+    of_glue = spec.metric is None and spec.glue is not None  # GLUE's own metric, unless another one is requested
+    metric = glue_task(spec.glue).metric if of_glue and spec.glue else spec.metric
+    metric = check_metric(metric, task.task_type, len(task.labels), task.labels)
     progress.begin("loading the model")
-    pretrained = load_model(spec, data.task, machine, streams=whether_to_stream(spec.stream, machine.device))
+    pretrained = load_model(spec, task, machine, streams=whether_to_stream(spec.stream, machine.device))
     if tunes is not None:
         spec = spec.model_copy(update={"tune": searchable(tunes(pretrained.anatomy.count), pretrained, machine)})
     spec = _with_ways(spec, pretrained)
     splits, max_length = splits_of(data), length_limit(spec, pretrained)
-    identity = _identity(pretrained, machine, data, metric=metric, max_length=max_length, splits=splits)
+    identity = Identity(
+        weights=pretrained.weights,
+        vocabulary=pretrained.vocabulary,
+        data=data_digest(splits.values()),
+        layers=pretrained.anatomy.count,
+        metric=metric,
+        precision=machine.precision,
+        max_length=max_length,
+        train_rows=data.train_rows,
+        folds=0 if data.folds is None else int(data.folds.max()) + 1,
+        task=task.name,
+        task_type=task.task_type,
+        labels=task.labels,
+    )
     requested = spec = without_unsuitable_sizes(spec, identity, pretrained, data, progress)
     if older is not None and before is not None:
         identity = replace(identity, task=identity.task if spec.task else before.task)  # a file may have been renamed
@@ -131,7 +150,7 @@ def prepare(
     runs = expand(spec, identity)
     require_suitable_runs(runs, pretrained, data)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
-    context = _context(spec, pretrained, machine, data, encoded, metric)
+    context = _experiment(spec, pretrained, machine, data, encoded, metric)
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
     plan = make_plan(
         spec=spec,
@@ -148,13 +167,6 @@ def prepare(
     return Prepared(spec, data, identity, context, plan, store, requested, origin)
 
 
-def _require_installed(spec: Settings) -> None:
-    """Refuse ways whose packages are missing."""
-    for tune in spec.values_of("tune"):
-        if estimator := estimator_of(spec.way_of(tune)):
-            estimator.require_installed()
-
-
 def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:
     """The sweep with the modules that its ways choose by their weights."""
     if spec.keep_adapter:
@@ -166,75 +178,38 @@ def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:
     return spec.model_copy(update={"way": {**spec.way, **chosen}})
 
 
-def _identity(
-    pretrained: Pretrained,
-    machine: Machine,
-    data: Data,
-    *,
-    metric: str,
-    max_length: int,
-    splits: Mapping[str, Examples],
-) -> Identity:
-    """What identifies the sweep besides its settings."""
-    return Identity(
-        weights=pretrained.weights,
-        vocabulary=pretrained.vocabulary,
-        data=data_digest(splits.values()),
-        layers=pretrained.anatomy.count,
-        metric=metric,
-        precision=machine.precision,
-        max_length=max_length,
-        train_rows=data.train_rows,
-        folds=0 if data.folds is None else int(data.folds.max()) + 1,
-        task=data.task.name,
-        task_type=data.task.task_type,
-        labels=data.task.labels,
-    )
-
-
-def _context(
-    spec: Settings,
-    pretrained: Pretrained,
-    machine: Machine,
-    data: Data,
-    encoded: Mapping[str, Tokens],
-    metric: str,
+def _experiment(
+    spec: Settings, pretrained: Pretrained, machine: Machine, data: Data, encoded: Mapping[str, Tokens], metric: str
 ) -> Experiment:
     """What all runs share: the model, and the examples of all splits in one pool."""
-    tokens = Tokens.join(list(encoded.values()))
+    tokens, task, examples = Tokens.join(list(encoded.values())), data.task, splits_of(data)
     ends = np.cumsum([len(part) for part in encoded.values()])
     rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
     weights = None
-    if data.task.labels and spec.class_weights != "none":
-        targets = data.train.targets
-        own = targets if data.train.has_label_sets else targets[targets != NO_WORD]
-        weights = torch.from_numpy(class_weights(own, spec.class_weights, data.task.labels)).float()
-    problem = _problem(spec, data, tokens, weights, metric)
-    reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
+    if task.labels and spec.class_weights != "none":
+        own = data.train.targets
+        own = own if data.train.has_label_sets else own[own != NO_WORD]
+        weights = torch.from_numpy(class_weights(own, spec.class_weights, task.labels)).float()
+    targets = np.concatenate([part.targets for part in examples.values()])
+    problem: Problem
+    if task.task_type == TOKENS:
+        every_token = spec.label_all_tokens
+        problem = TagProblem.of(targets, tokens, task.labels, metric, class_weights=weights, every_token=every_token)
+    elif task.task_type == MULTI_LABEL:
+        problem = MultiLabelProblem.of(targets, tokens.lengths, weights, metric)
+    else:
+        problem = Problem(task.task_type, targets, tokens.lengths, weights, metric)
     return Experiment(
-        *(pretrained, machine, problem, tokens, rows, reads),
+        pretrained,
+        machine,
+        problem,
+        tokens,
+        rows,
+        head_reads=find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model)),
         folds=data.folds,
-        examples=splits_of(data),
-        labels=data.task.labels,
+        examples=examples,
+        labels=task.labels,
     )
-
-
-def _problem(spec: Settings, data: Data, tokens: Tokens, weights: torch.Tensor | None, metric: str) -> Problem:
-    """The learning problem of the examples of all splits."""
-    targets = np.concatenate([part.targets for part in splits_of(data).values()])
-    if data.task.task_type == TOKENS:
-        return TagProblem.of(
-            targets, tokens, data.task.labels, metric, class_weights=weights, every_token=spec.label_all_tokens
-        )
-    if data.task.task_type == MULTI_LABEL:
-        return MultiLabelProblem.of(targets, tokens.lengths, weights, metric)
-    return Problem(data.task.task_type, targets, tokens.lengths, weights, metric)
-
-
-def _metric(spec: Settings, data: Data) -> str:
-    """The metric of the sweep; for a GLUE task, GLUE's own unless another one is requested."""
-    requested = glue_task(spec.glue).metric if spec.metric is None and spec.glue is not None else spec.metric
-    return check_metric(requested, data.task.task_type, len(data.task.labels), data.task.labels)
 
 
 def load_model(spec: Settings, task: Task, machine: Machine, *, streams: Streams = never_streams) -> Pretrained:
@@ -248,12 +223,6 @@ def load_model(spec: Settings, task: Task, machine: Machine, *, streams: Streams
         device=machine.device,
         streams=streams,
     )
-
-
-def _machine(spec: Settings, before: Identity | None) -> Machine:
-    """The machine; a continued sweep keeps the precision that it began with."""
-    goes_on = before is not None and spec.precision == "auto"
-    return this_machine(spec.device, before.precision if before and goes_on else spec.precision)
 
 
 def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:

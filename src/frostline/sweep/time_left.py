@@ -3,9 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import log
 from statistics import mean
-from typing import NamedTuple, Self
 
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import forecast_seconds, makespan
@@ -15,7 +15,7 @@ from frostline.training.run import RunSpec
 
 SAMPLED = 20  # results of one k and train size that are read
 Kind = tuple[str, int]  # recipe and train size: runs of one kind take about equally long
-Work = tuple[int, float]  # the layers that a run of a kind trains, and its work
+MEASURED, FORECAST, SCALED, UNKNOWN = "measured", "forecast", "scaled", "unknown"
 
 
 @dataclass(frozen=True)
@@ -26,69 +26,74 @@ class TimeLeft:
         seconds: Wall-clock seconds until the last run ends whose time is known, with the processes that train now. Without
             one: with a single process.
         processes: The processes that train now.
-        measured: The pending runs with the k and the train size of a run that has ended. Its time counts.
-        forecast: The other pending runs with the k and the train size of a recorded forecast.
-        scaled: The other pending runs, if any run has ended: the time of the most similar k, in proportion to the work.
-        unknown: All other pending runs. They are not in ``seconds``.
+        runs: How many pending runs have their time from where. ``measured``: from a run with the same k and train size that
+            has ended. ``forecast``: from the recorded forecast. ``scaled``: from the most similar k, in proportion to the
+            layers and rows. Those that are ``unknown`` are not in ``seconds``.
         at_least: Whether some runs will probably take longer: only diverged runs, which end early, or runs that tune no layer
             have told how long they take.
     """
 
     seconds: float
     processes: int
-    measured: int
-    forecast: int
-    scaled: int
-    unknown: int
-    at_least: bool = False
-
-    @classmethod
-    def of(cls, folder: Folder, leases: Leases, note: Callable[[str], None]) -> Self:
-        """The time left of the sweep in a folder; ``note`` is called with a sentence about each damaged result that is read."""
-        pending: dict[Kind, list[RunSpec]] = defaultdict(list)
-        done: dict[Kind, list[RunSpec]] = defaultdict(list)
-        for run, state in zip(folder.runs, folder.states(), strict=True):
-            if state != "failed":
-                (pending if state == "pending" else done)[run.recipe, run.train_size].append(run)
-        measured = {kind: _measured(folder.store, done[kind], note) for kind in pending}
-        forecast = forecast_seconds(folder.out)
-        least = False
-        scaled: dict[Kind, float] = {}
-        if others := [kind for kind in pending if not measured[kind].whole and kind not in forecast]:
-            measured |= {kind: _measured(folder.store, done[kind], note) for kind in done.keys() - measured.keys()}
-            work = {kind: _work(runs[0], folder.identity.layers) for kind, runs in {**done, **pending}.items()}
-            for kind in others:
-                seconds, sure = _scaled(measured, work, kind)
-                scaled |= {kind: seconds} if seconds else {}
-                least |= not sure
-        whole = {kind: found.seconds for kind, found in measured.items() if found.whole}
-        known = scaled | forecast | whole
-        of_process = {run.digest: known[kind] for kind in pending if kind in known for run in pending[kind]}
-        alive = [lease for lease in leases.current() if leases.sign_of_life(lease) != "dead"]
-        counts = Counter[str]()
-        for kind, runs in pending.items():
-            sources = {"measured": whole, "forecast": forecast, "scaled": scaled}
-            counts[next((name for name, found in sources.items() if kind in found), "unknown")] += len(runs)
-        return cls(
-            seconds=_seconds(of_process, alive),
-            processes=len({lease.holder for lease in alive}),
-            measured=counts["measured"],
-            forecast=counts["forecast"],
-            scaled=counts["scaled"],
-            unknown=counts["unknown"],
-            at_least=least or bool(counts["unknown"]),
-        )
+    runs: Mapping[str, int]
+    at_least: bool
 
 
-class _Measured(NamedTuple):
-    """The mean seconds of runs that have ended, 0 if unknown, and whether these ran to the end: a diverged run ends too early."""
+def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> TimeLeft:
+    """The time left of the sweep in a folder; ``note`` is called with a sentence about each damaged result that is read."""
+    pending: dict[Kind, list[RunSpec]] = defaultdict(list)
+    done: dict[Kind, list[RunSpec]] = defaultdict(list)
+    for run, state in zip(folder.runs, folder.states(), strict=True):
+        if state != "failed":
+            (pending if state == "pending" else done)[run.recipe, run.train_size].append(run)
+    forecast = forecast_seconds(folder.out)
+    layers = {kind: _layers(runs[0], folder.identity.layers) for kind, runs in {**done, **pending}.items()}
 
-    seconds: float
-    whole: bool
+    @cache
+    def measured(kind: Kind) -> tuple[float, bool]:
+        return _measured(folder.store, done.get(kind, []), note)
+
+    def estimate(kind: Kind) -> tuple[float, str, bool]:
+        """Seconds of a run, where they are from, and whether that is no mere lower limit."""
+        seconds, whole = measured(kind)
+        if whole:
+            return seconds, MEASURED, True
+        if kind in forecast:
+            return forecast[kind], FORECAST, True
+        own = _work(layers[kind], kind)
+
+        def distance(other: Kind) -> tuple[bool, bool, bool, float]:
+            """Whole runs come first, then those that train layers."""
+            idle = bool(layers[kind]) and not layers[other]
+            return not measured(other)[1], idle, other != kind, abs(log(_work(layers[other], other) / own))
+
+        known = [other for other in layers if measured(other)[0]]
+        if not known:
+            return 0.0, UNKNOWN, False
+        nearest = min(known, key=distance)
+        seconds, whole = measured(nearest)
+        at_most = whole and bool(layers[nearest] or not layers[kind])
+        return seconds * own / _work(layers[nearest], nearest), SCALED, at_most
+
+    found = {kind: estimate(kind) for kind in pending}
+    counts = Counter[str]()
+    for kind, (_, source, _) in found.items():
+        counts[source] += len(pending[kind])
+    of_process = {run.digest: found[kind][0] for kind, runs in pending.items() if found[kind][0] for run in runs}
+    alive = [lease for lease in leases.current() if leases.sign_of_life(lease) != "dead"]
+    return TimeLeft(
+        seconds=_seconds(of_process, alive),
+        processes=len({lease.holder for lease in alive}),
+        runs=counts,
+        at_least=not all(sure for _, _, sure in found.values()),
+    )
 
 
-def _measured(store: Store, runs: Sequence[RunSpec], note: Callable[[str], None]) -> _Measured:
-    """The mean seconds of these runs, without diverged ones if there are others. Of many runs, some are read."""
+def _measured(store: Store, runs: Sequence[RunSpec], note: Callable[[str], None]) -> tuple[float, bool]:
+    """The mean seconds of these runs, 0 if unknown, and whether they ran to the end: a diverged run ends too early.
+
+    Diverged ones count if there are no others. Of many runs, some are read.
+    """
     found: dict[bool, list[float]] = {True: [], False: []}
     for run in runs[:: len(runs) // SAMPLED + 1]:
         try:
@@ -101,36 +106,18 @@ def _measured(store: Store, runs: Sequence[RunSpec], note: Callable[[str], None]
         seconds = max(cost.train_seconds + cost.evaluation_seconds, cost.run_seconds)
         if seconds > 0:
             found[result.outcome != "diverged"].append(seconds)
-    return next((_Measured(mean(seconds), whole) for whole, seconds in found.items() if seconds), _Measured(0.0, False))
+    return next(((mean(seconds), whole) for whole, seconds in found.items() if seconds), (0.0, False))
 
 
-def _work(run: RunSpec, layers: int) -> Work:
-    """The layers that a run trains, and its work relative to other runs: each layer, and the rest of the model, counts as one.
-
-    The work of named parts, and of ways that do not tune the last layers, is that of the whole model at most.
-    """
+def _layers(run: RunSpec, layers: int) -> int:
+    """The layers that a run trains. Named parts, and ways that do not tune the last layers, count as the whole model."""
     k = run.way.last_layers if run.recipe.is_way else run.recipe.k
-    trained = layers + 1 if k is None else k
-    return trained, run.train_size * (trained + 1)
+    return layers + 1 if k is None else k
 
 
-def _scaled(measured: Mapping[Kind, _Measured], work: Mapping[Kind, Work], kind: Kind) -> tuple[float, bool]:
-    """The seconds of a run of a kind of which no whole run has ended, and whether the estimate is no mere lower limit.
-
-    They are in proportion to the work of the most similar kind: whole runs come first, then those that train layers. 0: unknown.
-    """
-    trained, own = work[kind]
-
-    def distance(other: Kind) -> tuple[bool, bool, bool, float]:
-        layers, theirs = work[other]
-        return not measured[other].whole, bool(trained) and not layers, other != kind, abs(log(theirs / own))
-
-    known = [other for other, found in measured.items() if found.seconds]
-    if not known:
-        return 0.0, True
-    nearest = min(known, key=distance)
-    seconds, whole = measured[nearest]
-    return seconds * own / work[nearest][1], whole and bool(work[nearest][0] or not trained)
+def _work(layers: int, kind: Kind) -> float:
+    """The work of a run relative to others: each layer, and the rest of the model, counts as one."""
+    return kind[1] * (layers + 1)
 
 
 def _seconds(of_process: dict[str, float], alive: Sequence[Lease]) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from frostline.model.anatomy import Anatomy, find_layers
-from frozen.cached import Cache
+from frozen.passes import Cache
 from small_models import small_model
 
 

@@ -1,0 +1,440 @@
+"""The exactness check on small models of every type. Each passes, or is refused for the right reason.
+
+- The comparison finds every dependence on more than the hidden states at the cut, and reports the reason.
+- Which token the head reads. ``tests/fast/test_last_layer.py`` tests the modules that run for that token only.
+- Whether the forward pass may use packed batches.
+- Whether runs of a model type can be trained as one stack.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForTokenClassification
+
+from frostline import FrostlineError
+from frostline.frozen.exactness import (
+    Check,
+    CutComparison,
+    check,
+    find_head_reads,
+    packed_pass_is_exact,
+    stack_refusal,
+    wrong_below,
+)
+from frostline.frozen.forward_pass import ForwardPass
+from frostline.model import stacking
+from frostline.model.anatomy import find_layers
+from frostline.model.trainable import Trainable
+from frostline.statistics.recipe import Recipe
+from model.test_anatomy import REFUSED as NO_LAYERS
+from small_models import REASONS, TAG_TYPES, TYPES, small_batch, small_model
+
+# Exact in padded batches only: they have their own attention, or other layers also mix tokens.
+PADDED = [
+    "axk2",
+    "bloom",
+    "deberta",
+    "deberta-v2",
+    "doge",
+    "falcon",
+    "gemma2",
+    "gpt_neo",
+    "gpt_oss",
+    "gptj",
+    "ibert",
+    "jamba",
+    "layoutlmv3",
+    "luke",
+    "markuplm",
+    "megatron-bert",
+    "minimax",
+    "mpnet",
+    "mpt",
+    "mra",
+    "openai-gpt",
+    "qwen3_5",
+    "qwen3_5_text",
+    "qwen3_next",
+    "rembert",
+    "roformer",
+    "tapas",
+    "xmod",
+]
+DEPENDS_ON_PADDING = "Its output for an example depends on the padding in the batch"
+OF_OTHER_INPUT = "Something other than the hidden states passes from below the cut to the logits"  # position biases
+REFUSED = {  # at every cut between two layers
+    "convbert": DEPENDS_ON_PADDING,  # convolutions over the padding
+    "mobilebert": DEPENDS_ON_PADDING,  # a token's input contains the embeddings of its neighbours, here those of padding
+    "fnet": DEPENDS_ON_PADDING,  # a Fourier transform over text and padding
+    "nystromformer": DEPENDS_ON_PADDING,  # a convolution, and landmarks that are means over neighbouring tokens
+    "yoso": DEPENDS_ON_PADDING,  # its hashes contain the padding
+    "lilt": "Layers above the cut need more from the layers below than hidden states",  # text and layout
+}
+ALL = [name for name in TYPES if name not in REASONS]
+RANDOM = {"big_bird": "the same batch gives different logits"}  # its block attention is random
+SAMPLE = [  # one or two for each kind of result and of architecture
+    "albert",
+    "bart",
+    "bert",
+    "big_bird",
+    "bloom",
+    "canine",
+    "deberta-v2",
+    "distilbert",
+    "fnet",
+    "funnel",
+    "gemma3",
+    "gpt2",
+    "layoutlmv3",
+    "lilt",
+    "llama",
+    "mixtral",
+    "modernbert",
+    "mpnet",
+    "xlm",
+    "xlnet",
+    "zamba",
+]
+
+
+@pytest.mark.parametrize(
+    "model_type", [name if name in SAMPLE else pytest.param(name, marks=pytest.mark.every) for name in ALL]
+)
+def test_every_type_is_exact_or_refused(model_type: str) -> None:
+    model = small_model(model_type)
+    rows = check(model, batch=small_batch(model))
+    reason = (NO_LAYERS | RANDOM).get(model_type)
+    if reason:
+        (row,) = rows
+        assert row.refused and reason in row.refused
+        assert (row.tuned_layers, row.batches, row.max_logit_difference, row.max_gradient_difference) == (None,) * 4
+        return
+    assert [row.tuned_layers for row in rows] == [*map(Recipe, range(5)), "full"]
+    for row in rows:
+        if model_type in REFUSED and row.tuned_layers in ("last 1", "last 2", "last 3"):
+            assert row.batches is None and row.refused and REFUSED[model_type] in row.refused
+        elif row.refused:
+            assert model_type in REFUSED and row.tuned_layers == "head only" and REFUSED[model_type] in row.refused
+        else:
+            assert max(row.max_logit_difference, row.max_gradient_difference) < 1e-5
+    batches = [row.batches for row in rows]
+    if model_type not in REFUSED:
+        assert batches == ["packed"] * 6 or (model_type in PADDED and batches[-1] == "padded")
+
+
+TAGS_REFUSED = {
+    **REFUSED,
+    "funnel": DEPENDS_ON_PADDING,
+    "mt5": OF_OTHER_INPUT,
+    "t5": OF_OTHER_INPUT,
+}
+TAG_SAMPLE = ("albert", "bert", "fnet", "llama", "mpnet")
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    [
+        name if name in TAG_SAMPLE else pytest.param(name, marks=pytest.mark.every)
+        for name in TAG_TYPES
+        if name not in REASONS
+    ],
+)
+def test_every_type_with_a_head_for_tags_is_exact_or_refused(model_type: str) -> None:
+    model = small_model(model_type, head=AutoModelForTokenClassification)
+    rows = check(model, batch=small_batch(model))
+    refused = [row.refused for row in rows if row.refused]
+    reason = (NO_LAYERS | RANDOM | TAGS_REFUSED).get(model_type)
+    assert bool(refused) == (reason is not None) and all(reason in sentence for sentence in refused)
+    for row in rows:
+        assert row.refused or max(row.max_logit_difference, row.max_gradient_difference) < 1e-5
+
+
+def test_no_type_is_listed_twice() -> None:
+    tables = [*NO_LAYERS, *RANDOM, *REFUSED, *PADDED]
+    assert len(tables) == len(set(tables)) and set(tables) < set(ALL) and set(SAMPLE) < set(ALL)
+
+
+@pytest.mark.parametrize("model_type", ["canine", "xlnet"])
+def test_a_configuration_without_vocabulary_or_positions(model_type: str) -> None:
+    """CANINE reads characters and has no vocabulary, and XLNet has no limit on positions. The check makes a batch for both."""
+    (row,) = check(small_model(model_type))
+    assert row.refused and NO_LAYERS[model_type] in row.refused
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_a_model_whose_output_depends_on_more_than_its_input_is_refused(random: bool) -> None:
+    """The output depends on the previous batch, or is random."""
+    model, seen = small_model("bert"), [0.0]
+
+    def remember(module, args, out):
+        out = out + (torch.rand(()) if random else seen[0])
+        seen[0] = out.shape[0] + float(out[0, 0]) * 0
+        return out
+
+    model.classifier.register_forward_hook(remember)
+    (row,) = check(model)
+    assert row.refused and "the same batch gives different logits" in row.refused
+
+
+def test_a_model_that_is_not_of_transformers_is_an_error() -> None:
+    with pytest.raises(FrostlineError, match="Linear is not a model of transformers"):
+        check(nn.Linear(2, 2))
+
+
+def state_of(model):
+    return {
+        "weights": [p.detach().numpy().tobytes() for p in model.state_dict().values()],
+        "modes": [module.training for module in model.modules()],
+        "requires_grad": [p.requires_grad for p in model.parameters()],
+        "gradients": [p.grad for p in model.parameters()],
+        "attention": model.config._attn_implementation,
+        "hooks": [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()],
+        "patched": ["forward" in vars(m) or hasattr(m, "frostline_packing") for m in model.modules()],
+        "random state": torch.get_rng_state().tolist(),
+    }
+
+
+@pytest.mark.parametrize(
+    "model_type", ["bert", "gpt2", "lilt", "fnet", "xlm"]
+)  # exact, or refused for one of three reasons
+def test_the_check_does_not_change_the_model(model_type: str) -> None:
+    model = small_model(model_type)
+    for n, module in enumerate(model.modules()):
+        module.training = n % 3 == 0
+    for n, parameter in enumerate(model.parameters()):
+        parameter.requires_grad_(n % 2 == 0)
+    before = state_of(model)
+    check(model, tuned_layers=[0, 2, "full"])
+    after = state_of(model)
+    for name, value in before.items():
+        assert after[name] == value, name
+
+
+def test_only_the_given_ks_are_checked() -> None:
+    rows = check(small_model("bert"), tuned_layers=["full", 2])
+    assert [row.tuned_layers for row in rows] == ["full", "last 2"] and all(isinstance(row, Check) for row in rows)
+    (row,) = check(small_model("bert"), tuned_layers=[9])
+    assert row.refused and "the model has 4" in row.refused
+
+
+@pytest.mark.parametrize("modules, layers", [(["layer.1", "pooler"], 3), (["pooler"], 0), (["embeddings"], "full")])
+def test_named_parts_are_checked_too(modules: list[str], layers: int | str) -> None:
+    *_, row = check(small_model("bert"), tuned_layers=[], tune_modules=modules)
+    assert (row.tuned_layers, row.batches, row.refused) == (Recipe(layers), "packed", None)
+    assert max(row.max_logit_difference, row.max_gradient_difference) < 1e-5
+
+
+def test_a_named_part_that_does_not_exist_is_refused_with_similar_names() -> None:
+    (row,) = check(small_model("bert"), tuned_layers=[], tune_modules=["layer.9"])
+    assert "the nearest are layer." in row.refused
+
+
+@pytest.mark.parametrize("lengths, shape", [(None, (4, 40)), ((9, 5), (2, 9))])
+def test_examples_have_different_lengths_and_exceed_the_sliding_window(
+    lengths: tuple[int, ...] | None, shape: tuple[int, int]
+) -> None:
+    model, seen = small_model("mistral"), []
+    assert model.config.sliding_window < 40
+    model.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append(kwargs["attention_mask"]), with_kwargs=True
+    )
+    check(model, tuned_layers=[], lengths=lengths)
+    assert seen[0].shape == shape and len(set(seen[0].sum(1).tolist())) == shape[0]
+
+
+SOMETHING_ELSE = "Something other than the hidden states passes from below the cut to the logits"
+
+
+def refusals(model: Any, ks: Sequence[int | str] | None = None) -> dict[int | str, str | None]:
+    """By k, or ``full``."""
+    checks = check(model, tuned_layers=ks)
+    return {("full" if row.tuned_layers == "full" else row.tuned_layers.k): row.refused for row in checks}
+
+
+def test_a_skip_connection_around_the_cut_is_refused() -> None:
+    """The pooler adds the output of the first layer."""
+    model, seen = small_model("bert"), {}
+    model.bert.encoder.layer[0].register_forward_hook(lambda module, args, out: seen.update(hidden=out))
+    model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["hidden"][:, 0])
+    found = refusals(model)
+    assert found.pop(4) is None and found.pop("full") is None  # nothing is cut
+    for k in range(4):
+        assert SOMETHING_ELSE in (found[k] or ""), k
+
+
+def test_weights_of_a_lower_layer_in_the_head_are_refused() -> None:
+    """Only NaN in the lower weights reveals this, because the cut does not remove them from the model."""
+    model = small_model("bert")
+    weight = model.bert.encoder.layer[1].output.dense.weight
+    model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * weight[:, 0])
+    for k, refused in refusals(model, [1, 2, 3, "full"]).items():
+        assert (refused is None) == (k in (3, "full")), k  # for k = 3 the layer is not below the cut
+        assert refused is None or SOMETHING_ELSE in refused
+
+
+def test_a_mean_of_the_embeddings_in_the_head_is_refused() -> None:
+    """At k = 0 the head gets one token per example, and the embeddings of the other tokens are missing."""
+    model, seen = small_model("bert"), {}
+    model.bert.embeddings.register_forward_hook(lambda module, args, out: seen.update(mean=out.mean(1)))
+    model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["mean"])
+    assert refusals(model, [0])[0]
+
+
+def test_layers_whose_output_depends_on_padding_are_refused() -> None:
+    model = small_model("bert")
+    for layer in model.bert.encoder.layer:
+        layer.output.register_forward_hook(lambda module, args, out: out + 0.1 * out.mean(1, keepdim=True))
+    for k, refused in refusals(model, [1, 2, 3]).items():
+        assert DEPENDS_ON_PADDING in (refused or ""), k
+
+
+def test_a_gradient_that_is_nan_is_refused() -> None:
+    model = small_model("bert")
+    bias = model.bert.pooler.dense.bias
+    model.bert.pooler.register_forward_hook(lambda module, args, out: out + (bias * 0).sqrt().sum())
+    for row in check(model, tuned_layers=[0, 2, "full"]):
+        assert row.refused and row.batches is None and math.isnan(row.max_gradient_difference or 0.0)
+        assert row.max_logit_difference is not None and row.max_logit_difference < 1e-5
+
+
+def test_max_uncut_layers_limits_the_compared_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, compared, original = small_model("bert"), [], CutComparison.check
+    monkeypatch.setattr(
+        CutComparison, "check", lambda self, k, names: compared.append(names) or original(self, k, names)
+    )
+    (row,) = check(model, tuned_layers=["full"], max_uncut_layers=1)
+    assert row.tuned_layers == "full" and row.batches == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
+    assert compared == [Trainable(Recipe(1)).parameters(find_layers(model))]
+
+
+@pytest.mark.parametrize("name", ["bert", "deberta"])
+def test_the_check_computes_few_tokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, original = [], ForwardPass.batches
+
+    def batches(self: ForwardPass, *args: Any) -> Any:
+        found = original(self, *args)
+        seen.extend(found)
+        return found
+
+    monkeypatch.setattr(ForwardPass, "batches", batches)
+    assert not check(small_model(name), tuned_layers=[1], lengths=[23, 17, 9])[0].refused
+    computed = [batch.capacity or batch.examples * batch.padded_lengths[0] for batch in seen]
+    assert seen and max(computed) <= 2 * (23 + 17 + 9 + 3 * 8)
+    assert all(batch.examples > len(batch.rows) for batch in seen)  # copies fill the batch
+
+
+@pytest.mark.parametrize(
+    "model_type, reads",
+    [
+        ("bert", "first"),
+        ("roberta", "first"),
+        ("distilbert", "first"),
+        ("deberta-v2", "first"),
+        ("modernbert", "first"),
+        ("gpt2", "last"),
+        ("llama", "last"),
+        ("opt", "last"),
+        ("gte", "first"),
+    ],
+)
+def test_the_token_that_the_head_reads(model_type: str, reads: str) -> None:
+    model = small_model(model_type)
+    batch = small_batch(model)
+    assert find_head_reads(model, find_layers(model, batch), batch) == reads
+
+
+def test_a_head_with_mean_pooling_reads_all_tokens() -> None:
+    model = small_model("modernbert")
+    model.config.classifier_pooling = "mean"
+    batch = small_batch(model)
+    assert find_head_reads(model, find_layers(model, batch), batch) == "all"
+    rows = check(model, tuned_layers=[0, 1])
+    assert [row.refused for row in rows] == [None, None]
+
+
+def test_a_model_that_cannot_be_packed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model("bert")
+    anatomy = find_layers(model)
+    assert packed_pass_is_exact(model, anatomy)
+    dense = model.bert.encoder.layer[1].output.dense
+    dense.register_forward_pre_hook(lambda module, args: (args[0] + args[0].mean(1, keepdim=True),))
+    assert not packed_pass_is_exact(model, anatomy)  # the module mixes tokens
+    dense._forward_pre_hooks.clear()
+    monkeypatch.setattr(model.config, "_attn_implementation", "eager")
+    assert not packed_pass_is_exact(model, anatomy)
+
+
+DIFFER = "In a stack, logits differ by "
+
+
+def refusal_of(model_type: str, k: Recipe, **options: Any) -> str | None:
+    model = small_model(model_type)
+    batches = [small_batch(model), small_batch(model, (11, 36, 5, 29), seed=1)]
+    anatomy = find_layers(model, batches[0])
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    options = {"packed": False, "batched": True, **options}
+    cut = anatomy.count - k if isinstance(k, int) else None
+    refusal = stack_refusal(model, anatomy, Trainable(Recipe(k)).parameters(anatomy), cut, batches=batches, **options)
+    assert all(torch.equal(p, before[name]) and p.grad is None for name, p in model.named_parameters())
+    assert not any("forward" in vars(module) for module in model.modules())
+    return refusal
+
+
+@pytest.mark.parametrize(
+    "model_type",
+    ["mixtral", "opt", "gemma2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("gpt_oss", "qwen3_next"))],
+)
+def test_runs_of_most_types_can_be_stacked(model_type: str) -> None:
+    """With experts, with norms that add one to their weights, and with parameters that other modules read."""
+    assert [refusal_of(model_type, k) for k in (0, 2)] == [None, None]
+
+
+def test_types_whose_runs_cannot_be_stacked() -> None:
+    together = "Its modules cannot compute the examples of several runs together"
+    assert refusal_of("deberta-v2", 0) is None
+    assert (refusal_of("deberta-v2", 1) or "").startswith(f"{together} (RuntimeError: ")
+    assert (refusal_of("biogpt", "full", packed=True) or "").startswith(together)
+    assert refusal_of("mpnet", 2) is None  # position biases that all layers share belong to the embeddings
+    assert (refusal_of("mpnet", "full") or "").startswith(DIFFER)
+
+
+def test_runs_that_share_a_weight_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal_of("bert", 1, packed=True) is None
+
+    def of_the_first(module, whole, x):
+        return right(module, {leaf: p[:1].expand_as(p) for leaf, p in whole.items()}, x)
+
+    right = stacking._product
+    monkeypatch.setattr(stacking, "_product", of_the_first)
+    assert (refusal_of("bert", 1, packed=True) or "").startswith(DIFFER)
+    assert refusal_of("bert", 1, packed=True, batched=False) is None
+    own = stacking._Stack.parameter
+    monkeypatch.setattr(stacking._Stack, "parameter", lambda self, run, name: own(self, run, name).detach())
+    assert refusal_of("bert", 1, batched=False) is not None
+
+
+def test_the_check_makes_its_own_examples() -> None:
+    model = small_model("llama")
+    anatomy = find_layers(model)
+    for cut in (1, 2):  # cut 1: one frozen layer runs
+        assert (
+            stack_refusal(model, anatomy, Trainable(Recipe(2)).parameters(anatomy), cut, packed=True, batched=True)
+            is None
+        )
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama"])
+def test_weights_below_the_cut_are_nan_and_restored(model_type: str) -> None:
+    model = small_model(model_type, layers=4)
+    anatomy, table = find_layers(model), model.get_input_embeddings().weight
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    with pytest.raises(ZeroDivisionError), wrong_below(model, anatomy, 2):
+        lower = {name for name, place in anatomy.places.items() if place in ("layer 0", "layer 1")}
+        for name, p in model.named_parameters():
+            assert bool(p.isnan().all()) == (name in lower or p is table), name
+        raise ZeroDivisionError
+    assert all(p.requires_grad and torch.equal(p, before[name]) for name, p in model.named_parameters())
