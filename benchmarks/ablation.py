@@ -131,7 +131,7 @@ def measured(settings: dict[str, str], side: str, work: Path) -> Facts:
         "memory": peak.bytes,
         "resident": children.resident,
         "run_memory": max(run["cost"]["peak_memory_bytes"] for run in runs),
-        "scores": {str(run["spec"]["tune"]): run["validation_best"] for run in runs},
+        "scores": {str(run["spec"]["recipe"]): run["validation_best"] for run in runs},
         "packed": runs[0]["provenance"]["packed"],
         "workers": runs[0]["provenance"]["workers"],
     }

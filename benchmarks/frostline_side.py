@@ -32,7 +32,7 @@ def cell(run: Facts) -> Facts:
     """A result as a line of the journal. With several workers, its seconds are its share of the wall-clock time."""
     spec, cost = run["spec"], run["cost"]
     return {
-        **{"k": str(spec["tune"]), "seed": spec["seed"], "rate": spec["learning_rate"]},
+        **{"k": str(spec["recipe"]), "seed": spec["seed"], "rate": spec["learning_rate"]},
         **{"score": run["validation_best"], "last": run["validation_last"], "outcome": run["outcome"]},
         **{"training": cost["train_seconds"], "evaluation": cost["evaluation_seconds"], "cache": run["cache_seconds"]},
         "workers": run["provenance"]["workers"],

@@ -87,7 +87,7 @@ def spec_of(tune: int | str, train_size: int, *, seed: int = 0, learning_rate: f
     """A run on a random context."""
     values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": seed, "train_size": train_size}
     return RunSpec.model_validate(
-        {"tune": tune, "learning_rate": learning_rate, "metric": "accuracy", **values, **more}
+        {"recipe": tune, "learning_rate": learning_rate, "metric": "accuracy", **values, **more}
     )
 
 

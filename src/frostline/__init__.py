@@ -59,7 +59,7 @@ _MODULES = {
     "Predictions": "api.prediction",
     "Probed": "training.probes",
     "Ray": "sweep.execution.ray_tasks",
-    "RunSpec": "training.specification",
+    "RunSpec": "training.run",
     "Sweep": "api.sweep",
     "Settings": "sweep.settings",
     "TagPredictions": "api.prediction",

@@ -13,8 +13,7 @@ import frostline
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep, sweep_of
 from frostline.frozen.forward_pass import StateSelection
-from frostline.report.answer.analysis import analyze
-from frostline.report.answer.groups import load_groups
+from frostline.report.answer.analysis import analyze, load_groups
 from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Counts
@@ -58,7 +57,7 @@ def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, dict[str, A
 
 def test_by_default_every_way_has_as_many_learning_rates() -> None:
     spec = sweep_of("head,last-1,lora-1,bilstm,mean-pooled-0,setfit,full", model="m", train="t.csv", out="o").spec
-    assert {tune: len(spec.learning_rate_pairs(tune)) for tune in spec.recipe} == dict.fromkeys(spec.recipe, 3)
+    assert {tune: len(spec.learning_rate_pairs(tune)) for tune in spec.tune} == dict.fromkeys(spec.tune, 3)
 
 
 def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path, dict[str, Any]]) -> None:
@@ -72,8 +71,8 @@ def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path,
 
 def test_lora_starts_from_the_same_hidden_states(compared: tuple[Path, dict[str, Any]]) -> None:
     store = Folder(compared[0]).store
-    cuts = {facts.spec.tune: facts.provenance.cut for facts in store.results().values()}
-    assert cuts["lora-1"] == cuts[1] == 2 and cuts["lp-ft"] is None
+    cuts = {facts.spec.recipe: facts.provenance.cut for facts in store.results().values()}
+    assert cuts["lora-1"] == cuts["last 1"] == 2 and cuts["lp-ft"] is None
 
 
 def test_a_killed_comparison_goes_on_to_the_same_results(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
@@ -125,7 +124,7 @@ def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path
         ("lora-2,llrd", "are compared with the last k layers"),
         ("full,loro-2", "did you mean 'lora-2'"),
         ("full,full", "ways cannot be 'full,full': a value appears twice"),
-        ("full,LLRD", "ways cannot be 'full,LLRD': give names of ways in small letters"),
+        ("full,LLRD", "ways cannot be 'full,LLRD': give numbers of layers such as 2, head, full"),
     ],
 )
 def test_ways_that_the_model_does_not_allow_are_refused_before_anything_runs(
@@ -145,16 +144,23 @@ def test_heads_that_read_something_else_share_the_cached_hidden_states(
     plan = sweep.plan(timed=False)
     assert plan.cached == StateSelection((1, 2, 3), head=True)
     places = {tune: [group.places for group in groups if group.trained] for tune, groups in plan.groups.items()}
-    assert places["mean-pooled-0"] == [("head",), ("head",)] and "pooler" in str(places[0])
+    assert places["mean-pooled-0"] == [("head",), ("head",)] and "pooler" in str(places["head only"])
     answer = sweep.run(save_model=False)
     shares = {cell["recipe"]: cell["tuned_share"] for cell in answer["sizes"][0]["cells"]}
     assert shares["mean-pooled-0"] == 0 and shares["mean-pooled-1"] == shares["last 1"] == pytest.approx(1 / 3)
     costs = {choice["choice"]: choice["cost_of_full"] for choice in answer["sizes"][0]["choices"]}
     assert costs.get("mean-pooled-0", 0) == 0
     cuts = {facts.spec.recipe: facts.provenance.cut for facts in Folder(tmp_path / "o").store.results().values()}
-    assert cuts == {0: 3, 1: 2, "mean-pooled-0": 3, "mean-pooled-1": 2, "last-token": 1, "full": None}
+    assert cuts == {"head only": 3, "last 1": 2, "mean-pooled-0": 3, "mean-pooled-1": 2, "last-token": 1, "full": None}
     token = {f.spec.recipe: f.provenance.head_token for f in Folder(tmp_path / "o").store.results().values()}
-    assert token == {0: True, 1: True, "full": True, "last-token": True, "mean-pooled-0": False, "mean-pooled-1": False}
+    assert token == {
+        "head only": True,
+        "last 1": True,
+        "full": True,
+        "last-token": True,
+        "mean-pooled-0": False,
+        "mean-pooled-1": False,
+    }
 
 
 def test_a_head_that_reads_one_vector_of_a_text_is_refused_for_tags_of_words(tiny_bert: Path, tmp_path: Path) -> None:

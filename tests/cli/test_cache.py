@@ -16,9 +16,8 @@ def test_check_and_cache(frostline: Frostline, here: Path, monkeypatch: pytest.M
         checked.code == 0 and "\nEqual: every difference is below 1e-05 of the largest value (float32)." in checked.out
     )
     assert "refused" not in checked.out
-    assert [line.split()[:2] for line in checked.out.splitlines()[1:-1]] == [
-        [k, "packed"] for k in ("0", "1", "2", "3", "full")
-    ]
+    names = ("head only", "last 1", "last 2", "last 3", "full")
+    assert [line.split("packed")[0].strip() for line in checked.out.splitlines()[1:-1]] == list(names)
     assert (
         frostline("sweep", "--model", "m", "--train", "t.csv", "--tune", "1", "--seeds", "1", "--out", "o", *FAST).code
         == 0

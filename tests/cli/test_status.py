@@ -1,5 +1,6 @@
 """`frostline status`: who trains what."""
 
+import json
 import os
 import platform
 import shutil
@@ -39,6 +40,8 @@ def test_a_dead_process_is_shown_as_dead(frostline: Frostline, finished_small: P
         leases.take([[run.digest]])
         shutil.copytree(out / "leases", tmp_path / "left")
     shutil.copytree(tmp_path / "left", out / "leases", dirs_exist_ok=True)
+    (path,) = (out / "leases").glob("*.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pid": 2**31}))  # no process has this number
     *_, row, _, left = frostline("status", out).out.splitlines()
     assert row.endswith("dead") and left.endswith("with one process, while none trains (1 run by measured times).")
     for path in (out / "leases").glob("*.json"):

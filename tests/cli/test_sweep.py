@@ -26,7 +26,7 @@ def test_a_dry_run_shows_every_group_and_writes_nothing(frostline: Frostline, he
     first, *groups = got.out[got.out.index("tune last 1: ") :].strip().split("\n\n")
     assert [part.splitlines()[0] for part in (first, *groups)] == [
         "tune last 1: 9,666 of 28,802 parameters are trained",
-        "tune all: 28,802 of 28,802 parameters are trained",
+        "tune full: 28,802 of 28,802 parameters are trained",
         "tune named: 9,666 of 28,802 parameters are trained",
     ]
     rows = [" ".join(line.split()) for line in groups[-1].splitlines()[2:]]
@@ -156,7 +156,7 @@ def test_a_failed_run_is_reported_after_the_table(
     real = execute_module.run
 
     def fails_for_k_1(spec: Any, context: Any, **more: Any) -> Any:
-        if spec.recipe == 1:
+        if spec.recipe == "last 1":
             raise RuntimeError("out of memory")
         return real(spec, context, **more)
 
@@ -191,7 +191,7 @@ def test_a_diverged_run_is_trained_again_on_request(
     assert "diverged" in frostline(*words).out + frostline("status", "o").out
     assert frostline(*words, "--retry", "failed,diverged").code == 0
     assert "diverged" not in frostline("status", "o").out and len(list((here / "o" / "retried").iterdir())) == 1
-    got = frostline(*words, "--retry", "full")
+    got = frostline(*words, "--retry", "all")
     assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
 
 

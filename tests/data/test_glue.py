@@ -215,14 +215,6 @@ def test_an_unreachable_hub_is_reported_with_a_remedy() -> None:
     )
 
 
-def test_a_folder_of_all_tasks(tmp_path: Path) -> None:
-    """In the layout of the common download script."""
-    for name in ("CoLA", "RTE"):
-        original(tmp_path / "glue_data" / name, name)
-    data = loaded(glue="rte", data=tmp_path / "glue_data", test="none")
-    assert_same(data, loaded(glue="rte", data=tmp_path / "glue_data" / "RTE", test="none"))
-
-
 def test_other_files_beside_those_of_glue_are_not_read(tmp_path: Path) -> None:
     """The common download script leaves all files in one folder, with a list of row ids."""
     files, plain = original(tmp_path / "both", "MRPC"), original(tmp_path / "plain", "MRPC")

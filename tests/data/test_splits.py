@@ -211,15 +211,6 @@ def test_rows_with_the_same_text_are_in_the_same_split(case: str, seed: int) -> 
         assert all(set(part.targets) == set(range(len(data.task.labels))) for part in parts)
 
 
-def test_held_out_splits_of_repeated_texts_have_the_requested_size_if_they_can() -> None:
-    data = loaded(train=REPEATED["each text twice"][0])
-    assert data.test is not None and (len(data.test), len(data.validation)) == (6, 6)
-    assert "6 of 60 training rows are held out for test (data seed 0). Rows with the same text" in " ".join(data.notes)
-    frequent = loaded(train=REPEATED["only texts that are too frequent"][0], test="none")
-    assert len(frequent.validation) in (14, 15, 16)  # one text of each class
-    assert f"{len(frequent.validation)} of 60 training rows are held out" in " ".join(frequent.notes)
-
-
 @pytest.mark.parametrize(
     ("texts", "labels", "message"),
     [
@@ -278,14 +269,6 @@ def test_classes_have_their_share_at_every_size(counts: list[int], seed: int) ->
         else:  # rare classes have their one row early, and the other classes have correspondingly fewer rows
             assert ((shown == 1) | (shown < size * share + 1)).all()
             assert (shown > (size - kinds) * share - 1).all()
-
-
-def test_shares_of_one_large_and_many_small_classes() -> None:
-    """Proportional rounding (Webster) would give the large class a long series of consecutive positions."""
-    targets = classes([5000] + [50] * 100)
-    order = targets[subset_indices(targets, len(targets), 0)]
-    large = np.cumsum(order == 0)[200:]
-    assert np.abs(large - np.arange(201, len(targets) + 1) / 2).max() < 1
 
 
 def test_seeds_differ_and_no_class_is_favoured() -> None:

@@ -95,22 +95,11 @@ def test_numbers_mixed_with_texts_are_refused() -> None:
         targets_of(mixed, decided(mixed, task_type=REGRESSION))
 
 
-@pytest.mark.parametrize("value", ["nan", "1_000", "１"])
+@pytest.mark.parametrize("value", ["nan", "1_000", "１", "1e999"])
 def test_numbers_that_only_python_accepts_are_refused(value: str) -> None:
     table = labelled(["1.5", value])
-    with pytest.raises(FrostlineError, match=r"row 2, column 'label'.* is not a number"):
+    with pytest.raises(FrostlineError, match=r"row 2, column 'label'.* is (not a number|too large)"):
         targets_of(table, decided(table, task_type=REGRESSION))
-
-
-def test_a_number_that_overflows_is_refused() -> None:
-    table = labelled(["1.5", "1e999"])
-    with pytest.raises(FrostlineError, match="row 2, column 'label': '1e999' is too large"):
-        targets_of(table, decided(table, task_type=REGRESSION))
-
-
-def test_a_single_class_is_refused() -> None:
-    sentence = refusal(["pos", "pos"])
-    assert "t.csv, column 'label': every row has the label 'pos'; give rows of at least two classes" in sentence
 
 
 @pytest.mark.parametrize("missing", ["", "  ", None])
@@ -210,15 +199,6 @@ def test_leading_zeros_case_and_invisible_names() -> None:
             targets_of(labelled(["neg", twin]), task)
 
 
-def test_a_label_that_is_a_list_is_refused() -> None:
-    assert "row 1, column 'label': ['a'] is neither a text nor a number" in refusal([["a"], ["b"]])
-
-
-def test_a_column_with_too_many_different_texts_is_refused() -> None:
-    sentence = refusal([f"name {i}" for i in range(30)])
-    assert "30 different labels in 30 rows" in sentence and "--label-column" in sentence
-
-
 LISTS = ["good;books", "bad;books", "", "good", "bad"]
 
 
@@ -274,3 +254,18 @@ def test_labels_are_lists_if_their_parts_recur(labels: list[str], separator: str
 
 def test_a_name_in_many_rows_is_no_list() -> None:
     assert lists_in(["arts; culture"] * 50 + ["sports"] * 50) is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["pos", "pos"], "t.csv, column 'label': every row has the label 'pos'; give rows of at least two classes"),
+        ([["a"], ["b"]], "row 1, column 'label': ['a'] is neither a text nor a number"),
+        (
+            [f"name {i}" for i in range(30)],
+            "30 different labels in 30 rows; name the column of the labels with --label-column",
+        ),
+    ],
+)
+def test_labels_that_are_none_are_refused(labels: list[Any], message: str) -> None:
+    assert message in refusal(labels)

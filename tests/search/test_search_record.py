@@ -85,7 +85,7 @@ def test_its_reason_to_stop_is_about_the_runs_that_the_search_knew() -> None:
         "The next step takes about 20 s, but only 2 s of the budget is left. With --budget 80s, it would be: k = 1."
     )
     search = record_of(why=advice, over=True, known=["a", "b"], skipped=["last 1", "last 2"])
-    known = [row("a", "last 0"), row("b", "full")]
+    known = [row("a", "head only"), row("b", "full")]
     others = [row("c", "last 1", train_size=10), row("d", "last 1", status="pending")]
     assert as_of_now(search, [*known, *others]) == search
     more = as_of_now(search, [*known, row("e", "last 1")])
@@ -96,5 +96,5 @@ def test_its_reason_to_stop_is_about_the_runs_that_the_search_knew() -> None:
 
 
 def test_a_search_that_continues_has_no_newer_runs() -> None:
-    assert newer_runs(record_of(over=False), [row("a", "last 0")]) == []
-    assert [one["run"] for one in newer_runs(record_of(over=True), [row("a", "last 0")])] == ["a"]
+    assert newer_runs(record_of(over=False), [row("a", "head only")]) == []
+    assert [one["run"] for one in newer_runs(record_of(over=True), [row("a", "head only")])] == ["a"]

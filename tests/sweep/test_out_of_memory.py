@@ -38,8 +38,8 @@ def test_when_memory_runs_out_stacks_are_halved_and_then_micro_batches(
     assert sizes[:3] == [(2, 16), (1, 16), (1, 8)] and {shape[1] for shape in sizes[3:]} <= {8, 4}
     reason = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
     assert [note for note in notes if "emory" in note] == [
-        f"A stack of 2 runs of last 0 failed ({reason}); it is retried in two halves.",
-        f"Memory ran out with 16 examples at a time in a run of last 0 ({reason}); it is retried with 8. An optimizer step "
+        f"A stack of 2 runs of head only failed ({reason}); it is retried in two halves.",
+        f"Memory ran out with 16 examples at a time in a run of head only ({reason}); it is retried with 8. An optimizer step "
         "still has 16 examples.",
     ]
     stores = [Store(Path(sweep.spec.out)) for sweep in (plenty, short)]

@@ -23,7 +23,6 @@ from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import register
 from frostline.sweep.results.forecast_record import Cell, Forecast
-from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.train import run
@@ -86,10 +85,10 @@ def test_the_results_are_those_of_this_process(train: Train, shown: Notes, here:
 def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepared: Prepared) -> None:
     weights = BestWeights.in_folder(prepared.store.out)
     results = train(weights=weights).results().values()
-    usable = [one for one in results if one["outcome"] == "ok"]
+    usable = [one for one in results if one.outcome == "ok"]
     best: dict[str, tuple[float, int]] = {}
     for one in usable:
-        rank, k = (one["validation_best"], -one["spec"]["seed"]), f"last-{one['spec']['tune']}"
+        rank, k = (one.validation_best, -one.spec.seed), one.spec.recipe.replace(" ", "-")
         best[k] = max(rank, best.get(k, rank))
     assert best and weights.ranks() == {k: (20, *rank) for k, rank in best.items()}
 
@@ -127,7 +126,7 @@ def test_a_task_that_is_lost_for_good_is_a_failed_run(
     here.before = lose
     store = train()
     ((digest, failure),) = store.failures().items()
-    assert failure["reason"] == "Ray lost the process of this run 4 times (RayError: The worker died unexpectedly.)"
+    assert failure.reason == "Ray lost the process of this run 4 times (RayError: The worker died unexpectedly.)"
     here.before = lambda number: None
     store.retry([digest], ["failed"])
     assert_same_predictions(train(), Store(finished_small))
@@ -279,7 +278,8 @@ def test_a_lost_run_continues_from_its_checkpoint_if_the_node_shares_the_folder(
 
     monkeypatch.setattr(checkpoints_module, "EVERY", -1.0)  # after each step
     if not shared:
-        monkeypatch.setattr(Leases, "beat", tmp_path / "elsewhere" / "leases" / "another.beat")
+        real = ray_tasks.train
+        monkeypatch.setattr(ray_tasks, "train", lambda *args: real(*args[:3], tmp_path / "elsewhere", args[4]))
     with monkeypatch.context() as losing:
         losing.setattr(execute_module, "run", lose_one)
         store = train()

@@ -278,11 +278,11 @@ def test_a_way_has_as_many_learning_rates_as_every_k() -> None:
 
 def test_ways_of_your_own_are_tables_and_stay_when_a_folder_grows() -> None:
     made = spec(tune="last-1,full,mine,lora-2", way=WAYS)
-    assert made.tune == (1, "full", "mine", "lora-2") and made.way["mine"].layer_decay == 0.5
+    assert made.tune == ("last 1", "full", "mine", "lora-2") and made.way["mine"].layer_decay == 0.5
     assert make_settings(tomllib.loads(to_toml(made.model_dump(mode="json")))) == made
     older = spec(tune="all,mine", way={"mine": WAYS["mine"]})
     grown = spec(tune="1,other", way={"other": WAYS["other"]}).extended(older, 100)
-    assert grown.way.keys() == {"mine", "other"} and {*grown.values_of("tune")} == {"full", "mine", 1, "other"}
+    assert grown.way.keys() == {"mine", "other"} and {*grown.values_of("tune")} == {"full", "mine", "last 1", "other"}
 
 
 def test_durations_are_read_or_refused() -> None:

@@ -1,6 +1,8 @@
 """Runs are dealt out to several processes: each stack once, and every process knows when it is done."""
 
+import os
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +97,12 @@ def test_one_that_does_not_wait_finds_out_whether_the_others_live(tmp_path: Path
     store = Store(tmp_path)
     with Leases(tmp_path) as silent:
         silent.take([[run.digest for run in RUNS]])
-        (tmp_path / "leases" / f"{silent.holder}.lock").unlink()
         for path in (tmp_path / "leases").glob("*.json"):
             path.write_text(path.read_text().replace('"kernel": "', '"kernel": "another '))
         one = shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=False)
         assert next(one) is None and next(one) is None
-        (tmp_path / "leases" / f"{silent.holder}.beat").write_text("1")
+        for path in (tmp_path / "leases").glob("*.json"):
+            os.utime(path, (1, 1))
         assert list(one) == []
 
 
@@ -122,14 +124,12 @@ def test_a_run_that_ends_between_the_look_at_the_folder_and_its_lease_is_not_tra
         shutil.rmtree(store.runs)
 
 
-def test_each_lease_and_the_beat_of_its_holder_is_read_once_before_a_run_is_taken(
-    tmp_path: Path, read: list[str]
-) -> None:
+def test_each_lease_is_read_twice_before_a_run_is_taken(tmp_path: Path, read: list[str]) -> None:
     with Leases(tmp_path) as other:
         other.take([[run.digest for run in RUNS[:3]]])
         one = shared_out(Queue.as_given(STACKS), Store(tmp_path), Leases(tmp_path), wait=True)
         assert next(one) == RUNS[3:]
-        assert sorted(read) == [".beat"] * 3 + [".json"] * 3
+        assert sorted(read) == [".json"] * 6
         one.close()
 
 
@@ -142,9 +142,9 @@ def test_a_process_that_waits_looks_again_after_a_pause_or_when_a_stack_has_ende
     monkeypatch.setattr(sharing_module, "PAUSE", 10.0)
     store, leases, taken = Store(tmp_path), Leases(tmp_path), Leases.taken
 
-    def slow(self: Leases) -> set[str]:
+    def slow(self: Leases, ended: Collection[str]) -> set[str]:
         now[0] += 2.0
-        return taken(self)
+        return taken(self, ended)
 
     with Leases(tmp_path) as other:
         other.take([[run.digest for run in RUNS[2:]]])

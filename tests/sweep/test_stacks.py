@@ -35,9 +35,9 @@ def test_runs_with_the_same_key_are_stacked_and_the_others_keep_their_order() ->
 
     def size_of(some: list[RunSpec]) -> int:
         requested.append([run.seed for run in some])
-        return {0: 5, 1: 1, 2: 3}[int(some[0].tune)]
+        return {0: 5, 1: 1, 2: 3}[some[0].recipe.k]
 
-    found = [(stack[0].tune, [run.seed for run in stack]) for stack in in_stacks(runs, size_of)]
+    found = [(stack[0].recipe.k, [run.seed for run in stack]) for stack in in_stacks(runs, size_of)]
     assert found == [
         *[(0, [0, 1, 2, 3, 4]), (1, [0]), (2, [0, 1, 2]), (1, [1]), (1, [2]), (1, [3]), (2, [3, 4]), (1, [4])]
     ]
@@ -101,7 +101,7 @@ def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: Experiment, monkeypat
     tried: list[tuple[Any, int]] = []
 
     def profile(specs: list[RunSpec], context: Experiment) -> tuple[float, int]:
-        tried.append((specs[0].tune, len(specs)))
+        tried.append((specs[0].recipe.short, len(specs)))
         return 1.0, 0
 
     monkeypatch.setattr(stacks_module, "profile_step", profile)
@@ -115,10 +115,14 @@ def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: Experiment, monkeypat
         return size
 
     runs = [spec_of(k, seed) for seed in range(4) for k in (1, "full", 2)]
-    assert [(stack[0].tune, len(stack)) for stack in in_stacks(runs, remembered)] == [(1, 4), ("full", 4), (2, 4)]
+    assert [(stack[0].recipe, len(stack)) for stack in in_stacks(runs, remembered)] == [
+        ("last 1", 4),
+        ("full", 4),
+        ("last 2", 4),
+    ]
     assert tried == [("full", 1), ("full", 2), ("full", 4)]
     assert remembered([spec_of(1, seed, num_train_epochs=9.0) for seed in range(2)]) == 2
-    assert tried[3:] == [(1, 1), (1, 2)]
+    assert tried[3:] == [("1", 1), ("1", 2)]
 
 
 def test_a_stack_that_runs_out_of_memory_ends_the_doubling() -> None:
@@ -184,7 +188,7 @@ def test_a_model_type_that_cannot_be_stacked_runs_one_by_one_with_a_note(
     monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: "Its layers talk.")
     notes = notes_of(monkeypatch)
     assert stacked_of(run_sweep(settings)) == {0: [1, 1], 1: [1, 1]}
-    assert "Runs of last 0 are trained one by one. Its layers talk." in notes
+    assert "Runs of head only are trained one by one. Its layers talk." in notes
 
 
 def test_a_given_size_stacks_every_k(settings: dict[str, Any]) -> None:
@@ -223,7 +227,9 @@ def test_a_stack_that_fails_is_retried_in_halves_with_a_note(
     notes = notes_of(monkeypatch)
     sweep = run_sweep(settings, tune="0", seeds=5)
     assert sizes == [5, 2, 3, 2] and stacked_of(sweep) == {0: [2, 2, 1, 2, 2]}
-    assert "A stack of 5 runs of last 0 failed (OutOfMemoryError: out of memory); it is retried in two halves." in notes
+    assert (
+        "A stack of 5 runs of head only failed (OutOfMemoryError: out of memory); it is retried in two halves." in notes
+    )
     assert set(sweep.table().status) == {"done"}
 
 
@@ -236,9 +242,10 @@ def notes_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def stacked_of(sweep: Sweep) -> dict[Any, list[int]]:
     """The size of the stack that each run was trained in, by k and seed."""
     found: dict[Any, dict[int, int]] = {}
-    for facts in Store(Path(sweep.spec.out)).results().values():
-        found.setdefault(facts.spec.tune, {})[facts.spec.seed] = facts.provenance.stacked
-    return {k: [by_seed[seed] for seed in sorted(by_seed)] for k, by_seed in found.items()}
+    for one in Store(Path(sweep.spec.out)).results().values():
+        k = one.spec.recipe.k
+        found.setdefault("full" if k is None else k, {})[one.spec.seed] = one.provenance.stacked
+    return {k: [of_seed[seed] for seed in sorted(of_seed)] for k, of_seed in found.items()}
 
 
 def test_of_a_stack_only_the_best_run_is_stored(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ def test_a_run_that_fails_in_a_worker_does_not_affect_other_runs(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sometimes(spec: Any, context: Any, **more: Any) -> Any:
-        if spec.recipe == 1:
+        if spec.recipe.k == 1:
             raise RuntimeError("out of memory")
         return run(spec, context, **more)
 
@@ -196,7 +196,7 @@ def test_results_record_how_many_runs_were_trained_at_the_same_time(settings: di
     run_sweep({**settings, "tune": "1", "seeds": 1})
     run_sweep({**settings, "tune": "0,1"})  # three runs are missing
     results = Store(Path(settings["out"])).results().values()
-    concurrent = {(one.spec.tune, one.spec.seed): one.provenance.workers for one in results}
+    concurrent = {(one.spec.recipe.k, one.spec.seed): one.provenance.workers for one in results}
     assert concurrent == {(1, 0): 1, (0, 0): 2, (0, 1): 2, (1, 1): 2}
     for tune, together in (("0,1", 2), ("1", 1)):  # stacks, not runs, are trained at the same time
         other = run_sweep(

@@ -28,7 +28,7 @@ from frostline.model.model_files import RECORD
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OUTPUT_KEYS, opened_by, output_keys
 from frostline.report import formatting, names
-from frostline.report.answer.output_sentences import output_sentences
+from frostline.report.answer.recommended_classes import output_sentences
 from frostline.report.explanations import loading
 from frostline.statistics.answer import Answer
 from frostline.sweep.execution.execute import prepare_hidden_states

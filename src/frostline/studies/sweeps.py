@@ -19,7 +19,7 @@ from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.heads import with_head
 from frostline.model.loading import load_config
 from frostline.model.terms import OWN_HEAD
-from frostline.report.answer.groups import sweep_groups
+from frostline.report.answer.analysis import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer

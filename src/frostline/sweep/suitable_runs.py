@@ -90,7 +90,7 @@ def without_unsuitable_sizes(
     """
     if len(spec.values_of("train_size")) < 2:
         return spec
-    runs = list(_one_of_each_size(run for run in expand(spec, identity) if Recipe(run.recipe).is_way))
+    runs = list(_one_of_each_size(run for run in expand(spec, identity) if run.recipe.is_way))
     for way in dict.fromkeys(run.recipe for run in runs):
         own = [run for run in runs if run.recipe == way]
         left_out = {run.train_size: why for run in own if (why := _why_unsuitable(run, pretrained, data))}

@@ -141,7 +141,7 @@ def test_an_interrupted_run_is_trained_again_from_its_start(
     store = Store(tmp_path / "o")
     assert len(store.done()) == 1 and not (tmp_path / "o" / "checkpoints").exists()
     assert_same_predictions(trained(tmp_path / "o"), trained(tmp_path / "undisturbed"))
-    (facts,) = (one for one in store.results().values() if one.spec.tune == "setfit")
+    (facts,) = (one for one in store.results().values() if one.spec.recipe == "setfit")
     assert facts.cost.steps > 5 and not facts.provenance.continued_after
 
 

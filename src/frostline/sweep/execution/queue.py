@@ -116,14 +116,13 @@ def shared_out(
                 continue
             begun = monotonic()
             ended = store.ended()
-            leases.forget(ended)
             of_others = ended - own
             for run in (run for stack in queue.stacks for run in stack if run.digest in of_others):
                 on_other(run)
             queue.remove(ended)
+            of_somebody = leases.taken(ended)
             if not queue.stacks:
                 return
-            of_somebody = leases.taken()
             wanted = queue.in_order(of_somebody)
             taken = set(leases.take([run.digest for run in stack if run.digest not in of_somebody] for stack in wanted))
             # Another process may have ended runs, and given them back, after ``ended`` was read.

@@ -206,21 +206,22 @@ class Notes(Progress):
         """The driver shows it when it publishes it."""
 
 
-def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, beat: Path) -> Trained:
+def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, folder: Path, holder: str) -> Trained:
     """Train these runs of a sweep.
 
     Args:
         work: The sweep.
         digests: The runs.
         best: The ranks of the best runs so far, by k. Trained parameters are returned of better ones only; None returns none.
-        beat: The beat of the driver. If this node sees it, the folder of the sweep is shared, and keeps the checkpoints.
+        folder: The folder of the sweep. If it is shared with this node, it keeps the checkpoints.
+        holder: Who has leases in that folder: a folder of the same name on this node has others.
 
     Raises:
         FrostlineError: The node cannot train them; the message names the node.
     """
     torch.set_num_threads(work.threads)
     try:
-        shared = beat.parent.parent if beat.exists() else None
+        shared = folder if any(lease.holder == holder for lease in Leases(folder).current()) else None
         return _train(replace(_prepared(work), checkpoints_in=shared), digests, best)
     except FrostlineError as error:
         raise FrostlineError(f"On the node {platform.node()}: {error}") from error
@@ -343,7 +344,7 @@ class Driver:
     cluster: Cluster
     ray: Ray
     weights: BestWeights | None = None
-    beat: Path | None = None  # by which a node knows the folder of the sweep
+    holder: str = ""  # of the leases, by which a node knows the folder of the sweep
     under_way: dict[Any, list[RunSpec]] = field(default_factory=dict)  # by the reference to what the task returns
 
     def __post_init__(self) -> None:
@@ -383,7 +384,7 @@ class Driver:
             show_ended(run, self.prepared, costs[run.digest], self.progress)
 
         leases = Leases(store.out, at_a_time=max(1, capacity))
-        self.beat = leases.beat
+        self.holder = leases.holder
         shared = shared_out(Queue.as_given(groups), store, leases, wait=True, on_other=show)
         with closing(shared) as tasks, closing(self.ended(tasks)) as ended_here:
             for run in ended_here:
@@ -432,8 +433,9 @@ class Driver:
             if group is None:
                 break
             needs, best = self.needs(group), None if self.weights is None else self.weights.ranks()
+            where = (self.prepared.store.out.absolute(), self.holder)
             task = self.train_task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], memory=needs["memory"])
-            self.under_way[task.remote(self.work, [run.digest for run in group], best, self.beat)] = group
+            self.under_way[task.remote(self.work, [run.digest for run in group], best, *where)] = group
         return True
 
     def _publish(self, task: Any, group: Sequence[RunSpec]) -> Iterator[RunSpec]:

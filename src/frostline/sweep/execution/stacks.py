@@ -5,7 +5,6 @@ from math import ceil, isfinite
 
 from frostline.frozen.exactness import stack_refusal
 from frostline.model.device import memory_limit
-from frostline.statistics.recipe import Recipe
 from frostline.sweep.operations import COPIES
 from frostline.training.experiment import Experiment, StackSize
 from frostline.training.run import RunSpec
@@ -25,7 +24,7 @@ def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) 
     by_key: dict[str, list[int]] = {}  # indices of the runs with this key
     for index, key in enumerate(keys):
         by_key.setdefault(key, []).append(index)
-    largest_first = sorted(by_key, key=lambda key: Recipe(runs[by_key[key][0]].recipe).order, reverse=True)
+    largest_first = sorted(by_key, key=lambda key: runs[by_key[key][0]].recipe.order, reverse=True)
     sizes = {key: size_of([runs[index] for index in by_key[key]]) for key in largest_first}
     for index, key in enumerate(keys):
         number = by_key[key].index(index)
@@ -99,7 +98,7 @@ def _known_size(spec: RunSpec, names: Set[str], context: Experiment) -> int:
         (
             found.size
             for found in context.worker.stack_sizes.values()
-            if found.spec.model_copy(update={"tune": spec.recipe}).stack_key == spec.stack_key
+            if found.spec.model_copy(update={"recipe": spec.recipe}).stack_key == spec.stack_key
             and found.spec.to_train.parameters(anatomy) >= names
         ),
         default=1,

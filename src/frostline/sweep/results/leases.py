@@ -1,22 +1,21 @@
 """Leases: which process trains which run, so that several processes can share the runs of one folder.
 
     leases/<run>.<n>.json     the n-th lease of a run: who has it, and since when
-    leases/<holder>.beat      where its holder runs, and a number that it changes every few seconds
-    leases/<holder>.lock      locked while the holder's process exists
 
 A process takes a run by creating the file of its next lease. Of several processes, the file system lets one create it. The lease
-with the highest number counts. A run is free if nobody has a lease, or if the holder of its last lease is dead. That is so if
+with the highest number counts. As numbers only grow while anybody has the run, two processes that both find its holder dead
+cannot both take it over. Every few seconds, a holder renews the times of its files. A run is free if nobody has a lease, or if
+the holder of its last lease is dead. That is so if
 
-- the holder has removed its beat, which it does when it ends;
-- its lock is free, and it ran under the kernel of this process, where locks are reliable;
-- its beat has not changed for ``silent_after`` seconds, a setting of the process that waits. It counts them from when it first
-  read that beat. Two clocks are never compared, so wrong clocks and jumps do no harm.
+- the holder ran on this machine, where the list of processes is reliable, and its process has ended;
+- no file of the holder has had a new time for ``silent_after`` seconds, a setting of the process that waits. It counts them from
+  when it first read the last time. Two clocks are never compared, so wrong clocks and jumps do no harm.
 
 A folder may come from others. What their leases say is therefore shown, but nothing is computed from it that could take long.
 
 On a network file system, two properties are needed: only one process can create a file of a given name, and a file that is opened
-has the content that was there when it was last closed. Locks are not needed there. If a holder that was taken for dead continues,
-two processes train one run. The first published result stands.
+has the times and the content that it had on the server then. If a holder that was taken for dead continues, two processes train
+one run. The first published result stands.
 """
 
 import errno
@@ -25,91 +24,83 @@ import os
 import platform
 import re
 import uuid
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
-from typing import Self
+from typing import Annotated, Self
 
-from filelock import Timeout
+from pydantic import BaseModel, ConfigDict, Field
 
 from frostline import FrostlineError
-from frostline.data.files import create_file, file_lock, is_left_over, json_bytes, make_folder, read_inside, remove
+from frostline.data.files import create_file, is_left_over, make_folder, read_inside, remove
 
-SILENT_AFTER = 30.0  # seconds without a new beat, after which a holder is dead
-BEAT = 5.0  # seconds between two beats
-LEASE_BYTES = 64 * 2**10  # the largest size of a lease or beat that is read
-HOLDER = re.compile(r"\w{1,64}", re.ASCII)
-LEASE = re.compile(r"(?P<run>\w{1,64})\.(?P<number>[1-9][0-9]{0,3})\.json", re.ASCII)
+SILENT_AFTER = 30.0  # seconds without a sign of life, after which a holder is dead
+RENEWED = 5.0  # seconds between two signs of life
+LEASE_BYTES = 64 * 2**10  # the largest size of a lease that is read
+FILE = re.compile(r"(?P<run>\w{1,64})\.(?P<number>[1-9][0-9]{0,3})\.json", re.ASCII)
 LAST = 9999  # the highest number of a lease: so many processes have died with a run
-MOST = {str: 256, int: 2**32}  # the longest text and the largest number in a lease
+NOBODY = "nobody"  # the holder of a damaged lease, who does not live
+Text = Annotated[str, Field(max_length=256)]
+Number = Annotated[int, Field(ge=0, le=2**32)]
 
 
-@dataclass(frozen=True)
-class Lease:
+class Lease(BaseModel):
     """The lease of one process on one run."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
 
     run: str
     number: int
-    holder: str
-    host: str
-    pid: int
-    kernel: str  # which start of which machine; empty if unknown
-    since: str  # by the clock of the holder, for display
-    at_a_time: int  # runs or stacks that the holder trains at the same time
+    holder: Text
+    host: Text = ""
+    pid: Number = 0
+    started: Text = ""  # when the process started, by the clock of its kernel; empty if unknown
+    kernel: Text = ""  # which start of which machine; empty if unknown
+    since: Text = ""  # by the clock of the holder, for display
+    at_a_time: Annotated[int, Field(ge=1, le=2**32)] = 1  # runs or stacks that the holder trains at the same time
 
     def age(self) -> float:
         """Seconds since it began, for display: clocks of two machines may differ. 0 if they differ more, or it is unreadable."""
         try:
-            return max(
-                0.0, (datetime.now().astimezone() - datetime.fromisoformat(self.since).astimezone()).total_seconds()
-            )
+            begun = datetime.fromisoformat(self.since).astimezone()
+            return max(0.0, (datetime.now().astimezone() - begun).total_seconds())
         except (ValueError, OverflowError):
             return 0.0
 
-
-FACTS = {field.name: field.type for field in fields(Lease)[2:]}  # in the file of a lease, whose name has run and number
+    @property
+    def is_local(self) -> bool:
+        """Whether its holder ran on this machine, so that the list of processes says whether it lives."""
+        return self.kernel == kernel() != ""
 
 
 @dataclass
-class _Watch:
-    """What this process knows of another holder."""
+class _Sign:
+    """The last sign of life of a holder."""
 
-    beat: str | None  # None if it could not be read
-    since: float  # when this beat was first read, by the clock of this process
-    lives: bool  # whether it is known that the holder lived then
+    files: frozenset[tuple[str, int, int]]  # its leases, with the times of their files
+    seen: float  # when this process first saw it, by its own clock
+    is_second: bool  # whether there was one before: then the holder lived at this one
 
 
 class Leases:
     """The leases in the folder of a sweep. Within its context, it is a holder that can take runs."""
 
     def __init__(self, out: Path, silent_after: float = SILENT_AFTER, *, at_a_time: int = 1) -> None:
-        self.folder, self.holder, self.silent_after = out / "leases", uuid.uuid4().hex[:12], float(silent_after)
-        self.at_a_time = at_a_time  # runs or stacks that this holder trains at the same time
+        self.out, self.folder, self.holder = out, out / "leases", uuid.uuid4().hex[:12]
+        self.silent_after, self.at_a_time = float(silent_after), at_a_time
         self.held: dict[str, int] = {}  # the runs of this holder, with the numbers of their leases
-        self._watched: dict[str, _Watch] = {}
-        self._dead: set[str] = set()
-        self._lock = file_lock(self._file(self.holder, "lock"), timeout=0, inside=out)
-        self._kernel = kernel()
+        self._signs: dict[str, _Sign] = {}
         self._over = Event()
-        self._thread = Thread(target=self._beat, daemon=True)
+        self._thread = Thread(target=self._renew, daemon=True)
 
     def __enter__(self) -> Self:
-        make_folder(self.folder, inside=self.folder.parent)
-        try:
-            self._lock.acquire()
-        except OSError:  # a file system without locks
-            self._kernel = ""  # nobody may take its free lock as a sign of death
-        try:
-            self._write_beat(0)  # after the lock, so that a beat without a lock shows that its holder is dead
-        except OSError:  # a full disk
-            self._lock.release()
-            self._remove_signs(self.holder)
-            raise
+        make_folder(self.folder, inside=self.out)
         self._thread.start()
         return self
 
@@ -117,177 +108,153 @@ class Leases:
         self._over.set()
         self._thread.join()
         self.release(list(self.held))
-        self._lock.release()
-        folders = (self.folder, *(self.folder.with_name(name) for name in ("runs", "checkpoints")))
-        own = [folder for folder in folders if not folder.is_symlink()]
-        incomplete = [path for folder in own for path in folder.glob(".*.part") if is_left_over(path)]
-        busy = {lease.holder for lease in self.current()}
-        for holder in {path.stem for path in self.folder.glob("*.beat")} - busy:
-            if holder == self.holder or holder in self._dead or self._is_dead_here(holder):
-                self._remove_signs(holder)
-        if not any(self.folder.glob("*.beat")):  # nobody lives who could have been writing these
+        folders = [folder for name in ("runs", "checkpoints") if not (folder := self.out / name).is_symlink()]
+        incomplete = [path for folder in folders for path in folder.glob(".*.part") if is_left_over(path)]
+        if all(self.is_dead(lease) for lease in self.current()):  # nobody lives who could have been writing these
             for path in incomplete:
-                remove(path, inside=self.folder.parent)
-
-    @property
-    def beat(self) -> Path:
-        """The file that shows, while the context is open, that this holder lives. No other folder has one of this name."""
-        return self._file(self.holder, "beat").absolute()
+                remove(path, inside=self.out)
 
     def take(self, groups: Iterable[Sequence[str]]) -> list[str]:
         """Take the free runs of the first group that has any, and return them. Runs that this holder has are not free."""
         last = self._last()
         for group in groups:
-            if taken := [run for run in group if self._is_free(run, last) and self._create(run, last.get(run, 0) + 1)]:
+            if taken := [run for run in group if self._take(run, last.get(run))]:
                 return taken
         return []
 
-    def taken(self) -> set[str]:
-        """The runs that are not free, because this holder or another one that lives has them."""
-        last = self._last()
-        return {run for run in last if not self._is_free(run, last)}
+    def taken(self, ended: Collection[str] = ()) -> set[str]:
+        """The runs that are not free, because this holder or another one that lives has them.
+
+        The leases of runs that have ``ended`` are removed if this holder has them, or a dead one.
+        """
+        self.release(ended)
+        found = set[str]()
+        for lease in self.current():
+            if not self.is_dead(lease):
+                found.add(lease.run)
+            elif lease.run in ended:
+                self._remove(lease.run, lease.number)
+        return found
 
     def release(self, runs: Collection[str]) -> None:
         """Give these runs back, as far as this holder has them."""
         for run in self.held.keys() & runs:
-            for number in range(1, self.held.pop(run) + 1):  # the last one last, so that no older one counts meanwhile
-                remove(self._file(run, f"{number}.json"), inside=self.folder.parent)
-
-    def forget(self, runs: Collection[str]) -> None:
-        """Remove the leases of runs that have ended, which a killed process may have left."""
-        for run, number in self._last().items():
-            if run in runs and (lease := self._read(run, number)) is not None and self.is_dead(lease):
-                self.held[run] = number
-        self.release(runs)
+            self._remove(run, self.held.pop(run))
 
     def current(self) -> list[Lease]:
         """The last lease of each run, whether its holder lives or not."""
-        found = (self._read(run, number) for run, number in sorted(self._last().items()))
-        return [lease for lease in found if lease is not None]
+        return list(self._last().values())
 
     def undecided(self) -> bool:
         """Whether there is a holder of which this process does not know yet whether it lives."""
-        others = {lease.holder for lease in self.current()} - {self.holder}
-        return any(not self._watched[holder].lives for holder in others & self._watched.keys())
+        return any(self.sign_of_life(lease) == "unknown" for lease in self.current())
 
     def is_dead(self, lease: Lease) -> bool:
-        """Whether the holder of a lease is known to be dead. The description of this module has the rules."""
-        try:
-            beat = self._beat_of(lease.holder)
-        except (FileNotFoundError, ValueError):
+        """Whether the holder of a current lease is known to be dead. The description of this module has the rules."""
+        if lease.holder == self.holder:
+            return False
+        if lease.holder == NOBODY or (lease.is_local and started(lease.pid) != lease.started):
             return True
-        except OSError:  # a network that is interrupted; a beat that stays unreadable is no sign of life
-            beat = None
-        now, here = monotonic(), lease.kernel == kernel() != ""
-        watch = self._watched.setdefault(lease.holder, _Watch(beat, now, here))
-        if beat not in (None, watch.beat):
-            self._watched[lease.holder] = watch = _Watch(beat, now, True)
-        if now - watch.since > self.silent_after or (here and self._lock_is_free(lease.holder)):
-            self._dead.add(lease.holder)
-            return True
-        return False
+        return monotonic() - self._signs[lease.holder].seen > self.silent_after
 
     def sign_of_life(self, lease: Lease) -> str:
         """What is known at once about the holder of a lease: ``lives``, ``dead``, or ``unknown`` on another machine."""
         if self.is_dead(lease):
             return "dead"
-        watch = self._watched.get(lease.holder)
-        return "lives" if watch and watch.lives else "unknown"
+        known = lease.holder == self.holder or lease.is_local or self._signs[lease.holder].is_second
+        return "lives" if known else "unknown"
 
-    def _is_free(self, run: str, last: dict[str, int]) -> bool:
-        if run not in last:
-            return True
-        lease = self._read(run, last[run])
-        return lease is not None and lease.holder != self.holder and self.is_dead(lease)
+    def _last(self) -> dict[str, Lease]:
+        """The last lease of each run."""
+        numbers: dict[str, int] = {}
+        for path in self.folder.glob("*.json"):
+            if found := FILE.fullmatch(path.name):
+                numbers[found["run"]] = max(int(found["number"]), numbers.get(found["run"], 0))
+        leases, files = dict[str, Lease](), defaultdict[str, set[tuple[str, int, int]]](set)
+        for run, number in sorted(numbers.items()):
+            path = self._file(run, number)
+            try:
+                lease = self._read(run, number)
+                time = os.stat(path).st_mtime_ns  # fresh also on a network, where opening the file asks the server
+            except PermissionError as error:
+                raise FrostlineError(
+                    f"{path} cannot be read ({error.strerror}): make it readable, or remove it."
+                ) from error
+            except OSError as error:  # it was given back in the meantime
+                if error.errno != errno.ELOOP:
+                    continue
+                lease, time = Lease(run=run, number=number, holder=NOBODY), 0
+            leases[run] = lease
+            files[lease.holder].add((run, number, time))
+        for holder, own in files.items():
+            before = self._signs.get(holder)
+            if before is None or own - before.files:  # a lease has another time, or there is a new one
+                self._signs[holder] = _Sign(frozenset(own), monotonic(), before is not None)
+        return leases
 
-    def _create(self, run: str, number: int) -> bool:
-        since = datetime.now().astimezone().isoformat(timespec="seconds")
-        own = (self.holder, platform.node(), os.getpid(), self._kernel, since, self.at_a_time)
+    def _read(self, run: str, number: int) -> Lease:
+        """A lease. A damaged one has a holder that does not exist."""
+        try:
+            content = read_inside(self._file(run, number), self.out, LEASE_BYTES)
+            return Lease.model_validate({**json.loads(content), "run": run, "number": number})
+        except (ValueError, TypeError, RecursionError):
+            return Lease(run=run, number=number, holder=NOBODY)
+
+    def _take(self, run: str, last: Lease | None) -> bool:
+        """Take a run if it is free."""
+        if last is not None and not self.is_dead(last):
+            return False
+        number = last.number + 1 if last else 1
         if number > LAST:
-            raise FrostlineError(
-                f"{self._file(run, f'{LAST}.json')} is a lease that no process can take over: remove it."
-            )
-        facts = json_bytes(dict(zip(FACTS, own, strict=True)))
-        created = create_file(self._file(run, f"{number}.json"), facts, inside=self.folder.parent)
+            raise FrostlineError(f"{self._file(run, LAST)} is a lease that no process can take over: remove it.")
+        lease = Lease(
+            run=run,
+            number=number,
+            holder=self.holder,
+            host=platform.node(),
+            pid=os.getpid(),
+            started=started(os.getpid()),
+            kernel=kernel(),
+            since=datetime.now().astimezone().isoformat(timespec="seconds"),
+            at_a_time=self.at_a_time,
+        )
+        content = lease.model_dump_json(exclude={"run", "number"}, indent=1).encode()
+        created = create_file(self._file(run, number), content, inside=self.out)
         if created:
             self.held[run] = number
         return created
 
-    def _last(self) -> dict[str, int]:
-        """The number of the last lease of each run."""
-        last: dict[str, int] = {}
-        for path in self.folder.glob("*.json"):
-            if found := LEASE.fullmatch(path.name):
-                last[found["run"]] = max(int(found["number"]), last.get(found["run"], 0))
-        return last
+    def _remove(self, run: str, number: int) -> None:
+        for n in range(1, number + 1):  # the last one last, so that no older one counts meanwhile
+            remove(self._file(run, n), inside=self.out)
 
-    def _read(self, run: str, number: int) -> Lease | None:
-        """A lease; None if it was given back in the meantime. A damaged one has a holder that does not exist."""
-        file = self._file(run, f"{number}.json")
-        try:
-            facts = json.loads(self._content(file))
-            if {name: type(facts[name]) for name in facts} == FACTS and HOLDER.fullmatch(facts["holder"]):
-                sizes = ((len(one) if isinstance(one, str) else one, MOST[type(one)]) for one in facts.values())
-                if all(0 <= size <= most for size, most in sizes) and facts["at_a_time"]:
-                    return Lease(run, number, **facts)
-        except PermissionError as error:
-            raise FrostlineError(
-                f"{file} cannot be read ({error.strerror}): make it readable, or remove it."
-            ) from error
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                return None
-        except (ValueError, TypeError, RecursionError):
-            pass
-        return Lease(run, number, holder="nobody", host="", pid=0, kernel="", since="", at_a_time=1)
+    def _renew(self) -> None:
+        while not self._over.wait(RENEWED):
+            for run, number in list(self.held.items()):
+                with suppress(OSError):  # it was given back, or a network is interrupted
+                    os.utime(self._file(run, number))
 
-    def _content(self, path: Path) -> bytes:
-        """The content of a lease or beat, which may come from others."""
-        return read_inside(path, self.folder.parent, LEASE_BYTES)
-
-    def _beat_of(self, holder: str) -> str:
-        return self._content(self._file(holder, "beat")).decode()
-
-    def _is_dead_here(self, holder: str) -> bool:
-        """Whether a holder ran under this kernel and is dead."""
-        with suppress(OSError, ValueError):
-            where, _, _ = self._beat_of(holder).partition(" ")
-            return where == kernel() != "" and self._lock_is_free(holder)
-        return False
-
-    def _lock_is_free(self, holder: str) -> bool:
-        try:
-            with file_lock(self._file(holder, "lock"), timeout=0, inside=self.folder.parent):
-                pass
-        except (Timeout, OSError):
-            return False
-        if not self._file(holder, "beat").exists():  # it has ended meanwhile, and the look at its lock made a new file
-            remove(self._file(holder, "lock"), inside=self.folder.parent)
-        return True
-
-    def _beat(self) -> None:
-        count = 0
-        while not self._over.wait(BEAT):
-            count += 1
-            with suppress(OSError):  # a full disk, or a network that is interrupted
-                self._write_beat(count)
-
-    def _remove_signs(self, holder: str) -> None:
-        """Remove the beat and the lock of a holder."""
-        for kind in ("beat", "lock"):
-            remove(self._file(holder, kind), inside=self.folder.parent)
-
-    def _write_beat(self, count: int) -> None:
-        self._file(self.holder, "beat").write_text(f"{self._kernel} {count}")
-
-    def _file(self, name: str, kind: str) -> Path:
-        return self.folder / f"{name}.{kind}"
+    def _file(self, run: str, number: int) -> Path:
+        return self.folder / f"{run}.{number}.json"
 
 
 @cache
 def kernel() -> str:
-    """Identifies the kernel that runs this process, from its start to its end; empty if it has no such name."""
+    """Identifies the processes that this one sees: the kernel from its start to its end, the container, and the user.
+
+    Empty if the system has no such names.
+    """
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')} {os.getuid()}"
     except OSError:
+        return ""
+
+
+def started(pid: int) -> str:
+    """When a process started, by the clock of its kernel: another one of this number differs. Empty if it has ended."""
+    try:
+        state, *others = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return "" if state in "ZX" else others[18]
+    except (OSError, ValueError, IndexError):
         return ""
