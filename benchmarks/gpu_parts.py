@@ -21,7 +21,7 @@ from transformers import (
 from frostline.model.device import CPU, Machine, memory_limit, memory_ran_out, peak_memory
 from frostline.training.experiment import Experiment
 from frostline.training.result import Result
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frostline.training.train import profile_step, run, run_stacked
 
 TRAIN, VALIDATION, BATCH = 64, 32, 16
@@ -84,7 +84,7 @@ class OnDevice:
                 rows.append((f"k = {tune}, hidden states in GPU memory", _verdict(gap, EXACT)))
         return rows
 
-    def _spec(self, tune: int | str, context: Experiment, **more: Any) -> RunSpec:
+    def _spec(self, tune: int | str, context: Experiment, **more: Any) -> Run:
         values = {"metric": context.problem.metric, "precision": context.machine.precision}
         return spec_of(tune, len(context.splits["train"]), **values | more)
 
@@ -210,7 +210,7 @@ class OnDevice:
         return [("frostline and Trainer", sentence) for sentence in sentences]
 
 
-def warm_step(specs: Sequence[RunSpec], context: Experiment, *, steps: int = 4) -> tuple[float, int]:
+def warm_step(specs: Sequence[Run], context: Experiment, *, steps: int = 4) -> tuple[float, int]:
     """Seconds and memory of a training step. A GPU loads each kernel when it is first used, so the first steps do not count."""
     profile_step(specs, context, steps=steps)
     return profile_step(specs, context, steps=steps)

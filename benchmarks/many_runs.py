@@ -27,7 +27,7 @@ from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 RATES = 10  # learning rates of every k but k = 0
 SMALL = ("--tune", "0,1,2,all", "--train-size", "100", "--num-train-epochs", "1")
@@ -79,7 +79,7 @@ def fill(out: Path, flags: Sequence[str]) -> Facts:
         result.test, result.test_logits = test
     store, taken = Store(out), list[float]()
 
-    def publish(run: RunSpec) -> None:
+    def publish(run: Run) -> None:
         of_run = {"digest": run.digest}
         record = result.record.model_copy(update={**of_run, "spec": run})
         store.publish(replace(result, record=record, test=result.test and result.test.model_copy(update=of_run)))

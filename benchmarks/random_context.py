@@ -22,7 +22,7 @@ from frostline.model.terms import HEAD, OWN_HEAD, POOLER
 from frostline.model.tokens import Tokens
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem, TagProblem
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 FIRST_WORD = 10  # lower ids may be special tokens
 MEANS = {
@@ -83,12 +83,10 @@ def with_tags(context: Experiment) -> Experiment:
     return replace(context, tokens=tokens, problem=TagProblem.of(targets, tokens, ("even", "odd"), "token_accuracy"))
 
 
-def spec_of(tune: int | str, train_size: int, *, seed: int = 0, learning_rate: float = 2e-5, **more: object) -> RunSpec:
+def spec_of(tune: int | str, train_size: int, *, seed: int = 0, learning_rate: float = 2e-5, **more: object) -> Run:
     """A run on a random context."""
     values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": seed, "train_size": train_size}
-    return RunSpec.model_validate(
-        {"recipe": tune, "learning_rate": learning_rate, "metric": "accuracy", **values, **more}
-    )
+    return Run.model_validate({"recipe": tune, "learning_rate": learning_rate, "metric": "accuracy", **values, **more})
 
 
 def switch_dropout_off(model: torch.nn.Module) -> None:

@@ -17,7 +17,7 @@ from frostline.training.experiment import Experiment
 from frostline.training.forward import validation_rows
 from frostline.training.learner import Evaluation, TrainingRecord
 from frostline.training.result import AuditRecord, Result, make_result
-from frostline.training.run import Checkpoints, RunSpec
+from frostline.training.run import Checkpoints, Run
 
 STEPS = 5
 
@@ -25,9 +25,7 @@ STEPS = 5
 def stand_in(seconds: float, *, equal: bool = False) -> Callable[..., Result]:
     """A function in place of :func:`frostline.training.train.run`, which takes this long: on average, or always if ``equal``."""
 
-    def run(
-        spec: RunSpec, context: Experiment, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints
-    ) -> Result:
+    def run(spec: Run, context: Experiment, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints) -> Result:
         rng = np.random.default_rng(int(hashlib.sha256(spec.digest.encode()).hexdigest(), 16))
         pause = (seconds if equal else rng.uniform(0, 2 * seconds)) / STEPS
         for step in range(STEPS):
@@ -60,7 +58,7 @@ def _logits(rng: np.random.Generator, context: Experiment, rows: Any) -> Any:
     return (right + rng.normal(size=right.shape)).astype(np.float32)
 
 
-def _audit(spec: RunSpec, context: Experiment) -> AuditRecord:
+def _audit(spec: Run, context: Experiment) -> AuditRecord:
     pretrained = context.pretrained
     names, depth = spec.to_train.parameters(pretrained.anatomy), spec.to_train.depth(pretrained.anatomy)
     by_place = parameters_by_place(pretrained, names)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from frostline.training.result import Failure, Result, RunRecord, TestRecord
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
 MACHINE = {"device": "cpu", "device_name": "x86", "instructions": "AVX2", "python": "3.11", "frostline": "1"}
@@ -13,13 +13,13 @@ VERSIONS = {"torch": "2.13", "transformers": "5", "numpy": "2"}
 HOW = {"packed": True, "head_token": False, "stacked": 1, "micro_batch": 16, "continued_after": [], "workers": 1}
 
 
-def spec_of_run(**changes: Any) -> RunSpec:
+def spec_of_run(**changes: Any) -> Run:
     """The specification of a run; by default, one layer and seed 0."""
     usual = {**USUAL, "recipe": 1, "seed": 0, "train_size": 10, "learning_rate": 1e-4}
-    return RunSpec.model_validate({**usual, **changes})
+    return Run.model_validate({**usual, **changes})
 
 
-def record(spec: RunSpec | None = None, **changes: Any) -> RunRecord:
+def record(spec: Run | None = None, **changes: Any) -> RunRecord:
     """The record of a run without scores. A dictionary in ``changes`` changes these values of a part."""
     spec = spec or spec_of_run()
     seconds = dict.fromkeys(("train_seconds", "evaluation_seconds", "forward_pass_seconds", "run_seconds"), 0.0)
@@ -36,7 +36,7 @@ def record(spec: RunSpec | None = None, **changes: Any) -> RunRecord:
     return RunRecord.model_validate({**usual, **changes, **parts})
 
 
-def failure(spec: RunSpec, reason: str = "out of memory", *, digest: str | None = None) -> Failure:
+def failure(spec: Run, reason: str = "out of memory", *, digest: str | None = None) -> Failure:
     """The record of a run that ended in an error."""
     return Failure(digest=digest or spec.digest, spec=spec, reason=reason, traceback=reason)
 

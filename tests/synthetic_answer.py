@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from frostline.report.answer.answer import make_answer
+from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer, Cell, OperatingPoint, SizeAnswer

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from frostline.report.answer.groups import RunGroup
+from frostline.report.answer.analysis import RunGroup
 from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult

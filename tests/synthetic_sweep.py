@@ -21,7 +21,7 @@ from frostline.sweep.results.folder import write_rows
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.training.result import Result, TestRecord
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from records import failure, record
 
 HOSTILE = ("<script>alert(1)</script>", "=1+1", "w" * 300, "مرحبا بالعالم", "😀 {{ 7 * 7 }} | `x` $y$")
@@ -125,7 +125,7 @@ def _write_data(out: Path, identity: Identity, splits: Mapping[str, Examples], n
     write_sealed(out / "data.json", facts, inside=out)
 
 
-def _logits(rng: np.random.Generator, run: RunSpec, outcome: str, examples: Examples, classes: int) -> np.ndarray:
+def _logits(rng: np.random.Generator, run: Run, outcome: str, examples: Examples, classes: int) -> np.ndarray:
     k = {"full": LAYERS + 1, "named": 3}.get(run.recipe, run.recipe.k)
     skill = 0.9 + 1.1 * (1 - np.exp(-k / 2)) + 0.1 * np.log10(run.train_size / 1000)
     noise = rng.normal(size=(len(examples), max(1, classes)))
@@ -137,7 +137,7 @@ def _logits(rng: np.random.Generator, run: RunSpec, outcome: str, examples: Exam
 
 
 def _result(
-    run: RunSpec, outcome: str, splits: Mapping[str, Examples], identity: Identity, rng: np.random.Generator
+    run: Run, outcome: str, splits: Mapping[str, Examples], identity: Identity, rng: np.random.Generator
 ) -> Result:
     """The result of a run. The audited model has 1,000 parameters in each of its parts."""
     k = {"full": LAYERS, "named": 3}.get(run.recipe, run.recipe.k)
@@ -174,7 +174,7 @@ def _result(
     return result
 
 
-def _audit(run: RunSpec, k: int) -> dict[str, Any]:
+def _audit(run: Run, k: int) -> dict[str, Any]:
     layers = {3, 5} if run.recipe == "named" else range(LAYERS - k, LAYERS)
     places = {"embeddings": run.recipe == "full", **{f"layer {n}": n in layers for n in range(LAYERS)}, "head": True}
     trained = 1000 * sum(places.values())

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from frostline.sweep.plan import Plan
     from frostline.sweep.settings import Settings
     from frostline.training.probes import Probed
-    from frostline.training.run import RunSpec
+    from frostline.training.run import Run
 
 __all__ = [
     "Bundle",
@@ -34,7 +34,7 @@ __all__ = [
     "Predictions",
     "Probed",
     "Ray",
-    "RunSpec",
+    "Run",
     "Settings",
     "Sweep",
     "TagPredictions",
@@ -59,7 +59,7 @@ _MODULES = {
     "Predictions": "api.prediction",
     "Probed": "training.probes",
     "Ray": "sweep.execution.ray_tasks",
-    "RunSpec": "training.run",
+    "Run": "training.run",
     "Sweep": "api.sweep",
     "Settings": "sweep.settings",
     "TagPredictions": "api.prediction",

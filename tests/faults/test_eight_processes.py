@@ -16,7 +16,7 @@ from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from records import record, spec_of_run
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
@@ -24,9 +24,9 @@ FORK = multiprocessing.get_context("fork")
 PROCESSES, RUNS = 8, 200
 
 
-def stacks() -> list[list[RunSpec]]:
+def stacks() -> list[list[Run]]:
     """The runs in stacks of one to four, the same for all processes."""
-    rng, made = random.Random(0), list[list[RunSpec]]()
+    rng, made = random.Random(0), list[list[Run]]()
     runs = [spec_of_run(seed=seed) for seed in range(RUNS)]
     while runs:
         size = rng.randint(1, 4)
@@ -35,7 +35,7 @@ def stacks() -> list[list[RunSpec]]:
     return made
 
 
-def stand_in(run: RunSpec) -> Result:
+def stand_in(run: Run) -> Result:
     """A result that depends on nothing but the run."""
     return Result(record(run), {"validation_best": np.full((4, 2), run.seed, np.float32)})
 

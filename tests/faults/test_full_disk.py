@@ -19,7 +19,7 @@ from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.result import Result
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frozen.passes import Cache, ragged_tokens, state_bytes
 from records import record
 from small_models import small_model
@@ -87,7 +87,7 @@ def test_a_result_is_published_whole_or_not_at_all(disk: Path) -> None:
 
 
 def test_trained_parameters_are_stored_whole_or_not_at_all(disk: Path) -> None:
-    weights, run, damage = BestWeights.in_folder(disk), RunSpec(**RUN, train_size=10, learning_rate=1e-4), list[str]()
+    weights, run, damage = BestWeights.in_folder(disk), Run(**RUN, train_size=10, learning_rate=1e-4), list[str]()
     values, stored = {"a.weight": torch.ones(5000)}, None  # five pages
     for pages in range(9):
         fill(disk, pages)

@@ -32,7 +32,7 @@ from frostline.statistics.recipe import Recipe
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.result import Result
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frostline.training.train import profile_step, run, run_stacked
 from small_models import FIRST_WORD, GENERIC, small_batch, small_model
 
@@ -88,7 +88,7 @@ def switch_dropout_off(model: nn.Module) -> None:
                 setattr(module, name, 0.0)
 
 
-def spec_of(tune: int | str, seed: int = 0, learning_rate: float = 1e-3, **more: object) -> RunSpec:
+def spec_of(tune: int | str, seed: int = 0, learning_rate: float = 1e-3, **more: object) -> Run:
     values = {
         **{"weights": "w", "vocabulary": "v", "data": "d", "seed": seed, "train_size": 24},
         "learning_rate": learning_rate,
@@ -99,7 +99,7 @@ def spec_of(tune: int | str, seed: int = 0, learning_rate: float = 1e-3, **more:
             "warmup_steps": 0,
         },
     }
-    return RunSpec.model_validate({"recipe": tune, "precision": "float32", "metric": "accuracy", **values, **more})
+    return Run.model_validate({"recipe": tune, "precision": "float32", "metric": "accuracy", **values, **more})
 
 
 def outcome(result: Result) -> tuple[str, dict[str, bytes]]:

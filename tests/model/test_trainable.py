@@ -12,7 +12,7 @@ from frostline.model.anatomy import Anatomy, find_layers, module_of, parameters_
 from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import Recipe
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from small_models import small_model
 
 SEGMENTS = ("layer", "1", "10", "11", "attention", "pooler", "pool", "a")
@@ -23,9 +23,9 @@ def anatomy_of(paths: Sequence[str]) -> Anatomy:
     return Anatomy("layer", 12, {f"{path}.weight": HEAD for path in paths}, (), 1)
 
 
-def run_of(*modules: str, **more: object) -> RunSpec:
+def run_of(*modules: str, **more: object) -> Run:
     values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": 0, "train_size": 9, "learning_rate": 1e-3}
-    return RunSpec(**{**values, "recipe": "named", "tune_modules": modules, **more})
+    return Run(**{**values, "recipe": "named", "tune_modules": modules, **more})
 
 
 @pytest.fixture(scope="module")

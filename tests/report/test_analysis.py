@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.report.answer.analysis import analyze
-from frostline.report.answer.groups import group_of
+from frostline.report.answer.analysis import analyze, group_of
 from frostline.statistics import answer
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import runs_at_best_learning_rate

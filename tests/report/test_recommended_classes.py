@@ -13,8 +13,7 @@ from sklearn.metrics import f1_score
 
 import synthetic_answer
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
-from frostline.report.answer.output_sentences import threshold_sentences
-from frostline.report.answer.recommended_classes import add_classes
+from frostline.report.answer.recommended_classes import add_classes, threshold_sentences
 from frostline.report.formatting import UNKNOWN
 from frostline.report.rebuild import rebuild
 from frostline.report.tables.sweep_tables import class_scores_table

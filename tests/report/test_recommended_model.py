@@ -30,7 +30,7 @@ from frostline.api.sweep import Sweep, sweep_of
 from frostline.data.load import read_unlabelled
 from frostline.model.loading import load_pretrained
 from frostline.model.terms import OUTPUT_KEYS
-from frostline.report.answer.recommendation import best_run
+from frostline.report.answer.make_answer import best_run
 from frostline.report.explanations import loading
 from frostline.report.rebuild import write_report
 from frostline.report.recommended_model import Saved, save_model, save_recommended

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from frostline.report import formatting
-from frostline.report.answer.answer import make_answer
+from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.report.answer.sentence import _without_training
 from frostline.report.figures.score_figures import validation_curve
@@ -184,14 +184,11 @@ def test_a_probe_is_recommended_as_a_model_that_trains_no_layer() -> None:
     [("last 3", "with the last 3 layers, the largest k with a score. "), ("full", "with full fine-tuning. ")],
 )
 def test_a_model_that_trains_no_layer_is_compared_with_the_largest_k_that_has_a_score(recipe: str, named: str) -> None:
-    cells = [
-        {"recipe": name, "tune_embeddings": name == "full", "tuned_layers": 3}
-        | {"validation": {"mean": 0.8}, "validation_last": {"mean": 0.8}, "train_last": {"mean": 0.9}}
-        for name in ("head only", recipe)
-    ]
-    decision = {"choice": "probe", "score": 0.79, "low": -1.0, "high": 2.0, "probability": 0.6}
-    decision |= {"reference_score": 0.8, "part_of_rows": False}
-    answer = {"decision": decision, "cells": cells, "reference": recipe, "choices": []}
+    made = make_runs(lambda *_: 0.8, ks=(0, 3 if recipe == "last 3" else "full"), seeds=1)
+    (answer,) = answer_of(made).sizes
+    assert answer.decision is not None
+    of_probe = {"choice": "probe", "score": 0.79, "reference_score": 0.8, "part_of_rows": False}
+    answer.decision = replace(answer.decision, **of_probe, low=-1.0, high=2.0, probability=0.6)
     evidence = SimpleNamespace(learned=lambda runs, among: True)
     comparison: Any = SimpleNamespace(metric="accuracy", evidence=evidence, reached=lambda name: f"match {name}")
     assert f"reaches accuracy 0.790 against 0.800 {named}" in _without_training(answer, comparison)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.report.answer.answer import make_answer
+from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.search import FULL_RUNS
 from frostline.search import SECONDS as SECONDS_AT_LEAST

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError, work
-from frostline.report.answer.groups import load_groups, sweep_groups
+from frostline.report.answer.analysis import load_groups, sweep_groups
 from frostline.studies.protocol import Protocol, load_protocol
 from frostline.studies.sweeps import StudySweep, study_sweeps
 from frostline.sweep.progress import Progress

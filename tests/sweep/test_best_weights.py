@@ -11,21 +11,21 @@ from safetensors.torch import save_file
 
 from frostline.sweep.results import tensor_files
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from hostile import without_locks
 from tiny import contents
 
 
-def spec_of(**values: object) -> RunSpec:
+def spec_of(**values: object) -> Run:
     usual = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
-    return RunSpec.model_validate({**usual, "recipe": 1, "seed": 0, "train_size": 10, "learning_rate": 1e-4, **values})
+    return Run.model_validate({**usual, "recipe": 1, "seed": 0, "train_size": 10, "learning_rate": 1e-4, **values})
 
 
 def values(number: float) -> dict[str, torch.Tensor]:
     return {"a.weight": torch.full((2, 2), number), "a.bias": torch.full((2,), number)}
 
 
-def load(weights: BestWeights, run: RunSpec) -> dict[str, torch.Tensor] | None:
+def load(weights: BestWeights, run: Run) -> dict[str, torch.Tensor] | None:
     """The stored parameters of a run, none of whose files are damaged."""
     return weights.load(run.digest, pytest.fail)
 

@@ -26,7 +26,7 @@ from frostline.sweep.operations import (
 )
 from frostline.sweep.progress import Progress
 from frostline.training.recipes import Way
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frostline.training.train import run
 from small_models import small_model
 from training.runs import context_of, spec_of, with_states
@@ -111,7 +111,7 @@ def test_training_a_lower_layer_costs_more(matrices: Matrices) -> None:
 
 
 @pytest.fixture(scope="module")
-def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[CostModel, RunSpec]:
+def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[CostModel, Run]:
     out = tmp_path_factory.mktemp("cost") / "o"
     sweep = frostline.Sweep(
         progress=Progress(), model=tiny_bert, train=tiny_table, out=out, tune="2", seeds=1, train_size=40
@@ -120,11 +120,11 @@ def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPat
     return CostModel(prepared.context, prepared.plan.cached), sweep._requested(prepared)[0]
 
 
-def spec_with(spec: RunSpec, **values: Any) -> RunSpec:
-    return RunSpec.model_validate({**spec.model_dump(), **values})
+def spec_with(spec: Run, **values: Any) -> Run:
+    return Run.model_validate({**spec.model_dump(), **values})
 
 
-def test_longer_runs_cost_more(workload: tuple[CostModel, RunSpec]) -> None:
+def test_longer_runs_cost_more(workload: tuple[CostModel, Run]) -> None:
     look, spec = workload
     base = look.operations(spec)
     for longer in (
@@ -140,7 +140,7 @@ def test_longer_runs_cost_more(workload: tuple[CostModel, RunSpec]) -> None:
     assert uncut.operations(spec) > base
 
 
-def test_the_load_of_a_run_counts_its_steps_and_scored_examples(workload: tuple[CostModel, RunSpec]) -> None:
+def test_the_load_of_a_run_counts_its_steps_and_scored_examples(workload: tuple[CostModel, Run]) -> None:
     look, spec = workload
     load = look.batches(spec_with(spec, num_train_epochs=2.5))
     assert load.steps.count == 8 and load.steps.examples == pytest.approx(40 * 8 / 3)  # three steps an epoch
@@ -149,7 +149,7 @@ def test_the_load_of_a_run_counts_its_steps_and_scored_examples(workload: tuple[
     assert load.longest <= 16 * look.lengths(spec).max()
 
 
-def test_packed_batches_have_fewer_tokens_than_padded_ones(workload: tuple[CostModel, RunSpec]) -> None:
+def test_packed_batches_have_fewer_tokens_than_padded_ones(workload: tuple[CostModel, Run]) -> None:
     look, spec = workload
     padded = look.batches(spec)
     packed = CostModel(look.context.with_worker(packed=True), look.cached).batches(spec)
@@ -158,7 +158,7 @@ def test_packed_batches_have_fewer_tokens_than_padded_ones(workload: tuple[CostM
     assert packed.longest < padded.longest and packed.longest_scored <= padded.longest_scored
 
 
-def test_the_cost_of_the_forward_pass_includes_copies(workload: tuple[CostModel, RunSpec]) -> None:
+def test_the_cost_of_the_forward_pass_includes_copies(workload: tuple[CostModel, Run]) -> None:
     look, _ = workload
     lengths = look.context.tokens.lengths
     rows = np.argsort(lengths, kind="stable")
@@ -171,7 +171,7 @@ def test_the_cost_of_the_forward_pass_includes_copies(workload: tuple[CostModel,
 
 
 def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(
-    workload: tuple[CostModel, RunSpec],
+    workload: tuple[CostModel, Run],
 ) -> None:
     look, spec = workload
     cached = CostModel(look.context, StateSelection((1, 2), head=True))

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.sweep.execution.queue import Queue, Stack
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
 RUNS = [
-    RunSpec.model_validate({**USUAL, "recipe": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
+    Run.model_validate({**USUAL, "recipe": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
     for seed in range(40)
 ]
 # For each stack: its group, its cost and its number of runs.

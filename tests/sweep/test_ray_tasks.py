@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.sweep.execution.ray_tasks import SHARE, in_tasks
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
 
 
-def run_of(k: int, seed: int) -> RunSpec:
-    return RunSpec.model_validate({**USUAL, "recipe": k, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
+def run_of(k: int, seed: int) -> Run:
+    return Run.model_validate({**USUAL, "recipe": k, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
 
 
 COSTS = st.lists(st.tuples(st.integers(0, 2), st.floats(0.1, 100)), min_size=1, max_size=30)

@@ -14,14 +14,14 @@ from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from records import failure, record, spec_of_run
 
 RUNS = [spec_of_run(seed=seed) for seed in range(4)]
 STACKS = [RUNS[:2], RUNS[2:3], RUNS[3:]]
 
 
-def finish(store: Store, runs: list[RunSpec] | None) -> None:
+def finish(store: Store, runs: list[Run] | None) -> None:
     assert runs
     for run in runs:
         store.publish(Result(record(run), {}))
@@ -55,7 +55,7 @@ def test_alone_it_deals_out_every_stack_in_order(tmp_path: Path) -> None:
 
 
 def test_two_share_and_each_sees_what_the_other_has_ended(tmp_path: Path) -> None:
-    store, seen = Store(tmp_path), list[RunSpec]()
+    store, seen = Store(tmp_path), list[Run]()
     one = shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=True, on_other=seen.append)
     other = shared_out(Queue.as_given([RUNS]), store, Leases(tmp_path), wait=False)
     first = next(one)
@@ -116,7 +116,7 @@ def test_a_run_that_ends_between_the_look_at_the_folder_and_its_lease_is_not_tra
             return found
 
     for stacks, dealt in (([RUNS[:1], RUNS[1:]], RUNS[2:]), ([RUNS[:3], RUNS[3:]], RUNS[2:3])):
-        seen, store = list[RunSpec](), Slow(tmp_path)
+        seen, store = list[Run](), Slow(tmp_path)
         shared = shared_out(Queue.as_given(stacks), store, Leases(tmp_path), wait=False, on_other=seen.append)
         assert next(shared) == dealt
         finish(store, RUNS[2:])

@@ -20,20 +20,20 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.experiment import Experiment, StackSize
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from tiny import run_sweep
 
 
-def spec_of(tune: int | str, seed: int, rate: float = 1e-3, **more: Any) -> RunSpec:
+def spec_of(tune: int | str, seed: int, rate: float = 1e-3, **more: Any) -> Run:
     values = {"weights": "w", "vocabulary": "v", "data": "d", "recipe": tune, "seed": seed, "train_size": 20}
-    return RunSpec.model_validate({**values, "learning_rate": rate, **more})
+    return Run.model_validate({**values, "learning_rate": rate, **more})
 
 
 def test_runs_with_the_same_key_are_stacked_and_the_others_keep_their_order() -> None:
     runs = [spec_of(k, seed) for seed in range(5) for k in (0, 1, 2)]
     requested = []
 
-    def size_of(some: list[RunSpec]) -> int:
+    def size_of(some: list[Run]) -> int:
         requested.append([run.seed for run in some])
         return {0: 5, 1: 1, 2: 3}[some[0].recipe.k]
 
@@ -100,7 +100,7 @@ def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: Experiment, monkeypat
     """The larger k is tried, although its runs come later. Other training settings are tried anew."""
     tried: list[tuple[Any, int]] = []
 
-    def profile(specs: list[RunSpec], context: Experiment) -> tuple[float, int]:
+    def profile(specs: list[Run], context: Experiment) -> tuple[float, int]:
         tried.append((specs[0].recipe.short, len(specs)))
         return 1.0, 0
 
@@ -109,7 +109,7 @@ def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: Experiment, monkeypat
     monkeypatch.setattr(stacks_module, "memory_limit", lambda device: 1 << 40)
     fresh = context.with_worker(stack_sizes={})
 
-    def remembered(some: list[RunSpec]) -> int:
+    def remembered(some: list[Run]) -> int:
         size, refusal = stacks_module._largest(some, fresh, "auto", head_only=False)
         fresh.worker.stack_sizes[some[0].stack_key] = StackSize(some[0], size, refusal)
         return size
@@ -217,7 +217,7 @@ def test_a_stack_that_fails_is_retried_in_halves_with_a_note(
 ) -> None:
     real, sizes = execute_module.run_stacked, []
 
-    def short_of_memory(specs: list[RunSpec], *others: Any, **more: Any) -> Any:
+    def short_of_memory(specs: list[Run], *others: Any, **more: Any) -> Any:
         sizes.append(len(specs))
         if len(specs) > 2:
             raise torch.OutOfMemoryError("out of memory\nand more")

@@ -18,7 +18,7 @@ from frostline.sweep.settings import Settings
 from frostline.sweep.time_left import SAMPLED, TimeLeft
 from frostline.sweep.time_left import time_left as time_left_of
 from frostline.training.result import Result
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from records import failure
 from records import record as run_record
 
@@ -40,7 +40,7 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def planned(
     out: Path, seeds: int, tune: tuple[Recipe, ...] = (0, 1), train_size: tuple[int, ...] = (100,)
-) -> list[RunSpec]:
+) -> list[Run]:
     """The runs of a sweep, of which none has ended: all of the smallest k come first."""
     spec = Settings(model="m", train="t.csv", tune=tune, seeds=seeds, train_size=train_size, out=str(out))
     identity = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 100, 0, "t", "text-classification", ("a", "b"))
@@ -48,7 +48,7 @@ def planned(
     return sorted(Folder(out).runs, key=lambda run: Recipe(run.recipe).order)
 
 
-def end(out: Path, run: RunSpec, seconds: float, outcome: str = "ok", **cost: float) -> None:
+def end(out: Path, run: Run, seconds: float, outcome: str = "ok", **cost: float) -> None:
     """Publish the result of a run that took this long."""
     Store(out).publish(Result(run_record(run, outcome=outcome, cost={"run_seconds": seconds, **cost}), {}))
 
@@ -69,7 +69,7 @@ def forecast(out: Path, **seconds: float) -> None:
     record(out, Forecast(tuple(cells), 0.0, 0.0))
 
 
-def take(leases: Leases, runs: Sequence[RunSpec], ago: float) -> None:
+def take(leases: Leases, runs: Sequence[Run], ago: float) -> None:
     """Take these runs as one stack, which began this many seconds ago."""
     leases.take([[run.digest for run in runs]])
     since = (NOW - timedelta(seconds=ago)).isoformat(timespec="seconds")

@@ -15,7 +15,7 @@ from frostline.model.loading import load_pretrained
 from frostline.model.tokens import encode
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from tiny import GOOD, sentences
 
 SIZES = {"train": 48, "validation": 24, "test": 24}
@@ -68,7 +68,7 @@ def spec_of(tune=1, **more):
         "per_device_train_batch_size": 8,
         "precision": "float32",
     }
-    return RunSpec(recipe=tune, **values | more)
+    return Run(recipe=tune, **values | more)
 
 
 def named_spec(*modules, **more):

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-import frostline.training.run
 import frostline.training.train
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import Recipe
@@ -88,6 +87,6 @@ def test_a_gradient_of_a_frozen_parameter_fails_the_audit(uncached, monkeypatch)
         frozen.grad = torch.ones_like(frozen)
         return train(*args, **kwargs)
 
-    monkeypatch.setattr(frostline.training.run, "train", train_with_frozen_gradient)
+    monkeypatch.setattr(frostline.training.train, "train", train_with_frozen_gradient)
     with pytest.raises(AssertionError, match="frozen_gradients_none"):
         run(spec_of(1), uncached)

@@ -3,7 +3,7 @@
 import json
 
 from frostline.training.result import RunRecord
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frostline.training.train import run
 from training.runs import (
     spec_of,
@@ -14,7 +14,7 @@ def test_the_facts_can_be_written_as_json(context):
     result = run(spec_of(2), context)
     facts = json.loads(json.dumps(result.record.model_dump(mode="json"), allow_nan=False))
     assert RunRecord.model_validate(facts) == result.record
-    assert facts["digest"] == spec_of(2).digest and RunSpec.model_validate(facts["spec"]) == spec_of(2)
+    assert facts["digest"] == spec_of(2).digest and Run.model_validate(facts["spec"]) == spec_of(2)
     accuracy = {(s.split, s.epoch): s.value for s in result.record.scores if s.metric == "accuracy"}
     assert set(accuracy) == {
         ("validation", 1),

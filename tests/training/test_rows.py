@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import frostline.training.run
 import frostline.training.train
 from frostline.model.terms import HEAD
 from frostline.training.forward import subset_key, subset_rows, train_rows
@@ -28,7 +27,7 @@ def test_subset_head_and_order_are_the_same_for_every_k(context, monkeypatch):
         seen[k] = one.rows.tolist(), torch.randperm(9, generator=one.order).tolist(), torch.rand(3).tolist(), head
         raise StopIteration
 
-    monkeypatch.setattr(frostline.training.run, "train", record)
+    monkeypatch.setattr(frostline.training.train, "train", record)
     for k in (0, 1, 2, 3, "full"):
         with pytest.raises(StopIteration):
             run(spec_of(k, seed=4), context)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from frostline.training.run import NEWER, RunSpec
+from frostline.training.run import NEWER, Run
 from frostline.training.settings import TrainingSettings
 
 RUN: dict[str, Any] = {
@@ -17,11 +17,11 @@ RUN: dict[str, Any] = {
 
 
 def test_the_digest_depends_only_on_the_values() -> None:
-    assert RunSpec(**RUN).digest == RunSpec(**dict(reversed(RUN.items()))).digest
-    assert RunSpec(**RUN).digest == RunSpec.model_validate(RunSpec(**RUN).model_dump(mode="json")).digest
+    assert Run(**RUN).digest == Run(**dict(reversed(RUN.items()))).digest
+    assert Run(**RUN).digest == Run.model_validate(Run(**RUN).model_dump(mode="json")).digest
     one, other = ({"class_weights": dict(pairs)} for pairs in ((("a", 1), ("b", 2)), (("b", 2), ("a", 1))))
-    assert RunSpec(**RUN, **one).digest == RunSpec(**RUN, **other).digest
-    assert len(RunSpec(**RUN).digest) == 20
+    assert Run(**RUN, **one).digest == Run(**RUN, **other).digest
+    assert len(Run(**RUN).digest) == 20
 
 
 OTHER: dict[str, Any] = {
@@ -65,32 +65,32 @@ OTHER: dict[str, Any] = {
 
 
 def test_every_field_changes_the_digest() -> None:
-    assert set(OTHER) == set(RunSpec.model_fields)
-    digests = {RunSpec(**{**RUN, name: value}).digest for name, value in OTHER.items()}
-    assert len(digests | {RunSpec(**RUN).digest}) == len(OTHER) + 1
+    assert set(OTHER) == set(Run.model_fields)
+    digests = {Run(**{**RUN, name: value}).digest for name, value in OTHER.items()}
+    assert len(digests | {Run(**RUN).digest}) == len(OTHER) + 1
 
 
 def test_digests_stay_the_same_in_new_versions() -> None:
     values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": 0, "train_size": 32, "learning_rate": 3e-3}
-    digests = [RunSpec(**{**values, "recipe": k}).digest for k in (0, 2, "full")]
+    digests = [Run(**{**values, "recipe": k}).digest for k in (0, 2, "full")]
     assert digests == ["8c59a1fe93988251dbbf", "f9281712e9d0b8bc6744", "ef0f105ad7222d555c01"]
 
 
 def test_k_as_it_is_printed() -> None:
-    printed = [RunSpec(**{**RUN, "recipe": k}).recipe for k in (0, 2, "full", "named")]
+    printed = [Run(**{**RUN, "recipe": k}).recipe for k in (0, 2, "full", "named")]
     assert printed == ["head only", "last 2", "full", "named"]
 
 
 def test_runs_that_differ_only_in_seed_and_learning_rate_have_the_same_stack_key() -> None:
-    run = RunSpec(**RUN)
-    assert RunSpec(**{**RUN, "seed": 7, "learning_rate": 1e-3}).stack_key == run.stack_key
+    run = Run(**RUN)
+    assert Run(**{**RUN, "seed": 7, "learning_rate": 1e-3}).stack_key == run.stack_key
     different = [name for name in OTHER if name not in ("seed", "learning_rate")]
-    keys = {RunSpec(**{**RUN, name: OTHER[name]}).stack_key for name in different}
+    keys = {Run(**{**RUN, name: OTHER[name]}).stack_key for name in different}
     assert len(keys | {run.stack_key}) == len(different) + 1
 
 
 def test_all_runs_of_a_stack_have_the_same_fold() -> None:
-    first, second, third = (RunSpec(**{**RUN, "seed": seed, "folds": 2}) for seed in (0, 1, 2))
+    first, second, third = (Run(**{**RUN, "seed": seed, "folds": 2}) for seed in (0, 1, 2))
     assert (first.fold, second.fold, third.fold) == (0, 1, 0)
     assert first.stack_key == third.stack_key != second.stack_key
 
@@ -103,10 +103,10 @@ def test_a_boolean_is_refused_for_a_number(value: Any) -> None:
 
 def test_the_digest_is_that_of_the_settings_as_canonical_json() -> None:
     for name, value in {**OTHER, "class_weights": {"b": 2, "a": 0.1}, "metric": "é"}.items():
-        run = RunSpec(**{**RUN, name: value})
+        run = Run(**{**RUN, name: value})
         values = run.model_dump(mode="json")
         for newer in NEWER:
-            if getattr(run, newer) == RunSpec.model_fields[newer].default:
+            if getattr(run, newer) == Run.model_fields[newer].default:
                 del values[newer]
         values["tune"] = (
             "all" if values["recipe"] == "full" else 2
@@ -119,7 +119,7 @@ def test_the_digest_is_that_of_the_settings_as_canonical_json() -> None:
 
 
 def test_a_copy_has_its_own_digest() -> None:
-    run = RunSpec(**RUN)
-    other = RunSpec(**{**RUN, "seed": 7})
+    run = Run(**RUN)
+    other = Run(**{**RUN, "seed": 7})
     assert run.digest != run.model_copy(update={"seed": 7}).digest == other.digest
     assert run.model_copy() == run and pickle.loads(pickle.dumps(run)).digest == run.digest

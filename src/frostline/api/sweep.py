@@ -31,7 +31,7 @@ from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import Settings, comparison, make_settings
 from frostline.sweep.slurm import TASKS
 from frostline.training.recipes import DEFAULT_WAYS
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -196,7 +196,7 @@ class Sweep:
             record_measured(self.out, call, {"seconds": perf_counter() - begun, "forward_pass_seconds": of_pass})
         return finish(prepared, progress, save_model=save_model)
 
-    def _begin(self, prepared: Prepared, progress: Progress, retry: Collection[str]) -> list[RunSpec]:
+    def _begin(self, prepared: Prepared, progress: Progress, retry: Collection[str]) -> list[Run]:
         """Show the notes, set aside what no longer counts, and return the runs of this call."""
         for note in prepared.plan.notes:
             progress.note(note)
@@ -205,7 +205,7 @@ class Sweep:
         prepared.store.retry({spec.digest for spec in requested}, retry)
         return requested
 
-    def _register(self, prepared: Prepared, requested: Sequence[RunSpec]) -> None:
+    def _register(self, prepared: Prepared, requested: Sequence[Run]) -> None:
         register(prepared)
         request_again(self.out, {run.digest for run in requested})
 
@@ -215,7 +215,7 @@ class Sweep:
         return self._prepared
 
     def _check_and_forecast(
-        self, prepared: Prepared, missing: Sequence[RunSpec], progress: Progress, *, plain: bool = False
+        self, prepared: Prepared, missing: Sequence[Run], progress: Progress, *, plain: bool = False
     ) -> None:
         """Run the exactness check and add a forecast to the plan, if any run is ``missing``.
 
@@ -225,7 +225,7 @@ class Sweep:
             forecast = make_forecast(prepared, missing, progress, plain=plain)
             prepared.plan = replace(prepared.plan, forecast=forecast)
 
-    def _requested(self, prepared: Prepared) -> list[RunSpec]:
+    def _requested(self, prepared: Prepared) -> list[Run]:
         """The runs of this call. The grid in the folder may be larger."""
         return expand(prepared.requested, prepared.identity)
 

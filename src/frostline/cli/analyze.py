@@ -94,7 +94,7 @@ def analyze(
     """
     from frostline.data.files import make_folder
     from frostline.report.answer.analysis import analyze as analyze_groups
-    from frostline.report.answer.groups import load_groups
+    from frostline.report.answer.analysis import load_groups
 
     protocol = None
     if as_published is not None:
@@ -306,7 +306,7 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     """Run every sweep of a study, then write two reports: with frostline's settings, and with those of the publication."""
     from frostline.data.files import make_folder
     from frostline.report.answer.analysis import analyze as analyze_groups
-    from frostline.report.answer.groups import load_groups
+    from frostline.report.answer.analysis import load_groups
     from frostline.report.names import model_name
 
     failed = 0

@@ -190,7 +190,7 @@ def answer_lines(answer: "Answer", out: Path) -> list[Line]:
 
 def _sentences(answer: "Answer") -> list[str]:
     """The answer, why a search ended, the scores on test, and what a saved temperature and threshold change."""
-    from frostline.report.answer.output_sentences import is_saved, output_sentences
+    from frostline.report.answer.recommended_classes import is_saved, output_sentences
     from frostline.report.answer.scores_on_test import sentences_on_test
     from frostline.report.explanations import sentence_without_command
 

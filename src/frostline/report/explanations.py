@@ -8,7 +8,7 @@ from typing import Any
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.wording import capitalized, duration
 from frostline.report import formatting, names
-from frostline.report.answer.output_sentences import is_saved
+from frostline.report.answer.recommended_classes import is_saved
 from frostline.statistics.answer import Answer, Counts, SizeAnswer
 from frostline.statistics.curve import UNDECIDED
 from frostline.training.result import Provenance

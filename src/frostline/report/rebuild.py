@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from frostline import FrostlineError
 from frostline.data.files import ELSEWHERE, locked, with_nulls, write_json
 from frostline.model.terms import opened_by
-from frostline.report.answer.answer import make_answer
+from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.next_command import NextCommand, next_command
 from frostline.report.answer.recommended_classes import add_classes
 from frostline.report.answer.scores_on_test import add_test_scores

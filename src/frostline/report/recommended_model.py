@@ -28,7 +28,7 @@ from frostline.model.model_files import RECORD
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OUTPUT_KEYS, opened_by, output_keys
 from frostline.report import formatting, names
-from frostline.report.answer.output_sentences import output_sentences
+from frostline.report.answer.recommended_classes import output_sentences
 from frostline.report.explanations import loading
 from frostline.statistics.answer import Answer
 from frostline.sweep.execution.execute import prepare_hidden_states
@@ -42,7 +42,7 @@ from frostline.training.estimators import Estimator, Fitted, estimator_of
 from frostline.training.forward import validation_rows
 from frostline.training.linear_models import WORDS_FACTS
 from frostline.training.probes import PROBE_FACTS, Alternatives
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frostline.training.start import write_adapter
 from frostline.training.train import restore, run
 
@@ -164,7 +164,7 @@ def _set_changed_aside(target: Path, progress: Progress) -> None:
         progress.note(f"{target} is not what was saved ({error}): it is now in {aside}.")
 
 
-def _save_fitted(prepared: Prepared, answer: Answer, progress: Progress, spec: RunSpec, estimator: Estimator) -> None:
+def _save_fitted(prepared: Prepared, answer: Answer, progress: Progress, spec: Run, estimator: Estimator) -> None:
     """Save the model of an estimator, restored from what its run learned, or fitted again."""
     if prepared.requested.calibrate or prepared.requested.threshold is not None:
         progress.note(ONLY_FINE_TUNED)
@@ -178,12 +178,12 @@ def _save_fitted(prepared: Prepared, answer: Answer, progress: Progress, spec: R
     save_fitted(target, fitted, prepared.identity, answer, spec, Saved(gap, trained_again=learned is None))
 
 
-def _gap(prepared: Prepared, spec: RunSpec, logits: NDArray[np.float32]) -> float:
+def _gap(prepared: Prepared, spec: Run, logits: NDArray[np.float32]) -> float:
     """The largest difference between these logits of the validation rows and those in the run's result."""
     return float(np.nanmax(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits)))
 
 
-def _learned_before(folder: Path, spec: RunSpec, prepared: Prepared) -> dict[str, Tensor] | None:
+def _learned_before(folder: Path, spec: Run, prepared: Prepared) -> dict[str, Tensor] | None:
     """What the run itself has learned, from its model that an earlier command saved.
 
     None if the folder does not hold that, or if somebody has changed the model since.
@@ -225,7 +225,7 @@ def save_model(
     pretrained: Pretrained,
     identity: Identity,
     answer: Answer,
-    spec: RunSpec,
+    spec: Run,
     saved: Saved,
     *,
     adapter: bool = False,
@@ -264,7 +264,7 @@ def save_model(
     return target
 
 
-def save_fitted(target: Path, fitted: Fitted, identity: Identity, answer: Answer, spec: RunSpec, saved: Saved) -> Path:
+def save_fitted(target: Path, fitted: Fitted, identity: Identity, answer: Answer, spec: Run, saved: Saved) -> Path:
     """Write a model that an estimator has fitted, for ``frostline predict``; the arguments are those of :func:`save_model`."""
     about = {
         **{name: getattr(identity, name) for name in ("task", "task_type", "labels", "max_length")},
@@ -293,7 +293,7 @@ def _replacing(target: Path) -> Iterator[Path]:
         ) from error
 
 
-def _facts(identity: Identity, answer: Answer, spec: RunSpec, saved: Saved) -> dict[str, Any]:
+def _facts(identity: Identity, answer: Answer, spec: Run, saved: Saved) -> dict[str, Any]:
     """The content of frostline.json, which ``frostline predict`` and later sweeps read."""
     recommended = answer.sizes[0].recommended
     assert recommended is not None
@@ -336,7 +336,7 @@ def _as_published(pretrained: Pretrained, max_length: int) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec: RunSpec, saved: Saved) -> ModelCard:
+def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec: Run, saved: Saved) -> ModelCard:
     """The model card of the recommended run ``spec``; ``saved`` is the origin of its weights."""
     size = answer.sizes[0]
     recommended, (tag, task_type) = size.recommended, TASKS[identity.task_type]

@@ -37,7 +37,7 @@ from frostline.training.probes import (
     probe_examples,
     refitted,
 )
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 Array = NDArray[np.float64]
 
@@ -119,7 +119,7 @@ MAX_EXAMPLES = 5000  # training examples for these models; more would hardly imp
 
 
 def fit_alternatives(
-    prepared: Prepared, runs: Sequence[RunSpec], progress: Progress
+    prepared: Prepared, runs: Sequence[Run], progress: Progress
 ) -> tuple[Alternatives, Mapping[str, int | None]]:
     """Fit all of them on the examples of the first run, and once more for each other fold. Tags of words have no TF-IDF model.
 
@@ -157,7 +157,7 @@ def fit_alternatives(
     return Alternatives(probed, words, values, _on_test(prepared, probed, words), about), estimates
 
 
-def _examples(prepared: Prepared, run: RunSpec) -> tuple[Data, dict[str, Rows], NDArray[np.bool_]]:
+def _examples(prepared: Prepared, run: Run) -> tuple[Data, dict[str, Rows], NDArray[np.bool_]]:
     """The examples of a run, their rows in the hidden states, and which validation rows it is scored on, ``[rows]``."""
     context = prepared.context
     rows = {"train": train_rows(context, run)[:MAX_EXAMPLES], "validation": validation_rows(context, run)}

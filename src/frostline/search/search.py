@@ -37,10 +37,10 @@ from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, 
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
 from frostline.training.probes import Alternatives
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frostline.training.train import profile_step
 
-Runs = Mapping[Candidate, RunSpec]
+Runs = Mapping[Candidate, Run]
 STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times as long as one run that it may take
 INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
 
@@ -296,7 +296,7 @@ class Search:
         register(replace(self.prepared, spec=spec))
         return runs
 
-    def _train(self, runs: Sequence[RunSpec]) -> None:
+    def _train(self, runs: Sequence[Run]) -> None:
         weights = BestWeights.in_folder(self.prepared.store.out)
         if self.ray is None:
             self.others.start(len(self.prepared.missing(runs)))
@@ -321,7 +321,7 @@ class Search:
         seconds = self.seen.batch_seconds(tuple(new))
         self.steps.append(Step(why=why, results_so_far=before, seconds=seconds, runs=tried))
 
-    def observation(self, run: RunSpec) -> Observation:
+    def observation(self, run: Run) -> Observation:
         """What became of a run; a diverged run has no score."""
         if not self.prepared.store.has(run.digest):  # it ended in an error
             return Observation(None, 0.0)

@@ -13,7 +13,7 @@ from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.plan import Plan
 from frostline.sweep.results.forecast_record import Cell, makespan
 from frostline.sweep.results.search_record import read_search
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class SearchPlan:
         return self.spent + sum(filter(None, before)) + self.reference_seconds
 
 
-def _with_forecast(search: Search, runs: Sequence[RunSpec]) -> Plan:
+def _with_forecast(search: Search, runs: Sequence[Run]) -> Plan:
     """The plan with a forecast of those of the runs that have no result."""
     prepared = search.prepared
     return replace(prepared.plan, forecast=make_forecast(prepared, prepared.missing(runs), search.progress, plain=True))

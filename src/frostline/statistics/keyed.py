@@ -6,22 +6,21 @@ from typing import Any
 
 
 class Keyed(Mapping[str, Any]):
-    """Attributes of a dataclass by key; ``trainable`` is the recipe."""
+    """Attributes of a dataclass by key."""
 
     def __getitem__(self, name: str) -> Any:
         if name not in iter(self):
             raise KeyError(name)
-        return getattr(self, "recipe" if name == "trainable" else name)
+        return getattr(self, name)
 
     def __iter__(self) -> Iterator[str]:
-        names = [field.name for field in fields(self)]  # type: ignore[arg-type]
-        return iter([*names, *(["trainable"] if "recipe" in names else [])])
+        return iter([field.name for field in fields(self)])  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(fields(self))  # type: ignore[arg-type]
 
     def __setitem__(self, name: str, value: Any) -> None:
-        object.__setattr__(self, "recipe" if name == "trainable" else name, value)
+        object.__setattr__(self, name, value)
 
     def __or__(self, changes: Mapping[str, Any]) -> Any:
         return replace(self, **changes)  # type: ignore[type-var]

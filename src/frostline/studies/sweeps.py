@@ -19,7 +19,7 @@ from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.heads import with_head
 from frostline.model.loading import load_config
 from frostline.model.terms import OWN_HEAD
-from frostline.report.answer.groups import sweep_groups
+from frostline.report.answer.analysis import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
@@ -31,7 +31,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
 from frostline.training.experiment import head_of
 from frostline.training.recipes import PLAIN, Way, way_named
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frostline.training.start import planned
 
 
@@ -91,7 +91,7 @@ def parameter_counts(
 def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> dict[Recipe, tuple[Group, ...]]:
     """All parameter groups of a sweep with these settings, for each value of ``tune``."""
     spec = make_settings({**settings, "out": "-"})
-    facts = {name: value for name, value in spec.model_dump().items() if name in RunSpec.model_fields}
+    facts = {name: value for name, value in spec.model_dump().items() if name in Run.model_fields}
     runs = [
         _run(k, spec.way_of(k), {**facts, "learning_rate": layers, "head_learning_rate": head})
         for k in spec.values_of("tune")
@@ -103,7 +103,7 @@ def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> d
     return groups_by_tune(runs, lambda run: _with_head_of(run, *classifier))
 
 
-def _with_head_of(run: RunSpec, own: PreTrainedModel, anatomy: Anatomy) -> tuple[PreTrainedModel, Anatomy]:
+def _with_head_of(run: Run, own: PreTrainedModel, anatomy: Anatomy) -> tuple[PreTrainedModel, Anatomy]:
     """The classifier ``own`` with the head that a run trains, and its layers."""
     kind = head_of(run, CLASSIFICATION)
     if kind == OWN_HEAD:
@@ -112,13 +112,13 @@ def _with_head_of(run: RunSpec, own: PreTrainedModel, anatomy: Anatomy) -> tuple
     return model, anatomy.of_head(model)
 
 
-def _run(tune: Recipe, way: Way, facts: Mapping[str, Any]) -> RunSpec:
+def _run(tune: Recipe, way: Way, facts: Mapping[str, Any]) -> Run:
     """A run without data."""
     if way.chooses_by_weights:
         raise FrostlineError(f"{tune} chooses matrices by their weights, which a configuration has not: leave it out.")
     of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
     modules = facts["tune_modules"] if tune == NAMED else None
-    return RunSpec.model_validate({**facts, **of_data, "recipe": tune, "way": way, "tune_modules": modules})
+    return Run.model_validate({**facts, **of_data, "recipe": tune, "way": way, "tune_modules": modules})
 
 
 def _meta_classifier(config: PreTrainedConfig) -> tuple[PreTrainedModel, Anatomy]:

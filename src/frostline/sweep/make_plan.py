@@ -33,14 +33,14 @@ from frostline.sweep.settings import Settings
 from frostline.training.experiment import Experiment
 from frostline.training.forward import subset_rows, train_rows
 from frostline.training.probes import features_after
-from frostline.training.run import RunSpec, trainings_of
+from frostline.training.run import Run, trainings_of
 
 
 def make_plan(
     *,
     spec: Settings,
     identity: Identity,
-    runs: Sequence[RunSpec],
+    runs: Sequence[Run],
     context: Experiment,
     data: Data,
     encoded: Mapping[str, Tokens],
@@ -92,7 +92,7 @@ def _with_anatomy(pretrained: Pretrained) -> tuple[PreTrainedModel, Anatomy]:
     return pretrained.model, pretrained.anatomy
 
 
-def _states_wanted(spec: Settings, runs: Sequence[RunSpec], context: Experiment, *, probes: bool) -> StateSelection:
+def _states_wanted(spec: Settings, runs: Sequence[Run], context: Experiment, *, probes: bool) -> StateSelection:
     """The hidden states that these runs (and probes) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
     different = one_of_each(runs)
@@ -114,7 +114,7 @@ def _states_wanted(spec: Settings, runs: Sequence[RunSpec], context: Experiment,
 
 
 def _planned_states(
-    wanted: StateSelection, context: Experiment, runs: Sequence[RunSpec], limit: float | None
+    wanted: StateSelection, context: Experiment, runs: Sequence[Run], limit: float | None
 ) -> PlannedStates:
     """The part of the wanted hidden states that the disk has space for, with a ``limit`` in GB that the user allows."""
     needed, tokens, pretrained = rows_needed(context, runs), context.tokens, context.pretrained
@@ -144,14 +144,14 @@ def _truncated_by_class(identity: Identity, data: Data, tokens: Tokens) -> dict[
     return {label: share for label, share in shares.items() if not np.isnan(share)}
 
 
-def rows_needed(context: Experiment, runs: Sequence[RunSpec]) -> Rows:
+def rows_needed(context: Experiment, runs: Sequence[Run]) -> Rows:
     """The rows of the pool that these runs train on or are scored on."""
     parts = [rows for name, rows in context.splits.items() if name != "train"]
     parts += [train_rows(context, spec) for spec in _one_per_subset(runs)]
     return np.unique(np.concatenate(parts))
 
 
-def rows_trained(runs: Sequence[RunSpec], data: Data) -> Rows | None:
+def rows_trained(runs: Sequence[Run], data: Data) -> Rows | None:
     """The training rows that at least one of these runs trains on; None: all."""
     if any(spec.train_size == len(data.train) for spec in runs):
         return None
@@ -159,12 +159,12 @@ def rows_trained(runs: Sequence[RunSpec], data: Data) -> Rows | None:
     return np.unique(np.concatenate(subsets))
 
 
-def _one_per_subset(runs: Sequence[RunSpec]) -> Iterable[RunSpec]:
+def _one_per_subset(runs: Sequence[Run]) -> Iterable[Run]:
     """One run of each set of training examples."""
     return {(spec.seed if spec.subset == "per-seed" else spec.fold, spec.train_size): spec for spec in runs}.values()
 
 
-def _notes_on_named_modules(runs: Sequence[RunSpec], pretrained: Pretrained) -> Iterator[str]:
+def _notes_on_named_modules(runs: Sequence[Run], pretrained: Pretrained) -> Iterator[str]:
     """Notes on named modules, if any are trained."""
     run = next((run for run in runs if run.recipe == NAMED), None)
     yield from run.to_train.notes(pretrained.anatomy, pretrained.new) if run else ()

@@ -11,7 +11,7 @@ from frostline.sweep.join import difference, other_way
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store, disagreement
 from frostline.sweep.toml import NOT_SETTINGS
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 FILES = ("data.json", "*.parquet")  # what belongs to all runs; tables that are made from the results are left out
 MADE = ("results.parquet",)
@@ -103,7 +103,7 @@ def _add_results(sweep: Folder, merged: Store, before: Sequence[Folder]) -> set[
     return added
 
 
-def _require_agreement(run: RunSpec, one: Store, other: Store) -> None:
+def _require_agreement(run: Run, one: Store, other: Store) -> None:
     gap = disagreement(one.predictions(run.digest), other.predictions(run.digest))
     tests = [found[1] for store in (one, other) if (found := store.test(run.digest))]
     if not gap and len(tests) == 2:
@@ -115,7 +115,7 @@ def _require_agreement(run: RunSpec, one: Store, other: Store) -> None:
         )
 
 
-def _machine(store: Store, run: RunSpec) -> str:
+def _machine(store: Store, run: Run) -> str:
     """The machine on which a run was trained, as far as its results depend on it."""
     found = store.result(run.digest).provenance
     return ", ".join(f"{name} {getattr(found, name)}" for name in ("device_name", "instructions", "threads", "torch"))

@@ -33,7 +33,7 @@ from frostline.statistics.recipe import FULL
 from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.forward import subset_key, train_rows, training_batches, validation_rows
-from frostline.training.run import RunSpec, StepPlan, phases_of
+from frostline.training.run import Run, StepPlan, phases_of
 
 COPY_BYTES = 4  # per trained parameter: the values in training, or the best values so far
 SCORED_BYTES = 8  # per updated parameter, while examples are scored: AdamW's two moments
@@ -216,7 +216,7 @@ class CostModel:
         self._lengths: dict[Hashable, Lengths] = {}
         self._batch_sizes: dict[Hashable, frozenset[int]] = {}
 
-    def matrices_of(self, spec: RunSpec) -> Matrices:
+    def matrices_of(self, spec: Run) -> Matrices:
         """The matrices of the model with the head that a run trains."""
         context = self.context.for_run(spec)
         pretrained = context.pretrained
@@ -224,25 +224,25 @@ class CostModel:
             self._by_head[pretrained.head] = Matrices.of(pretrained.model, pretrained.anatomy, context.head_token)
         return self._by_head[pretrained.head]
 
-    def names(self, spec: RunSpec) -> frozenset[str]:
+    def names(self, spec: Run) -> frozenset[str]:
         """The names of the parameters that a run trains, in the model with its head."""
         return spec.to_train.parameters(self.matrices_of(spec).anatomy)
 
-    def lengths(self, spec: RunSpec) -> Lengths:
+    def lengths(self, spec: Run) -> Lengths:
         """The number of tokens in each training example of a run."""
         key = self._rows_key(spec)
         if key not in self._lengths:
             self._lengths[key] = self.context.tokens.lengths[train_rows(self.context, spec)]
         return self._lengths[key]
 
-    def batch_sizes(self, spec: RunSpec) -> frozenset[int]:
+    def batch_sizes(self, spec: Run) -> frozenset[int]:
         """How many tokens the batches have that the run trains on."""
         key = (self._rows_key(spec), spec.seed, spec.num_train_epochs, spec.per_device_train_batch_size)
         if key not in self._batch_sizes:
             self._batch_sizes[key] = frozenset(map(self.computed_tokens, training_batches(self.context, spec)))
         return self._batch_sizes[key]
 
-    def batches(self, spec: RunSpec) -> RunBatches:
+    def batches(self, spec: Run) -> RunBatches:
         """The batches of a run."""
         lengths = self.lengths(spec)
         steps, times = self.steps(spec, lengths)
@@ -261,11 +261,11 @@ class CostModel:
             steps, scored = steps.padded, scored.padded
         return RunBatches(steps, scored, scorings, max(self.batch_sizes(spec)), longest_scored)
 
-    def cut(self, spec: RunSpec) -> int | None:
+    def cut(self, spec: Run) -> int | None:
         """After how many layers a run starts from cached hidden states; None runs the whole model."""
         return starting_cut(self.cached, self.anatomy, spec)
 
-    def operations(self, spec: RunSpec) -> float:
+    def operations(self, spec: Run) -> float:
         """Operations of a whole run."""
         if estimator := estimator_of(spec.way):
             epoch = random_batch_totals(self.lengths(spec), spec.batch_size)
@@ -274,7 +274,7 @@ class CostModel:
         work, cut = self.batches(spec), self.cut(spec)
         return self.training_operations(spec, work) + self.matrices_of(spec).forward(work.scored, cut or 0)
 
-    def training_operations(self, spec: RunSpec, work: RunBatches) -> float:
+    def training_operations(self, spec: Run, work: RunBatches) -> float:
         """Operations of all training steps of a run. Its phases have equal parts of the steps."""
         phases = phases_of(spec, self.anatomy)
         steps, counter = work.steps * (1 / len(phases)), self.matrices_of(spec)
@@ -291,7 +291,7 @@ class CostModel:
         """Operations of one batch of the forward pass over the frozen layers."""
         return self.matrices.forward(forward_totals(batch), stop=self.cached.depth(self.anatomy.count))
 
-    def memory_bound(self, run: RunSpec) -> int:
+    def memory_bound(self, run: Run) -> int:
         """An upper bound of the bytes that one process needs for a run.
 
         A forecast measures activations. This bound must be known before anything is timed, so it estimates them from above. It
@@ -306,18 +306,18 @@ class CostModel:
         """The number of computed tokens of a batch of rows ``[B]``."""
         return self.context.computed_tokens(self.context.tokens.lengths[rows])
 
-    def _rows_key(self, spec: RunSpec) -> Hashable:
+    def _rows_key(self, spec: Run) -> Hashable:
         """Runs with the same key train on the same rows."""
         return subset_key(spec, self._targets, self.context.folds)
 
-    def steps(self, spec: RunSpec, lengths: Lengths) -> tuple[BatchTotals, int]:
+    def steps(self, spec: Run, lengths: Lengths) -> tuple[BatchTotals, int]:
         """The totals of all training steps of a run, and how often it is scored on validation in all its phases."""
         epoch = random_batch_totals(lengths, spec.batch_size)
         steps = StepPlan.of(spec, len(lengths))
         phases = [StepPlan.of(phase, len(lengths)) for phase in phases_of(spec, self.anatomy)]
         return epoch * (steps.total / steps.per_epoch), sum(len(phase.evaluate_after) for phase in phases)
 
-    def scored_lengths(self, spec: RunSpec) -> dict[str, Lengths]:
+    def scored_lengths(self, spec: Run) -> dict[str, Lengths]:
         """The number of tokens in each example of the splits that a run is scored on."""
         lengths = self.context.tokens.lengths
         rows = {**self.context.splits, "validation": validation_rows(self.context, spec)}

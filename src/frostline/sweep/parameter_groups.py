@@ -9,7 +9,7 @@ from frostline.data.wording import ranges
 from frostline.model.anatomy import Anatomy, topmost_modules
 from frostline.model.terms import LAYER, layer_number
 from frostline.statistics.recipe import Recipe
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frostline.training.start import matrix_of, planned
 from frostline.training.updates import optimizer_groups
 
@@ -28,22 +28,22 @@ class Group:
 
 
 def groups_by_tune(
-    runs: Sequence[RunSpec], model_of: Callable[[RunSpec], tuple[nn.Module, Anatomy]]
+    runs: Sequence[Run], model_of: Callable[[Run], tuple[nn.Module, Anatomy]]
 ) -> dict[Recipe, tuple[Group, ...]]:
     """The groups of each value of ``tune``. Those of its first seed, if it trains other layers with each seed.
 
     ``model_of`` gives the model of a run, with its head, and the layers of the model.
     """
-    alike: dict[Recipe, dict[float | None, RunSpec]] = {}
+    alike: dict[Recipe, dict[float | None, Run]] = {}
     for run in runs:
         alike.setdefault(run.recipe, {}).setdefault(run.learning_rate, run)
     by_tune = {tune: list(by_rate.values()) for tune, by_rate in alike.items()}
     return {tune: groups_of(some, *model_of(some[0])) for tune, some in by_tune.items()}
 
 
-def notes_on_seeds(runs: Sequence[RunSpec], anatomy: Anatomy) -> Iterator[str]:
+def notes_on_seeds(runs: Sequence[Run], anatomy: Anatomy) -> Iterator[str]:
     """A note on each value of ``tune`` that trains other layers with each seed."""
-    alike: dict[Recipe, dict[int, RunSpec]] = {}
+    alike: dict[Recipe, dict[int, Run]] = {}
     for run in runs:
         alike.setdefault(run.recipe, {}).setdefault(run.seed, run)
     for by_seed in alike.values():
@@ -61,7 +61,7 @@ def notes_on_seeds(runs: Sequence[RunSpec], anatomy: Anatomy) -> Iterator[str]:
         )
 
 
-def groups_of(runs: Sequence[RunSpec], model: nn.Module, anatomy: Anatomy) -> tuple[Group, ...]:
+def groups_of(runs: Sequence[Run], model: nn.Module, anatomy: Anatomy) -> tuple[Group, ...]:
     """The groups of runs that differ only in their learning rate: first those of the optimizer, then the frozen ones.
 
     A matrix that gets a low-rank update is frozen itself, so it counts beside its factors, as in PEFT.

@@ -14,7 +14,7 @@ from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
 from frostline.sweep.results.forecast_record import Forecast
 from frostline.sweep.settings import Settings, make_settings
 from frostline.sweep.toml import NOT_SETTINGS
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 if TYPE_CHECKING:  # all import torch, which reading a folder does not need
     from frostline.frozen.forward_pass import StateSelection
@@ -109,7 +109,7 @@ def read_settings(written: Mapping[str, Any], out: Path) -> Settings:
         ) from error
 
 
-def expand(spec: Settings, identity: Identity) -> list[RunSpec]:
+def expand(spec: Settings, identity: Identity) -> list[Run]:
     """Every run of the grid, in the order in which they are trained.
 
     All k of one seed come before the next seed, so that an interrupted sweep has complete curves. k = 0 comes first, because it
@@ -118,7 +118,7 @@ def expand(spec: Settings, identity: Identity) -> list[RunSpec]:
     Raises:
         FrostlineError: The grid has more runs than one folder can hold.
     """
-    common = {name: getattr(spec, name) for name in RunSpec.model_fields if name in Settings.model_fields}
+    common = {name: getattr(spec, name) for name in Run.model_fields if name in Settings.model_fields}
     for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
         common[name] = getattr(identity, name)
     sizes = [
@@ -149,16 +149,16 @@ def expand(spec: Settings, identity: Identity) -> list[RunSpec]:
     ]
 
 
-def one_of_each(runs: Sequence[RunSpec]) -> list[RunSpec]:
+def one_of_each(runs: Sequence[Run]) -> list[Run]:
     """One run of each recipe; several if seeds choose other parameters."""
     return list({(run.recipe, run.to_train): run for run in runs}.values())
 
 
-def _run(spec: Settings, common: Mapping[str, Any], cell: Cell) -> RunSpec:
+def _run(spec: Settings, common: Mapping[str, Any], cell: Cell) -> Run:
     size, seed, rate, k, head_rate = cell
     own = {"recipe": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
     parts = {"tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)}
-    return RunSpec.model_validate({**common, **parts, **own})
+    return Run.model_validate({**common, **parts, **own})
 
 
 def _cell_order(cell: Cell) -> tuple[Any, ...]:
@@ -217,7 +217,7 @@ class Plan:
     """
 
     device: PlannedDevice
-    runs: tuple[RunSpec, ...]
+    runs: tuple[Run, ...]
     done: frozenset[str]
     parameters: int
     groups: "Mapping[Recipe, tuple[Group, ...]]"

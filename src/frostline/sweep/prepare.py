@@ -45,7 +45,7 @@ from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuita
 from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frostline.training.start import require_peft, with_modules
 
 
@@ -73,7 +73,7 @@ class Prepared:
         for damage in self.store.check():
             progress.note(damage)
 
-    def missing(self, runs: Sequence[RunSpec]) -> list[RunSpec]:
+    def missing(self, runs: Sequence[Run]) -> list[Run]:
         """Those of ``runs`` that have no result in the folder."""
         done = self.store.done()
         return [run for run in runs if run.digest not in done]

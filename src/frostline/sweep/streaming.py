@@ -22,7 +22,7 @@ from frostline.sweep.operations import COPIES, COPY_BYTES
 from frostline.sweep.plan import Plan, one_of_each
 from frostline.sweep.settings import Settings
 from frostline.training.experiment import starting_cut
-from frostline.training.run import RunSpec, trainings_of
+from frostline.training.run import Run, trainings_of
 
 LOAD_ANYWAY = "or load the whole model with --no-stream"
 
@@ -88,7 +88,7 @@ def load_upper_layers(spec: Settings, plan: Plan, pretrained: Pretrained, machin
     return replace(plan, notes=(note, *plan.notes))
 
 
-def _lowest_cut(spec: Settings, plan: Plan, run: RunSpec, anatomy: Anatomy) -> int:
+def _lowest_cut(spec: Settings, plan: Plan, run: Run, anatomy: Anatomy) -> int:
     """The lowest cut from which a training of this run starts.
 
     Raises:
@@ -106,7 +106,7 @@ def _lowest_cut(spec: Settings, plan: Plan, run: RunSpec, anatomy: Anatomy) -> i
     return min(cuts)
 
 
-def _refusal(spec: Settings, run: RunSpec, *, uncached: bool) -> str:
+def _refusal(spec: Settings, run: Run, *, uncached: bool) -> str:
     """Why this run cannot be streamed, and what to do."""
     what = f"tune {run.recipe} cannot be streamed"
     if spec.frozen_dropout:

@@ -16,10 +16,10 @@ from frostline.sweep.settings import Settings
 from frostline.training.estimators import estimator_of, most_of_one_class
 from frostline.training.experiment import head_of
 from frostline.training.forward import last_linear, subset_rows
-from frostline.training.run import RunSpec, StepPlan, phases_of
+from frostline.training.run import Run, StepPlan, phases_of
 
 
-def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> None:
+def require_suitable(spec: Run, pretrained: Pretrained, task_type: str) -> None:
     """Refuse a run that this model or task does not allow.
 
     Raises:
@@ -63,13 +63,13 @@ def require_suitable(spec: RunSpec, pretrained: Pretrained, task_type: str) -> N
         )
 
 
-def lacks_steps(spec: RunSpec, anatomy: Anatomy) -> str | None:
+def lacks_steps(spec: Run, anatomy: Anatomy) -> str | None:
     """Why a run has too few steps for its phases; None if it has enough."""
     phases, steps = len(phases_of(spec, anatomy)), StepPlan.of(spec, spec.train_size).total
     return f"its {phases} phases need as many steps, but a run has {steps}" if steps < phases else None
 
 
-def require_suitable_runs(runs: Sequence[RunSpec], pretrained: Pretrained, data: Data) -> None:
+def require_suitable_runs(runs: Sequence[Run], pretrained: Pretrained, data: Data) -> None:
     """Refuse runs that the model, the task or the number of examples does not allow.
 
     Raises:
@@ -101,7 +101,7 @@ def without_unsuitable_sizes(
     return spec
 
 
-def _why_unsuitable(run: RunSpec, pretrained: Pretrained, data: Data) -> str | None:
+def _why_unsuitable(run: Run, pretrained: Pretrained, data: Data) -> str | None:
     """Why a way cannot have the train size of this run; None if it can."""
     estimator = estimator_of(run.way)
     if estimator is None:
@@ -111,12 +111,12 @@ def _why_unsuitable(run: RunSpec, pretrained: Pretrained, data: Data) -> str | N
     return f"it is for at most {estimator.most} examples a class"
 
 
-def _one_of_each_size(runs: Iterable[RunSpec]) -> Iterable[RunSpec]:
+def _one_of_each_size(runs: Iterable[Run]) -> Iterable[Run]:
     """One run of each value of ``tune`` and each train size."""
     return {(run.recipe, run.train_size): run for run in runs}.values()
 
 
-def _train_examples(run: RunSpec, data: Data) -> Examples:
+def _train_examples(run: Run, data: Data) -> Examples:
     return data.train.take(subset_rows(run, data.train.targets, data.folds))
 
 

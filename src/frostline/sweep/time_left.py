@@ -11,7 +11,7 @@ from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import forecast_seconds, makespan
 from frostline.sweep.results.leases import Lease, Leases
 from frostline.sweep.results.store import DamagedError, Store
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 SAMPLED = 20  # results of one k and train size that are read
 Kind = tuple[str, int]  # recipe and train size: runs of one kind take about equally long
@@ -41,8 +41,8 @@ class TimeLeft:
 
 def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> TimeLeft:
     """The time left of the sweep in a folder; ``note`` is called with a sentence about each damaged result that is read."""
-    pending: dict[Kind, list[RunSpec]] = defaultdict(list)
-    done: dict[Kind, list[RunSpec]] = defaultdict(list)
+    pending: dict[Kind, list[Run]] = defaultdict(list)
+    done: dict[Kind, list[Run]] = defaultdict(list)
     for run, state in zip(folder.runs, folder.states(), strict=True):
         if state != "failed":
             (pending if state == "pending" else done)[run.recipe, run.train_size].append(run)
@@ -89,7 +89,7 @@ def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> Ti
     )
 
 
-def _measured(store: Store, runs: Sequence[RunSpec], note: Callable[[str], None]) -> tuple[float, bool]:
+def _measured(store: Store, runs: Sequence[Run], note: Callable[[str], None]) -> tuple[float, bool]:
     """The mean seconds of these runs, 0 if unknown, and whether they ran to the end: a diverged run ends too early.
 
     Diverged ones count if there are no others. Of many runs, some are read.
@@ -109,7 +109,7 @@ def _measured(store: Store, runs: Sequence[RunSpec], note: Callable[[str], None]
     return next(((mean(seconds), whole) for whole, seconds in found.items() if seconds), (0.0, False))
 
 
-def _layers(run: RunSpec, layers: int) -> int:
+def _layers(run: Run, layers: int) -> int:
     """The layers that a run trains. Named parts, and ways that do not tune the last layers, count as the whole model."""
     k = run.way.last_layers if run.recipe.is_way else run.recipe.k
     return layers + 1 if k is None else k

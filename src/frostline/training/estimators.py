@@ -43,7 +43,7 @@ from frostline.training.probes import (
     words_of_rows,
 )
 from frostline.training.recipes import Way
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 PACKAGE, OLDEST = "sentence-transformers", 6  # before this version, it trusts local folders
 ENCODER_FORMAT = 1
@@ -192,20 +192,20 @@ class Estimator(Protocol):
             FrostlineError: A package is missing.
         """
 
-    def require_suitable(self, spec: RunSpec, train: Examples) -> None:
+    def require_suitable(self, spec: Run, train: Examples) -> None:
         """Refuse a run. ``train`` are its training examples.
 
         Raises:
             FrostlineError: The estimator is not for this task, or not for so many examples.
         """
 
-    def fit(self, spec: RunSpec, context: Experiment) -> Fitted:
+    def fit(self, spec: Run, context: Experiment) -> Fitted:
         """Fit a model to the training rows of a run. The same run gives the same model."""
 
-    def restore(self, spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> Fitted:
+    def restore(self, spec: Run, context: Experiment, learned: Mapping[str, Tensor]) -> Fitted:
         """The model that :meth:`fit` has fitted before, from what it ``learned``."""
 
-    def operations(self, spec: RunSpec, context: Experiment, training: float) -> float:
+    def operations(self, spec: Run, context: Experiment, training: float) -> float:
         """Operations of a run, approximately.
 
         Args:
@@ -220,7 +220,7 @@ def most_of_one_class(examples: Examples) -> int:
     return int(np.unique(examples.targets, return_counts=True)[1].max())
 
 
-def require_one_target(spec: RunSpec, train: Examples) -> None:
+def require_one_target(spec: Run, train: Examples) -> None:
     """Refuse tags of words.
 
     Raises:
@@ -259,16 +259,16 @@ class ProbeEstimator:
 
     def require_installed(self) -> None: ...
 
-    def require_suitable(self, spec: RunSpec, train: Examples) -> None: ...
+    def require_suitable(self, spec: Run, train: Examples) -> None: ...
 
-    def fit(self, spec: RunSpec, context: Experiment) -> RunProbe:
+    def fit(self, spec: Run, context: Experiment) -> RunProbe:
         rows, layers = train_rows(context, spec), context.pretrained.anatomy.count
         return RunProbe(best_probe(examples_of(context, rows, range(layers + 1)), layers), context)
 
-    def restore(self, spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> RunProbe:
+    def restore(self, spec: Run, context: Experiment, learned: Mapping[str, Tensor]) -> RunProbe:
         return self.fit(spec, context)
 
-    def operations(self, spec: RunSpec, context: Experiment, training: float) -> float:
+    def operations(self, spec: Run, context: Experiment, training: float) -> float:
         """An eigendecomposition takes about ten times the cube of its size, and the product of the features before it."""
         anatomy, penalties = context.pretrained.anatomy, len(PENALTIES)
         words = words_of_rows(context.tokens, train_rows(context, spec))
@@ -335,20 +335,20 @@ class WordsEstimator:
 
     def require_installed(self) -> None: ...
 
-    def require_suitable(self, spec: RunSpec, train: Examples) -> None:
+    def require_suitable(self, spec: Run, train: Examples) -> None:
         require_one_target(spec, train)
         if not has_words(train):
             raise FrostlineError(f"{spec.recipe} needs texts of words, but the training texts have none: leave it out.")
 
-    def fit(self, spec: RunSpec, context: Experiment) -> RunWords:
+    def fit(self, spec: Run, context: Experiment) -> RunWords:
         model = WordsModel.fit(context.examples_of(train_rows(context, spec), "train"), len(context.labels))
         assert model is not None
         return RunWords(model, context)
 
-    def restore(self, spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> RunWords:
+    def restore(self, spec: Run, context: Experiment, learned: Mapping[str, Tensor]) -> RunWords:
         return self.fit(spec, context)
 
-    def operations(self, spec: RunSpec, context: Experiment, training: float) -> float:
+    def operations(self, spec: Run, context: Experiment, training: float) -> float:
         return PER_TOKEN * float(context.tokens.lengths[train_rows(context, spec)].sum())
 
 
@@ -398,7 +398,7 @@ class SetFitEstimator:
             raise FrostlineError("setfit needs its package: install it with `pip install setfit`, or leave setfit out.")
         require_package("setfit")
 
-    def require_suitable(self, spec: RunSpec, train: Examples) -> None:
+    def require_suitable(self, spec: Run, train: Examples) -> None:
         require_one_target(spec, train)
         if train.has_label_sets:
             raise FrostlineError(
@@ -418,7 +418,7 @@ class SetFitEstimator:
                 f"{spec.recipe} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
             )
 
-    def fit(self, spec: RunSpec, context: Experiment) -> RunSetFit:
+    def fit(self, spec: Run, context: Experiment) -> RunSetFit:
         from datasets import Dataset
         from setfit import Trainer, TrainingArguments
         from transformers import ProgressCallback
@@ -445,7 +445,7 @@ class SetFitEstimator:
             trainer.train()
         return _fitted(spec, context, model, trainer.st_trainer.state.global_step)
 
-    def restore(self, spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> RunSetFit:
+    def restore(self, spec: Run, context: Experiment, learned: Mapping[str, Tensor]) -> RunSetFit:
         with _quiet():
             model = _new_model(spec, context)
         body = {name.removeprefix(BODY): value for name, value in learned.items() if name.startswith(BODY)}
@@ -454,14 +454,14 @@ class SetFitEstimator:
             setattr(model.model_head, name, learned[name].numpy())
         return _fitted(spec, context, model, int(learned["steps"]))
 
-    def operations(self, spec: RunSpec, context: Experiment, training: float) -> float:
+    def operations(self, spec: Run, context: Experiment, training: float) -> float:
         """Each text is trained on once for each pair that it is in. There are as many equal as different pairs."""
         counts = np.bincount(context.problem.targets[train_rows(context, spec)])
         equal, pairs = float((counts * (counts + 1) / 2).sum()), spec.train_size * (spec.train_size + 1) / 2
         return training * 4 * max(equal, pairs - equal) / spec.train_size
 
 
-def _new_model(spec: RunSpec, context: Experiment) -> Any:
+def _new_model(spec: Run, context: Experiment) -> Any:
     """The pretrained encoder with an unfitted logistic regression.
 
     ``SetFitModel.from_pretrained`` does the same, but it also unpickles a ``model_head.pkl`` in the folder, which runs any code.
@@ -476,7 +476,7 @@ def _new_model(spec: RunSpec, context: Experiment) -> Any:
     return SetFitModel(model_body=body, model_head=LogisticRegression())
 
 
-def _fitted(spec: RunSpec, context: Experiment, model: Any, steps: int) -> RunSetFit:
+def _fitted(spec: Run, context: Experiment, model: Any, steps: int) -> RunSetFit:
     """The model of a run. Its trained parameters are those of layers and embeddings, and of the logistic regression."""
     anatomy, parameters = context.pretrained.anatomy, dict(context.pretrained.model.named_parameters())
     names = [name for name in spec.to_train.parameters(anatomy) if anatomy.places[name] != HEAD]

@@ -21,13 +21,13 @@ from frostline.model.terms import LAST, MEAN, OWN, OWN_HEAD, HeadKind
 from frostline.model.tokens import Tokens, chunks_within
 from frostline.training.probes import has_features
 from frostline.training.problem import Problem
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 
 class StackSize(NamedTuple):
     """How many runs like ``spec`` are trained as one stack, and the reason if no two of them can be stacked."""
 
-    spec: RunSpec
+    spec: Run
     size: int
     refusal: str | None
 
@@ -99,7 +99,7 @@ class Experiment:
         """The same for a worker of which some attributes differ. Both share all others."""
         return replace(self, worker=replace(self.worker, **changes))
 
-    def for_run(self, spec: RunSpec) -> "Experiment":
+    def for_run(self, spec: Run) -> "Experiment":
         """The same with the head that a run trains."""
         kind = head_of(spec, self.problem.task_type)
         if kind == self.pretrained.head:
@@ -135,7 +135,7 @@ class Experiment:
         """The texts of rows of a split, given as rows of the pool."""
         return self.examples[split].take(rows - self.splits[split][0])
 
-    def micro_batch(self, spec: RunSpec) -> int:
+    def micro_batch(self, spec: Run) -> int:
         """How many examples of a run are computed together in training. Their gradients are added up to those of a batch."""
         return self.worker.micro_batches.get(spec.stack_key, spec.per_device_train_batch_size)
 
@@ -167,7 +167,7 @@ class Experiment:
         """The number of computed tokens of the largest chunk of a batch. ``lengths`` are its tokens, ``[B]``."""
         return max(self.computed_tokens(lengths[chunk]) for chunk in self.scoring_chunks(lengths[None], cut))
 
-    def cut(self, spec: RunSpec) -> int | None:
+    def cut(self, spec: Run) -> int | None:
         """The cut from which the run starts; None runs the whole model."""
         return None if self.states is None else starting_cut(self.states.selection, self.pretrained.anatomy, spec)
 
@@ -182,13 +182,13 @@ class Experiment:
         )
 
 
-def head_of(spec: RunSpec, task_type: str) -> HeadKind:
+def head_of(spec: Run, task_type: str) -> HeadKind:
     """The kind of head that a run trains. A BiLSTM reads each token for tags of words, and the mean of its outputs for a text."""
     kind = spec.way.head
     return replace(kind, reads=MEAN) if kind.lstm_width and kind.reads == OWN and task_type != TOKENS else kind
 
 
-def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: RunSpec) -> int | None:
+def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: Run) -> int | None:
     """The cut from which a run starts: its own cut, or the nearest cached cut below it.
 
     None runs the whole model: the embeddings are trained, dropout is on in frozen layers, or no such cut is cached. No run in

@@ -28,16 +28,16 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.terms import HEAD
 from frostline.training.experiment import Experiment
 from frostline.training.linear_models import ridge
-from frostline.training.run import RunSpec, State, frozen, generator_seed
+from frostline.training.run import Run, State, frozen, generator_seed
 
 
-def train_rows(context: Experiment, spec: RunSpec) -> Rows:
+def train_rows(context: Experiment, spec: Run) -> Rows:
     """The run's training rows: a nested, stratified subset that is the same for every k."""
     pool = context.splits["train"]
     return pool[subset_rows(spec, context.problem.targets[pool], context.folds)]
 
 
-def subset_rows(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Rows:
+def subset_rows(spec: Run, targets: NDArray[Any], folds: Rows | None) -> Rows:
     """The training rows of a run, as positions in the training split.
 
     Args:
@@ -50,7 +50,7 @@ def subset_rows(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Row
     return pool[subset_indices(targets[pool], spec.train_size, seed)]
 
 
-def subset_key(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Hashable:
+def subset_key(spec: Run, targets: NDArray[Any], folds: Rows | None) -> Hashable:
     """A key of the training rows of a run: runs with the same key train on the same rows.
 
     The arguments are those of :func:`subset_rows`.
@@ -60,13 +60,13 @@ def subset_key(spec: RunSpec, targets: NDArray[Any], folds: Rows | None) -> Hash
     return spec.fold, spec.train_size, seed if spec.train_size < pool else None
 
 
-def validation_rows(context: Experiment, spec: RunSpec) -> Rows:
+def validation_rows(context: Experiment, spec: Run) -> Rows:
     """The rows that the run is scored on: all validation rows, or the rows of its fold."""
     rows = context.splits["validation"]
     return rows if context.folds is None or spec.fold is None else rows[context.folds == spec.fold]
 
 
-def order_generator(spec: RunSpec) -> torch.Generator:
+def order_generator(spec: Run) -> torch.Generator:
     """The generator that shuffles the run's training rows in every epoch."""
     return torch.Generator().manual_seed(spec.seed_for("order"))
 
@@ -77,7 +77,7 @@ def shuffled(rows: Rows, order: torch.Generator) -> Rows:
     return mixed
 
 
-def training_batches(context: Experiment, spec: RunSpec) -> Iterator[Rows]:
+def training_batches(context: Experiment, spec: Run) -> Iterator[Rows]:
     """The rows that the run computes at a time while it trains, ``[B]`` each, in the order in which it draws them.
 
     The last epoch is whole, also if the run ends within it.
@@ -196,7 +196,7 @@ class ForwardFunction:
 
 
 @contextmanager
-def forward_function(context: Experiment, specs: Sequence[RunSpec]) -> Iterator[ForwardFunction]:
+def forward_function(context: Experiment, specs: Sequence[Run]) -> Iterator[ForwardFunction]:
     """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for K runs with the same cut.
 
     On a CPU, the dropout masks of each run depend only on the seed of that run. On a GPU, and in layers that do not use
@@ -264,7 +264,7 @@ def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> nn.Linear:
     return found[-1]
 
 
-def fit_head(spec: RunSpec, context: Experiment) -> None:
+def fit_head(spec: Run, context: Experiment) -> None:
     """Fit the last linear module of the head on the run's training rows, if the way of the run begins with that.
 
     The model must have the values that the run starts from. The logits then are those of the fitted probe; a head without a
@@ -285,7 +285,7 @@ def fit_head(spec: RunSpec, context: Experiment) -> None:
             head.bias.copy_(torch.from_numpy(probe.inverse_temperature * probe.bias - probe.mean @ weights))
 
 
-def _inputs_of(head: nn.Linear, spec: RunSpec, context: Experiment, rows: np.ndarray) -> np.ndarray:
+def _inputs_of(head: nn.Linear, spec: Run, context: Experiment, rows: np.ndarray) -> np.ndarray:
     """What the module reads for each of these rows, ``[n, D]``, in evaluation mode."""
     size = spec.per_device_eval_batch_size
     seen: list[Tensor] = []

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 if TYPE_CHECKING:  # they import torch, which reading a result does not need
     from torch import Tensor
@@ -140,7 +140,7 @@ class RunRecord(Record):
 
     schema_version: int = SCHEMA_VERSION
     digest: str
-    spec: RunSpec
+    spec: Run
     outcome: str
     reason: str
     metric: str
@@ -166,7 +166,7 @@ class Failure(Record):
     """Why a run ended in an error."""
 
     digest: str
-    spec: RunSpec
+    spec: Run
     reason: str
     traceback: str
 
@@ -192,7 +192,7 @@ class Result:
 
 
 def make_result(
-    spec: RunSpec,
+    spec: Run,
     context: "Experiment",
     training: "TrainingRecord",
     scored: Logits,

@@ -32,7 +32,7 @@ CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))  # what a di
 NEWER = ("tune_modules", "way", "phase", "label_all_tokens", "gradient_accumulation_steps", "gradient_checkpointing")
 
 
-class RunSpec(TrainingSettings):
+class Run(TrainingSettings):
     """One run: exactly what its result depends on."""
 
     weights: str  # digest of the pretrained model
@@ -128,17 +128,17 @@ def evaluation_steps(total: int, per_epoch: int, times: int) -> list[int]:
     return sorted(points | {total})
 
 
-def trainings_of(spec: RunSpec, anatomy: "Anatomy") -> list[RunSpec]:
+def trainings_of(spec: Run, anatomy: "Anatomy") -> list[Run]:
     """Everything that a run computes from hidden states: its phases, and the fit of its head."""
     return [*phases_of(spec, anatomy), *[frozen(spec)] * (spec.way.order == "head-first")]
 
 
-def frozen(spec: RunSpec) -> RunSpec:
+def frozen(spec: Run) -> Run:
     """The run with all layers frozen, to read what the head reads."""
     return spec.model_copy(update={"recipe": HEAD_ONLY, "way": Way(head_reads=spec.way.head_reads)})
 
 
-def phases_of(spec: RunSpec, anatomy: "Anatomy") -> list[RunSpec]:
+def phases_of(spec: Run, anatomy: "Anatomy") -> list[Run]:
     """The trainings of a run, which are one except for gradual unfreezing.
 
     Gradual unfreezing (ULMFiT: Howard and Ruder 2018, arXiv:1801.06146) trains the head, then the head and the last layer, and

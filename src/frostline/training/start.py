@@ -19,7 +19,7 @@ from frostline.model.anatomy import Anatomy, module_of
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import FINAL_NORM, POOLER, layer_number, layer_place
 from frostline.training.recipes import Way
-from frostline.training.run import RunSpec, State
+from frostline.training.run import Run, State
 
 
 class Restraint(Protocol):
@@ -281,7 +281,7 @@ class Start:
     restraints: Sequence[Restraint] = ()
 
 
-def reinitialized(spec: RunSpec, anatomy: Anatomy) -> frozenset[str]:
+def reinitialized(spec: Run, anatomy: Anatomy) -> frozenset[str]:
     """Names of the pretrained parameters that this run starts from new values: top layers, final norm and pooler."""
     way, kept = spec.way, anatomy.count
     if way.reinitialized:
@@ -300,7 +300,7 @@ def reinitialized(spec: RunSpec, anatomy: Anatomy) -> frozenset[str]:
     )
 
 
-def start_of(spec: RunSpec, pretrained: Pretrained, parameters: Mapping[str, Tensor]) -> Start:
+def start_of(spec: Run, pretrained: Pretrained, parameters: Mapping[str, Tensor]) -> Start:
     """What a run trains, given the ``parameters`` of the model that it changes."""
     way, new = spec.way, pretrained.new | reinitialized(spec, pretrained.anatomy)
     if way.low_rank:
@@ -316,7 +316,7 @@ def start_of(spec: RunSpec, pretrained: Pretrained, parameters: Mapping[str, Ten
     return Start(parameters, restraints)
 
 
-def _low_rank(spec: RunSpec, pretrained: Pretrained, parameters: Mapping[str, Tensor]) -> Start:
+def _low_rank(spec: Run, pretrained: Pretrained, parameters: Mapping[str, Tensor]) -> Start:
     """Low-rank updates of the layers' matrices; head and pooler are trained as they are."""
     weights, whole = _with_updates(parameters, pretrained.anatomy)
     transposed = transposed_in(pretrained.model, weights)
@@ -330,7 +330,7 @@ def _low_rank(spec: RunSpec, pretrained: Pretrained, parameters: Mapping[str, Te
     return Start({**factors, **whole}, [LowRank(weights, before, factors, transposed, scale=spec.way.low_rank_scale)])
 
 
-def planned(spec: RunSpec, model: nn.Module, anatomy: Anatomy) -> dict[str, Tensor]:
+def planned(spec: Run, model: nn.Module, anatomy: Anatomy) -> dict[str, Tensor]:
     """What a run trains, by name, for a plan. Tensors that do not exist yet have shapes only."""
     names = spec.to_train.parameters(anatomy)
     parameters = {name: p for name, p in model.named_parameters() if name in names}
@@ -340,7 +340,7 @@ def planned(spec: RunSpec, model: nn.Module, anatomy: Anatomy) -> dict[str, Tens
     return {**dict(planned_factors(weights, transposed_in(model, weights), rank_of(spec, model, anatomy))), **whole}
 
 
-def rank_of(spec: RunSpec, model: nn.Module, anatomy: Anatomy) -> int:
+def rank_of(spec: Run, model: nn.Module, anatomy: Anatomy) -> int:
     """The rank of the updates. For ``last n``, their number of parameters is nearest to that of the last n layers."""
     rank = spec.way.low_rank
     if isinstance(rank, int):
@@ -377,7 +377,7 @@ def require_peft() -> None:
 
 
 @torch.no_grad()
-def write_adapter(folder: Path, spec: RunSpec, pretrained: Pretrained) -> None:
+def write_adapter(folder: Path, spec: Run, pretrained: Pretrained) -> None:
     """Write the updates that the model holds since the run ``spec``, as ``adapter_config.json`` and safetensors.
 
     The factors are computed from the merged matrices by a singular value decomposition, so their product equals the trained

@@ -34,14 +34,14 @@ from frostline.training.learner import Evaluation, Learner, TrainingRecord, join
 from frostline.training.loop import train
 from frostline.training.problem import Forward
 from frostline.training.result import AuditRecord, PhaseAudit, Result, make_result
-from frostline.training.run import NONE, Checkpoints, RunSpec, State, Stateful, generator_seed, phases_of
+from frostline.training.run import NONE, Checkpoints, Run, State, Stateful, generator_seed, phases_of
 from frostline.training.start import reinitialized, start_of
 from frostline.training.updates import optimizer_groups
 
 
 @contextmanager
 def training_session(
-    specs: Sequence[RunSpec],
+    specs: Sequence[Run],
     context: Experiment,
     *,
     batched: bool | None = None,
@@ -80,7 +80,7 @@ def training_session(
 
 
 def start_values(
-    spec: RunSpec, context: Experiment, earlier: Mapping[str, Tensor] = MappingProxyType({})
+    spec: Run, context: Experiment, earlier: Mapping[str, Tensor] = MappingProxyType({})
 ) -> dict[str, nn.Parameter]:
     """Set the model to the values that a run starts from. Returns the parameters that it changes, by name.
 
@@ -97,7 +97,7 @@ def start_values(
     return parameters
 
 
-def _learner(spec: RunSpec, parameters: Mapping[str, Tensor], context: Experiment) -> Learner:
+def _learner(spec: Run, parameters: Mapping[str, Tensor], context: Experiment) -> Learner:
     """A run in the training loop. ``parameters`` are those of the model that it changes."""
     pretrained = context.pretrained
     start = start_of(spec, pretrained, parameters)
@@ -111,7 +111,7 @@ def _learner(spec: RunSpec, parameters: Mapping[str, Tensor], context: Experimen
     )
 
 
-def set_mode(context: Experiment, spec: RunSpec, *, training: bool) -> None:
+def set_mode(context: Experiment, spec: Run, *, training: bool) -> None:
     """Set the model of a run, with the head of the run, to training mode or to evaluation mode."""
     pretrained = context.for_run(spec).pretrained
     model = pretrained.model
@@ -123,13 +123,13 @@ def set_mode(context: Experiment, spec: RunSpec, *, training: bool) -> None:
         set_train_mode(model, pretrained.anatomy, spec.to_train.parameters(pretrained.anatomy))
 
 
-def score_rows(forward: Forward, context: Experiment, rows: Rows, specs: Sequence[RunSpec]) -> NDArray[np.float32]:
+def score_rows(forward: Forward, context: Experiment, rows: Rows, specs: Sequence[Run]) -> NDArray[np.float32]:
     """Logits of the same rows ``[n]`` by each of the K runs, ``[K, n, C]``."""
     rows = np.stack([rows] * len(specs))
     return context.problem.logits(forward, rows, specs[0].per_device_eval_batch_size)
 
 
-def profile_step(specs: Sequence[RunSpec], context: Experiment, *, steps: int = 4) -> tuple[float, int]:
+def profile_step(specs: Sequence[Run], context: Experiment, *, steps: int = 4) -> tuple[float, int]:
     """Train these runs as one stack for a few steps, on their longest examples.
 
     Returns:
@@ -262,7 +262,7 @@ class _OfPhase:
         )
 
 
-def fit_run(spec: RunSpec, context: Experiment, estimator: Estimator) -> Result:
+def fit_run(spec: Run, context: Experiment, estimator: Estimator) -> Result:
     """Fit and score one run."""
     begun = perf_counter()
     with peak_memory(context.machine) as peak:
@@ -293,7 +293,7 @@ def fit_run(spec: RunSpec, context: Experiment, estimator: Estimator) -> Result:
     )
 
 
-def _record(spec: RunSpec, context: Experiment, fitted: Fitted) -> TrainingRecord:
+def _record(spec: Run, context: Experiment, fitted: Fitted) -> TrainingRecord:
     """The scores as a training with a single evaluation, after the last step."""
     problem, rows = context.problem, validation_rows(context, spec)
     logits = fitted.logits(rows, "validation")
@@ -309,7 +309,7 @@ def _record(spec: RunSpec, context: Experiment, fitted: Fitted) -> TrainingRecor
 
 
 def run(
-    spec: RunSpec,
+    spec: Run,
     context: Experiment,
     *,
     on_step: Callable[[int, int], None] = lambda step, total: None,
@@ -326,7 +326,7 @@ def run(
 
 
 def run_stacked(
-    specs: Sequence[RunSpec],
+    specs: Sequence[Run],
     context: Experiment,
     *,
     batched: bool | None = None,
@@ -338,7 +338,7 @@ def run_stacked(
     With several runs, the model's own parameters are not trained.
 
     Args:
-        specs: The runs, all with the same :attr:`RunSpec.stack_key`.
+        specs: The runs, all with the same :attr:`Run.stack_key`.
         context: Model and data.
         batched: Compute the runs with batched operations instead of one after the other; by default on all devices except
             CPUs. See :mod:`frostline.model.stacking`.
@@ -414,7 +414,7 @@ class Trained:
     scored: Mapping[str, NDArray[np.float32]]
 
 
-def _train(specs: Sequence[RunSpec], context: Experiment, part: _Part, *, batched: bool | None) -> Trained:
+def _train(specs: Sequence[Run], context: Experiment, part: _Part, *, batched: bool | None) -> Trained:
     """Train, score and audit one stack, from where an earlier phase has ended."""
     first = specs[0]
     names = first.to_train.parameters(context.pretrained.anatomy)
@@ -447,7 +447,7 @@ def _train(specs: Sequence[RunSpec], context: Experiment, part: _Part, *, batche
     return Trained(Phase(records, audits), learners, scored)
 
 
-def restore(spec: RunSpec, context: Experiment, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
+def restore(spec: Run, context: Experiment, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
     """Load the ``learned`` parameters of a run into the model.
 
     Returns:

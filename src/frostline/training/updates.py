@@ -16,7 +16,7 @@ from frostline.model.terms import HEAD, POOLER
 from frostline.training.learner import LearnerState
 from frostline.training.problem import Forward, Problem
 from frostline.training.recipes import adam_options, layer_factor
-from frostline.training.run import RunSpec, State, StepPlan
+from frostline.training.run import Run, State, StepPlan
 from frostline.training.settings import TrainingSettings
 from frostline.training.start import AllRestraints, matrix_of
 
@@ -40,7 +40,7 @@ def learning_rates(schedule: LambdaLR, steps: StepPlan) -> Tensor:
     return torch.tensor(factors) * torch.tensor(schedule.base_lrs)
 
 
-def optimizer_groups(spec: RunSpec, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+def optimizer_groups(spec: Run, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     """The parameter groups of a run. Head and pooler have a separate learning rate.
 
     Where the way of the run has other learning rates for some layers, these have groups of their own.

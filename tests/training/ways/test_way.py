@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 import frostline
 from frostline.training.recipes import PLAIN, Way
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 SOURCE = Path(frostline.__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "ways-to-tune.md"
@@ -56,7 +56,7 @@ def test_every_field_changes_the_digest_of_a_run() -> None:
     assert set(CHANGED) == set(Way.model_fields)
     needed = {"layers": {"tune": 2}, "lstm_states": {"lstm_width": 768}}
     ways = [Way(**{**needed.get(name, {}), name: value}) for name, value in CHANGED.items()]
-    digests = {RunSpec(**RUN, way=way).digest for way in [PLAIN, *ways]}
+    digests = {Run(**RUN, way=way).digest for way in [PLAIN, *ways]}
     assert len(digests) == len(CHANGED) + 1
 
 
@@ -99,7 +99,7 @@ def test_fields_that_contradict_each_other_are_refused(values: dict[str, object]
 
 
 def test_a_new_field_keeps_the_digests_of_ways_without_it() -> None:
-    assert RunSpec(**RUN, way=Way(layer_decay=0.9)).digest == "681219071129eae93eb0"
+    assert Run(**RUN, way=Way(layer_decay=0.9)).digest == "681219071129eae93eb0"
 
 
 def test_ways_that_keep_a_state_of_their_own_are_trained_one_by_one() -> None:

@@ -1,7 +1,7 @@
-"""The answer to how many layers should be fine-tuned, as data and as a sentence.
+"""The answer to how many layers should be fine-tuned, as data (``statistics.answer``) and as sentences.
 
-- ``answer``: the answer for a sweep and for one train size; ``recommendation``: the recommended k and its best run.
-- ``sentence``, ``undecided``, ``remarks``, ``comparison``: the sentences.
-- ``scores_on_test``: test scores, added after every choice; ``search_outcome``: the state of a search.
-- ``groups``: results of many models and tasks; ``analysis``, ``across_groups``, ``across_tasks``: what they have in common.
+- ``make_answer``: the answer for a sweep and for one train size, and the recommended k with its best run.
+- ``sentence``: its sentences; ``search_outcome``: the state of a search that they depend on.
+- ``recommended_classes``, ``scores_on_test``, ``next_command``: what is added for the recommended model.
+- ``analysis``: answers of many models and tasks, and what they have in common.
 """

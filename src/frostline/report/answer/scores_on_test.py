@@ -10,7 +10,7 @@ from frostline.data.wording import capitalized
 from frostline.report import formatting
 from frostline.report.names import baseline, tuning
 from frostline.report.names import metric as name_of_metric
-from frostline.statistics.answer import Answer, Cell, SizeAnswer
+from frostline.statistics.answer import Answer, Cell, Decision, SizeAnswer
 from frostline.statistics.inference import ratio
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 from frostline.statistics.run_result import RunResult
@@ -54,40 +54,41 @@ def add_test_scores(
 
 def sentences_on_test(size: SizeAnswer, metric: str) -> list[str]:
     """Sentences on the test scores of the recommended choice, for a train size that was tested."""
-    recommended, full = size["recommended"], size.cell(size["reference"])
+    recommended, full = size.recommended, size.cell(size.reference)
     if recommended is None:
-        beside = [_reached(full, metric)] if full is not None and full["test"]["n"] else []
-        return [*_of_alternative(size["decision"], metric), *beside]
-    cell = size.cell(recommended["recipe"])
+        beside = [_reached(full, metric)] if full is not None and full.test and full.test.n else []
+        return [*_of_alternative(size.decision, metric), *beside]
+    cell = size.cell(recommended.recipe)
     assert cell is not None
     sentences = [_reached(cell, metric)]
-    if full is not None and cell is not full:
-        sentences.append(f"{capitalized(tuning(size['reference']))} reaches {formatting.score(full['test']['mean'])}.")
-        share = recommended.get("test_share_corrected")
-        if share and share["estimate"] is not None:
-            interval = formatting.percent_interval(share["low"], share["high"])
+    if full is not None and full.test and cell is not full:
+        sentences.append(f"{capitalized(tuning(size.reference))} reaches {formatting.score(full.test.mean)}.")
+        share = recommended.test_share_corrected
+        if share and share.estimate is not None:
+            interval = formatting.percent_interval(share.low, share.high)
             known = f" (95 % confidence interval {interval})" if interval != formatting.UNKNOWN else ""
             sentences.append(
-                f"The share of its gain over the {baseline(metric)} is {formatting.percent(share['estimate'])} on test{known}."
+                f"The share of its gain over the {baseline(metric)} is {formatting.percent(share.estimate)} on test{known}."
             )
     return sentences
 
 
-def _of_alternative(decision: Mapping[str, Any] | None, metric: str) -> list[str]:
+def _of_alternative(decision: Decision | None, metric: str) -> list[str]:
     """The test score of a recommended model that trains no layer."""
     if decision is None:
         return []
-    if decision["test"] is None:
-        return [f"{capitalized(tuning(decision['choice']))} was not scored on test."]
-    mean = f"{name_of_metric(metric)} {formatting.score(decision['test'])}"
-    return [f"{capitalized(tuning(decision['choice']))} reaches {mean} on test."]
+    if decision.test is None:
+        return [f"{capitalized(tuning(decision.choice))} was not scored on test."]
+    mean = f"{name_of_metric(metric)} {formatting.score(decision.test)}"
+    return [f"{capitalized(tuning(decision.choice))} reaches {mean} on test."]
 
 
 def _reached(cell: Cell, metric: str) -> str:
     """The mean score of a cell on test."""
-    test = cell["test"]
-    seeds = "1 seed" if test["n"] == 1 else f"{test['n']} seeds"
-    if test["low"] is not None:
-        seeds += f", 95 % confidence interval {formatting.score_interval(test['low'], test['high'])}"
-    mean = f"{name_of_metric(metric)} {formatting.score(test['mean'])}"
-    return f"{capitalized(tuning(cell['recipe']))} reaches {mean} on test (mean of {seeds})."
+    test = cell.test
+    assert test is not None
+    seeds = "1 seed" if test.n == 1 else f"{test.n} seeds"
+    if test.low is not None:
+        seeds += f", 95 % confidence interval {formatting.score_interval(test.low, test.high)}"
+    mean = f"{name_of_metric(metric)} {formatting.score(test.mean)}"
+    return f"{capitalized(tuning(cell.recipe))} reaches {mean} on test (mean of {seeds})."

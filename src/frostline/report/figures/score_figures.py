@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
-from frostline.report.answer.across_groups import GroupAnalysis
+from frostline.report.answer.analysis import GroupAnalysis
 from frostline.report.figures.drawing import (
     FAILED,
     QUIET,

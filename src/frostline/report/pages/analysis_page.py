@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from frostline.data.files import file_name, replace_file, write_json
 from frostline.report import formatting
-from frostline.report.answer.across_groups import GroupAnalysis
-from frostline.report.answer.analysis import Analysis
+from frostline.report.answer.analysis import Analysis, GroupAnalysis
 from frostline.report.figures.drawing import save_figures
 from frostline.report.figures.score_figures import learning_curves, relative_change, validation_curve
 from frostline.report.pages.templates import render

@@ -7,13 +7,13 @@ from typing import Any
 from frostline.data.files import replace_file
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report import formatting, names
-from frostline.report.answer.output_sentences import (
+from frostline.report.answer.recommended_classes import (
     WHO_APPLIES,
     calibration_sentences,
     is_saved,
+    runs_of_choice,
     threshold_sentences,
 )
-from frostline.report.answer.recommended_classes import runs_of_choice
 from frostline.report.answer.scores_on_test import sentences_on_test
 from frostline.report.error_analysis import errors_of_recommended
 from frostline.report.explanations import (

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from frostline.report import formatting, names
-from frostline.report.answer.across_groups import GroupAnalysis
-from frostline.report.answer.analysis import Analysis
+from frostline.report.answer.analysis import Analysis, GroupAnalysis
 from frostline.report.tables.curve_tables import THREE_WAYS, failure_columns, sufficient_columns
 from frostline.report.tables.table import Column, ReportTable, Row, Value
 from frostline.statistics.recipe import FULL, Recipe

@@ -10,7 +10,7 @@ from frostline.statistics.recipe import FULL, NAMED
 from frostline.sweep.plan import one_of_each
 from frostline.sweep.prepare import Prepared
 from frostline.training.experiment import starting_cut
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 
 def check_cuts(prepared: Prepared) -> list[Check]:
@@ -21,7 +21,7 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     """
     if prepared.context.worker.checks is not None:
         return prepared.context.worker.checks
-    context, by_head = prepared.context, {OWN_HEAD: list[RunSpec]()}
+    context, by_head = prepared.context, {OWN_HEAD: list[Run]()}
     for spec in (spec for spec in prepared.plan.runs if spec.way.in_loop):
         by_head.setdefault(context.for_run(spec).pretrained.head, []).append(spec)
     checks_of = {kind: _checks(prepared, runs, kind) for kind, runs in by_head.items()}
@@ -42,7 +42,7 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     return checks
 
 
-def _checks(prepared: Prepared, runs: Sequence[RunSpec], kind: HeadKind) -> list[Check]:
+def _checks(prepared: Prepared, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
     """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
     pretrained, cached = prepared.pretrained.with_head(kind), prepared.plan.cached
     depths = [spec.to_train.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]

@@ -45,7 +45,7 @@ from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, Checkpoi
 from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.forward import subset_key
 from frostline.training.result import Failure, Result
-from frostline.training.run import RunSpec, State, trainings_of
+from frostline.training.run import Run, State, trainings_of
 from frostline.training.train import run, run_stacked
 
 EVERY = 600.0  # seconds of training
@@ -63,7 +63,7 @@ class RunCheckpoints:
     """
 
     files: CheckpointFiles
-    stack: Sequence[RunSpec]
+    stack: Sequence[Run]
     context: Experiment
     note: Callable[[str], None]
     since: float = field(default_factory=monotonic)
@@ -99,7 +99,7 @@ class RunCheckpoints:
         }
 
 
-def limit_copies(stack: Sequence[RunSpec], prepared: Prepared) -> None:
+def limit_copies(stack: Sequence[Run], prepared: Prepared) -> None:
     """Limit the copies to what the training of this stack leaves free. Only CUDA GPUs have copies."""
     context = prepared.context
     device = context.machine.device
@@ -107,7 +107,7 @@ def limit_copies(stack: Sequence[RunSpec], prepared: Prepared) -> None:
         context.worker.copies.keep_within(memory_limit(device) - int(_needed(stack, prepared)))
 
 
-def _needed(stack: Sequence[RunSpec], prepared: Prepared) -> float:
+def _needed(stack: Sequence[Run], prepared: Prepared) -> float:
     """Bytes that the device needs without copies: as forecast, or else an upper bound."""
     spec, forecast, context = stack[0], prepared.plan.forecast, prepared.context
     for cell in forecast.cells if forecast else ():
@@ -118,8 +118,8 @@ def _needed(stack: Sequence[RunSpec], prepared: Prepared) -> float:
 
 
 def smaller_parts(
-    stack: Sequence[RunSpec], context: Experiment, reason: str, *, ran_out: bool
-) -> tuple[str, list[Sequence[RunSpec]]]:
+    stack: Sequence[Run], context: Experiment, reason: str, *, ran_out: bool
+) -> tuple[str, list[Sequence[Run]]]:
     """The parts in which a failed stack is trained again, and a sentence that says so; no parts if it has failed for good.
 
     A single run has the same batches as before, but their gradients are computed in parts. The context remembers the size of
@@ -158,7 +158,7 @@ FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueErr
 
 def execute(
     prepared: Prepared,
-    runs: Sequence[RunSpec],
+    runs: Sequence[Run],
     progress: Progress,
     *,
     weights: BestWeights | None = None,
@@ -194,13 +194,13 @@ def execute(
     stacks = list(in_stacks(missing, size_of))
     context.worker.at_a_time = min(workers, len(stacks))
 
-    def cost_of(stack: Sequence[RunSpec]) -> float:
+    def cost_of(stack: Sequence[Run]) -> float:
         return sum(costs[spec.digest] for spec in stack)
 
-    def train(stack: Sequence[RunSpec], progress: Progress) -> None:
+    def train(stack: Sequence[Run], progress: Progress) -> None:
         _train_stack(stack, prepared, cost_of(stack), progress, weights)
 
-    def show(run: RunSpec) -> None:
+    def show(run: Run) -> None:
         show_ended(run, prepared, costs[run.digest], progress)
 
     # alone, seed by seed: an interrupted sweep then has complete curves
@@ -220,17 +220,17 @@ def _by_group(stacks: Sequence[Stack], context: Experiment, cost_of: Callable[[S
     """Stacks in groups that start from one cut and train on the same rows."""
     targets = context.problem.targets[context.splits["train"]]
 
-    def group_of(spec: RunSpec) -> Hashable:
+    def group_of(spec: Run) -> Hashable:
         return context.cut(spec), subset_key(spec, targets, context.folds)
 
     return Queue.by_group(stacks, group_of, cost_of)
 
 
 def _run_here(
-    tasks: Iterable[list[RunSpec] | None],
-    train: Callable[[list[RunSpec], Progress], None],
+    tasks: Iterable[list[Run] | None],
+    train: Callable[[list[Run], Progress], None],
     progress: Progress,
-    end: Callable[[list[RunSpec]], None],
+    end: Callable[[list[Run]], None],
 ) -> None:
     """Train one stack after the other in this process."""
     for stack in tasks:
@@ -244,12 +244,12 @@ def _run_here(
         STOP.since = None
 
 
-def _give_back(leases: Leases, stack: Sequence[RunSpec]) -> None:
+def _give_back(leases: Leases, stack: Sequence[Run]) -> None:
     """Release the leases of a stack that has ended."""
     leases.release([run.digest for run in stack])
 
 
-def show_ended(run: RunSpec, prepared: Prepared, cost: float, progress: Progress) -> None:
+def show_ended(run: Run, prepared: Prepared, cost: float, progress: Progress) -> None:
     """Show a run that another process has ended. If its record is damaged, a note says so."""
     progress.finish(cost)
     try:
@@ -262,7 +262,7 @@ def show_ended(run: RunSpec, prepared: Prepared, cost: float, progress: Progress
 
 
 def _predicted_costs(
-    prepared: Prepared, runs: Sequence[RunSpec], rows: Rows | None, workers: int
+    prepared: Prepared, runs: Sequence[Run], rows: Rows | None, workers: int
 ) -> tuple[dict[str, float], float]:
     """The predicted cost of each run, by digest, and of the forward pass over the frozen layers for ``rows``.
 
@@ -279,7 +279,7 @@ def _predicted_costs(
 
 
 def _train_stack(
-    stack: Sequence[RunSpec], prepared: Prepared, cost: float, progress: Progress, weights: BestWeights | None
+    stack: Sequence[Run], prepared: Prepared, cost: float, progress: Progress, weights: BestWeights | None
 ) -> None:
     """Train a stack and publish its results. What fails is retried in smaller parts; a run that fails for good is recorded."""
     spec = stack[0]
@@ -324,13 +324,13 @@ def _train_stack(
     progress.finish(cost)
 
 
-def _name(stack: Sequence[RunSpec]) -> str:
+def _name(stack: Sequence[Run]) -> str:
     """What the progress display shows while a stack is trained."""
     first, count = stack[0], len(stack)
     return f"{first.recipe}, seed {first.seed}" if count == 1 else f"a stack of {count} runs of {first.recipe}"
 
 
-def _save_best(stack: Sequence[RunSpec], results: Sequence[Result], weights: BestWeights, progress: Progress) -> None:
+def _save_best(stack: Sequence[Run], results: Sequence[Result], weights: BestWeights, progress: Progress) -> None:
     """Store the trained parameters of the best run of a stack if it is the best of its k so far."""
     usable = [
         (score, -spec.seed, spec, result.learned)
@@ -346,7 +346,7 @@ def _save_best(stack: Sequence[RunSpec], results: Sequence[Result], weights: Bes
         progress.note(not_stored(spec, error))
 
 
-def prepare_hidden_states(prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, cost: float = 0.0) -> None:
+def prepare_hidden_states(prepared: Prepared, runs: Sequence[Run], progress: Progress, cost: float = 0.0) -> None:
     """Run the exactness check, and load or compute the hidden states that these runs read.
 
     ``cost`` is the predicted cost of the forward pass over the frozen layers, for the progress display.
@@ -361,7 +361,7 @@ def prepare_hidden_states(prepared: Prepared, runs: Sequence[RunSpec], progress:
         _load_hidden_states(prepared, rows, progress, cost)
 
 
-def runs_from_cache(prepared: Prepared, runs: Sequence[RunSpec]) -> list[RunSpec]:
+def runs_from_cache(prepared: Prepared, runs: Sequence[Run]) -> list[Run]:
     """Those of the runs that start from cached hidden states."""
     cached, anatomy = prepared.plan.cached, prepared.pretrained.anatomy
     return [
@@ -393,5 +393,5 @@ def _load_hidden_states(prepared: Prepared, rows: Rows, progress: Progress, cost
     progress.finish(cost)
 
 
-def _failure(spec: RunSpec, error: BaseException) -> Failure:
+def _failure(spec: Run, error: BaseException) -> Failure:
     return Failure(digest=spec.digest, spec=spec, reason=first_line(error), traceback=traceback.format_exc())

@@ -48,7 +48,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.forward import shuffled, train_rows, training_batches
-from frostline.training.run import RunSpec, generator_seed
+from frostline.training.run import Run, generator_seed
 from frostline.training.train import run_stacked, set_mode, training_session
 from frostline.training.updates import backward
 
@@ -94,7 +94,7 @@ class Calibration:
     scoring_seconds: float  # to compute the metrics of all validation examples once
     memory_bytes: float  # in use before training
 
-    def seconds(self, costs: CostModel, spec: RunSpec, work: RunBatches) -> tuple[float, float]:
+    def seconds(self, costs: CostModel, spec: Run, work: RunBatches) -> tuple[float, float]:
         """Seconds of the training steps of a run, and of its evaluation."""
         steps, scored = {k: one.step for k, one in self.timed.items()}, {k: one.scored for k, one in self.timed.items()}
         forward = costs.matrices_of(spec).forward(work.scored, costs.cut(spec) or 0)
@@ -132,7 +132,7 @@ def seconds_of(timed: Mapping[Recipe, Pace], recipe: Recipe, count: float, opera
 
 
 def make_forecast(
-    prepared: Prepared, missing: Sequence[RunSpec], progress: Progress, *, plain: bool = False
+    prepared: Prepared, missing: Sequence[Run], progress: Progress, *, plain: bool = False
 ) -> Forecast | None:
     """Run the exactness check, and forecast the time and memory of runs.
 
@@ -232,7 +232,7 @@ def disk_speed(folder: Path) -> float:
 
 def calibrate(
     costs: CostModel,
-    runs: Sequence[RunSpec],
+    runs: Sequence[Run],
     speed: float,
     budget: float,
     *,
@@ -259,7 +259,7 @@ def calibrate(
     largest = {run.recipe: run for run in _smallest_first(runs)}
     first = _ends(largest)
     rest = sorted(largest.keys() - {*first}, key=lambda k: costs.operations(largest[k]))
-    chosen, spent = list[RunSpec](), 0.0
+    chosen, spent = list[Run](), 0.0
     for k in (*first, *rest):
         step, scored = _rough_seconds(costs, largest[k], speed)
         least = OVERHEAD_SECONDS + MEASURED_STEPS * step + 2 * scored
@@ -279,8 +279,8 @@ def calibrate(
 
 
 def _time_plain(
-    context: Experiment, runs: Sequence[RunSpec], speed: float, own: Calibration
-) -> Callable[[RunSpec], float | None]:
+    context: Experiment, runs: Sequence[Run], speed: float, own: Calibration
+) -> Callable[[Run], float | None]:
     """Time the cheapest and the dearest k with plain transformers: padded, with all layers, in float32, scored unsorted.
 
     Returns:
@@ -297,14 +297,14 @@ def _time_plain(
     context.pretrained.restore()
     calibration = replace(own, timed=timed)
 
-    def seconds(run: RunSpec) -> float | None:
+    def seconds(run: Run) -> float | None:
         as_plain = run.model_copy(update=PLAIN)
         return sum(calibration.seconds(costs, as_plain, costs.batches(as_plain))) if timed else None
 
     return seconds
 
 
-def _smallest_first(runs: Sequence[RunSpec]) -> list[RunSpec]:
+def _smallest_first(runs: Sequence[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (run.train_size, -run.seed))
 
 
@@ -318,13 +318,13 @@ def _ends(recipes: Iterable[Recipe]) -> list[Recipe]:
     return [*layers[-1:], *layers[: len(layers) > 1], *(one for one in recipes if one.k is None)]
 
 
-def _rough_seconds(costs: CostModel, run: RunSpec, speed: float) -> tuple[float, float]:
+def _rough_seconds(costs: CostModel, run: Run, speed: float) -> tuple[float, float]:
     """Estimated seconds of a step and of a scored batch. Each takes at least a few milliseconds."""
     step, scored = (SLOWDOWN * operations / speed + 0.004 for operations in _mean_operations(costs, run))
     return step, scored
 
 
-def _mean_operations(costs: CostModel, run: RunSpec) -> tuple[float, float]:
+def _mean_operations(costs: CostModel, run: Run) -> tuple[float, float]:
     """Operations of the mean training step of a run, and of its mean scored batch."""
     work, matrices, cut = costs.batches(run), costs.matrices_of(run), costs.cut(run)
     return matrices.training(costs.names(run), work.steps.mean, cut), matrices.forward(work.scored.mean, cut or 0)
@@ -393,7 +393,7 @@ class Timer:
     def context(self) -> Experiment:
         return self.costs.context
 
-    def time(self, chosen: Sequence[RunSpec], runs: Sequence[RunSpec], budget: float) -> dict[Recipe, Timed]:
+    def time(self, chosen: Sequence[Run], runs: Sequence[Run], budget: float) -> dict[Recipe, Timed]:
         """Time ``chosen`` ones of all ``runs`` in about ``budget`` seconds; leave out those without memory or a finite loss."""
         found: dict[Recipe, Timed] = {}
         for spec in chosen:
@@ -409,7 +409,7 @@ class Timer:
                 found[spec.recipe] = timed
         return found
 
-    def _time(self, spec: RunSpec, stackable: Sequence[RunSpec], budget: float) -> Timed | None:
+    def _time(self, spec: Run, stackable: Sequence[Run], budget: float) -> Timed | None:
         """Time steps and scored batches for about ``budget`` seconds, at least one of each; None if no loss was finite."""
         step, scored = _rough_seconds(self.costs, spec, self.speed)
         size = stack_size(stackable, self.context, self.stack, lambda sentence: None, workers=self.workers)
@@ -431,7 +431,7 @@ class Timer:
             stack=len(runs),
         )
 
-    def _steps(self, spec: RunSpec, runs: Sequence[RunSpec], count: int) -> tuple[list[float], float]:
+    def _steps(self, spec: Run, runs: Sequence[Run], count: int) -> tuple[list[float], float]:
         """Train a stack for ``count`` steps after a warm-up step, on rows that the sweep trains on.
 
         Returns:
@@ -470,7 +470,7 @@ class Timer:
         in_steps = len(ends) * statistics.median(seconds) if seconds else 0.0
         return paces, max(0.0, cost.run_seconds - cost.evaluation_seconds - in_steps / len(runs))
 
-    def _scored(self, spec: RunSpec, runs: Sequence[RunSpec], count: int) -> tuple[float, float, float]:
+    def _scored(self, spec: Run, runs: Sequence[Run], count: int) -> tuple[float, float, float]:
         """Score ``count`` batches, spread over all lengths, after a warm-up batch.
 
         Returns:
@@ -494,7 +494,7 @@ class Timer:
         pace = sum(seconds for _, seconds in others) / sum(operations for operations, _ in others)
         return pace, max(0.0, first - others[0][1]) / len(runs), max(0.0, peak.bytes - self._held(spec, runs)) / tokens
 
-    def _step_bytes(self, spec: RunSpec, runs: Sequence[RunSpec], stackable: Sequence[RunSpec]) -> float:
+    def _step_bytes(self, spec: Run, runs: Sequence[Run], stackable: Sequence[Run]) -> float:
         """Peak memory per token of the gradients of the batch with the most tokens, without what depends on the parameters."""
         longest = max(stackable, key=lambda run: max(self.costs.batch_sizes(run)))
         heaviest = max(training_batches(self.context, longest), key=self.costs.computed_tokens)
@@ -505,7 +505,7 @@ class Timer:
             backward(forward, rows, range(len(runs)), context.problem)
         return max(0.0, peak.bytes - self._held(spec, runs)) / self._totals(rows.ravel()).tokens
 
-    def _held(self, spec: RunSpec, runs: Sequence[RunSpec]) -> int:
+    def _held(self, spec: Run, runs: Sequence[Run]) -> int:
         """Bytes in use with the values that these runs train."""
         trained = self.costs.matrices_of(spec).trained_parameters(self.costs.names(spec))
         return self.idle + COPY_BYTES * len(runs) * trained
@@ -519,8 +519,8 @@ class Timer:
 def _cells(
     costs: CostModel,
     calibration: Calibration,
-    trainer: Callable[[RunSpec], float | None] | None,
-    runs: Sequence[RunSpec],
+    trainer: Callable[[Run], float | None] | None,
+    runs: Sequence[Run],
     workers: int,
 ) -> Iterator[Cell]:
     """The forecast of each k and training-set size."""
@@ -556,7 +556,7 @@ def _cells(
 
 
 def _cells_of_estimators(
-    costs: CostModel, runs: Sequence[RunSpec], speed: float, idle: float, *, plain: bool
+    costs: CostModel, runs: Sequence[Run], speed: float, idle: float, *, plain: bool
 ) -> Iterator[Cell]:
     """The forecast of each estimator and training-set size, from operations alone: they are not timed.
 
@@ -579,14 +579,14 @@ def _cells_of_estimators(
         )
 
 
-def _by_cell(runs: Sequence[RunSpec]) -> dict[tuple[Recipe, int], list[RunSpec]]:
-    cells: dict[tuple[Recipe, int], list[RunSpec]] = {}
+def _by_cell(runs: Sequence[Run]) -> dict[tuple[Recipe, int], list[Run]]:
+    cells: dict[tuple[Recipe, int], list[Run]] = {}
     for run in runs:
         cells.setdefault((run.recipe, run.train_size), []).append(run)
     return cells
 
 
-def _remarks(costs: CostModel, runs: Sequence[RunSpec]) -> Iterator[str]:
+def _remarks(costs: CostModel, runs: Sequence[Run]) -> Iterator[str]:
     """Sentences about runs for which freezing saves little or nothing."""
     full = [run for run in runs if run.recipe == FULL]
     if full:

@@ -17,9 +17,9 @@ from typing import Self
 
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
-Stack = list[RunSpec]
+Stack = list[Run]
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Queue:
 
     @classmethod
     def by_group(
-        cls, stacks: Iterable[Stack], group_of: Callable[[RunSpec], Hashable], cost_of: Callable[[Stack], float]
+        cls, stacks: Iterable[Stack], group_of: Callable[[Run], Hashable], cost_of: Callable[[Stack], float]
     ) -> Self:
         """The stacks in groups, longest first. All runs of a stack are in one group, or count as those of the first run."""
         groups: dict[Hashable, Group] = {}
@@ -93,7 +93,7 @@ def shared_out(
     leases: Leases,
     *,
     wait: bool,
-    on_other: Callable[[RunSpec], None] = lambda run: None,
+    on_other: Callable[[Run], None] = lambda run: None,
 ) -> Generator[Stack | None, None, None]:
     """Yield the next stack, until every run has ended. Of a stack, only the runs are yielded that no other process has.
 

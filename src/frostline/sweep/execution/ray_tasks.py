@@ -35,7 +35,7 @@ from frostline.sweep.results.tensor_files import BestWeights, Rank, not_stored
 from frostline.sweep.toml import TRUST
 from frostline.training.probes import has_features
 from frostline.training.result import Failure
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 ENDS_WITHIN = 5.0  # seconds that the tasks of a stopped command get to end
 RETRIES = 3  # how often Ray starts a task again whose process or node is lost
@@ -257,7 +257,7 @@ TASK_SECONDS = 60.0  # of training in one task, unless one run takes longer: wha
 SHARE = 4  # tasks for each one that can run at the same time, at least, so that all end at about the same time
 
 
-def predicted_costs(prepared: Prepared, runs: Sequence[RunSpec]) -> tuple[dict[str, float], float]:
+def predicted_costs(prepared: Prepared, runs: Sequence[Run]) -> tuple[dict[str, float], float]:
     """The cost of each run, by digest, and the highest cost of a task with several runs.
 
     Costs are seconds of one run alone if there is a forecast, else operations.
@@ -271,7 +271,7 @@ def predicted_costs(prepared: Prepared, runs: Sequence[RunSpec]) -> tuple[dict[s
     return {run.digest: model.operations(run) for run in runs}, float("inf")
 
 
-def in_tasks(runs: Sequence[RunSpec], costs: Mapping[str, float], limit: float, capacity: int) -> list[list[RunSpec]]:
+def in_tasks(runs: Sequence[Run], costs: Mapping[str, float], limit: float, capacity: int) -> list[list[Run]]:
     """Group runs that can be stacked, and therefore start from one cut. The group with the highest cost comes first.
 
     Args:
@@ -281,8 +281,8 @@ def in_tasks(runs: Sequence[RunSpec], costs: Mapping[str, float], limit: float, 
         capacity: How many tasks can run at the same time.
     """
     limit = min(limit, sum(costs[run.digest] for run in runs) / (SHARE * max(1, capacity)))
-    groups: list[list[RunSpec]] = []
-    open_ones: dict[str, list[RunSpec]] = {}
+    groups: list[list[Run]] = []
+    open_ones: dict[str, list[Run]] = {}
     for run in runs:
         group = open_ones.get(run.stack_key)
         if group is None or sum(costs[one.digest] for one in (*group, run)) > limit:
@@ -292,7 +292,7 @@ def in_tasks(runs: Sequence[RunSpec], costs: Mapping[str, float], limit: float, 
     return sorted(groups, key=lambda group: sum(costs[run.digest] for run in group), reverse=True)
 
 
-def memory_of(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
+def memory_of(prepared: Prepared, runs: Sequence[Run]) -> int:
     """The memory that these runs need one after the other, in bytes, as forecast; 0 if it is unknown."""
     forecast = prepared.plan.forecast
     kinds = {(run.recipe, run.train_size) for run in runs}
@@ -303,7 +303,7 @@ def memory_of(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
 
 
 def train_on_ray(
-    prepared: Prepared, runs: Sequence[RunSpec], progress: Progress, ray: Ray, *, weights: BestWeights | None = None
+    prepared: Prepared, runs: Sequence[Run], progress: Progress, ray: Ray, *, weights: BestWeights | None = None
 ) -> None:
     """Train those of ``runs`` that have no result as tasks of Ray, and publish their results. Other processes may join.
 
@@ -345,7 +345,7 @@ class Driver:
     ray: Ray
     weights: BestWeights | None = None
     holder: str = ""  # of the leases, by which a node knows the folder of the sweep
-    under_way: dict[Any, list[RunSpec]] = field(default_factory=dict)  # by the reference to what the task returns
+    under_way: dict[Any, list[Run]] = field(default_factory=dict)  # by the reference to what the task returns
 
     def __post_init__(self) -> None:
         device = self.prepared.spec.device
@@ -364,7 +364,7 @@ class Driver:
         self.work = self.cluster.module.put(work)
         self.train_task = self.cluster.module.remote(max_retries=RETRIES)(train)
 
-    def train(self, runs: Sequence[RunSpec], weights: BestWeights | None) -> None:
+    def train(self, runs: Sequence[Run], weights: BestWeights | None) -> None:
         """Train those of ``runs`` that have no result, and publish their results.
 
         Raises:
@@ -380,7 +380,7 @@ class Driver:
         groups = in_tasks(missing, costs, limit, capacity)
         self.progress.start(len(missing), sum(costs.values()))
 
-        def show(run: RunSpec) -> None:
+        def show(run: Run) -> None:
             show_ended(run, self.prepared, costs[run.digest], self.progress)
 
         leases = Leases(store.out, at_a_time=max(1, capacity))
@@ -391,12 +391,12 @@ class Driver:
                 leases.release([run.digest])
                 show(run)
 
-    def needs(self, runs: Sequence[RunSpec]) -> dict[str, float]:
+    def needs(self, runs: Sequence[Run]) -> dict[str, float]:
         """What a task with these runs asks of a node. On a GPU, a forecast tells nothing of the memory of the node."""
         on_gpu = self.gpus > 0 or self.prepared.context.machine.device.type != "cpu"
         return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": 0 if on_gpu else memory_of(self.prepared, runs)}
 
-    def capacity(self, runs: Sequence[RunSpec]) -> int:
+    def capacity(self, runs: Sequence[Run]) -> int:
         """How many tasks can run at the same time, whatever they train."""
         found = self.cluster.capacity(needs := self.needs(runs))
         if not found:
@@ -404,7 +404,7 @@ class Driver:
             self.progress.note(f"No node of the cluster has {asked}: waiting until there is one.")
         return found
 
-    def ended(self, groups: Iterator[list[RunSpec] | None]) -> Generator[RunSpec, None, None]:
+    def ended(self, groups: Iterator[list[Run] | None]) -> Generator[Run, None, None]:
         """Train all groups, and yield each run after its result is published. No task is left when this ends."""
         more = True
         try:
@@ -421,7 +421,7 @@ class Driver:
         finally:
             self._cancel()
 
-    def _start(self, groups: Iterator[list[RunSpec] | None]) -> bool:
+    def _start(self, groups: Iterator[list[Run] | None]) -> bool:
         """Start tasks until as many wait as run, so that no node is idle. Returns False after the last group."""
         runs = [run for group in self.under_way.values() for run in group]
         most = 2 * max(1, self.cluster.capacity(self.needs(runs)))
@@ -438,7 +438,7 @@ class Driver:
             self.under_way[task.remote(self.work, [run.digest for run in group], best, *where)] = group
         return True
 
-    def _publish(self, task: Any, group: Sequence[RunSpec]) -> Iterator[RunSpec]:
+    def _publish(self, task: Any, group: Sequence[Run]) -> Iterator[Run]:
         """Publish what a task returned, or record that it was lost. After a signal, an error of Ray means no loss."""
         store, exceptions = self.prepared.store, self.cluster.module.exceptions
         try:

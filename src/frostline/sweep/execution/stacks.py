@@ -7,14 +7,14 @@ from frostline.frozen.exactness import stack_refusal
 from frostline.model.device import memory_limit
 from frostline.sweep.operations import COPIES
 from frostline.training.experiment import Experiment, StackSize
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 from frostline.training.train import profile_step, start_values
 
 MAX_RELATIVE_TIME = 0.9  # a stack is doubled while this lowers the time of a step per run to at most this share
 OUT_OF_MEMORY = (RuntimeError, MemoryError)  # GPU libraries raise different errors when memory runs out
 
 
-def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) -> Iterator[list[RunSpec]]:
+def in_stacks(runs: Sequence[Run], size_of: Callable[[list[Run]], int]) -> Iterator[list[Run]]:
     """Split the runs into stacks. The stacks are in the order of their first runs.
 
     ``size_of`` gives the size of the stacks for all runs with the same key. It is called once per key, first for the runs of the
@@ -33,7 +33,7 @@ def in_stacks(runs: Sequence[RunSpec], size_of: Callable[[list[RunSpec]], int]) 
 
 
 def stack_size(
-    runs: Sequence[RunSpec], context: Experiment, wanted: int | str, note: Callable[[str], None], *, workers: int = 1
+    runs: Sequence[Run], context: Experiment, wanted: int | str, note: Callable[[str], None], *, workers: int = 1
 ) -> int:
     """The size of the stacks for these runs, which all have the same key.
 
@@ -63,9 +63,7 @@ def stack_size(
     return size if isinstance(wanted, int) else min(size, ceil(len(runs) / workers))
 
 
-def _largest(
-    runs: Sequence[RunSpec], context: Experiment, wanted: int | str, *, head_only: bool
-) -> tuple[int, str | None]:
+def _largest(runs: Sequence[Run], context: Experiment, wanted: int | str, *, head_only: bool) -> tuple[int, str | None]:
     """The largest stack of these runs for one worker, and the reason if they cannot be stacked."""
     spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
     names = spec.to_train.parameters(pretrained.anatomy)
@@ -91,7 +89,7 @@ def _largest(
     return _fastest_size(lambda size: profile_step(runs[:size], context), len(runs), limit, known=known), None
 
 
-def _known_size(spec: RunSpec, names: Set[str], context: Experiment) -> int:
+def _known_size(spec: Run, names: Set[str], context: Experiment) -> int:
     """A size that pays for these runs, which train ``names``: that of runs which train all of these parameters and more."""
     anatomy = context.pretrained.anatomy
     return max(

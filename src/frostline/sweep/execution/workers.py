@@ -34,7 +34,7 @@ from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.slurm import TERMINATED
 from frostline.training.result import Failure, RunRecord
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 T = TypeVar("T")
 MIN_OPERATIONS = 1e11  # of all runs, for more than one worker: one or two seconds of a core
@@ -42,7 +42,7 @@ STEP_OVERHEAD = 1e8  # a training step takes about a millisecond besides its ope
 MESSAGE_INTERVAL = 0.1  # seconds between two progress messages of a worker
 
 
-def workers_for(prepared: Prepared, runs: Sequence[RunSpec]) -> int:
+def workers_for(prepared: Prepared, runs: Sequence[Run]) -> int:
     """The number of workers for a grid of ``runs``. 1 means this process itself, with all threads of torch.
 
     The number must not depend on which runs are done or on how busy the machine is. Otherwise a resumed sweep could use another

@@ -52,7 +52,7 @@ from frostline.training.result import SCHEMA_VERSION, Failure, RunRecord, TestRe
 
 if TYPE_CHECKING:
     from frostline.training.result import Result
-    from frostline.training.run import RunSpec
+    from frostline.training.run import Run
 
 T = TypeVar("T")
 RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
@@ -204,7 +204,7 @@ class Store:
         return self._intact(self._result(digest), lambda path: load(_read_file(path, PREDICTIONS)))
 
     def predictions_on_all_rows(
-        self, run: "RunSpec", folds: NDArray[np.int64] | None, split: str = "validation_best"
+        self, run: "Run", folds: NDArray[np.int64] | None, split: str = "validation_best"
     ) -> NDArray[np.float32]:
         """Logits of a run on all rows of a split, ``[rows, C]``; NaN on rows that it was not scored on.
 
@@ -384,7 +384,7 @@ def set_aside(path: Path, folder: Path) -> Path:
         raise FrostlineError(f"{path} cannot be moved to {folder} ({error.strerror}): move it yourself.") from error
 
 
-def other_result(run: "RunSpec", store: Store, logits: Mapping[str, NDArray[Any]]) -> str:
+def other_result(run: "Run", store: Store, logits: Mapping[str, NDArray[Any]]) -> str:
     """A sentence if these logits of a run differ from those that another process published first; else empty.
 
     If the other result is damaged or gone, the sentence says so, and the place is free.

@@ -14,7 +14,7 @@ from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.store import Store
 from frostline.training.result import AuditRecord, RunRecord
-from frostline.training.run import RunSpec
+from frostline.training.run import Run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ FORMULA = ("=", "+", "-", "−", "@")  # a spreadsheet runs text that starts wit
 
 
 def run_rows(
-    specs: Sequence[RunSpec],
+    specs: Sequence[Run],
     store: Store,
     results: Mapping[str, RunRecord],
     *,
@@ -99,7 +99,7 @@ def run_rows(
     return rows
 
 
-def _depth_columns(spec: RunSpec, audit: AuditRecord | None, layers: int) -> dict[str, Any]:
+def _depth_columns(spec: Run, audit: AuditRecord | None, layers: int) -> dict[str, Any]:
     """The columns on the depth of a run: its layers, whether it trains embeddings, and the share of layers that run in training.
 
     For named parts and ways they are None until there is an audit.
@@ -119,7 +119,7 @@ def _depth_columns(spec: RunSpec, audit: AuditRecord | None, layers: int) -> dic
 
 
 def score_rows(
-    specs: Iterable[RunSpec], store: Store, results: Mapping[str, RunRecord], *, with_test: bool
+    specs: Iterable[Run], store: Store, results: Mapping[str, RunRecord], *, with_test: bool
 ) -> list[dict[str, Any]]:
     """Every score of every run. The epoch of a test score is the epoch of the best validation score."""
     rows: list[dict[str, Any]] = []

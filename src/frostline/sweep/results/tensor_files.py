@@ -32,7 +32,7 @@ from frostline.data.files import (
     temporary_path,
 )
 from frostline.sweep.results.store import DAMAGED, set_aside
-from frostline.training.run import RunSpec, State
+from frostline.training.run import Run, State
 
 FOLDER, ENDING = "checkpoints", ".safetensors"
 TENSOR, ARRAY, NUMBER = "$tensor", "$array", "$number"  # keys of leaves that JSON cannot express
@@ -184,7 +184,7 @@ class BestWeights:
         """The trained parameters in the folder of a sweep."""
         return cls(out / "weights")
 
-    def save_if_best(self, run: RunSpec, score: float, parameters: Mapping[str, Tensor]) -> None:
+    def save_if_best(self, run: Run, score: float, parameters: Mapping[str, Tensor]) -> None:
         """Save the trained parameters of ``run`` if it is better than the saved run of the same k.
 
         More examples win, then a higher score, then an earlier seed. The answer recommends a run by the same rule, so the order
@@ -200,7 +200,7 @@ class BestWeights:
 
         self._save_if_best(run, (run.train_size, score, -run.seed), write)
 
-    def add(self, run: RunSpec, score: float, content: bytes) -> None:
+    def add(self, run: Run, score: float, content: bytes) -> None:
         """Save the content of the file of ``run`` from another folder, by the same rule.
 
         Raises:
@@ -219,7 +219,7 @@ class BestWeights:
         better = [file for file, rank in found.items() if rank > ranks.get(_k(file), NO_RANK)]
         return {_about(file)["run"]: (found[file][1], file.read_bytes()) for file in better}
 
-    def _save_if_best(self, run: RunSpec, rank: Rank, write: Callable[[Path], object]) -> None:
+    def _save_if_best(self, run: Run, rank: Rank, write: Callable[[Path], object]) -> None:
         out = self.folder.parent
         k = run.recipe.replace(" ", "-")
         require_inside(self.folder, out)
@@ -269,7 +269,7 @@ class BestWeights:
         return set_aside(file, self.folder.parent / DAMAGED)
 
 
-def not_stored(run: RunSpec, error: Exception) -> str:
+def not_stored(run: Run, error: Exception) -> str:
     """A sentence about trained parameters that could not be stored."""
     return (
         f"The trained parameters of {run.recipe}, seed {run.seed} could not be stored ({error}). If this run is "

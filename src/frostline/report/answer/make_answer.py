@@ -6,14 +6,11 @@ Every choice is made on validation. Test scores are added afterwards, for what w
 from collections.abc import Sequence
 from dataclasses import replace
 
-from frostline.report.answer.comparison import Comparison
-from frostline.report.answer.recommendation import recommend
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
-from frostline.report.answer.sentence import sentence
-from frostline.report.answer.undecided import reference_missing
+from frostline.report.answer.sentence import Comparison, reference_missing, sentence
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.answer import Answer, Counts, SizeAnswer
-from frostline.statistics.cells import FAILURES, by_depth, done, scored, with_outcomes
+from frostline.statistics.answer import Answer, Cell, Counts, Recommended, SizeAnswer
+from frostline.statistics.cells import ANSWERS, FAILURES, by_depth, done, scored, with_outcomes
 from frostline.statistics.curve import adjust, compare
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
@@ -151,3 +148,37 @@ def _too_few_examples(evidence: Evidence) -> str:
         return ""
     examples = "example is" if rows == 1 else "examples are"
     return f" {rows} validation {examples} too few for any conclusion: label more."
+
+
+def recommend(curve: SizeAnswer, *, by_mean: bool) -> Recommended | None:
+    """The recommended k or way with its best run; None if no run has a usable score, or if no run trained what is recommended.
+
+    Args:
+        curve: Of one train size, with its decision.
+        by_mean: Whether the smallest k whose mean reaches the target is recommended, whatever the decision.
+    """
+    decided = (by_mean and curve.deciding_point.estimate) or (curve.decision and curve.decision.choice)
+    cell = curve.cell(decided) if decided else _best_mean(curve)
+    return best_run(cell) if cell else None
+
+
+def best_run(cell: Cell) -> Recommended:
+    """A recipe with its best run on validation."""
+    usable = [run for run in cell.in_mean if run.outcome in ANSWERS]
+    best = max(usable or cell.in_mean, key=lambda run: run.validation_best or 0.0)  # the first of equally good ones
+    assert best.validation_best is not None
+    return Recommended(
+        recipe=cell.recipe,
+        tuned_layers=cell.tuned_layers,
+        tune_embeddings=cell.tune_embeddings,
+        learning_rate=cell.learning_rate,
+        run=best.run,
+        seed=best.seed,
+        validation_best=best.validation_best,
+    )
+
+
+def _best_mean(curve: SizeAnswer) -> Cell | None:
+    """The k with the best mean. At least one of its runs neither diverged nor is degenerate."""
+    usable = [cell for cell in curve.cells if any(run.outcome in ANSWERS for run in cell.in_mean)]
+    return max(usable, key=lambda cell: cell.comparable or 0.0, default=None)
