@@ -2,7 +2,9 @@
 
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from frostline.report.rebuild import rebuild
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register
+from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.forward import train_rows, validation_rows
@@ -138,9 +141,15 @@ def test_a_run_is_published_if_the_earlier_result_of_another_process_is_torn(
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(
-    settings: dict[str, Any], workers: int
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    shown = SetsAside(Path(settings["out"]))
+    shown, begun, taken = SetsAside(Path(settings["out"])), monotonic(), Leases.taken
+
+    def taken_in_time(leases: Leases, ended: Collection[str] = ()) -> set[str]:
+        assert monotonic() - begun < 20  # it would otherwise wait for itself
+        return taken(leases, ended)
+
+    monkeypatch.setattr(Leases, "taken", taken_in_time)
     prepared = Sweep(**{**settings, "stack": 1, "workers": workers, "progress": Progress()})._prepare(Progress())
     register(prepared)
     execute(prepared, prepared.plan.runs, shown)
