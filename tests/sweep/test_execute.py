@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -145,9 +146,9 @@ def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(
 ) -> None:
     shown, begun, taken = SetsAside(Path(settings["out"])), monotonic(), Leases.taken
 
-    def taken_in_time(leases: Leases) -> set[str]:
+    def taken_in_time(leases: Leases, ended: Collection[str] = ()) -> set[str]:
         assert monotonic() - begun < 20  # it would otherwise wait for itself
-        return taken(leases)
+        return taken(leases, ended)
 
     monkeypatch.setattr(Leases, "taken", taken_in_time)
     prepared = Sweep(**{**settings, "stack": 1, "workers": workers, "progress": Progress()})._prepare(Progress())
@@ -161,7 +162,7 @@ def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(
 def test_a_full_disk_ends_the_sweep_without_a_failed_run(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Store, digest: str, result: Any) -> None:
+    def full(self: Store, result: Any) -> None:
         raise FrostlineError("The disk is full: make room.")
 
     monkeypatch.setattr(Store, "publish", full)
