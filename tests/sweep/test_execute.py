@@ -93,7 +93,7 @@ def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
     }
     assert rows.reason["last 1", 0] == "RuntimeError: out of <memory>"
     answer = rebuild(settings["out"])
-    assert answer["runs"]["failed"] == 1 and answer["sizes"][0]["missing"][0]["recipe"] == "last 1"
+    assert answer.runs.failed == 1 and answer.sizes[0].missing[0].recipe == "last 1"
     monkeypatch.undo()
     again = run_sweep(settings)
     assert set(again.table().status) == {"done"} and not list(settings["out"].glob("runs/*.failed.json"))
@@ -210,8 +210,8 @@ def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(
     for k in (0, 1):
         scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.recipe.k == k)
         assert (scored_by == 1).all()
-    assert answer["validation_rows"] == len(texts)
-    assert answer["sizes"][0]["train_size"] == prepared.data.train_rows < len(texts)
+    assert answer.validation_rows == len(texts)
+    assert answer.sizes[0].train_size == prepared.data.train_rows < len(texts)
     again = run_sweep({**settings, "seeds": 6})
     assert len(again.table()) == 12 and again.table().status.eq("done").all()
     frostline.Sweep(progress=Progress(), **settings).run()
