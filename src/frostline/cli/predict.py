@@ -125,11 +125,19 @@ def predict(
     require_model(model)
     of_words, several = predicts_tags(model), is_bundle(model)
     writers = TAG_WRITERS if of_words else WRITERS
-    target = out.expanduser() if out else _default_output(file, of_words=of_words)
+    # tags of words are written as CoNLL if the words are read from such a file
+    from_lines = FORMAT_OF.get(file.suffix.lower()) in ("CoNLL", "TSV")
+    ending = (".conll" if from_lines else ".jsonl") if of_words else ".csv"
+    target = out.expanduser() if out else file.with_name(f"{file.stem}.predictions{ending}")
     _require_writable(target, file, writers, overwrite=overwrite)
     options: dict[str, Any] = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
-    if several:
-        _refuse_options_of_one_model(model, **options)
+    for given, why in (
+        (stream, "which is not streamed: leave --stream out, or predict with the model of each task"),
+        (trust_remote_code, "and no code comes with it: leave --trust-remote-code out"),
+        (threshold is not None, "and each of its tasks has its own threshold: leave --threshold out"),
+    ):
+        if several and given:
+            raise FrostlineError(f"{model} is a bundle, {why}.")
     table = read_table(
         file,
         column_names=None if column_names is None else comma_separated(column_names),
@@ -165,25 +173,6 @@ def predict(
         tasks += f"; {first.truncated:,} truncated to the length that the model was trained with"
     unit = "sentence" if of_words else "text"
     print(f"{target}: {len(texts):,} {unit if len(texts) == 1 else f'{unit}s'}{tasks}")
-
-
-def _default_output(file: Path, *, of_words: bool) -> Path:
-    """The output, unless it is given. Tags of words are written as CoNLL if the words are read from such a file."""
-    from_lines = FORMAT_OF.get(file.suffix.lower()) in ("CoNLL", "TSV")
-    ending = (".conll" if from_lines else ".jsonl") if of_words else ".csv"
-    return file.with_name(f"{file.stem}.predictions{ending}")
-
-
-def _refuse_options_of_one_model(
-    bundle: Path, threshold: float | None, *, stream: bool | None, trust_remote_code: bool
-) -> None:
-    for given, why in (
-        (stream, "which is not streamed: leave --stream out, or predict with the model of each task"),
-        (trust_remote_code, "and no code comes with it: leave --trust-remote-code out"),
-        (threshold is not None, "and each of its tasks has its own threshold: leave --threshold out"),
-    ):
-        if given:
-            raise FrostlineError(f"{bundle} is a bundle, {why}.")
 
 
 def _require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
