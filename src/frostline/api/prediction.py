@@ -173,7 +173,18 @@ class Outputs:
         if task_type == MULTI_LABEL:
             thresholds = _thresholds(keys, labels, threshold)
             return cls(task_type, tuple(labels), _number(keys, TEMPERATURE, 1.0), thresholds=thresholds)
-        decision = _threshold(keys, labels, threshold)
+        decision = None
+        if threshold is not None or THRESHOLD in keys:
+            if len(labels) != 2:
+                found = f"{len(labels)} labels" if labels else "no labels"
+                raise FrostlineError(
+                    f"A threshold is for two labels, but this model has {found}: leave --threshold out."
+                )
+            probability = _probability(_number(keys, THRESHOLD, 0.5) if threshold is None else threshold)
+            label = keys.get(THRESHOLD_LABEL, labels[1])
+            if label not in labels:
+                raise FrostlineError(f"{THRESHOLD_LABEL} in config.json is {label!r}: name one of {', '.join(labels)}.")
+            decision = Threshold(label, probability)
         return cls(task_type, tuple(labels), _number(keys, TEMPERATURE, 1.0), decision)
 
     def of_logits(self, texts: Texts, logits: Tensor, truncated: int) -> Predictions:
@@ -199,20 +210,6 @@ def text_cells(texts: Texts, n: int) -> dict[str, Any]:
 def text_columns(texts: Texts) -> list[str]:
     """The keys of :func:`text_cells`."""
     return ["row", "text", *([] if texts.pairs is None else ["text_pair"])]
-
-
-def _threshold(config: Mapping[str, Any], labels: Sequence[str], given: float | None) -> Threshold | None:
-    """The given threshold, else that of config.json; None if there is neither."""
-    if given is None and THRESHOLD not in config:
-        return None
-    if len(labels) != 2:
-        found = f"{len(labels)} labels" if labels else "no labels"
-        raise FrostlineError(f"A threshold is for two labels, but this model has {found}: leave --threshold out.")
-    probability = _probability(_number(config, THRESHOLD, 0.5) if given is None else given)
-    label = config.get(THRESHOLD_LABEL, labels[1])
-    if label not in labels:
-        raise FrostlineError(f"{THRESHOLD_LABEL} in config.json is {label!r}: name one of {', '.join(labels)}.")
-    return Threshold(label, probability)
 
 
 def _thresholds(config: Mapping[str, Any], labels: Sequence[str], given: float | None) -> tuple[float, ...]:

@@ -203,16 +203,6 @@ def label_sets(table: Table, columns: Columns, labels: Sequence[str]) -> LabelSe
     return found
 
 
-def has_no_label_sets(table: Table, columns: Columns) -> bool:
-    """Whether no row says which labels it has, as in published test files."""
-    if columns.indicators:
-        cells = [cell for column in columns.indicators for cell in table.cells(column)]
-        return all(cell is None or str(cell).strip().casefold() in EMPTY for cell in cells)
-    assert columns.label is not None
-    cells = table.cells(columns.label)
-    return not any(len(cell) if is_list(cell) else str(cell).strip() for cell in cells if cell is not None)
-
-
 def _named_lists(table: Table, columns: Columns, labels: Sequence[str]) -> list[list[str]]:
     """The names of the labels of each row. Numbers are indices of a ``ClassLabel`` if there is one, else of ``labels``."""
     column, separator = columns.label, columns.separator

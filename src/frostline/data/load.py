@@ -33,7 +33,7 @@ from frostline.data.kinds import (
     DataSettings,
     is_keyword,
 )
-from frostline.data.labels import UNLABELLED, has_no_label_sets, label_cells, whole
+from frostline.data.labels import EMPTY, UNLABELLED, label_cells, whole
 from frostline.data.reader import read_table
 from frostline.data.splits import complete_splits
 from frostline.data.table import Table, is_missing
@@ -304,9 +304,13 @@ def _is_unlabelled(table: Table, task: Task) -> bool:
     columns = task.columns.of_labels
     if not columns or not all(column in table.columns for column in columns):
         return True
-    if task.task_type == MULTI_LABEL:
-        return has_no_label_sets(table, task.columns)
     column = columns[0]
+    if task.columns.indicators:
+        cells = [cell for one in columns for cell in table.cells(one)]
+        return all(cell is None or str(cell).strip().casefold() in EMPTY for cell in cells)
+    if task.task_type == MULTI_LABEL:
+        found = [cell for cell in table.cells(column) if cell is not None]
+        return not any(len(cell) if is_list(cell) else str(cell).strip() for cell in found)
     if task.task_type == TOKENS:
         return has_no_tags(table, column)
     # As in the test files of GLUE: all cells are missing, empty or -1, and -1 is not a class.

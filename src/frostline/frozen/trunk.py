@@ -79,11 +79,25 @@ class Contents:
         for name, tensor, part in lower_tensors(model, anatomy):
             if name not in anatomy.idle:
                 parts[part][name] = _digest(tensor)
+        tokenizer = classifier.tokenizer
+        rules: Any
+        if tokenizer.is_fast:  # it also stores the truncation of its last call, which is left out
+            backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+            backend.no_truncation()
+            backend.no_padding()
+            rules = backend.to_str()
+        else:
+            rules = (type(tokenizer).__name__, tokenizer.get_vocab())
         return cls(
             kind=type(model).__name__,
             config=_settings(model.config.to_dict()),
             max_length=classifier.max_length,
-            tokenizer=_tokenizer_state(classifier.tokenizer),
+            tokenizer={
+                "special tokens": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
+                "padding": (tokenizer.pad_token_id, tokenizer.pad_token_type_id),
+                "inputs": tuple(tokenizer.model_input_names),
+                "rules": rules,
+            },
             lower=tuple(parts),
         )
 
@@ -184,23 +198,6 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
         for name, x in config.items()
         if name not in (*OF_TASK, *OF_FILE) and "dropout" not in name
     }
-
-
-def _tokenizer_state(tokenizer: Any) -> dict[str, Any]:
-    """What decides the tokens of a text. A fast tokenizer also stores the truncation of its last call, which is left out."""
-    state: dict[str, Any] = {
-        "special tokens": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
-        "padding": (tokenizer.pad_token_id, tokenizer.pad_token_type_id),
-        "inputs": tuple(tokenizer.model_input_names),
-    }
-    if tokenizer.is_fast:
-        backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        backend.no_truncation()
-        backend.no_padding()
-        state["rules"] = backend.to_str()
-    else:
-        state["rules"] = (type(tokenizer).__name__, tokenizer.get_vocab())
-    return state
 
 
 def _digest(tensor: Tensor) -> bytes:
