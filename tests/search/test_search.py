@@ -47,7 +47,7 @@ def test_analyze_decides_as_the_search_does(search_settings: dict[str, Any]) -> 
     answer = frostline.find(**search_settings)
     (group,) = load_groups([search_settings["out"]])
     assert isinstance(group.evidence, RunPredictions) and group.evidence.quantile == corrected_quantile(4)
-    size = analyze([group], AnalysisSettings())["groups"][0]["sizes"][0]
+    size = analyze([group], AnalysisSettings()).groups[0].sizes[0]
     assert size.choices == answer.sizes[0].choices and {one.choice for one in size.choices} >= {
         "probe",
         "words",
