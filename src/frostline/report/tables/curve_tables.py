@@ -182,7 +182,7 @@ def train_size_column(sizes: Iterable[int | None]) -> Column:
 
 
 def failure_columns() -> list[Column]:
-    """Columns of the number of failed runs by kind, of all failed runs, and of the failure rate. A row has them as ``failures``."""
+    """Columns of the number of failed runs by kind, of all failed runs, and of the failure rate."""
 
     def counted(key: str, title: str = "", **more: Any) -> Column:
         return Column(key, title, formatting.count, of=lambda row: getattr(row.failures, key), **more)
