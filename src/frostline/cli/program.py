@@ -140,35 +140,31 @@ def main() -> None:
     On an error that is not expected, it prints the traceback and exits with code ``UNEXPECTED``. Whatever is printed may come
     from a file of others, so no text can control the terminal.
     """
-    with redirect_stdout(HarmlessStream(sys.stdout)), redirect_stderr(HarmlessStream(sys.stderr, bars=True)):
-        _main()
-
-
-def _main() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
     atexit.register(skip_final_garbage_collection)
     for stream in (sys.__stdout__, sys.__stderr__):
         atexit.register(is_unread, stream)  # else Python reports what it cannot write, and changes the exit code
-    try:
-        with signals_heeded():
-            app(prog_name="frostline")
-    except SystemExit as leaving:
-        if leaving.code in (INTERRUPTED, TERMINATED):
-            leave("stopped. The same command starts again from the beginning.", leaving.code)
-        if isinstance(
-            leaving.__context__, typer.Abort
-        ):  # what Typer makes of an EOFError, such as of a file that is cut off
-            fail()
-        if isinstance(leaving.__context__, BrokenPipeError) or is_unread(sys.__stdout__):
-            sys.exit(UNREAD)
-        raise
-    except TrainingStopped as stopped:
-        leave("stopped. Finished runs are saved; the same command continues from there.", stopped.code)
-    except FrostlineError as error:
-        leave(str(error), 2)
-    except Exception as error:
-        cause = _of_the_machine(error) or fail()
-        leave(f"{cause} and run the same command again; finished runs are saved.", 2)
+    with redirect_stdout(HarmlessStream(sys.stdout)), redirect_stderr(HarmlessStream(sys.stderr, bars=True)):
+        try:
+            with signals_heeded():
+                app(prog_name="frostline")
+        except SystemExit as leaving:
+            if leaving.code in (INTERRUPTED, TERMINATED):
+                leave("stopped. The same command starts again from the beginning.", leaving.code)
+            if isinstance(
+                leaving.__context__, typer.Abort
+            ):  # Typer's, for an EOFError, such as of a file that is cut off
+                fail()
+            if isinstance(leaving.__context__, BrokenPipeError) or is_unread(sys.__stdout__):
+                sys.exit(UNREAD)
+            raise
+        except TrainingStopped as stopped:
+            leave("stopped. Finished runs are saved; the same command continues from there.", stopped.code)
+        except FrostlineError as error:
+            leave(str(error), 2)
+        except Exception as error:
+            cause = _of_the_machine(error) or fail()
+            leave(f"{cause} and run the same command again; finished runs are saved.", 2)
 
 
 def _of_the_machine(error: Exception) -> str | None:
