@@ -149,18 +149,20 @@ class Executor:
         return Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
 
 
-class FindCommand(PanelCommand):
-    """The command, with a budget of one or two words: ``5min`` or ``5 minutes``."""
+class TrainingCommand(PanelCommand):
+    """`frostline find`, whose budget has one or two words (``5min`` or ``5 minutes``), and `frostline sweep`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Join the two words of a budget, and parse the arguments."""
+        """Join the two words of a budget, and name `frostline plan` to who gives ``--plan`` to a sweep."""
+        if self.name == "sweep" and "--plan" in args:
+            raise FrostlineError("`frostline sweep` has no --plan: run `frostline plan` with the same arguments.")
         place = args.index("--budget") if "--budget" in args else len(args)
         if args[place + 2 : place + 3] and args[place + 2] in UNITS:
             args[place + 1 : place + 3] = ["".join(args[place + 1 : place + 3])]
         return super().parse_args(ctx, args)
 
 
-@app.command(cls=FindCommand, short_help="Search for what to tune, with few runs.")
+@app.command(cls=TrainingCommand, short_help="Search for what to tune, with few runs.")
 @with_settings(file=False, leave_out=CHOSEN_BY_SEARCH, others={"out": "frostline-find", **DEFAULTS})
 def find(
     settings: dict[str, Any],
@@ -223,17 +225,7 @@ def find(
     who.search(processes, budget=budget, max_k=max_k, exhaustive=exhaustive, **settings)
 
 
-class SweepCommand(PanelCommand):
-    """The command. It names `frostline plan` if somebody adds ``--plan``, which `frostline find` has."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse ``--plan``, and parse the arguments."""
-        if "--plan" in args:
-            raise FrostlineError("`frostline sweep` has no --plan: run `frostline plan` with the same arguments.")
-        return super().parse_args(ctx, args)
-
-
-@app.command(cls=SweepCommand, short_help="Train a grid of runs and recommend a k.")
+@app.command(cls=TrainingCommand, short_help="Train a grid of runs and recommend a k.")
 @with_settings()
 def sweep(
     settings: dict[str, Any],

@@ -125,9 +125,18 @@ def _settings(
         else:
             text = _of_help(field)["default"] if field.default is None else as_typed(field.default)
             default = " [required]" if field.is_required() else f" [default: {text}]" if text else ""
+        # the placeholder for a value: LIST (with commas), NUMBER or VALUE
+        is_tuple = get_origin(field.annotation) is tuple
+        kinds: set[Any] = (
+            {field.annotation} if is_tuple else set(get_args(field.annotation) or [field.annotation]) - {NoneType}
+        )
+        kinds = {kind.__origin__ if get_origin(kind) is Annotated else kind for kind in kinds}
+        metavar = "NUMBER" if kinds <= {int, float} else "VALUE"
+        if any(get_origin(kind) is tuple for kind in kinds):
+            metavar = "LIST"
         option = typer.Option(
             f"--{flag}/--no-{flag}" if boolean else f"--{flag}",
-            metavar=None if boolean else _metavar(field.annotation),
+            metavar=None if boolean else metavar,
             help=f"{field.description[0].upper()}{field.description[1:]}.{default}",
             show_default=False,
             rich_help_panel=panels[name].capitalize(),
@@ -139,15 +148,6 @@ def _of_help(field: FieldInfo) -> dict[str, Any]:
     """What :func:`frostline.data.kinds.of_help` says of a setting."""
     extra = field.json_schema_extra
     return extra if isinstance(extra, dict) else {"default": "", "panel": ""}
-
-
-def _metavar(annotation: Any) -> str:
-    """The placeholder for a value: LIST (comma-separated), NUMBER or VALUE."""
-    kinds = {annotation} if get_origin(annotation) is tuple else set(get_args(annotation) or [annotation]) - {NoneType}
-    kinds = {kind.__origin__ if get_origin(kind) is Annotated else kind for kind in kinds}
-    if any(get_origin(kind) is tuple for kind in kinds):
-        return "LIST"
-    return "NUMBER" if kinds <= {int, float} else "VALUE"
 
 
 def as_typed(value: Any) -> str:

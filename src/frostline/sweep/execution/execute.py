@@ -101,20 +101,17 @@ class RunCheckpoints:
 
 def limit_copies(stack: Sequence[Run], prepared: Prepared) -> None:
     """Limit the copies to what the training of this stack leaves free. Only CUDA GPUs have copies."""
-    context = prepared.context
-    device = context.machine.device
-    if device.type == "cuda":
-        context.worker.copies.keep_within(memory_limit(device) - int(_needed(stack, prepared)))
-
-
-def _needed(stack: Sequence[Run], prepared: Prepared) -> float:
-    """Bytes that the device needs without copies: as forecast, or else an upper bound."""
     spec, forecast, context = stack[0], prepared.plan.forecast, prepared.context
-    for cell in forecast.cells if forecast else ():
-        if (cell.recipe, cell.train_size) == (spec.recipe, spec.train_size) and len(stack) <= cell.stack:
-            return cell.memory_bytes
-    in_use = torch.cuda.memory_allocated(context.machine.device) - context.worker.copies.bytes
-    return in_use + len(stack) * CostModel(context, prepared.plan.cached).memory_bound(spec)
+    device, copies = context.machine.device, context.worker.copies
+    if device.type != "cuda":
+        return
+    cells = forecast.cells if forecast else ()
+    of_run = [one for one in cells if (one.recipe, one.train_size) == (spec.recipe, spec.train_size)]
+    needed = next((one.memory_bytes for one in of_run if len(stack) <= one.stack), None)
+    if needed is None:  # not forecast: an upper bound
+        bound = CostModel(context, prepared.plan.cached).memory_bound(spec)
+        needed = torch.cuda.memory_allocated(device) - copies.bytes + len(stack) * bound
+    copies.keep_within(memory_limit(device) - int(needed))
 
 
 def smaller_parts(
