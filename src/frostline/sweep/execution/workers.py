@@ -51,8 +51,8 @@ def workers_for(prepared: Prepared, runs: Sequence[Run]) -> int:
     cores, wanted = torch.get_num_threads(), prepared.spec.workers
     if wanted == 1 or len(runs) < 2 or prepared.context.machine.device.type != "cpu":
         return 1
-    # Only Linux forks a process with threads safely. A worker of another pool may not start processes. Autograd refuses to run in a
-    # fork if there is an accelerator.
+    # Only Linux forks a process with threads safely. A worker of another pool may not start processes. Autograd refuses to run
+    # in a fork if there is an accelerator.
     if sys.platform != "linux" or current_process().daemon or torch.accelerator.is_available():
         return 1
     if wanted != "auto":
