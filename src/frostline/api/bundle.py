@@ -126,11 +126,7 @@ def bundle(
 
 
 def _compare(folder: Path, tasks: Mapping[str, Path]) -> tuple[Cost, Cost]:
-    """The costs of a bundle and of the separate models.
-
-    Raises:
-        FrostlineError: A task has other logits than its model alone.
-    """
+    """The costs of a bundle and of the separate models. Refuses a task with other logits than its model alone."""
     loaded = read_bundle(folder)
     batch = probe_batch(loaded.models[0], LENGTHS)
     kind = loaded.models[0].config.model_type
@@ -180,11 +176,7 @@ def _weights(models: Sequence[PreTrainedModel]) -> int:
 
 
 def _model_folder(folder: Path) -> Path:
-    """The folder of a model: ``folder`` itself, or ``model`` in the folder of a sweep.
-
-    Raises:
-        FrostlineError: There is no fine-tuned model, its head does not belong to its type, or SetFit has trained it.
-    """
+    """The folder of a fine-tuned model: ``folder`` itself, or ``model`` in the folder of a sweep."""
     for candidate in (folder, folder / "model"):
         why = None
         if format_of(candidate) != "transformers":
@@ -208,11 +200,7 @@ def _model_folder(folder: Path) -> Path:
 
 
 def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[str]:
-    """A unique name for each model.
-
-    Raises:
-        FrostlineError: Names are missing, unusable or not unique.
-    """
+    """A unique name for each model."""
     if names is None:
         paths = [Path(os.path.abspath(folder)) for folder in folders]
         names = [file_name(path.parent.name if path.name == "model" else path.name) for path in paths]
@@ -231,11 +219,7 @@ def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[st
 
 
 def _require_free(out: Path, *, overwrite: bool) -> None:
-    """Check the folder of the bundle before anything is computed.
-
-    Raises:
-        FrostlineError: It is not empty, and is not a bundle that may be replaced.
-    """
+    """Refuse a folder that is not empty, unless it is a bundle that may be replaced."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not overwrite:
@@ -253,11 +237,7 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
 
 
 def _require_one_shape(tasks: Mapping[str, Path]) -> None:
-    """Refuse single texts together with pairs of texts.
-
-    Raises:
-        FrostlineError: Some models were trained on pairs, others on single texts.
-    """
+    """Refuse single texts together with pairs of texts."""
     columns = {name: trained_columns(folder) for name, folder in tasks.items()}
     pairs = {name: one.get("text_pair") is not None for name, one in columns.items() if one}
     both = [[name for name, is_pair in pairs.items() if is_pair is wanted] for wanted in (True, False)]
@@ -270,11 +250,7 @@ def _require_one_shape(tasks: Mapping[str, Path]) -> None:
 
 @contextmanager
 def _written_aside(out: Path) -> Iterator[Path]:
-    """A new folder, which is moved to ``out`` when the context ends without an error.
-
-    Raises:
-        FrostlineError: The folder cannot be written.
-    """
+    """A new folder, which is moved to ``out`` when the context ends without an error."""
     make_folder(out.parent, inside=out.parent)
     try:
         with new_folder(out, inside=out.parent, replace=True) as aside:

@@ -159,11 +159,7 @@ def _rows_by_split(encoded: Sequence[Mapping[str, Tokens]]) -> list[dict[str, An
 
 
 def _hidden_states(pretrained: Pretrained, machine: Machine, tokens: Tokens, progress: Progress) -> HiddenStates:
-    """The features of all examples after every layer, cached on disk.
-
-    Raises:
-        FrostlineError: There is not enough free disk space.
-    """
+    """The features of all examples after every layer, cached on disk. Refuses what the disk has no space for."""
     anatomy = pretrained.anatomy
     selection = features_after(range(anatomy.count + 1), of_words=tokens.of_words)
     rows = np.arange(len(tokens))

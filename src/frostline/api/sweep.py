@@ -213,10 +213,7 @@ class Sweep:
     def _check_and_forecast(
         self, prepared: Prepared, missing: Sequence[Run], progress: Progress, *, plain: bool = False
     ) -> None:
-        """Run the exactness check and add a forecast to the plan, if any run is ``missing``.
-
-        ``plain``: whether to forecast the time of transformers' Trainer, too.
-        """
+        """Check the cuts and forecast the ``missing`` runs; with ``plain`` also for transformers' Trainer."""
         if prepared.plan.forecast is None or prepared.plan.forecast.runs != len(missing):
             forecast = make_forecast(prepared, missing, progress, plain=plain)
             prepared.plan = replace(prepared.plan, forecast=forecast)

@@ -289,11 +289,7 @@ def next_seed(seen: Observations, recipe: Recipe, already: int = 0) -> tuple[Can
 
 
 def _rate_of(seen: Observations, recipe: Recipe) -> float | None:
-    """The learning rate for the next run of a recipe; None if every one failed.
-
-    It is the best so far. A recipe without runs takes that of the nearer one of the reference and the k at which learning rates
-    were compared. A recipe of which every run failed takes a lower one.
-    """
+    """The learning rate for the next run of a recipe: the best so far, or a lower one if all failed; None if there is none."""
     space = seen.space
     if (best := seen.best_learning_rate(recipe)) is not None:
         return best
