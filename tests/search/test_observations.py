@@ -35,7 +35,7 @@ def test_degenerate_runs_are_left_out_of_the_mean() -> None:
     seen = nothing_seen()
     for seed, (score, outcome) in enumerate([(0.5, "degenerate"), (0.8, "ok"), (0.78, "ok")]):
         seen.known[Candidate(Recipe("full"), 1e-4, seed)] = Observation(score, 14.5, outcome=outcome)
-    assert [run["seed"] for run in seen.runs("full")] == [1, 2]
+    assert [run.seed for run in seen.runs("full")] == [1, 2]
     seen.known |= {Candidate(Recipe(2), 1e-4, seed): Observation(0.5, 4.0, outcome="degenerate") for seed in (0, 1)}
     assert [one.mean for one in seen.results_so_far()] == pytest.approx([0.5, 0.79])  # k = 2 as a whole has not learned
 
@@ -109,9 +109,9 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
         layers=6,
         search=SearchOutcome(interim_analyses=interim_analyses(5), alternatives=("probe",)),
     )
-    size = answer["sizes"][0]
-    assert size["recommended"]["recipe"] == size["decision"]["choice"] == best(seen) == "last 3"
-    assert [one["choice"] for one in size["choices"]][:2] == ["head only", "probe"]
+    size = answer.sizes[0]
+    assert size.recommended.recipe == size.decision.choice == best(seen) == "last 3"
+    assert [one.choice for one in size.choices][:2] == ["head only", "probe"]
 
 
 def recorded(curve: Mapping[Any, float], *, seeds: int, probe: float | None = None) -> Observations:

@@ -127,10 +127,10 @@ def test_a_search_with_tasks_of_ray_takes_the_same_steps_and_finds_the_same(
     monkeypatch.setitem(sys.modules, "ray", RayHere())  # type: ignore[arg-type]
     monkeypatch.setattr(search_module, "execute", None)
     on_ray = frostline.find(**settings, ray=Ray())
-    assert on_ray["decision"] == here["decision"] and on_ray["sentence"] == here["sentence"]
-    steps = [[{**one, "seconds": None} for one in step["runs"]] for step in on_ray["search"]["steps"]]
-    assert steps == [[{**one, "seconds": None} for one in step["runs"]] for step in here["search"]["steps"]]
-    assert on_ray["search"]["spent_seconds"] == here["search"]["spent_seconds"] < sum(map(len, steps))  # two at a time
+    assert on_ray.decision == here.decision and on_ray.sentence == here.sentence
+    steps = [[{**one, "seconds": None} for one in step["runs"]] for step in on_ray.search["steps"]]
+    assert steps == [[{**one, "seconds": None} for one in step["runs"]] for step in here.search["steps"]]
+    assert on_ray.search["spent_seconds"] == here.search["spent_seconds"] < sum(map(len, steps))  # two at a time
     assert len(steps) > 2 and node_module._prepared.cache_info().misses == loaded + 1
     assert_same_predictions(Store(settings["out"]), Store(tmp_path / "here"))
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
     }
     assert rows.reason["last 1", 0] == "RuntimeError: out of <memory>"
     answer = rebuild(settings["out"])
-    assert answer["runs"]["failed"] == 1 and answer["sizes"][0]["missing"][0]["recipe"] == "last 1"
+    assert answer.runs.failed == 1 and answer.sizes[0].missing[0].recipe == "last 1"
     monkeypatch.undo()
     again = run_sweep(settings)
     assert set(again.table().status) == {"done"} and not list(settings["out"].glob("runs/*.failed.json"))
@@ -198,8 +199,9 @@ def test_the_message_for_a_damaged_file_says_how_to_write_it_again(
 
 def test_a_saved_model_is_recognized_by_run_sentence_and_output_keys(tmp_path: Path) -> None:
     def is_saved(run: str, sentence: str, temperature: float | None = None) -> bool:
-        calibration = temperature and {"saved": True, "temperature": temperature}
-        return _is_saved(tmp_path, run, {"sentence": sentence, "calibration": calibration, "threshold": None})
+        calibration = temperature and SimpleNamespace(saved=True, temperature=temperature)
+        answer: Any = SimpleNamespace(sentence=sentence, calibration=calibration, threshold=None)
+        return _is_saved(tmp_path, run, answer)
 
     assert not is_saved("aa", "Tune.")
     write_record(tmp_path / "frostline.json", {"run": "aa", "sentence": "Tune."}, [], inside=tmp_path)
@@ -228,8 +230,8 @@ def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(
     for k in (0, 1):
         scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.recipe.k == k)
         assert (scored_by == 1).all()
-    assert answer["validation_rows"] == len(texts)
-    assert answer["sizes"][0]["train_size"] == prepared.data.train_rows < len(texts)
+    assert answer.validation_rows == len(texts)
+    assert answer.sizes[0].train_size == prepared.data.train_rows < len(texts)
     again = run_sweep({**settings, "seeds": 6})
     assert len(again.table()) == 12 and again.table().status.eq("done").all()
     frostline.Sweep(progress=Progress(), **settings).run()

@@ -190,7 +190,7 @@ class Sweep:
         from frostline.report.figures.score_figures import validation_curve
 
         answer = self.answer()
-        return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])
+        return validation_curve(answer.sizes[0], metric=answer.metric, chance=answer.chance)
 
     def _begin(self, prepared: Prepared, progress: Progress, retry: Collection[str]) -> list[Run]:
         """Show the notes, set aside what no longer counts, and return the runs of this call."""

@@ -254,7 +254,7 @@ class Search:
             self._write(Stop("The search was interrupted. The same command continues it."))
             answer = finish(self.prepared, self.progress, alternatives=self.alternatives, interrupted=True)
             saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
-            self.progress.note(f"So far: {answer['sentence']} Report: {out / 'report.html'}{saved}")
+            self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
             raise
         self._write(stop, over=True)
         return finish(self.prepared, self.progress, alternatives=self.alternatives)
