@@ -113,7 +113,14 @@ def bundle(
     tasks = dict(zip(_task_names(folders, names), folders, strict=True))
     out = Path(out).expanduser()
     _require_free(out, overwrite=overwrite)
-    _require_one_shape(tasks)
+    trained = {name: trained_columns(folder) for name, folder in tasks.items()}
+    pairs = {name: one.get("text_pair") is not None for name, one in trained.items() if one}
+    both = [[name for name, is_pair in pairs.items() if is_pair is wanted] for wanted in (True, False)]
+    if all(both):
+        raise FrostlineError(
+            f"{listed(both[0])} read pairs of texts, but {listed(both[1])} single texts: these have different tokens, so no "
+            "layer could be shared. Make one bundle of each."
+        )
     contents: dict[str, Contents] = {}
     for name, folder in tasks.items():
         classifier = load_classifier(folder)
@@ -126,7 +133,7 @@ def bundle(
 
 
 def _compare(folder: Path, tasks: Mapping[str, Path]) -> tuple[Cost, Cost]:
-    """The costs of a bundle and of the separate models. Refuses a task with other logits than its model alone."""
+    """The costs of a bundle and of the separate models."""
     loaded = read_bundle(folder)
     batch = probe_batch(loaded.models[0], LENGTHS)
     kind = loaded.models[0].config.model_type
@@ -176,7 +183,7 @@ def _weights(models: Sequence[PreTrainedModel]) -> int:
 
 
 def _model_folder(folder: Path) -> Path:
-    """The folder of a fine-tuned model: ``folder`` itself, or ``model`` in the folder of a sweep."""
+    """The folder of a model: ``folder`` itself, or ``model`` in the folder of a sweep."""
     for candidate in (folder, folder / "model"):
         why = None
         if format_of(candidate) != "transformers":
@@ -219,7 +226,7 @@ def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[st
 
 
 def _require_free(out: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that is not empty, unless it is a bundle that may be replaced."""
+    """Check the folder of the bundle before anything is computed."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not overwrite:
@@ -233,18 +240,6 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
     if others := files_in(out).keys() - {*recorded, BUNDLE_FACTS}:
         raise FrostlineError(
             f"{out} has files that are not of its bundle ({min(others)}), so it is not replaced: give another --out."
-        )
-
-
-def _require_one_shape(tasks: Mapping[str, Path]) -> None:
-    """Refuse single texts together with pairs of texts."""
-    columns = {name: trained_columns(folder) for name, folder in tasks.items()}
-    pairs = {name: one.get("text_pair") is not None for name, one in columns.items() if one}
-    both = [[name for name, is_pair in pairs.items() if is_pair is wanted] for wanted in (True, False)]
-    if all(both):
-        raise FrostlineError(
-            f"{listed(both[0])} read pairs of texts, but {listed(both[1])} single texts: these have different tokens, so no "
-            "layer could be shared. Make one bundle of each."
         )
 
 
@@ -334,15 +329,14 @@ def bundle_columns(folder: str | Path) -> Mapping[str, str | None] | None:
     return inputs[0] if all(one == inputs[0] for one in inputs) else None
 
 
-def joined_rows(predictions: Mapping[str, Predictions]) -> Iterator[dict[str, Any]]:
-    """One dictionary per text, with the predictions of all tasks: the keys of :func:`joined_columns`."""
+def joined(predictions: Mapping[str, Predictions]) -> tuple[Iterator[dict[str, Any]], list[str]]:
+    """One dictionary per text, with the predictions of all tasks, and its keys, such as ``sst2.label``."""
     texts = next(iter(predictions.values())).texts
-    for n in range(len(texts)):
-        of_tasks = {f"{task}.{key}": x for task, one in predictions.items() for key, x in one.cells(n).items()}
-        yield {**text_cells(texts, n), **of_tasks}
+    columns = [f"{task}.{key}" for task, one in predictions.items() for key in one.cell_columns()]
 
+    def rows() -> Iterator[dict[str, Any]]:
+        for n in range(len(texts)):
+            of_tasks = {f"{task}.{key}": x for task, one in predictions.items() for key, x in one.cells(n).items()}
+            yield {**text_cells(texts, n), **of_tasks}
 
-def joined_columns(predictions: Mapping[str, Predictions]) -> list[str]:
-    """The columns of texts, and then those of each task, such as ``sst2.label`` and ``sst2.p(positive)``."""
-    texts = next(iter(predictions.values())).texts
-    return [*text_columns(texts), *(f"{task}.{key}" for task, one in predictions.items() for key in one.cell_columns())]
+    return rows(), [*text_columns(texts), *columns]
