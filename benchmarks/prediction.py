@@ -38,7 +38,7 @@ def once(settings: Mapping[str, Any]) -> dict[str, Any]:
         sweep.run(save_model=False)
         (call,) = recorded(sweep.out)
         runs, results = Folder(sweep.out).runs, Folder(sweep.out).store.results()
-    parts = []
+    parts: list[dict[str, Any]] = []
     for cell in call.predicted.cells:
         costs = [
             results[run.digest].cost for run in runs if (run.recipe, run.train_size) == (cell.recipe, cell.train_size)

@@ -115,9 +115,9 @@ def forecast_table(calls: Sequence[Call], results: Iterable[RunRecord]) -> Repor
         memory = max((cost.peak_memory_bytes for cost in known), default=None)
         costs.append(_Cost(name, size, len(known), cell.seconds, seconds, cell.memory_bytes, memory))
     ended = [(call.predicted, call.measured) for call in calls if call.measured]
-    for name, key in (("forward pass", "forward_pass_seconds"), ("total", "seconds")) if ended else ():
-        predicted, taken = (sum(getattr(one, key) for one in part) for part in zip(*ended, strict=True))
-        costs.append(_Cost(name, None, None, predicted, taken))
+    for part, key in (("forward pass", "forward_pass_seconds"), ("total", "seconds")) if ended else ():
+        predicted, taken = (sum(getattr(one, key) for one in those) for those in zip(*ended, strict=True))
+        costs.append(_Cost(part, None, None, predicted, taken))
     columns = (
         Column("tuned", "tuned", names.printed, number=False, rank="place"),
         *(train_size_column(size for _, size in cells), Column("runs", "runs", formatting.count)),
