@@ -32,7 +32,7 @@ def test_the_analysis_has_plain_values() -> None:
     found = analyze(groups, AnalysisSettings())
     plain(found)
     assert [(group["task"], len(group["sizes"])) for group in found["groups"]] == [("a", 2), ("b", 2)]
-    assert found["groups"][0]["sizes"][0]["train_size"] == 500  # the largest size is first
+    assert found["groups"][0]["sizes"][0].train_size == 500  # the largest size is first
     assert found["groups"][0]["sentence"].startswith(("Tune", "With"))
     assert found["comparisons"] == 2 * 2 * 4 and found["head_only"]["groups"] == 2
     assert found["head_only"]["mean_share"] == pytest.approx(0.6 / 0.9, abs=0.02)
@@ -48,8 +48,8 @@ def test_the_order_of_the_rows_does_not_matter() -> None:
 
     def sorted_points(found: dict[str, Any]) -> str:
         for size in found["groups"][0]["sizes"]:
-            for cell in size["cells"]:
-                cell["points"].sort(key=lambda point: str(point["run"]))
+            for cell in size.cells:
+                cell.points.sort(key=lambda point: str(point.run))
         return plain(found)
 
     ours, theirs = (json.loads(sorted_points(analyze([g], AnalysisSettings()))) for g in (group, other))
@@ -78,11 +78,11 @@ def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
     ]  # full is best at 1e-5, all others at 1e-4
     group = type(synthetic_group(quality))("m", "t", 4, shifted, synthetic_group(quality).evidence)
     each, one = (
-        analyze([group], AnalysisSettings(one_learning_rate=flag))["groups"][0]["sizes"][0]["cells"]
+        analyze([group], AnalysisSettings(one_learning_rate=flag))["groups"][0]["sizes"][0].cells
         for flag in (False, True)
     )
-    assert [cell["learning_rate"] for cell in each] == [1e-4] * 4 + [1e-5]
-    assert [cell["learning_rate"] for cell in one] == [1e-5] * 5
+    assert [cell.learning_rate for cell in each] == [1e-4] * 4 + [1e-5]
+    assert [cell.learning_rate for cell in one] == [1e-5] * 5
 
 
 def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
@@ -111,7 +111,7 @@ def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
     }
     for one, expected in ((False, [1e-4, 1e-4, 1e-5, 1e-5, None]), (True, [1e-4, 1e-3, 1e-4, 1e-4, None])):
         found = runs_at_best_learning_rate(cells, 0.5, AnalysisSettings(one_learning_rate=one))
-        assert [runs[0]["learning_rate"] for runs in found.values()] == expected
+        assert [runs[0].learning_rate for runs in found.values()] == expected
 
 
 def test_failures_are_counted_by_learning_rate_and_excluded_by_choice() -> None:
@@ -124,8 +124,8 @@ def test_failures_are_counted_by_learning_rate_and_excluded_by_choice() -> None:
     assert row["mean"] == pytest.approx(0.85, abs=0.005) and row["mean_with_failures"] == pytest.approx(
         0.7625, abs=0.005
     )
-    kept = analyze([synthetic_group(quality)], AnalysisSettings(failed_below=0.9))["groups"][0]["sizes"][0]["cells"][2]
-    assert kept["validation"]["n"] == 3 and kept["failures"]["failed"] == 2
+    kept = analyze([synthetic_group(quality)], AnalysisSettings(failed_below=0.9))["groups"][0]["sizes"][0].cells[2]
+    assert kept.validation.n == 3 and kept.failures.failed == 2
 
 
 def test_a_difference_that_known_rows_explain_is_no_failure() -> None:
@@ -139,7 +139,7 @@ def test_a_difference_that_known_rows_explain_is_no_failure() -> None:
         found = analyze([replace(group, evidence=Scores("accuracy", 0.5, rows=rows))], AnalysisSettings())
         assert sum(row["failed"] for row in found["failures"]) == failed
         assert sum(row["failed"] for row in found["groups"][0]["rates"]) == failed
-        assert found["groups"][0]["sizes"][0]["cells"][2]["failures"]["failed"] == failed
+        assert found["groups"][0]["sizes"][0].cells[2].failures.failed == failed
 
 
 needs_elsa = pytest.mark.skipif(not ELSA.is_dir(), reason="needs ../shared/elsa, which does not exist")

@@ -16,10 +16,8 @@ SIZES = (50, 200, 1000)
 
 
 def curves(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    sizes = sorted({run["train_size"] for run in runs})
-    return [
-        compare([r for r in runs if r["train_size"] == n], Scores("accuracy", 0.5), AnalysisSettings()) for n in sizes
-    ]
+    sizes = sorted({run.train_size for run in runs})
+    return [compare([r for r in runs if r.train_size == n], Scores("accuracy", 0.5), AnalysisSettings()) for n in sizes]
 
 
 def growing(k: int | str, seed: int, size: int | None) -> float:
@@ -81,7 +79,7 @@ def test_equal_spreads_rarely_differ_significantly(kept: int) -> None:
 
     def p(seed: int) -> float:
         runs = synthetic_runs(noisy({0: 0.7, "full": 0.8}, 0.02, seed), ks=(0, "full"), sizes=SIZES)
-        return spread(curves([run for run in runs if run["recipe"] == "full" or run["seed"] < kept]))[0]["p"]  # type: ignore[no-any-return]
+        return spread(curves([run for run in runs if run.recipe == "full" or run.seed < kept]))[0]["p"]  # type: ignore[no-any-return]
 
     found = np.array([p(seed) for seed in range(60)])
     assert np.mean(found < 0.05) <= 0.12 and np.mean(found) > 0.3
@@ -92,7 +90,7 @@ def test_the_spread_is_that_at_the_best_learning_rate() -> None:
     other = [
         replace(run, learning_rate=1e-3, validation_best=0.3 + 0.1 * int(run.seed))
         for run in runs
-        if run["recipe"] == "full"
+        if run.recipe == "full"
     ]
     assert spread(curves(runs)) == spread(curves(runs + other))
 

@@ -38,8 +38,8 @@ def test_an_excluded_task_is_mentioned_and_does_not_count() -> None:
 def test_a_k_is_confident_only_if_it_is_in_every_task() -> None:
     groups = [synthetic_group(noisy(RISING, spread), task=task) for task, spread in (("a", 0.002), ("b", 0.05))]
     point = next(p for p in analyze(groups, AnalysisSettings())["models"][0]["tasks"]["points"] if p["target"] == 0.9)
-    alone = analyze(groups[:1], AnalysisSettings())["groups"][0]["sizes"][0]["operating_points"]
-    assert next(p for p in alone if p["target"] == 0.9 and p["corrected"])["confident"] == "last 4"
+    alone = analyze(groups[:1], AnalysisSettings())["groups"][0]["sizes"][0].operating_points
+    assert next(p for p in alone if p.target == 0.9 and p.corrected).confident == "last 4"
     assert point["confident"] == "full" and point["not_ruled_out"] in ("last 2", "last 4")
 
 

@@ -1,6 +1,5 @@
 """Execution of sweeps: resuming, failed runs, refused models, and results that do not depend on other runs."""
 
-import json
 import re
 import shutil
 from collections.abc import Collection
@@ -16,9 +15,7 @@ import frostline
 import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.data.files import write_record
 from frostline.report.rebuild import rebuild
-from frostline.report.recommended_model import _is_saved
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register
@@ -76,14 +73,16 @@ def test_trained_parameters_that_cannot_be_stored_do_not_fail_the_run(settings: 
     assert any(re.search(r"The trained parameters of last \d, seed \d could not be stored", note) for note in notes)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     def fails(spec: Any, context: Any, **more: Any) -> Any:
         if (spec.recipe.k, spec.seed) == (1, 0):
             raise RuntimeError("out of <memory>\nmore of it")
         return run(spec, context, **more)
 
+    settings = {**settings, "workers": workers, "stack": 1}
     monkeypatch.setattr(execute_module, "run", fails)
     rows = run_sweep(settings).table().set_index(["recipe", "seed"])
     assert rows.status.to_dict() == {
@@ -94,7 +93,7 @@ def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
     }
     assert rows.reason["last 1", 0] == "RuntimeError: out of <memory>"
     answer = rebuild(settings["out"])
-    assert answer["runs"]["failed"] == 1 and answer["sizes"][0]["missing"][0]["recipe"] == "last 1"
+    assert answer.runs.failed == 1 and answer.sizes[0].missing[0].recipe == "last 1"
     monkeypatch.undo()
     again = run_sweep(settings)
     assert set(again.table().status) == {"done"} and not list(settings["out"].glob("runs/*.failed.json"))
@@ -196,23 +195,6 @@ def test_the_message_for_a_damaged_file_says_how_to_write_it_again(
         rebuild(out)
 
 
-def test_a_saved_model_is_recognized_by_run_sentence_and_output_keys(tmp_path: Path) -> None:
-    def is_saved(run: str, sentence: str, temperature: float | None = None) -> bool:
-        calibration = temperature and {"saved": True, "temperature": temperature}
-        return _is_saved(tmp_path, run, {"sentence": sentence, "calibration": calibration, "threshold": None})
-
-    assert not is_saved("aa", "Tune.")
-    write_record(tmp_path / "frostline.json", {"run": "aa", "sentence": "Tune."}, [], inside=tmp_path)
-    assert not is_saved("aa", "Tune.")
-    (tmp_path / "config.json").write_text("{}")
-    assert is_saved("aa", "Tune.") and not is_saved("aa", "Tune.", 1.5)
-    assert not is_saved("bb", "Tune.") and not is_saved("aa", "Tune all.")
-    (tmp_path / "config.json").write_text(json.dumps({"calibration_temperature": 1.5}))
-    assert is_saved("aa", "Tune.", 1.5) and not is_saved("aa", "Tune.")
-    (tmp_path / "frostline.json").write_text("{")
-    assert not is_saved("aa", "Tune.", 1.5)
-
-
 def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,8 +210,8 @@ def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(
     for k in (0, 1):
         scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.recipe.k == k)
         assert (scored_by == 1).all()
-    assert answer["validation_rows"] == len(texts)
-    assert answer["sizes"][0]["train_size"] == prepared.data.train_rows < len(texts)
+    assert answer.validation_rows == len(texts)
+    assert answer.sizes[0].train_size == prepared.data.train_rows < len(texts)
     again = run_sweep({**settings, "seeds": 6})
     assert len(again.table()) == 12 and again.table().status.eq("done").all()
     frostline.Sweep(progress=Progress(), **settings).run()
@@ -242,19 +224,3 @@ def test_runs_of_different_folds_are_not_stacked(settings: dict[str, Any]) -> No
         for spec in frostline.Sweep(**{**settings, "tune": "0", "seeds": 4, "folds": 2}).plan(timed=False).runs
     ]
     assert len(set(folds)) == 2 and folds[0] == folds[2] and folds[1] == folds[3]
-
-
-def test_hidden_states_are_mapped_when_a_run_reads_them_and_closed_before_the_next_cut(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = []
-
-    def watched(spec: Any, context: Any, **more: Any) -> Any:
-        before = context.states.open_files
-        result = run(spec, context, **more)
-        seen.append((before, context.states.open_files))
-        return result
-
-    monkeypatch.setattr(execute_module, "run", watched)
-    run_sweep({**settings, "tune": "1,2", "workers": 1, "stack": 1}, seeds=1)
-    assert seen == [(set(), {"tokens-2"}), (set(), {"tokens-1"})]

@@ -121,31 +121,6 @@ def test_a_budget_too_small_for_the_largest_k_gives_no_calibration_except_for_a_
     assert found is not None and found.timed.keys() == {HEAD_ONLY, Recipe(3)}
 
 
-@pytest.mark.parametrize(
-    ("workers", "stack", "sizes"),
-    # the last layer, a stack at k = 0 for each worker, and two runs of plain transformers
-    [(1, "auto", [1, 3, 1, 1]), (2, "auto", [1, 2, 1, 1]), (1, 1, [1, 1, 1, 1])],
-)
-def test_stacked_runs_are_timed_as_a_stack(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int, stack: int | str, sizes: list[int]
-) -> None:
-    together: list[int] = []
-    run_stacked = forecast_module.run_stacked
-
-    def counted(specs: Any, context: Any, **more: Any) -> Any:
-        together.append(len({spec.seed for spec in specs}))
-        return run_stacked(specs, context, **more)
-
-    monkeypatch.setattr(forecast_module, "run_stacked", counted)
-    # in this process, so that runs are counted
-    monkeypatch.setattr(forecast_module, "run_in_each_worker", lambda workers, work: [work()])
-    sweep = frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3, "workers": workers, "stack": stack})
-    made = sweep.plan()
-    assert together == sizes and made.forecast is not None
-    head, layer = made.forecast.cells
-    assert head.runs == layer.runs == 3 and head.memory_bytes > 0 and head.seconds > 0
-
-
 def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny_table: Path) -> None:
     rows = pd.read_csv(tiny_table).to_dict("records")
     names = ["negative", "positive", "neither"]

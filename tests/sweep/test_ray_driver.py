@@ -3,7 +3,6 @@
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from pickle import loads
@@ -18,7 +17,7 @@ import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError, Ray, Sweep
 from frostline.cli.program import signals_heeded
 from frostline.sweep.execution import ray_tasks
-from frostline.sweep.execution.ray_tasks import Cluster, driver_on
+from frostline.sweep.execution.ray_tasks import driver_on
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import register
@@ -179,16 +178,6 @@ def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
         train()
     assert set(here.cancelled) == {1, 2} and len(prepared.store.done()) == 1
     assert not list((prepared.store.out / "leases").iterdir())
-
-
-def test_the_tasks_of_an_own_cluster_end_with_it(
-    train: Train, prepared: Prepared, here: RayHere, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ray_tasks, "connected", lambda ray: nullcontext(Cluster(here, is_own=True)))
-    here.before = stop
-    with pytest.raises(KeyboardInterrupt):
-        train()
-    assert not here.cancelled and not list((prepared.store.out / "leases").iterdir())
 
 
 def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(prepared: Prepared, here: RayHere) -> None:

@@ -171,7 +171,7 @@ class Sweep:
         from frostline.report.figures.score_figures import validation_curve
 
         answer = self.answer()
-        return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])
+        return validation_curve(answer.sizes[0], metric=answer.metric, chance=answer.chance)
 
     def _run(
         self, prepared: Prepared, progress: Progress, *, save_model: bool, retry: Collection[str], ray: Ray | None

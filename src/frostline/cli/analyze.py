@@ -1,7 +1,7 @@
 """`frostline analyze`: analyze existing results from any source. `frostline study`: run a published protocol."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -117,7 +117,12 @@ def analyze(
     )
     tasks = {group.task for group in groups}
     for flag, names in (("--chance", chances), ("--metric", filter(None, metrics)), ("--leave-out", excluded)):
-        _require_known_tasks(flag, names, tasks)
+        known = {normalized_name(task) for task in tasks}
+        if unknown := next((name for name in names if normalized_name(name) not in known), None):
+            raise FrostlineError(
+                f"{flag} {unknown}: there is no such task{did_you_mean(unknown, tasks)}; choose from "
+                f"{', '.join(sorted(tasks))}."
+            )
     settings = settings_for(
         protocol,
         target=target,
@@ -134,16 +139,6 @@ def analyze(
     page = write_analysis_page(out, analysis, protocol, ", ".join(source.name for source in sources), groups)
     print_analysis(analysis, protocol)
     print(f"\n{page}")
-
-
-def _require_known_tasks(flag: str, names: Iterable[str], tasks: Collection[str]) -> None:
-    """Refuse a task that has no results."""
-    known = {normalized_name(task) for task in tasks}
-    unknown = next((name for name in names if normalized_name(name) not in known), None)
-    if unknown is not None:
-        raise FrostlineError(
-            f"{flag} {unknown}: there is no such task{did_you_mean(unknown, tasks)}; choose from {', '.join(sorted(tasks))}."
-        )
 
 
 def _number(flag: str, value: str) -> float:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +14,6 @@ from frostline.cli.program import PanelCommand, app
 from frostline.data.kinds import CLASSIFICATION, REGRESSION, TaskType
 from frostline.data.wording import comma_separated
 from frostline.sweep.settings import OF_MODEL_AND_DATA
-
-if TYPE_CHECKING:
-    from frostline.api.bundle import Bundled
 
 
 @app.command(cls=PanelCommand, short_help="Check that cutting a model changes neither logits nor gradients.")
@@ -147,32 +144,26 @@ def bundle(
     bundled = write_bundle(
         models, out=out, names=None if names is None else comma_separated(names), overwrite=overwrite
     )
-    print_bundled(bundled)
-    print(out)
-
-
-def print_bundled(bundled: "Bundled") -> None:
-    """Print what each task shares, and what the bundle costs compared with the separate models."""
     rows = [{"task": name, "shared layers": f"{n} of {bundled.layers}"} for name, n in bundled.shared_layers.items()]
     print_table(rows, ("task", "shared layers"))
     print(
         "The embeddings are shared, too. On random texts, all logits are bitwise identical to those of each model alone.\n"
     )
     one, many = bundled.cost, bundled.separate
-    costs = {
-        "disk": (size_of(many.disk_bytes), size_of(one.disk_bytes), one.disk_bytes / many.disk_bytes),
-        "memory of the weights": (
+    costs = (
+        ("disk", size_of(many.disk_bytes), size_of(one.disk_bytes), one.disk_bytes / many.disk_bytes),
+        (
+            "memory of the weights",
             size_of(many.memory_bytes),
             size_of(one.memory_bytes),
             one.memory_bytes / many.memory_bytes,
         ),
-        "layers that run": (str(many.layers), str(one.layers), one.layers / many.layers),
-        "time for 16 short texts": (f"{many.seconds:.3f} s", f"{one.seconds:.3f} s", one.seconds / many.seconds),
-    }
-    header = ("", "separate models", "bundle", "share")
-    print_table(
-        [dict(zip(header, (name, a, b, f"{share:.0%}"), strict=True)) for name, (a, b, share) in costs.items()], header
+        ("layers that run", str(many.layers), str(one.layers), one.layers / many.layers),
+        ("time for 16 short texts", f"{many.seconds:.3f} s", f"{one.seconds:.3f} s", one.seconds / many.seconds),
     )
+    header = ("", "separate models", "bundle", "share")
+    print_table([dict(zip(header, (*row, f"{share:.0%}"), strict=True)) for *row, share in costs], header)
+    print(out)
 
 
 cache_app = typer.Typer(no_args_is_help=True, help="List, verify or remove the hidden states cached on this machine.")

@@ -150,7 +150,12 @@ class Search:
         """
         prepared.set_damage_aside(progress)
         runs = runs_of(prepared)
-        fitted = _alternatives(prepared, runs, progress)
+        # hidden states for the first seeds, on whose examples the models without tuned layers are fitted
+        seeds = prepared.requested.seeds[: max(2, prepared.identity.folds)]
+        early = [run for seed in seeds for run in runs.values() if run.seed == seed]
+        prepare_hidden_states(prepared, early, progress)
+        of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
+        fitted = fit_alternatives(prepared, of_folds, progress)
         together = run_together(prepared, runs, processes, ray)
         return cls._of(prepared, progress, runs, budget, *fitted, together=together, ray=ray)
 
@@ -242,7 +247,7 @@ class Search:
             self._write(Stop("The search was interrupted. The same command continues it."))
             answer = finish(self.prepared, self.progress, alternatives=self.alternatives, interrupted=True)
             saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
-            self.progress.note(f"So far: {answer['sentence']} Report: {out / 'report.html'}{saved}")
+            self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
             raise
         self._write(stop, over=True)
         return finish(self.prepared, self.progress, alternatives=self.alternatives)
@@ -384,14 +389,6 @@ class Search:
         store, own = self.prepared.store, {self.runs[one].digest for one in self.seen.known}
         unfinished = {run.digest for run in Folder(store.out).requested} & self.requested - own
         return sorted(digest for digest in unfinished - store.failures().keys() if not store.has(digest))
-
-
-def _alternatives(prepared: Prepared, runs: Runs, progress: Progress) -> tuple[Alternatives, Mapping[str, int | None]]:
-    """Cache the hidden states for the first seeds, and fit models without tuned layers on their examples."""
-    seeds, folds = prepared.requested.seeds, prepared.identity.folds
-    early = [run for seed in seeds[: max(2, folds)] for run in runs.values() if run.seed == seed]
-    prepare_hidden_states(prepared, early, progress)
-    return fit_alternatives(prepared, list({run.fold: run for run in reversed(early)}.values())[::-1], progress)
 
 
 def _validation_logits(

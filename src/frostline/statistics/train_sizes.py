@@ -11,12 +11,11 @@ from scipy import stats
 
 from frostline.data.wording import normalized_name
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.answer import SizeAnswer
-from frostline.statistics.inference import QUANTILE, Array, holm
+from frostline.statistics.answer import Cell, Difference, SizeAnswer
+from frostline.statistics.inference import QUANTILE, Array, Ratio, holm
 from frostline.statistics.recipe import FULL, Recipe
 
-Share = Mapping[str, Any] | None  # of full fine-tuning's score or gain: estimate, low, high
-Shares = Mapping[str, Mapping[str, Share]]  # task -> k -> share
+Shares = Mapping[str, Mapping[Recipe, Ratio | None]]  # task -> k -> share of full fine-tuning's score or gain
 
 
 def across_tasks(curves: Mapping[str, SizeAnswer], settings: AnalysisSettings) -> dict[str, Any] | None:
@@ -37,10 +36,10 @@ def across_tasks(curves: Mapping[str, SizeAnswer], settings: AnalysisSettings) -
           meaning there, so these tasks do not count;
         - ``raw``: tasks whose baseline is unknown. Their shares are of the score.
     """
-    tasks = {task: curve for task, curve in curves.items() if curve["reference"] == FULL}
+    tasks = {task: curve for task, curve in curves.items() if curve.reference == FULL}
     if len(tasks) < 2:
         return None
-    cells = {task: {cell["recipe"]: cell for cell in curve["cells"]} for task, curve in tasks.items()}
+    cells = {task: {cell.recipe: cell for cell in curve.cells} for task, curve in tasks.items()}
     first = next(iter(cells.values()))
     names = [k for k in first if Recipe(k).is_k and all(_mean(some, k) is not None for some in cells.values())]
     if len(names) < 2:
@@ -52,10 +51,10 @@ def across_tasks(curves: Mapping[str, SizeAnswer], settings: AnalysisSettings) -
     left_out = [
         task for task in tasks if normalized_name(task) in {normalized_name(name) for name in settings.leave_out}
     ]
-    raw = [task for task, some in cells.items() if settings.corrected and some[FULL]["share_corrected"] is None]
+    raw = [task for task, some in cells.items() if settings.corrected and some[FULL].share_corrected is None]
     shares = {
         task: {
-            k: cell["share_corrected" if settings.corrected and task not in raw else "share"]
+            k: cell.share_corrected if settings.corrected and task not in raw else cell.share
             for k, cell in some.items()
         }
         for task, some in cells.items()
@@ -67,22 +66,21 @@ def across_tasks(curves: Mapping[str, SizeAnswer], settings: AnalysisSettings) -
         "left_out": left_out,
         "undefined": [task for task in undefined if task not in left_out],
         "raw": [task for task in raw if task in counting],
-        "rows": [_row(k, first[k]["tuned_layers"], shares, counting, ranks) for k in names],
+        "rows": [_row(k, first[k].tuned_layers, shares, counting, ranks) for k in names],
         "points": [_operating_point(names, shares, counting, target) for target in settings.targets],
     }
 
 
-def _mean(cells: Mapping[str, Any], k: str) -> float | None:
-    value: float | None = cells[k]["comparable"] if k in cells else None
-    return value
+def _mean(cells: Mapping[Recipe, Cell], k: Recipe) -> float | None:
+    return cells[k].comparable if k in cells else None
 
 
-def _estimate(share: Share) -> float | None:
-    return None if share is None else share["estimate"]
+def _estimate(share: Ratio | None) -> float | None:
+    return None if share is None else share.estimate
 
 
 def _row(
-    k: str, layers: int, shares: Shares, counting: Sequence[str], ranks: Mapping[str, Mapping[str, float]]
+    k: Recipe, layers: int | None, shares: Shares, counting: Sequence[str], ranks: Mapping[str, Mapping[Recipe, float]]
 ) -> dict[str, Any]:
     known = {task: value for task in counting if (value := _estimate(shares[task][k])) is not None}
     worst = min(known, key=lambda task: known[task], default=None)
@@ -97,11 +95,11 @@ def _row(
     }
 
 
-def _operating_point(names: Sequence[str], shares: Shares, counting: Sequence[str], target: float) -> dict[str, Any]:
+def _operating_point(names: Sequence[Recipe], shares: Shares, counting: Sequence[str], target: float) -> dict[str, Any]:
     """The smallest k that reaches the target in every task: by its means, with 95 % confidence, or not ruled out."""
 
-    def reaches(k: str, end: str, unknown: bool) -> bool:
-        values = [None if share is None else share[end] for share in (shares[task][k] for task in counting)]
+    def reaches(k: Recipe, end: str, unknown: bool) -> bool:
+        values = [None if share is None else getattr(share, end) for share in (shares[task][k] for task in counting)]
         return bool(values) and all(unknown if value is None else value >= target for value in values)
 
     estimate, confident, not_ruled_out = (
@@ -114,6 +112,12 @@ def _operating_point(names: Sequence[str], shares: Shares, counting: Sequence[st
 PERMUTATIONS = 10_000
 
 
+def _size(curve: SizeAnswer) -> int:
+    """The train size; curves of several sizes have one."""
+    assert curve.train_size is not None
+    return curve.train_size
+
+
 def pays_from(curves: Sequence[SizeAnswer]) -> list[dict[str, Any]]:
     """For each smaller k: the train size from which full fine-tuning is significantly better.
 
@@ -121,10 +125,10 @@ def pays_from(curves: Sequence[SizeAnswer]) -> list[dict[str, Any]]:
     None: there is no such size.
     """
     found = []
-    rising = sorted(curves, key=lambda curve: curve["train_size"])
+    rising = sorted(curves, key=lambda curve: _size(curve))
     for name in _names(rising):
-        differences = [(curve["train_size"], difference) for curve, difference in _differences(rising, name)]
-        worse = [n for n, difference in differences if difference["high"] is not None and difference["high"] < 0]
+        differences = [(_size(curve), difference) for curve, difference in _differences(rising, name)]
+        worse = [n for n, difference in differences if difference.high is not None and difference.high < 0]
         tail = [n for n, _ in differences if all(m in worse for m, _ in differences if m >= n)]
         sizes = [n for n, _ in differences]
         found.append({"recipe": name, "sizes": sizes, "full_better_from": min(tail, default=None)})
@@ -139,17 +143,17 @@ def interaction(curves: Sequence[SizeAnswer]) -> list[dict[str, Any]]:
     two runs each.
     """
     found: list[dict[str, Any]] = []
-    rising = sorted(curves, key=lambda curve: curve["train_size"])
+    rising = sorted(curves, key=lambda curve: _size(curve))
     for name in _names(rising):
-        known = [(c["train_size"], d) for c, d in _differences(rising, name) if d["error"] is not None]
+        known = [(_size(c), d) for c, d in _differences(rising, name) if d.error is not None]
         if len(known) < 2:
             continue
         x = np.log10([n for n, _ in known])
         weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-        slope = float(weights @ [d["estimate"] for _, d in known])
-        parts = [(w * d["error"]) ** 2 for w, (_, d) in zip(weights, known, strict=True)]
+        slope = float(weights @ [d.estimate for _, d in known])
+        parts = [(w * d.error) ** 2 for w, (_, d) in zip(weights, known, strict=True)]
         error = sum(parts) ** 0.5
-        own = [d["degrees_of_freedom"] for _, d in known]
+        own = [d.degrees_of_freedom for _, d in known]
         degrees_of_freedom = error**4 / sum(part**2 / df for part, df in zip(parts, own, strict=True)) if error else 1.0
         half = float(stats.t.ppf(QUANTILE, degrees_of_freedom)) * error
         p = float(2 * stats.t.sf(abs(slope) / error, degrees_of_freedom)) if error else float(slope == 0)
@@ -167,12 +171,12 @@ def spread(curves: Sequence[SizeAnswer]) -> list[dict[str, Any]]:
     """
     generator = np.random.default_rng(0)
     found: list[dict[str, Any]] = []
-    rising = sorted(curves, key=lambda curve: curve["train_size"])
+    rising = sorted(curves, key=lambda curve: _size(curve))
     for name in _names(rising):
         both = [
-            (curve["train_size"], pair)
+            (_size(curve), pair)
             for curve in rising
-            if curve["reference"] == FULL and len((pair := _equally_many(curve, name))[0]) > 1
+            if curve.reference == FULL and len((pair := _equally_many(curve, name))[0]) > 1
         ]
         if not both:
             continue
@@ -187,11 +191,11 @@ def _equally_many(curve: SizeAnswer, name: str) -> tuple[Array, Array]:
     """The scores of k and of full fine-tuning at one size: of both the first n, where n is the smaller number of runs."""
     both = [
         [
-            p["validation_best"]
-            for cell in curve["cells"]
-            if cell["recipe"] == k
-            for p in cell["points"]
-            if p["validation_best"] is not None
+            p.validation_best
+            for cell in curve.cells
+            if cell.recipe == k
+            for p in cell.points
+            if p.validation_best is not None
         ]
         for k in (name, FULL)
     ]
@@ -234,17 +238,17 @@ def _adjusted(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**row, "p_holm": p} for row, p in zip(rows, holm([row["p"] for row in rows]), strict=True)]
 
 
-def _names(curves: Sequence[SizeAnswer]) -> list[str]:
+def _names(curves: Sequence[SizeAnswer]) -> list[Recipe]:
     """Every k of any size, except the reference."""
-    names = [cell["recipe"] for curve in curves for cell in curve["cells"] if cell["recipe"] != curve["reference"]]
+    names = [cell.recipe for curve in curves for cell in curve.cells if cell.recipe != curve.reference]
     return list(dict.fromkeys(names))
 
 
-def _differences(curves: Sequence[SizeAnswer], name: str) -> list[tuple[SizeAnswer, Mapping[str, Any]]]:
+def _differences(curves: Sequence[SizeAnswer], name: str) -> list[tuple[SizeAnswer, Difference]]:
     """``k - full`` at each size that has both k and full fine-tuning."""
     found = []
     for curve in curves:
-        cell = next((cell for cell in curve["cells"] if cell["recipe"] == name), None)
-        if cell and cell["difference"] and curve["reference_is_full"]:
-            found.append((curve, cell["difference"]))
+        cell = next((cell for cell in curve.cells if cell.recipe == name), None)
+        if cell and cell.difference and curve.reference_is_full:
+            found.append((curve, cell.difference))
     return found

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from frostline.data.wording import normalized_name
+from frostline.statistics.answer import Cell, SizeAnswer
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.studies.protocol import Protocol, PublishedNumber
 
@@ -33,25 +34,20 @@ def gap_summary(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     worst = max(same, key=lambda row: abs(row["gap"]))
     large = [row for row in same if abs(row["gap"]) > LARGE]
+    errors = []  # of a mean of as many runs as were published
+    for row in large:
+        error = (row["std"] or 0.0) / row["published_runs"] ** 0.5 if row["published_runs"] else 0.0
+        errors.append(abs(row["gap"]) / error if error else None)
     return {
         "cells": len(same),
         "mean_gap": sum(abs(row["gap"]) for row in same) / len(same),
         "largest_gap": abs(worst["gap"]),
         "largest": {name: worst[name] for name in ("table", "model", "task", "tuned", "value", "measured")},
         "large": [
-            {
-                **{name: row[name] for name in ("table", "model", "task", "tuned", "gap", "runs")},
-                "errors": _standard_errors(row),
-            }
-            for row in large
+            {**{name: row[name] for name in ("table", "model", "task", "tuned", "gap", "runs")}, "errors": gap}
+            for row, gap in zip(large, errors, strict=True)
         ],
     }
-
-
-def _standard_errors(row: Mapping[str, Any]) -> float | None:
-    """The gap as a multiple of the standard error of a mean of as many runs as were published; None if it is 0 or unknown."""
-    error = (row["std"] or 0.0) / row["published_runs"] ** 0.5 if row["published_runs"] else 0.0
-    return abs(row["gap"]) / error if error else None
 
 
 def _measured(protocol: Protocol, published: PublishedNumber, analysis: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -79,42 +75,42 @@ def _cells(
     With ``one_size`` all numbers of the task were published for one train size, which may differ from the measured one.
     """
     for size in group["sizes"][:1] if one_size else group["sizes"]:
-        if not one_size and published.train_size is not None and size["train_size"] not in (None, published.train_size):
+        if not one_size and published.train_size is not None and size.train_size not in (None, published.train_size):
             continue
         cell = _cell(size, group["layers"], published)
         if cell is None:
             continue
-        value = _value(cell, published, alone=len(size["cells"]) == 1)
+        value = _value(cell, published, alone=len(size.cells) == 1)
         if value is not None:
-            runs = cell["validation"]["n"]
+            runs = cell.validation.n
             yield {
-                **{"measured_model": model, "measured_tuned": cell["recipe"], "measured": value, "runs": runs},
+                **{"measured_model": model, "measured_tuned": cell.recipe, "measured": value, "runs": runs},
                 **{
-                    "measured_size": size["train_size"],
+                    "measured_size": size.train_size,
                     "measured_layers": group["layers"],
-                    "std": cell["validation"]["std"],
+                    "std": cell.validation.std,
                 },
             }
 
 
-def _cell(size: Mapping[str, Any], layers: int | None, published: PublishedNumber) -> Mapping[str, Any] | None:
+def _cell(size: SizeAnswer, layers: int | None, published: PublishedNumber) -> Cell | None:
     """The cell with the same share of tuned layers as the published number."""
     if published.tuned is None or published.tuned.k is None:
-        return next((cell for cell in size["cells"] if cell["recipe"] == published.tuned), None)
-    numbered = [cell for cell in size["cells"] if Recipe(cell["recipe"]).k is not None]
+        return next((cell for cell in size.cells if cell.recipe == published.tuned), None)
+    numbered = [cell for cell in size.cells if cell.recipe.k is not None]
     k = published.tuned.k * (layers or published.of_layers or 1) / (published.of_layers or layers or 1)
-    return next((cell for cell in numbered if round(k, 6) == cell["tuned_layers"]), None)
+    return next((cell for cell in numbered if round(k, 6) == cell.tuned_layers), None)
 
 
-def _value(cell: Mapping[str, Any], published: PublishedNumber, *, alone: bool) -> float | None:
+def _value(cell: Cell, published: PublishedNumber, *, alone: bool) -> float | None:
     """The statistic of a cell. ``alone``: the curve has no other k, as in a search for the learning rate of full fine-tuning."""
-    searched = len(cell["learning_rates_tried"]) > 1
+    searched = len(cell.learning_rates_tried) > 1
     if published.statistic == "mean_at_best_rate":
-        return float(cell["validation"]["mean"]) if searched else None
+        return cell.validation.mean if searched else None
     if published.statistic in STATISTICS and not (alone and searched):
-        value = cell["validation"][published.statistic]
+        value = getattr(cell.validation, published.statistic)
     else:
-        value = cell["trainable_parameters"] if published.statistic == "trainable_parameters" else None
+        value = cell.trainable_parameters if published.statistic == "trainable_parameters" else None
     return None if value is None else float(value)
 
 

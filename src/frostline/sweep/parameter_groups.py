@@ -103,7 +103,11 @@ def _group(
     """
     changed = list(dict.fromkeys(map(matrix_of, inside)))
     places = list(dict.fromkeys(anatomy.places[name] for name in changed))
-    modules = dict.fromkeys(path for place in places for path in _modules(changed, place, alike, anatomy))
+    modules: dict[str, None] = {}
+    for place in places:
+        others = {name for name, where in anatomy.places.items() if where != place or name not in alike}
+        of_place = [name for name in changed if anatomy.places[name] == place]
+        modules |= dict.fromkeys(topmost_modules(of_place, others))
     return Group(
         trained=bool(rates),
         places=merged_paths(places, LAYER),
@@ -113,11 +117,6 @@ def _group(
         weight_decay=decay,
         modules=merged_paths(modules, f"{anatomy.path}."),
     )
-
-
-def _modules(inside: Sequence[str], place: str, alike: frozenset[str], anatomy: Anatomy) -> Iterator[str]:
-    others = {name for name, where in anatomy.places.items() if where != place or name not in alike}
-    yield from topmost_modules([name for name in inside if anatomy.places[name] == place], others)
 
 
 def _kind(place: str) -> str:

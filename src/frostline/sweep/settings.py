@@ -202,7 +202,14 @@ class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings,
 
     def with_grids(self, parts: Sequence[Mapping[str, Any]]) -> Self:
         """This sweep with the runs of these grids instead of its own."""
-        first, *others = merge_grids(parts)
+        joined: list[dict[str, Any]] = []  # fewer grids: two that differ in at most one dimension become one
+        for part in map(dict, parts):
+            while (other := next((one for one in joined if len(_differ(one, part)) < 2), None)) is not None:
+                joined.remove(other)
+                part |= {name: _both(other[name], part[name]) for name in _differ(other, part)}
+            if not any(_covers(one, part) for one in joined):
+                joined = [*(one for one in joined if not _covers(part, one)), part]
+        first, *others = joined
         return self.model_copy(update={**first, "grid": tuple(MoreRuns(**part) for part in others)})
 
 
@@ -383,18 +390,6 @@ def _advice(error: ErrorDetails, name: str = "", description: str | None = None)
     }
     words += [word for start, word in kinds.items() if kind.startswith(start)]
     return f"give {words[0]} ({description})" if words else error["msg"].lower()
-
-
-def merge_grids(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same runs with fewer grids: two grids that differ in at most one dimension become one."""
-    joined: list[dict[str, Any]] = []
-    for part in map(dict, parts):
-        while (other := next((one for one in joined if len(_differ(one, part)) < 2), None)) is not None:
-            joined.remove(other)
-            part |= {name: _both(other[name], part[name]) for name in _differ(other, part)}
-        if not any(_covers(one, part) for one in joined):
-            joined = [*(one for one in joined if not _covers(part, one)), part]
-    return joined
 
 
 def _covers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

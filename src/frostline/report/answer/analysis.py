@@ -15,6 +15,7 @@ from frostline.report.answer.make_answer import answer_one
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.names import model_name, tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.answer import SizeAnswer
 from frostline.statistics.cells import by_depth, clear_distance, counted, done, failures, scored, with_outcomes
 from frostline.statistics.curve import adjust
 from frostline.statistics.evidence import Evidence, Scores
@@ -154,11 +155,11 @@ SIGNIFICANT = 0.05  # level of adjusted p-values
 def head_only(groups: Sequence[GroupAnalysis]) -> dict[str, Any] | None:
     """The share of full fine-tuning's score that k = 0 reaches, as the mean over every model and task with both."""
     shares = [
-        cell["share"]["estimate"]
+        cell.share.estimate
         for group in groups
-        for cell in group["sizes"][0]["cells"]
-        if cell["recipe"] == HEAD_ONLY and cell["share"] and cell["share"]["estimate"] is not None
-        if group["sizes"][0]["reference_is_full"] and not group["same_runs"]
+        for cell in group["sizes"][0].cells
+        if cell.recipe == HEAD_ONLY and cell.share and cell.share.estimate is not None
+        if group["sizes"][0].reference_is_full and not group["same_runs"]
     ]
     return {"mean_share": sum(shares) / len(shares), "groups": len(shares)} if shares else None
 
@@ -168,31 +169,31 @@ def above_full(groups: Sequence[GroupAnalysis]) -> list[dict[str, Any]]:
     return [
         {
             **{name: group[name] for name in ("model", "task", "layers")},
-            **{name: cell[name] for name in ("recipe", "tuned_layers")},
-            **{name: cell["difference"].get(name) for name in ("estimate", "low", "high", "p", "p_holm")},
+            **{name: getattr(cell, name) for name in ("recipe", "tuned_layers")},
+            **{name: getattr(cell.difference, name) for name in ("estimate", "low", "high", "p", "p_holm")},
         }
         for group in groups
-        for cell in group["sizes"][0]["cells"]
-        if cell["difference"]
-        and cell["recipe"] != group["sizes"][0]["reference"]
-        and group["sizes"][0]["reference_is_full"]
-        and cell["difference"]["estimate"] > 0
+        for cell in group["sizes"][0].cells
+        if cell.difference
+        and cell.recipe != group["sizes"][0].reference
+        and group["sizes"][0].reference_is_full
+        and cell.difference.estimate > 0
     ]
 
 
 def half_frozen(groups: Sequence[GroupAnalysis]) -> dict[str, int]:
     """The number of curves with a half-frozen model, and in how many it is above or below full fine-tuning (Holm)."""
     differences = [
-        cell["difference"]
+        cell.difference
         for group in groups
-        for cell in group["sizes"][0]["cells"]
-        if group["sizes"][0]["reference_is_full"] and Recipe(cell["recipe"]).k is not None
-        if group["layers"] and 2 * cell["tuned_layers"] == group["layers"] and cell["difference"]
+        for cell in group["sizes"][0].cells
+        if group["sizes"][0].reference_is_full and Recipe(cell.recipe).k is not None
+        if group["layers"] and 2 * cell.tuned_layers == group["layers"] and cell.difference
     ]
-    significant = [d["estimate"] for d in differences if d.get("p_holm") is not None and d["p_holm"] < SIGNIFICANT]
+    significant = [d.estimate for d in differences if d.p_holm is not None and d.p_holm < SIGNIFICANT]
     return {
         "curves": len(differences),
-        "above": sum(difference["estimate"] > 0 for difference in differences),
+        "above": sum(difference.estimate > 0 for difference in differences),
         "significantly_above": sum(estimate > 0 for estimate in significant),
         "significantly_below": sum(estimate < 0 for estimate in significant),
     }
@@ -203,7 +204,7 @@ def failures_by_depth(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
     kinds: dict[str, list[RunResult]] = {HEAD_ONLY: [], "some layers": [], FULL: [], NAMED: []}
     for run in runs:
         kinds.get(run.recipe, kinds["some layers"]).append(run)
-    return [{"what": kind, **failures(of_kind)} for kind, of_kind in kinds.items() if of_kind]
+    return [{"what": kind, **vars(failures(of_kind))} for kind, of_kind in kinds.items() if of_kind]
 
 
 def task_sentence(tasks: Mapping[str, Any], layers: int | None, settings: AnalysisSettings) -> str:
@@ -251,7 +252,7 @@ def _counted(tasks: Mapping[str, Any]) -> int:
     return len(tasks["tasks"]) - len(tasks["left_out"]) - len(tasks["undefined"])
 
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 Analysis = Mapping[str, Any]  # analysis.json, from :func:`analyze`
 
 
@@ -290,7 +291,7 @@ def _group(group: RunGroup, settings: AnalysisSettings) -> dict[str, Any]:
         )
         for size in sizes
     ]
-    answers.sort(key=lambda answer: answer["recommended"] is None)  # the largest size with an answer comes first
+    answers.sort(key=lambda answer: answer.recommended is None)  # the largest size with an answer comes first
     return {
         "model": group.model,
         "task": group.task,
@@ -308,10 +309,10 @@ def _group(group: RunGroup, settings: AnalysisSettings) -> dict[str, Any]:
     }
 
 
-def _sentence(answers: Sequence[Mapping[str, Any]]) -> str:
+def _sentence(answers: Sequence[SizeAnswer]) -> str:
     """The sentence of the first train size. It begins with the size if there are several."""
-    first, several = answers[0], len(answers) > 1 and answers[0]["train_size"]
-    return f"With {first['train_size']:,} examples: {first['sentence']}" if several else str(first["sentence"])
+    first, several = answers[0], len(answers) > 1 and answers[0].train_size
+    return f"With {first.train_size:,} examples: {first.sentence}" if several else first.sentence
 
 
 def _by_learning_rate(runs: Sequence[RunResult], settings: AnalysisSettings) -> list[dict[str, Any]]:
@@ -326,7 +327,7 @@ def _by_learning_rate(runs: Sequence[RunResult], settings: AnalysisSettings) -> 
     return [
         {
             **dict(zip(("train_size", "recipe", "learning_rate"), key, strict=True)),
-            **failures(cells[key]),
+            **vars(failures(cells[key])),
             "mean": _mean(counted(cells[key], settings)),
             "mean_with_failures": _mean(scored(cells[key])),
         }

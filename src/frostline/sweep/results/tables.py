@@ -26,18 +26,20 @@ SCORE_COLUMNS = ("run", "split", "epoch", "metric", "value")
 FORMULA = ("=", "+", "-", "−", "@")  # a spreadsheet runs text that starts with one of these as a formula
 
 
-def frame(rows: Sequence[Mapping[str, Any]]) -> "pd.DataFrame":
+def frame(rows: Sequence[RunResult]) -> "pd.DataFrame":
     """Rows of the results table as a pandas frame. The type of a column does not depend on its values."""
     import pandas as pd  # takes half a second, and `frostline status` does not need it
 
-    table = pd.DataFrame([{name: row[name] for name in COLUMNS} for row in rows], columns=list(COLUMNS), dtype=object)
+    table = pd.DataFrame(
+        [{name: getattr(row, name) for name in COLUMNS} for row in rows], columns=list(COLUMNS), dtype=object
+    )
     kinds = {**dict.fromkeys(COLUMNS, "string"), **dict.fromkeys(INTEGERS, "Int64"), **dict.fromkeys(FLOATS, "Float64")}
     return table.astype({**kinds, "tune_embeddings": "boolean"})
 
 
-def write_tables(out: Path, runs: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]) -> None:
+def write_tables(out: Path, runs: Sequence[RunResult], scores: Sequence[Mapping[str, Any]]) -> None:
     """Write results.csv, results.parquet and scores.csv into ``out``."""
-    replace_file(out / "results.csv", csv_bytes(runs, COLUMNS), inside=out)
+    replace_file(out / "results.csv", csv_bytes(map(vars, runs), COLUMNS), inside=out)
     replace_file(out / "scores.csv", csv_bytes(scores, SCORE_COLUMNS), inside=out)
     buffer = io.BytesIO()
     frame(runs).to_parquet(buffer, index=False)
