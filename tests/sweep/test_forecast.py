@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.cli.plan_output import print_forecast
-from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep.execution import forecast as forecast_module
 from frostline.sweep.execution.execute import execute
-from frostline.sweep.execution.forecast import calibrate, make_forecast, seconds_of
-from frostline.sweep.operations import CostModel
+from frostline.sweep.execution.forecast import make_forecast, seconds_of
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast, Measured, record, record_measured, recorded
 from frostline.sweep.results.store import Store
@@ -110,15 +109,6 @@ def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str,
     sweep.run(save_model=False)
     assert recorded(sweep.out) == []
     assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
-
-
-def test_a_budget_too_small_for_the_largest_k_gives_no_calibration_except_for_a_plan(settings: dict[str, Any]) -> None:
-    sweep = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,1,2,3"})
-    prepared = sweep._prepare(Progress())
-    costs, runs = CostModel(prepared.context, prepared.plan.cached), sweep._requested(prepared)
-    assert calibrate(costs, runs, 1e9, 0.0, ends=False) is None
-    found = calibrate(costs, runs, 1e9, 0.0, ends=True)
-    assert found is not None and found.timed.keys() == {HEAD_ONLY, Recipe(3)}
 
 
 def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny_table: Path) -> None:
