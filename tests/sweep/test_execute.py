@@ -68,7 +68,7 @@ def test_trained_parameters_that_cannot_be_stored_do_not_fail_the_run(settings: 
     progress.note = notes.append  # type: ignore[method-assign]
     register(prepared)
     (tmp_path / "file").touch()
-    execute(prepared, sweep._requested(prepared), progress, weights=BestWeights.in_folder(tmp_path / "file"))
+    execute(prepared, sweep._requested(prepared), progress, weights=BestWeights(tmp_path / "file"))
     assert set(sweep.table().status) == {"done"}
     assert any(re.search(r"The trained parameters of last \d, seed \d could not be stored", note) for note in notes)
 

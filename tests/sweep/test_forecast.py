@@ -20,7 +20,7 @@ from frostline.sweep.execution import forecast as forecast_module
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.forecast import make_forecast, seconds_of
 from frostline.sweep.progress import Progress
-from frostline.sweep.results.forecast_record import Cell, Forecast, record, record_measured, recorded
+from frostline.sweep.results.forecast_record import Cell, Forecast, Measured, record, record_measured, recorded
 from frostline.sweep.results.store import Store
 from tiny import SMALL, contents, run_sweep
 
@@ -130,8 +130,8 @@ def test_a_sweep_records_its_forecast_and_the_measured_time(
     sweep = frostline.Sweep(progress=Progress(), **settings)
     sweep.run(save_model=False)
     (call,) = recorded(sweep.out)
-    assert [cell["recipe"] for cell in call["predicted"]["cells"]] == ["head only", "last 1"]
-    assert call["measured"]["seconds"] >= call["measured"]["forward_pass_seconds"] > 0
+    assert [cell.recipe for cell in call.predicted.cells] == ["head only", "last 1"]
+    assert call.measured is not None and call.measured.seconds >= call.measured.forward_pass_seconds > 0
     sweep.run(save_model=False)
     assert len(recorded(sweep.out)) == 1
     table = (sweep.out / "tables" / "predicted.csv").read_text().splitlines()
@@ -145,14 +145,15 @@ def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:
     assert recorded(tmp_path) == []
     call = record(tmp_path, Forecast((), 1.0, 3.0))
     record(tmp_path, Forecast((), 2.0, 3.0))  # by another process in the same folder
-    record_measured(tmp_path, call, {"seconds": 4.0, "forward_pass_seconds": 1.0})
+    measured = Measured(seconds=4.0, forward_pass_seconds=1.0)
+    record_measured(tmp_path, call, measured)
     first, second = recorded(tmp_path)
-    assert first["predicted"]["forward_pass_seconds"] == 1.0 and first["measured"]["seconds"] == 4.0
-    assert second["measured"] is None
+    assert first.predicted.forward_pass_seconds == 1.0 and first.measured == measured
+    assert second.measured is None
     for damage in ("", "[]", '{"calls": 3}'):
         (tmp_path / "forecast.json").write_text(damage)
         assert recorded(tmp_path) == []
-        record_measured(tmp_path, call, {"seconds": 4.0})
+        record_measured(tmp_path, call, measured)
 
 
 def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> None:

@@ -17,14 +17,14 @@ from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.forecast import make_forecast
-from frostline.sweep.execution.ray_tasks import Ray, package, train_on_ray
+from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.execution.workers import OtherGpus
 from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.results.folder import Folder, register
-from frostline.sweep.results.forecast_record import record, record_measured
+from frostline.sweep.results.forecast_record import Measured, record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
 from frostline.sweep.results.tensor_files import BestWeights
@@ -121,9 +121,11 @@ class Sweep:
                 missing = [run for run in requested if run.digest not in ended]
                 self._check_and_forecast(prepared, missing, progress)
                 self._register(prepared, requested)
-                weights = BestWeights.in_folder(self.out) if save_model else None
+                weights = BestWeights(self.out) if save_model else None
                 if ray is not None:
-                    train_on_ray(prepared, requested, progress, ray, weights=weights)
+                    if missing:
+                        with driver_on(prepared, progress, ray) as driver:
+                            driver.train(missing, weights)
                     return finish(prepared, progress, save_model=save_model)
                 forecast = prepared.plan.forecast
                 call = record(self.out, forecast) if missing and forecast else None
@@ -133,7 +135,7 @@ class Sweep:
                     execute(prepared, requested, progress, weights=weights)
                 if call is not None:
                     of_pass = prepared.context.worker.forward_pass_seconds
-                    measured = {"seconds": perf_counter() - begun, "forward_pass_seconds": of_pass}
+                    measured = Measured(seconds=perf_counter() - begun, forward_pass_seconds=of_pass)
                     record_measured(self.out, call, measured)
                 return finish(prepared, progress, save_model=save_model)
 

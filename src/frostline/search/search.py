@@ -309,7 +309,7 @@ class Search:
         return runs
 
     def _train(self, runs: Sequence[Run]) -> None:
-        weights = BestWeights.in_folder(self.prepared.store.out)
+        weights = BestWeights(self.prepared.store.out)
         if self.ray is None:
             self.others.start(len(self.prepared.missing(runs)))
             execute(self.prepared, runs, self.progress, weights=weights, shared=self.together is not None)
