@@ -11,24 +11,11 @@ from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.search import FULL_RUNS
 from frostline.search import SECONDS as SECONDS_AT_LEAST
-from frostline.search.observations import Candidate, Observation, Observations, in_words, interim_analyses
+from frostline.search.observations import Candidate, Observation, Observations, interim_analyses
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from synthetic_search import RISING, SECONDS, Rows, best, exact, nothing_seen, run_search
-
-
-def test_results_so_far_have_means_and_what_the_posterior_says() -> None:
-    seen = nothing_seen(rows := Rows(same_errors=True))
-    assert seen.results_so_far() == []
-    seen.known[one] = rows.observe(one := Candidate(Recipe(2), 1e-4, 0), 0.7)
-    (two,) = seen.results_so_far()
-    assert (two.recipe, two.runs, two.mean, two.expected, two.probability) == ("last 2", 1, 0.7, None, None)
-    for one, score in [(Candidate(Recipe("full"), 1e-4, 0), 0.8), (Candidate(Recipe("full"), 1e-4, 1), 0.82)]:
-        seen.known[one] = rows.observe(one, score)
-    two, full = seen.results_so_far()
-    assert full.mean == pytest.approx(0.81) and full.probability == 1.0
-    assert two.probability is not None and two.probability < 0.05 and two.expected == pytest.approx(0.7, abs=0.02)
 
 
 def test_degenerate_runs_are_left_out_of_the_mean() -> None:
@@ -79,10 +66,6 @@ def test_seconds_follow_operations() -> None:
         Candidate(Recipe("full"), 1e-4, 0): Observation(None, 0.0),  # a failed run does not count
     }
     assert seen.run_seconds(Recipe("full")) == pytest.approx(SECONDS["full"])
-
-
-def test_intervals_are_read_after_every_seed_from_the_second_on() -> None:
-    assert [interim_analyses(n) for n in (1, 2, 5)] == [1, 1, 4]
 
 
 @pytest.mark.parametrize("same_errors", [True, False])
@@ -171,11 +154,6 @@ def test_seconds_of_a_batch_are_its_makespan() -> None:
     assert seen.spent == 14.5 + 6.5
     assert seen.predicted_seconds([Candidate(Recipe("full"), 1e-4, seed) for seed in (1, 2, 3)]) == 29.0
     assert seen.predicted_seconds([Candidate(Recipe("full"), 1e-4, 0)]) == 0.0
-
-
-def test_names_of_k_in_messages() -> None:
-    assert [in_words(Recipe(k)) for k in (0, 1, 3, "full")] == ["k = 0", "k = 1", "k = 3", "full fine-tuning"]
-    assert in_words(Recipe("full"), capital=True) == "Full fine-tuning" and in_words(Recipe(2), capital=True) == "k = 2"
 
 
 CANDIDATES = st.builds(

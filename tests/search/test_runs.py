@@ -2,9 +2,7 @@
 
 import sys
 from dataclasses import replace
-from math import inf
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ import frostline.sweep.execution.ray_tasks as node_module
 from frostline import FrostlineError, Ray
 from frostline.report.rebuild import rebuild
 from frostline.search.observations import Candidate, Observations
-from frostline.search.search import Search, run_together, stacked_on_gpu, sweep_of
+from frostline.search.search import Search, sweep_of
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
@@ -54,57 +52,6 @@ def test_the_grid_of_some_trials_has_these_runs_and_no_others(trials: list[Candi
     heads = [replace(trial, learning_rate=rate) for trial in trials if trial.recipe.k == 0 for rate in (1e-4, 2e-4)]
     expected = {(one.recipe, one.learning_rate, one.seed) for one in [*trials, *heads]}
     assert in_grid(sweep_of(spec, trials)) == expected
-
-
-@pytest.mark.parametrize(
-    ("change", "times", "found"),
-    [
-        ({}, 1.1, 4),
-        ({}, 1.6, 1),
-        ({}, inf, 1),
-        ({"folds": 5}, 1.1, 1),
-        ({"stack": 8}, 1.1, 1),
-        ({"device": "cpu"}, 1.1, 1),
-        ({"fits": 2}, 1.1, 1),
-    ],
-)
-def test_a_gpu_that_trains_four_runs_in_about_the_time_of_one_gets_stacks(
-    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], times: float, found: int
-) -> None:
-    """The reference is timed, at one learning rate."""
-    given = {"folds": 0, "stack": "auto", "device": "cuda", "fits": 4} | change
-    context = SimpleNamespace(machine=SimpleNamespace(device=SimpleNamespace(type=given["device"])))
-    prepared: Any = SimpleNamespace(
-        requested=SimpleNamespace(tune=tuple(map(Recipe, (0, 1, "full"))), stack=given["stack"]),
-        identity=SimpleNamespace(folds=given["folds"]),
-        context=context,
-    )
-    trials = [Candidate(Recipe(k), rate, seed) for k in (0, 1, "full") for rate in (1e-4, 2e-4) for seed in range(5)]
-    runs: Any = {
-        trial: SimpleNamespace(recipe=trial.recipe, learning_rate=trial.learning_rate, seed=trial.seed)
-        for trial in trials
-    }
-
-    def profile_step(stack: Any, context: Any) -> tuple[float, int]:
-        assert {(run.recipe, run.learning_rate) for run in stack} == {("full", 1e-4)} and len(stack) in (1, 4)
-        return (times if len(stack) == 4 or times == inf else 1.0), 0
-
-    monkeypatch.setattr(search_module, "profile_step", profile_step)
-    monkeypatch.setattr(search_module, "stack_size", lambda some, *_: min(given["fits"], len(some)))
-    assert stacked_on_gpu(prepared, runs) == found
-
-
-def test_how_many_runs_are_trained_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = SimpleNamespace(processes=1)
-    prepared: Any = SimpleNamespace(requested=SimpleNamespace(tune=(0, "full")), plan=SimpleNamespace(device=device))
-    monkeypatch.setattr(search_module, "workers_for", lambda prepared, runs: 2)
-    ray: Any = SimpleNamespace(capacity=lambda runs: 5)
-    assert [run_together(prepared, {}, one, None) for one in (None, 1, 3)] == [None, None, 6]
-    device.processes = 2  # two GPUs, with a process on each
-    assert [run_together(prepared, {}, one, None) for one in (None, 1, 3)] == [4, None, 6]
-    assert [run_together(prepared, {}, one, ray) for one in (None, 3)] == [5, 3]
-    ray.capacity = lambda runs: 0  # the cluster has not started yet
-    assert run_together(prepared, {}, None, ray) == 1
 
 
 @pytest.fixture

@@ -223,9 +223,3 @@ def test_wrong_settings_are_refused(search_settings: dict[str, Any], more: dict[
     with pytest.raises(FrostlineError, match=message):
         frostline.find(**{**search_settings, **more})
     assert not search_settings["out"].exists()
-
-
-def test_no_k_is_left_out_if_it_takes_seconds(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
-    tried = frostline.find(**{**search_settings, "budget": None})
-    assert tried.search["skipped"] == [] and {cell.recipe for cell in tried.sizes[0].cells} > {"last 3"}

@@ -12,7 +12,6 @@ from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.search_record import (
     as_of_now,
-    newer_runs,
     read_search,
     request_again,
     selected_learning_rates,
@@ -95,8 +94,3 @@ def test_its_reason_to_stop_is_about_the_runs_that_the_search_knew() -> None:
     assert list(more.skipped) == ["last 2"] and more.known == search.known
     two = as_of_now(search, [*known, row("e", "full"), row("f", "full")])
     assert two.why is not None and two.why.startswith("2 runs have been added") and two.skipped == search.skipped
-
-
-def test_a_search_that_continues_has_no_newer_runs() -> None:
-    assert newer_runs(record_of(over=False), [row("a", "head only")]) == []
-    assert [one.run for one in newer_runs(record_of(over=True), [row("a", "head only")])] == ["a"]

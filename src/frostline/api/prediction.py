@@ -30,7 +30,7 @@ from frostline.statistics.class_outputs import OUTPUTS
 from frostline.sweep.streaming import whether_to_stream
 from frostline.training.estimators import saved_encoder
 from frostline.training.linear_models import WORDS_FACTS, load_words
-from frostline.training.probes import PROBE_FACTS, SavedProbe, saved_probe
+from frostline.training.probes import PROBE_FACTS, saved_probe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -276,20 +276,6 @@ class TagPredictions:
         return ["row", "tokens", "tags", "probabilities"]
 
 
-def _predict_tags(folder: Path, texts: Texts, probe: SavedProbe | None, **options: Any) -> TagPredictions:
-    """The tag of each word: the most probable one at its first token."""
-    if probe is not None:
-        probed, tokens = probe.values(texts, **options)
-        return _most_probable(texts, tokens, tuple(probe.about["labels"]), probed)
-    tagger = load_classifier(folder, of_words=True, **options)
-    temperature = Outputs.of_config(tagger.model.config).temperature
-    tokens, names = tagger.encode(texts), tagger.model.config.id2label
-    logits = logits_of_texts(tagger, tokens)
-    of_words = (logits / temperature).softmax(-1)[tokens.labelled(np.arange(len(tokens))).position]
-    labels = tuple(names[n] for n in range(len(names)))
-    return _most_probable(texts, tokens, labels, of_words.numpy(), temperature)
-
-
 def _most_probable(
     texts: Texts, tokens: Tokens, labels: tuple[str, ...], of_words: NDArray[np.float32], temperature: float = 1.0
 ) -> TagPredictions:
@@ -406,7 +392,16 @@ def predict(
         if given := [flag for flag, value in unsuitable.items() if value is not None]:
             raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
         sentences = as_sentences(texts, text_column, trained_columns(folder), word_column, encoding)
-        return _predict_tags(Path(folder), sentences, probe, **options)
+        if probe is not None:
+            probed, tokens = probe.values(sentences, **options)
+            return _most_probable(sentences, tokens, tuple(probe.about["labels"]), probed)
+        tagger = load_classifier(Path(folder), of_words=True, **options)
+        temperature = Outputs.of_config(tagger.model.config).temperature
+        tokens, names = tagger.encode(sentences), tagger.model.config.id2label
+        of_words = (logits_of_texts(tagger, tokens) / temperature).softmax(-1)
+        of_words = of_words[tokens.labelled(np.arange(len(tokens))).position]  # a word has the tag of its first token
+        labels = tuple(names[n] for n in range(len(names)))
+        return _most_probable(sentences, tokens, labels, of_words.numpy(), temperature)
     texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder), encoding)
     require_shape(Path(folder), texts)
     if probe is not None:

@@ -113,7 +113,7 @@ def predict(
     from frostline.data.reader import read_table, require_file
 
     require_file(file)
-    from frostline.api.bundle import bundle_columns, joined_columns, joined_rows, load_bundle
+    from frostline.api.bundle import bundle_columns, joined, load_bundle
     from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.data.checks import garbled
@@ -157,7 +157,7 @@ def predict(
         _require_lines(texts, copied)
     by_task: Mapping[str, Any] = load_bundle(model)(texts) if several else {"": predict_texts(model, texts, **options)}
     first = next(iter(by_task.values()))
-    made = (joined_rows(by_task), joined_columns(by_task)) if several else (first.rows(), first.columns())
+    made = joined(by_task) if several else (first.rows(), first.columns())
     rows, header = beside(copied, list(made[0]), made[1])
     for note in (f"{file}: {columns}.", *table.notes, *garbled(texts, "new")):
         print(note, file=sys.stderr)
@@ -177,13 +177,13 @@ def predict(
 
 def _require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
     """Refuse words and copied columns that no line of a CoNLL file can hold, before anything is computed."""
-    from frostline.data.conll import is_writable
+    from frostline.data.conll import DOCUMENT
     from frostline.data.tags import words_of
 
     if copied:
         raise FrostlineError("--copy-columns: a CoNLL file has words and tags only; write to a .jsonl file with --out.")
     for row, sentence in zip(sentences.rows, sentences.texts, strict=True):
-        if wrong := [word for word in words_of(sentence) if not is_writable(word)]:
+        if wrong := [word for word in words_of(sentence) if word in ("", DOCUMENT) or "\t" in word]:
             raise FrostlineError(
                 f"{sentences.name}, row {row}: a CoNLL file cannot hold the word {quoted(wrong[0])}; write to a .jsonl or "
                 ".parquet file with --out."

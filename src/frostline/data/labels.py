@@ -42,11 +42,6 @@ def label_cells(table: Table, column: str) -> list[str | None]:
     return cells
 
 
-def all_unlabelled(cells: Sequence[str | None], labels: Sequence[str]) -> bool:
-    """Whether no row has a label, as in the test files of GLUE: all cells are missing, empty or -1, and -1 is not a class."""
-    return {cell and whole(cell) for cell in cells} <= UNLABELLED - set(map(whole, labels))
-
-
 def refuse_missing(table: Table, column: str, cells: Sequence[str | None]) -> None:
     """Raise an error if a label is missing or empty."""
     missing = [i for i, cell in enumerate(cells) if cell is None or not cell.strip()]

@@ -137,29 +137,8 @@ def find_sharing(contents: Mapping[str, Contents]) -> Sharing:
         FrostlineError: A classifier shares nothing with the others, or reads texts differently.
     """
     names, all_contents = list(contents), list(contents.values())
-    _require_equal_settings(contents)
-    depth = [[a.shared_layers(b) for b in all_contents] for a in all_contents]
-    most = [max((-1 if n is None else n) for j, n in enumerate(row) if j != i) for i, row in enumerate(depth)]
-    trunk = max(range(len(names)), key=lambda i: most[i])
-    if most[trunk] < 0:
-        raise FrostlineError(
-            f"No two of the models {listed(names)} have the same embeddings, so they share nothing: they are fully "
-            "fine-tuned, or come from different pretrained models. Run `frostline predict` with each of them."
-        )
-    apart = [name for name, cut in zip(names, depth[trunk], strict=True) if cut is None]
-    if apart:
-        raise FrostlineError(
-            f"{listed(apart)} cannot be in a bundle with {names[trunk]}, because their embeddings differ: a fully fine-tuned "
-            "model shares nothing, and neither does one of another pretrained model. Leave it out."
-        )
-    cuts = [most[trunk] if n == trunk or cut is None else cut for n, cut in enumerate(depth[trunk])]
-    return Sharing(trunk, tuple(cuts), len(all_contents[0].lower) - 1)
-
-
-def _require_equal_settings(contents: Mapping[str, Contents]) -> None:
-    """Refuse classifiers that do not turn a text into the same tokens, or do not compute in the same way."""
-    (first, usual), *others = contents.items()
-    for name, one in others:
+    first, usual = names[0], all_contents[0]
+    for name, one in contents.items():
         if one.kind != usual.kind:
             raise FrostlineError(
                 f"{name} is a {one.kind}, but {first} is a {usual.kind}: a bundle has models of one type."
@@ -176,6 +155,22 @@ def _require_equal_settings(contents: Mapping[str, Contents]) -> None:
                 f"{name} and {first} {what} ({', '.join(settings or rules) or 'layers'}): a bundle has models of one "
                 "pretrained model."
             )
+    depth = [[a.shared_layers(b) for b in all_contents] for a in all_contents]
+    most = [max((-1 if n is None else n) for j, n in enumerate(row) if j != i) for i, row in enumerate(depth)]
+    trunk = max(range(len(names)), key=lambda i: most[i])
+    if most[trunk] < 0:
+        raise FrostlineError(
+            f"No two of the models {listed(names)} have the same embeddings, so they share nothing: they are fully "
+            "fine-tuned, or come from different pretrained models. Run `frostline predict` with each of them."
+        )
+    apart = [name for name, cut in zip(names, depth[trunk], strict=True) if cut is None]
+    if apart:
+        raise FrostlineError(
+            f"{listed(apart)} cannot be in a bundle with {names[trunk]}, because their embeddings differ: a fully fine-tuned "
+            "model shares nothing, and neither does one of another pretrained model. Leave it out."
+        )
+    cuts = [most[trunk] if n == trunk or cut is None else cut for n, cut in enumerate(depth[trunk])]
+    return Sharing(trunk, tuple(cuts), len(all_contents[0].lower) - 1)
 
 
 def _different(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:

@@ -35,25 +35,20 @@ def gap_summary(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     worst = max(same, key=lambda row: abs(row["gap"]))
     large = [row for row in same if abs(row["gap"]) > LARGE]
+    errors = []  # of a mean of as many runs as were published
+    for row in large:
+        error = (row["std"] or 0.0) / row["published_runs"] ** 0.5 if row["published_runs"] else 0.0
+        errors.append(abs(row["gap"]) / error if error else None)
     return {
         "cells": len(same),
         "mean_gap": sum(abs(row["gap"]) for row in same) / len(same),
         "largest_gap": abs(worst["gap"]),
         "largest": {name: worst[name] for name in ("table", "model", "task", "tuned", "value", "measured")},
         "large": [
-            {
-                **{name: row[name] for name in ("table", "model", "task", "tuned", "gap", "runs")},
-                "errors": _standard_errors(row),
-            }
-            for row in large
+            {**{name: row[name] for name in ("table", "model", "task", "tuned", "gap", "runs")}, "errors": gap}
+            for row, gap in zip(large, errors, strict=True)
         ],
     }
-
-
-def _standard_errors(row: Mapping[str, Any]) -> float | None:
-    """The gap as a multiple of the standard error of a mean of as many runs as were published; None if it is 0 or unknown."""
-    error = (row["std"] or 0.0) / row["published_runs"] ** 0.5 if row["published_runs"] else 0.0
-    return abs(row["gap"]) / error if error else None
 
 
 def _measured(protocol: Protocol, published: PublishedNumber, analysis: Analysis) -> Iterator[dict[str, Any]]:
