@@ -1,6 +1,6 @@
 """Compare measured with published numbers. Imports no torch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from frostline.data.wording import normalized_name
