@@ -61,7 +61,7 @@ def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path,
     cells = {cell.recipe: cell for cell in compared[1].sizes[0].cells}
     shares = {name: cell.tuned_share for name, cell in cells.items()}
     assert shares == pytest.approx({"last 1": 1 / 3, "lora-1": 1 / 3, "gradual": 3 / 5, "lp-ft": 1.0, "full": 1.0})
-    assert cells["lora-1"]["trainable_parameters"] < cells["last 1"]["trainable_parameters"]
+    assert cells["lora-1"].trainable_parameters < cells["last 1"].trainable_parameters
     page = (compared[0] / "report.html").read_text(encoding="utf-8")
     assert "Ways to tune" in page and (compared[0] / "tables" / "ways.csv").is_file()
 
@@ -191,7 +191,7 @@ def test_without_full_fine_tuning_the_costs_of_k_and_of_ways_are_alike(
 def test_the_table_of_a_comparison_can_be_analyzed(compared: tuple[Path, Answer], tmp_path: Path) -> None:
     groups = load_groups([compared[0] / "results.csv"])
     assert {run.recipe for run in groups[0].runs} >= {"lora-1", "gradual", "full"}
-    assert analyze(groups, AnalysisSettings())["groups"][0]["sentence"]
+    assert analyze(groups, AnalysisSettings()).groups[0].sentence
 
 
 @pytest.fixture(scope="module")
@@ -252,5 +252,5 @@ def test_a_comparison_with_probes_goes_on_and_grows(
     assert answer.runs.done == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved
     answer = sweep_of("words,full", progress=Progress(), **given).run()
     assert answer.runs == Counts(done=8, failed=0, pending=0)
-    (cell,) = recorded(out)[-1]["predicted"]["cells"]
-    assert (cell["recipe"], cell["runs"]) == ("words", 2) and 0 < cell["seconds"] < 60
+    (cell,) = recorded(out)[-1].predicted.cells
+    assert (cell.recipe, cell.runs) == ("words", 2) and 0 < cell.seconds < 60

@@ -150,7 +150,7 @@ def test_finished_runs_of_an_interrupted_step_are_in_the_report(
     with pytest.raises(KeyboardInterrupt):
         frostline.find(**search_settings, exhaustive=exhaustive)
     search = read_search(search_settings["out"])
-    done = [row for row in runs_in(search_settings.out).values() if row.status == "done"]
+    done = [row for row in runs_in(search_settings["out"]).values() if row.status == "done"]
     assert search is not None and len(search.steps[0].runs) == len(done) == 1 and search.spent_seconds > 0
     assert not {row.recipe for row in done} & set(search.skipped)
 

@@ -38,32 +38,32 @@ def test_it_fits_on_a_screen() -> None:
     answer.sentence += " A sentence that fills the lines of the terminal." * 6
     answer.decision.next_command = "frostline sweep reviews/sweep.toml --seeds 7"
     lines = answer_lines(answer, Path("reviews"))
-    assert len(lines) == LINES and all(len(line.text) <= 80 for line in lines)
-    text = "\n".join(line.text for line in lines)
+    assert len(lines) == LINES and all(len(line) <= 80 for line, _ in lines)
+    text = "\n".join(line for line, _ in lines)
     assert " ".join(text.split()).startswith(answer.sentence.replace("\n", " ")[:60])
     assert "To be surer  frostline sweep reviews/sweep.toml --seeds 7" in text
     assert "Report       reviews/report.html\nModel        reviews/model\nLoad         from transformers" in text
     size = answer.sizes[0]
-    (chosen,) = [line for line in lines if line.kind == "chosen"]
-    assert chosen.text.startswith(">") and chosen.text.endswith("recommended")
-    assert any(line.text.startswith("   full ") for line in lines) and " more in the report" in text
-    shown = sum(line.text.rstrip().split("%")[0] != line.text for line in choices_table(size, 99)[1:])
+    (chosen,) = [line for line, kind in lines if kind == "chosen"]
+    assert chosen.startswith(">") and chosen.endswith("recommended")
+    assert any(line.startswith("   full ") for line, _ in lines) and " more in the report" in text
+    shown = sum(line.rstrip().split("%")[0] != line for line, _ in choices_table(size, 99)[1:])
     assert shown == len(size.choices) == DEPTH + 2
 
 
 def test_a_short_table_is_complete() -> None:
     answer = as_in_a_sweep(answer_of(make_runs(clear)))
     lines = answer_lines(answer, Path("o"))
-    names = [line.text[3:].split("  ")[0] for line in lines if "%" in line.text and "." in line.text[:30]]
+    names = [line[3:].split("  ")[0] for line, _ in lines if "%" in line and "." in line[:30]]
     assert names[-4:] == ["head only", "last 1", "last 2", "full"] and len(lines) < LINES
-    assert not any("more in the report" in line.text for line in lines)
-    (full,) = [line.text for line in lines if line.text.startswith("   full ")]
+    assert not any("more in the report" in line for line, _ in lines)
+    (full,) = [line for line, _ in lines if line.startswith("   full ")]
     assert "(" not in full and full.count("%") == 1  # neither an interval nor a probability, only its cost
 
 
 def test_without_full_the_layers_are_a_share_of_the_reference() -> None:
     lines = answer_lines(as_in_a_sweep(answer_of(make_runs(clear, ks=(0, 1, 2)))), Path("o"))
-    (head,) = [line.text for line in lines if line.text.startswith("   choice")]
+    (head,) = [line for line, _ in lines if line.startswith("   choice")]
     assert "points below last 2  of last 2  sure" in head
 
 
@@ -74,22 +74,22 @@ def test_a_model_that_is_not_above_the_baseline_is_not_recommended(accuracy: flo
     assert answer.sentence.startswith("Undecided: ") == (mark == "best so far")
     assert answer.decision.above_baseline == (mark == "recommended")
     lines = answer_lines(answer, Path("o"))
-    (chosen,) = [line.text for line in lines if line.kind == "chosen"]
+    (chosen,) = [line for line, kind in lines if kind == "chosen"]
     assert chosen.endswith(mark)
     doubt = " (not shown to be above the majority-class baseline)" if mark == "best so far" else ""
-    assert f"Model        o/model{doubt}" in [line.text for line in lines]
+    assert f"Model        o/model{doubt}" in [line for line, _ in lines]
 
 
 def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
     equal = as_in_a_sweep(answer_of(make_runs(clear)))
     runs, logits = make_runs(lambda k, seed, *_: 0.9 - 0.1 * (k == 0) - (0.03 if k == 2 else 0.03 * (-1) ** seed))
     fewer = as_in_a_sweep(answer_of(([run for run in runs if run.recipe != "last 2" or run.seed == 0], logits)))
-    texts = ["\n".join(line.text for line in answer_lines(one, Path("o"))) for one in (equal, fewer)]
+    texts = ["\n".join(line for line, _ in answer_lines(one, Path("o"))) for one in (equal, fewer)]
     assert not any("folds" in text or "of different rows" in text for text in texts)
     for choice in fewer.sizes[0].choices:
         choice.part_of_rows, choice.reference_score = choice.choice == "last 2", 0.87
     fewer.sizes[0].folds = 5
-    of_folds = " ".join(" ".join(line.text for line in answer_lines(fewer, Path("o"))).split())
+    of_folds = " ".join(" ".join(line for line, _ in answer_lines(fewer, Path("o"))).split())
     assert "validation examples; each seed is scored on one of 5 folds (majority-class" in of_folds
     beside = "Each score is of the folds that full fine-tuning is scored on, too; beside it is the score of full"
     assert f"similar choices. {beside} fine-tuning on these." in of_folds and "seeds points" not in of_folds
@@ -124,7 +124,7 @@ def test_without_a_decision_the_scores_are_shown() -> None:
     none = make_runs(clear, outcome=lambda k, *_: "pending" if k == "full" else "ok")
     answer = as_in_a_sweep(answer_of(none))
     assert answer.decision is None
-    text = "\n".join(line.text for line in answer_lines(answer, Path("o")))
+    text = "\n".join(line for line, _ in answer_lines(answer, Path("o")))
     assert "\nlast 2     0.900\n" in text and "Load" not in text and "cost" not in text
     assert "5 runs not trained yet." in text
 
@@ -155,7 +155,7 @@ def test_what_a_saved_threshold_changes_is_printed() -> None:
     answer.calibration = Calibration(
         examples=9, counted="examples", saved=False, temperature=2.0, before=judged, after=judged
     )
-    text = " ".join(line.text for line in answer_lines(answer, Path("o")))
+    text = " ".join(line for line, _ in answer_lines(answer, Path("o")))
     assert "The F1 changes from 0.700 at 0.5 to 0.800 on examples" in " ".join(text.split())
     asked_for_nothing = answer_lines(replace(answer, threshold=None), Path("o"))
-    assert "temperature" not in " ".join(line.text for line in asked_for_nothing)
+    assert "temperature" not in " ".join(line for line, _ in asked_for_nothing)

@@ -215,14 +215,3 @@ def test_a_step_ends_at_ctrl_c_although_the_reader_of_the_log_has_ended(monkeypa
         steps.append("ended")
         STOP.stop_if_made()
     assert steps == ["ended"] and closed.write.called
-
-
-def test_a_step_ends_although_sigterm_comes_twice() -> None:
-    steps = []
-    with pytest.raises(SystemExit), signals_heeded(), STOP.heeded():
-        STOP.since = -1000.0  # it has trained for a while
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)
-        steps.append("ended")
-        STOP.stop_if_made()
-    assert steps == ["ended"]

@@ -47,7 +47,7 @@ def test_analyze_decides_as_the_search_does(search_settings: dict[str, Any]) -> 
     answer = frostline.find(**search_settings)
     (group,) = load_groups([search_settings["out"]])
     assert isinstance(group.evidence, RunPredictions) and group.evidence.quantile == corrected_quantile(4)
-    size = analyze([group], AnalysisSettings())["groups"][0]["sizes"][0]
+    size = analyze([group], AnalysisSettings()).groups[0].sizes[0]
     assert size.choices == answer.sizes[0].choices and {one.choice for one in size.choices} >= {
         "probe",
         "words",
@@ -223,9 +223,3 @@ def test_wrong_settings_are_refused(search_settings: dict[str, Any], more: dict[
     with pytest.raises(FrostlineError, match=message):
         frostline.find(**{**search_settings, **more})
     assert not search_settings["out"].exists()
-
-
-def test_no_k_is_left_out_if_it_takes_seconds(search_settings: dict[str, Any], monkeypatch: Any) -> None:
-    monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
-    tried = frostline.find(**{**search_settings, "budget": None})
-    assert tried.search["skipped"] == [] and {cell.recipe for cell in tried.sizes[0].cells} > {"last 3"}

@@ -10,7 +10,6 @@ import frostline.search.search_plan as plan_module
 import frostline.sweep.execution.forecast as forecast_module
 from frostline.api import find
 from frostline.search import SECONDS
-from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
 
 
@@ -66,12 +65,3 @@ def test_the_plan_of_the_whole_grid_is_one_step(search_settings: dict[str, Any])
     (step,) = made.steps
     assert step.runs == len(made.plan.runs) and step.seconds is not None
     assert step.seconds == sum(40.0 if run.recipe == "full" else 2.0 for run in made.plan.runs)
-
-
-def test_without_a_forecast_nothing_is_claimed(
-    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan_module, "make_forecast", lambda *args, **more: None)
-    made = find.plan(**{**search_settings, "budget": None, "progress": Progress()})
-    assert made.budget is made.enough is made.reference_seconds is None
-    assert {step.seconds for step in made.steps} == {None}

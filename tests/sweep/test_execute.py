@@ -68,7 +68,7 @@ def test_trained_parameters_that_cannot_be_stored_do_not_fail_the_run(settings: 
     progress.note = notes.append  # type: ignore[method-assign]
     register(prepared)
     (tmp_path / "file").touch()
-    execute(prepared, sweep._requested(prepared), progress, weights=BestWeights.in_folder(tmp_path / "file"))
+    execute(prepared, sweep._requested(prepared), progress, weights=BestWeights(tmp_path / "file"))
     assert set(sweep.table().status) == {"done"}
     assert any(re.search(r"The trained parameters of last \d, seed \d could not be stored", note) for note in notes)
 
@@ -170,29 +170,10 @@ def test_a_full_disk_ends_the_sweep_without_a_failed_run(
     assert not list(settings["out"].glob("runs/*"))
 
 
-def test_scores_of_a_run_do_not_depend_on_full_fine_tuning_in_the_sweep(
-    settings: dict[str, Any], tmp_path: Path
-) -> None:
-    wanted = {**settings, "tune": "1", "stack": 1, "workers": 1}
-    alone = table(run_sweep(wanted)).drop(columns=["run"], errors="ignore").reset_index(drop=True)
-    more = table(run_sweep({**wanted, "tune": "1,all", "out": tmp_path / "full"})).query("recipe == 'last 1'")
-    pd.testing.assert_frame_equal(alone, more.drop(columns=["run"], errors="ignore").reset_index(drop=True))
-
-
 def test_unfinished_files_of_a_killed_process_do_not_block_the_folder(settings: dict[str, Any]) -> None:
     settings["out"].mkdir()
     (settings["out"] / ".sweep.toml.12345678.part").write_text("model = ")
     assert set(run_sweep(settings, tune="0", seeds=1).table().status) == {"done"}
-
-
-@pytest.mark.parametrize("name", ["validation.parquet", "data.json"])
-def test_the_message_for_a_damaged_file_says_how_to_write_it_again(
-    finished_small: Path, tmp_path: Path, name: str
-) -> None:
-    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    (out / name).write_bytes(b"x")
-    with pytest.raises(FrostlineError, match=f"{name} is .*damaged: run the sweep's command again to write it"):
-        rebuild(out)
 
 
 def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(

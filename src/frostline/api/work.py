@@ -83,7 +83,7 @@ def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silen
             folder = Folder(out)
             digests = {run.digest for run in folder.runs}
             if pending := folder.counts()["pending"]:
-                prepared, weights = _prepare(folder, workers, shown, data, trusted=trusted), BestWeights.in_folder(out)
+                prepared, weights = _prepare(folder, workers, shown, data, trusted=trusted), BestWeights(out)
                 data = prepared.data  # the next step of a search needs the same
                 others = others or opened.enter_context(OtherGpus(prepared, shown, *options))
                 others.start(pending)

@@ -5,7 +5,6 @@ The table of choices on the terminal: the recommended one, full fine-tuning, and
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -24,16 +23,10 @@ CHOSEN, DOMINATED = "chosen", "dominated"
 WORTH_A_REMARK = 0.5  # points
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of the table, and ``chosen``, ``dominated`` or an empty string."""
+def choices_table(size: "SizeAnswer", rows: int) -> list[tuple[str, str]]:
+    """A header and at most this many rows, each with its kind: ``chosen``, ``dominated`` or an empty string.
 
-    text: str
-    kind: str = ""
-
-
-def choices_table(size: "SizeAnswer", rows: int) -> list[Line]:
-    """A header and at most this many rows, at most 80 characters wide unless a name is long.
+    They are at most 80 characters wide unless a name is long.
 
     If there are more choices than rows, the least interesting ones are left out, and the last row counts them.
 
@@ -71,8 +64,8 @@ def choices_table(size: "SizeAnswer", rows: int) -> list[Line]:
     table = [(*_row(one, chosen, size.reference, known), marks[kind]) for one, kind in zip(shown, kinds, strict=True)]
     lines = _aligned([head, *table])
     left_out = len(choices) - len(shown)
-    more = [Line(f"  … {left_out} more in the report")] if left_out else []
-    return [*(Line(text, kind) for text, kind in zip(lines, ["", *kinds], strict=True)), *more]
+    more = [(f"  … {left_out} more in the report", "")] if left_out else []
+    return [*zip(lines, ["", *kinds], strict=True), *more]
 
 
 def why_points_differ(size: "SizeAnswer") -> str:
@@ -154,16 +147,16 @@ LINES, MIN_ROWS = 25, 4
 
 def print_answer(answer: "Answer", out: Path) -> None:
     """Print the answer, the choices, and what to do next. Exits with code 1 if a run ended in an error."""
-    for line in answer_lines(answer, out):
-        styled = {CHOSEN: {"bold": True}, DOMINATED: {"dim": True}}.get(line.kind, {})
-        text = harmless(line.text)
+    for line, kind in answer_lines(answer, out):
+        styled = {CHOSEN: {"bold": True}, DOMINATED: {"dim": True}}.get(kind, {})
+        text = harmless(line)
         # echo removes colours for a file or pipe
         typer.echo(typer.style(text, **styled) if styled else text, file=unchecked(sys.stdout))
     if answer.runs.failed:
         sys.exit(FAILED_RUNS)
 
 
-def answer_lines(answer: "Answer", out: Path) -> list[Line]:
+def answer_lines(answer: "Answer", out: Path) -> list[tuple[str, str]]:
     """The printed lines of an answer. Only the table of choices is shortened, so that all fit on a screen.
 
     Args:
@@ -178,7 +171,7 @@ def answer_lines(answer: "Answer", out: Path) -> list[Line]:
         text = f"{text} `frostline status {out}` gives the reason; the same command tries again."
     after = ["", *_next_steps(answer, out), *(wrapped(text) if text else [])]
     rows = max(MIN_ROWS, LINES - len(before) - len(after) - 1)
-    return [*map(Line, before), *choices_table(answer.sizes[0], rows), *map(Line, after)]
+    return [*((line, "") for line in before), *choices_table(answer.sizes[0], rows), *((line, "") for line in after)]
 
 
 def _sentences(answer: "Answer") -> list[str]:

@@ -1,7 +1,6 @@
 """Commands about models and their cached hidden states: `frostline check`, `probe`, `bundle`, `cache`."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,6 +86,7 @@ def probe(
     """
     from frostline.api.probe import probe as probe_model
     from frostline.api.probe import probe_folders
+    from frostline.report import formatting, names
     from frostline.sweep.progress import suitable_progress
 
     progress = suitable_progress()
@@ -97,28 +97,23 @@ def probe(
     for one in found:
         for note in one.facts["notes"]:
             print(note)
-        print_probes(one.facts)
+        # validation scores: a row for each layer, a column for each feature vector
+        facts, rows = one.facts, dict[str, dict[str, Any]]()
+        vectors = dict.fromkeys(probe["vector"] for probe in facts["probes"])
+        for own in facts["probes"]:
+            after = formatting.layers(own["layers"])
+            best = facts["best"]["layers"] == own["layers"] and facts["best"]["vector"] == own["vector"]
+            score = "-" if own["validation"] is None else f"{own['validation']:.3f}"
+            row = rows.setdefault(after, {"after layer": after, **dict.fromkeys(vectors, "")})
+            row[own["vector"]] = score + " *" * best
+        metric, count = names.metric(facts["metric"]), facts["validation_rows"]
+        print(f"\n{facts['columns']['label']}: {metric} on {count:,} validation examples")
+        print_table(rows.values(), ("after layer", *vectors))
+        print("* best probe, selected by its leave-one-out or held-out score on the training examples")
         print(f"\n{one.sentence}\n")
     print(out / "report.html")
     for folder in probe_folders(out, found):
         print(folder)
-
-
-def print_probes(facts: Mapping[str, Any]) -> None:
-    """Print validation scores: a row for each layer, a column for each feature vector."""
-    from frostline.report import formatting, names
-
-    rows: dict[str, dict[str, Any]] = {}
-    vectors = dict.fromkeys(one["vector"] for one in facts["probes"])
-    for one in facts["probes"]:
-        name = formatting.layers(one["layers"])
-        best = facts["best"]["layers"] == one["layers"] and facts["best"]["vector"] == one["vector"]
-        score = "-" if one["validation"] is None else f"{one['validation']:.3f}"
-        rows.setdefault(name, {"after layer": name, **dict.fromkeys(vectors, "")})[one["vector"]] = score + " *" * best
-    metric, count = names.metric(facts["metric"]), facts["validation_rows"]
-    print(f"\n{facts['columns']['label']}: {metric} on {count:,} validation examples")
-    print_table(rows.values(), ("after layer", *vectors))
-    print("* best probe, selected by its leave-one-out or held-out score on the training examples")
 
 
 @app.command(cls=PanelCommand, short_help="Keep several models that share their frozen layers as one.")

@@ -161,8 +161,13 @@ def _try_lower_rates(seen: Observations, recipe: Recipe) -> Batches:
     """Train a recipe at lower learning rates while its lowest one is its best, and clearly better than the next one."""
     while seen.best_learning_rate(recipe) in (lowest := min(_rates_tried(seen, recipe), default=None), None):
         lower = None if lowest is None else seen.space.next_lower(lowest)
-        if lower is None or not _lower_is_better(seen, recipe):
+        if lower is None:
             return
+        known = [list(seen.scores(recipe, rate).values()) for rate in _rates_tried(seen, recipe)[:2]]
+        if len(known) == 2 and all(known):  # else one of the two has no score
+            low, high = map(float, map(np.mean, known))
+            if not low - high > CLEAR_DROP * abs(low - seen.chance):
+                return
         candidate = Candidate(recipe, lower, seen.space.seeds[0])
         if not seen.fits_budget([candidate]):
             return
@@ -171,15 +176,6 @@ def _try_lower_rates(seen: Observations, recipe: Recipe) -> Batches:
 
 def _rates_tried(seen: Observations, recipe: Recipe) -> list[float]:
     return sorted({one.learning_rate for one in seen.tried(recipe)})
-
-
-def _lower_is_better(seen: Observations, recipe: Recipe) -> bool:
-    """Whether the lowest learning rate of a recipe is clearly better than the second lowest, or one of the two has no score."""
-    known = [list(seen.scores(recipe, rate).values()) for rate in _rates_tried(seen, recipe)[:2]]
-    if len(known) < 2 or not all(known):
-        return True
-    low, high = map(float, map(np.mean, known))
-    return low - high > CLEAR_DROP * abs(low - seen.chance)
 
 
 def _train_reference(seen: Observations) -> Generator[Batch, None, Stop | None]:
@@ -247,7 +243,12 @@ def _next(seen: Observations) -> Batch | Stop:
             if other.gain > NEGLIGIBLE and not longer and seen.predicted_seconds(found):
                 found = more
         return Batch(found, best.batch.why)
-    if brief := _brief(seen):
+    brief: tuple[Candidate, ...] = ()  # one run of each recipe that was not tried, as far as the budget allows
+    for recipe in seen.space.recipes:
+        with_one = (*brief, *next_seed(seen, recipe))
+        if not seen.tried(recipe) and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(with_one):
+            brief = with_one
+    if brief:
         return Batch(brief, "Try every k whose run takes seconds.")
     if ranked[0].net > NEGLIGIBLE:
         wanted = ranked[0].batch
@@ -262,16 +263,6 @@ def _next(seen: Observations) -> Batch | Stop:
         f"More runs would hardly change the choice: they are expected to gain at most {most.gain / POINT:.2f} points for "
         f"{duration(seen.predicted_seconds(most.batch.candidates))} of training, less than the time is worth."
     )
-
-
-def _brief(seen: Observations) -> tuple[Candidate, ...]:
-    """One run of every recipe that was not tried and whose run takes seconds, as far as the budget allows."""
-    found: tuple[Candidate, ...] = ()
-    for recipe in seen.space.recipes:
-        more = (*found, *next_seed(seen, recipe))
-        if not seen.tried(recipe) and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(more):
-            found = more
-    return found
 
 
 def acquisitions(seen: Observations) -> list[Acquisition]:
@@ -298,11 +289,7 @@ def next_seed(seen: Observations, recipe: Recipe, already: int = 0) -> tuple[Can
 
 
 def _rate_of(seen: Observations, recipe: Recipe) -> float | None:
-    """The learning rate for the next run of a recipe; None if every one failed.
-
-    It is the best so far. A recipe without runs takes that of the nearer one of the reference and the k at which learning rates
-    were compared. A recipe of which every run failed takes a lower one.
-    """
+    """The learning rate for the next run of a recipe: the best so far, or a lower one if all failed; None if there is none."""
     space = seen.space
     if (best := seen.best_learning_rate(recipe)) is not None:
         return best

@@ -1,18 +1,19 @@
 """Compare measured with published numbers. Imports no torch."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from frostline.data.wording import normalized_name
+from frostline.report.answer.analysis import Analysis, GroupAnalysis
 from frostline.statistics.answer import Cell, SizeAnswer
-from frostline.statistics.recipe import HEAD_ONLY, Recipe
+from frostline.statistics.recipe import HEAD_ONLY
 from frostline.studies.protocol import Protocol, PublishedNumber
 
 LARGE = 0.003  # larger gaps are listed one by one
 STATISTICS = ("mean", "median", "std", "min", "max")
 
 
-def compare(protocol: Protocol, analysis: Mapping[str, Any]) -> list[dict[str, Any]]:
+def compare(protocol: Protocol, analysis: Analysis) -> list[dict[str, Any]]:
     """One row for each published number that has a measured counterpart; ``gap`` is measured minus published.
 
     A model of the study is compared with its own numbers. Any other model is compared with the numbers of all models, at the
@@ -50,8 +51,8 @@ def gap_summary(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-def _measured(protocol: Protocol, published: PublishedNumber, analysis: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    models = [model["model"] for model in analysis["models"]]
+def _measured(protocol: Protocol, published: PublishedNumber, analysis: Analysis) -> Iterator[dict[str, Any]]:
+    models = [model.model for model in analysis.models]
     known = {model: protocol.short_name(model) or model for model in models}
     own = [model for model in models if known[model] == published.model]
     others = [model for model in models if known[model] not in protocol.model]
@@ -60,24 +61,22 @@ def _measured(protocol: Protocol, published: PublishedNumber, analysis: Mapping[
             yield from _operating_point(model, known[model], published, analysis)
             continue
         sizes = {other.train_size for other in protocol.published if other.task == published.task}
-        for group in analysis["groups"]:
-            if group["model"] == model and normalized_name(group["task"]) == normalized_name(published.task or ""):
+        for group in analysis.groups:
+            if group.model == model and normalized_name(group.task) == normalized_name(published.task or ""):
                 yield from _cells(group, known[model], published, one_size=len(sizes) == 1)
-    if published.statistic == "mean_share_of_full" and analysis["head_only"]:
-        yield {"measured_model": None, "measured_tuned": HEAD_ONLY, "measured": analysis["head_only"]["mean_share"]}
+    if published.statistic == "mean_share_of_full" and analysis.head_only:
+        yield {"measured_model": None, "measured_tuned": HEAD_ONLY, "measured": analysis.head_only.mean_share}
 
 
-def _cells(
-    group: Mapping[str, Any], model: str, published: PublishedNumber, *, one_size: bool
-) -> Iterator[dict[str, Any]]:
+def _cells(group: GroupAnalysis, model: str, published: PublishedNumber, *, one_size: bool) -> Iterator[dict[str, Any]]:
     """The measured values to compare a published number with, at each train size.
 
     With ``one_size`` all numbers of the task were published for one train size, which may differ from the measured one.
     """
-    for size in group["sizes"][:1] if one_size else group["sizes"]:
+    for size in group.sizes[:1] if one_size else group.sizes:
         if not one_size and published.train_size is not None and size.train_size not in (None, published.train_size):
             continue
-        cell = _cell(size, group["layers"], published)
+        cell = _cell(size, group.layers, published)
         if cell is None:
             continue
         value = _value(cell, published, alone=len(size.cells) == 1)
@@ -87,7 +86,7 @@ def _cells(
                 **{"measured_model": model, "measured_tuned": cell.recipe, "measured": value, "runs": runs},
                 **{
                     "measured_size": size.train_size,
-                    "measured_layers": group["layers"],
+                    "measured_layers": group.layers,
                     "std": cell.validation.std,
                 },
             }
@@ -115,14 +114,15 @@ def _value(cell: Cell, published: PublishedNumber, *, alone: bool) -> float | No
 
 
 def _operating_point(
-    model: str, known: str, published: PublishedNumber, analysis: Mapping[str, Any]
+    model: str, known: str, published: PublishedNumber, analysis: Analysis
 ) -> Iterator[dict[str, Any]]:
-    facts = next(one for one in analysis["models"] if one["model"] == model)
-    point = next((p for p in (facts["tasks"] or {"points": []})["points"] if p["target"] == 0.9), None)
-    if point and point["estimate"] and (k := Recipe(point["estimate"]).k) is not None:
+    facts = next(one for one in analysis.models if one.model == model)
+    points = facts.tasks.points if facts.tasks else []
+    point = next((point for point in points if point.target == 0.9), None)
+    if point and point.estimate and (k := point.estimate.k) is not None:
         yield {
             "measured_model": known,
-            "measured_tuned": point["estimate"],
+            "measured_tuned": point.estimate,
             "measured": k,
-            "measured_layers": facts["layers"],
+            "measured_layers": facts.layers,
         }

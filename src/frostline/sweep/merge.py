@@ -94,11 +94,7 @@ def _require_same(one: Folder, other: Folder) -> None:
 
 
 def _add_results(sweep: Folder, merged: Store, before: Sequence[Folder]) -> set[str]:
-    """Add the results of a folder. A result that is there already, from one of the folders ``before``, must agree.
-
-    Returns:
-        The digests of its results.
-    """
+    """Add the results of a folder, and return their digests. One that is there, from a folder ``before``, must agree."""
     added = set[str]()
     for run in sweep.requested:
         if sweep.store.has(run.digest):

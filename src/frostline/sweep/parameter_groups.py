@@ -91,16 +91,7 @@ def _group(
     sizes: Mapping[str, int],
     anatomy: Anatomy,
 ) -> Group:
-    """The group of the parameters ``inside``.
-
-    Args:
-        inside: Their names.
-        alike: All parameters of the model that change, or all that are frozen, whatever their weight decay.
-        rates: The learning rates.
-        decay: The weight decay.
-        sizes: The size of every parameter.
-        anatomy: The layers of the model.
-    """
+    """The group of the parameters ``inside``; ``alike`` are all that change, or all that are frozen."""
     changed = list(dict.fromkeys(map(matrix_of, inside)))
     places = list(dict.fromkeys(anatomy.places[name] for name in changed))
     modules: dict[str, None] = {}

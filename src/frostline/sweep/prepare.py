@@ -228,13 +228,7 @@ def load_model(spec: Settings, task: Task, machine: Machine, *, streams: Streams
 
 
 def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
-    """The contents of sweep.toml, and the identity in it.
-
-    Both are None if the folder is new or empty, or if a search was stopped there before it requested a run.
-
-    Raises:
-        FrostlineError: The folder holds something other than a sweep.
-    """
+    """The contents of sweep.toml and the identity in it; None if the folder holds no run yet. Refuses other folders."""
     older, out = store.read_spec(), store.out
     if older is not None:
         return older, read_identity(older, out)

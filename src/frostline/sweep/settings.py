@@ -250,7 +250,24 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise FrostlineError(_refusal(error.errors()[0], values)) from error
-    _require_known_tunes(settings)
+    require_free(settings.way)
+    tunes = settings.values_of("tune")
+    for tune in tunes:
+        settings.way_of(tune)  # refuses a way that nobody knows
+    if any(tune.is_way for tune in tunes) and not any(tune.is_k for tune in tunes):
+        raise FrostlineError(
+            "Ways to tune are compared with the last k layers or with full fine-tuning: add one, such as full or last-2."
+        )
+    if NAMED in tunes and settings.tune_modules is None:
+        raise FrostlineError(
+            "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
+            "encoder.layer.11,pooler."
+        )
+    if NAMED not in tunes and settings.tune_modules is not None:
+        raise FrostlineError(
+            f"tune_modules names {', '.join(settings.tune_modules)}, but {','.join(map(str, tunes))} trains no named parts: add "
+            "`named`, or leave --tune-modules out."
+        )
     return settings
 
 
@@ -314,28 +331,6 @@ def require_tables(settings: Settings) -> None:
     for source in (settings.train, settings.validation, settings.test):
         if source not in (None, HOLD_OUT, NO_TEST):
             require_file(Path(str(source)))
-
-
-def _require_known_tunes(settings: Settings) -> None:
-    """Refuse ways that nobody knows, ``named`` without module names, and module names without ``named``."""
-    require_free(settings.way)
-    tunes = settings.values_of("tune")
-    for tune in tunes:
-        settings.way_of(tune)
-    if any(tune.is_way for tune in tunes) and not any(tune.is_k for tune in tunes):
-        raise FrostlineError(
-            "Ways to tune are compared with the last k layers or with full fine-tuning: add one, such as full or last-2."
-        )
-    if NAMED in tunes and settings.tune_modules is None:
-        raise FrostlineError(
-            "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
-            "encoder.layer.11,pooler."
-        )
-    if NAMED not in tunes and settings.tune_modules is not None:
-        raise FrostlineError(
-            f"tune_modules names {', '.join(settings.tune_modules)}, but {','.join(map(str, tunes))} trains no named parts: add "
-            "`named`, or leave --tune-modules out."
-        )
 
 
 def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:

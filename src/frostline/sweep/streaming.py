@@ -76,11 +76,7 @@ def load_upper_layers(spec: Settings, plan: Plan, pretrained: Pretrained, machin
 
 
 def _lowest_cut(spec: Settings, plan: Plan, run: Run, anatomy: Anatomy) -> int:
-    """The lowest cut from which a training of this run starts.
-
-    Raises:
-        FrostlineError: One of its trainings needs the whole model.
-    """
+    """The lowest cut from which a training of this run starts. Refuses one that needs the whole model."""
     if not run.way.reads_model:
         return anatomy.count
     cuts = []
