@@ -25,6 +25,7 @@ from random_model import SIZES, write_model, write_rows
 from stand_in import install
 
 from frostline import Sweep
+from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import register
 from frostline.sweep.results.store import Store
@@ -62,9 +63,10 @@ def child(executor: str, workers: int, seconds: float, folder: Path) -> None:
         train(*arguments, **more)
 
     module: Any = import_module("frostline.api.work" if executor == "work" else "frostline.api.sweep")
-    name = "train_on_ray" if executor == "ray" else "execute"
-    train = getattr(module, name)
-    with patch.object(module, name, train_when_all_are_ready):
+    owner: Any
+    owner, name = (Driver, "train") if executor == "ray" else (module, "execute")
+    train = getattr(owner, name)
+    with patch.object(owner, name, train_when_all_are_ready):
         if executor == "work":
             module.work(folder / "o", workers=1, progress=Progress())
         else:

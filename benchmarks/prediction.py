@@ -38,26 +38,24 @@ def once(settings: Mapping[str, Any]) -> dict[str, Any]:
         sweep.run(save_model=False)
         (call,) = recorded(sweep.out)
         runs, results = Folder(sweep.out).runs, Folder(sweep.out).store.results()
-    parts = []
-    for cell in call["predicted"]["cells"]:
+    parts: list[dict[str, Any]] = []
+    for cell in call.predicted.cells:
         costs = [
-            results[run.digest].cost
-            for run in runs
-            if (run.recipe, run.train_size) == (cell["recipe"], cell["train_size"])
+            results[run.digest].cost for run in runs if (run.recipe, run.train_size) == (cell.recipe, cell.train_size)
         ]
         parts.append(
             {
-                **{"part": cell["recipe"], "train_size": cell["train_size"], "kind": "cell"},
-                **{"predicted": cell["seconds"], "measured": statistics.mean(c.run_seconds for c in costs)},
-                **{"predicted_training": cell["training_seconds"], "predicted_evaluation": cell["evaluation_seconds"]},
+                **{"part": cell.recipe, "train_size": cell.train_size, "kind": "cell"},
+                **{"predicted": cell.seconds, "measured": statistics.mean(c.run_seconds for c in costs)},
+                **{"predicted_training": cell.training_seconds, "predicted_evaluation": cell.evaluation_seconds},
                 "measured_training": statistics.mean(c.train_seconds for c in costs),
                 "measured_evaluation": statistics.mean(c.evaluation_seconds for c in costs),
-                "predicted_bytes": cell["memory_bytes"],
+                "predicted_bytes": cell.memory_bytes,
                 "measured_bytes": max(c.peak_memory_bytes for c in costs),
             }
         )
     for kind, key in (("pass", "forward_pass_seconds"), ("total", "seconds")):
-        both = {which: call[which][key] for which in ("predicted", "measured")}
+        both = {"predicted": getattr(call.predicted, key), "measured": getattr(call.measured, key)}
         parts.append({"part": kind, "train_size": None, "kind": kind, **both})
     return {"parts": parts, "calibration_seconds": forecast.calibration_seconds, "trainer": forecast.trainer_seconds}
 

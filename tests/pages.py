@@ -144,7 +144,7 @@ def study(out: Path) -> None:
         quality, sizes=(50, 100), layers=6, ks=(0, 1, 2, 4, 6, "full"), model="a-model", task="SST-2"
     )
     for run in group.runs:
-        run["train_last"] = 0.95  # type: ignore[index]
+        run.train_last = 0.95  # type: ignore[index]
     analysis = analyze([group], AnalysisSettings())
     rows = compare(protocol, analysis)
     facts = {name: getattr(protocol, name) for name in ("question", "source", "contradictions", "differences")}

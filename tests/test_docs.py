@@ -40,8 +40,9 @@ def test_the_new_kind_of_way_trains(tiny_bert: Path, tiny_table: Path, tmp_path:
     page = DOCS / "how-to" / "ways-to-tune.md"
     package = shutil.copytree(ROOT / "src", tmp_path / "src") / "frostline"
     [code] = [text for kind, text in blocks(page) if kind == "python"]
-    own = [node for node in ast.parse(code).body if isinstance(node, ast.Import | ast.ImportFrom | ast.ClassDef)]
-    (package / "training" / "ways" / "gradient_noise.py").write_text("\n".join(map(ast.unparse, own)))
+    [own] = [node for node in ast.parse(code).body if isinstance(node, ast.ClassDef)]
+    with (package / "training" / "start.py").open("a", encoding="utf-8") as start:
+        start.write(f"\n\n{ast.unparse(own)}\n")
     for name, diff in DIFF.findall(page.read_text(encoding="utf-8")):
         (package / name).write_text(with_changes((package / name).read_text(encoding="utf-8"), diff), encoding="utf-8")
     code = "from pages import draw_nothing; draw_nothing(); from frostline.cli import main; main()"

@@ -222,5 +222,5 @@ def recommended_predictions(out: Path) -> tuple[list[str], np.ndarray]:
     """The validation texts, and the logits of the recommended run for them."""
     examples = read_rows(out, "validation")
     assert examples is not None
-    run = answer_of(out)["sizes"][0]["recommended"]["run"]
+    run = answer_of(out).sizes[0].recommended.run
     return list(examples.texts), Folder(out).store.predictions(run)["validation_best"]

@@ -102,14 +102,14 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
         }
         evidence = known
     answer = compare(runs, evidence, AnalysisSettings(target=TARGET))
-    if any(cell["failures"]["failed"] for cell in answer["cells"]):
+    if any(cell.failures.failed for cell in answer.cells):
         return  # decide() judges no runs
     point = answer.deciding_point
-    assert (point["verdict"] != "undefined") == got["defined"]
+    assert (point.verdict != "undefined") == got["defined"]
     if got["defined"]:
         named = {name: NAMES[int(got[name])] for name in ("estimate", "confident", "not_ruled_out")}
-        assert named == {name: point[name] for name in named}, (named, point)
-    assert np.allclose([cell["difference"]["p"] for cell in answer["cells"][:-1]], got["p"])
+        assert named == {name: getattr(point, name) for name in named}, (named, point)
+    assert np.allclose(np.array([cell.difference.p for cell in answer.cells if cell.difference], float), got["p"])
 
 
 def seeds_to_tell(draw: np.random.Generator, pilots: int) -> pd.DataFrame:

@@ -128,7 +128,7 @@ class RecordedRuns:
     def seconds(self) -> dict[Recipe, float]:
         """The shortest training time of every k; the load of the machine prolongs others."""
         return {
-            tune: min(row["train_seconds"] for trial, row in self.rows.items() if trial.recipe == tune)
+            tune: min(row.train_seconds or 0.0 for trial, row in self.rows.items() if trial.recipe == tune)
             for tune in self.tunes
         }
 
@@ -231,5 +231,5 @@ def _observation(runs: RecordedRuns, trial: Candidate, workers: int) -> Observat
     """What became of a recorded run, or of the one with another seed at this learning rate."""
     same = [one for one in runs.rows if (one.recipe, one.learning_rate) == (trial.recipe, trial.learning_rate)]
     row = runs.rows[trial if trial in runs.rows else same[trial.seed % len(same)]]
-    score = None if row["outcome"] == "diverged" else row["validation_best"]
-    return Observation(score, runs.seconds[trial.recipe], row["run"], workers, row["outcome"])
+    score = None if row.outcome == "diverged" else row.validation_best
+    return Observation(score, runs.seconds[trial.recipe], row.run, workers, row.outcome or "ok")

@@ -2,7 +2,7 @@
 
 >>> import frostline
 >>> answer = frostline.Sweep(model="...", train="reviews.csv", tune="0,1,2,4,full", seeds=5, out="reviews").run()
->>> print(answer["sentence"])
+>>> print(answer.sentence)
 """
 
 from importlib import import_module

@@ -13,7 +13,7 @@ from safetensors import safe_open
 
 import frostline
 from frostline import FrostlineError
-from frostline.api.bundle import joined_columns, joined_rows
+from frostline.api.bundle import joined
 from frostline.data.files import files_in, write_record
 from small_models import edit_config, edit_weights, random_texts, write_base, write_task
 from tiny import sentences
@@ -127,9 +127,10 @@ def test_rows_of_all_tasks_and_tables_as_input(bundled: frostline.Bundled) -> No
     predictions = frostline.load_bundle(bundled.out)(
         pd.DataFrame({"id": [7, 8, 9], "sentence": texts}), text_column="sentence"
     )
-    rows = list(joined_rows(predictions))
-    assert [list(row) for row in rows] == [joined_columns(predictions)] * 3
-    assert joined_columns(predictions)[:5] == ["row", "text", "two.label", "two.p(no)", "two.p(yes)"]
+    found, columns = joined(predictions)
+    rows = list(found)
+    assert [list(row) for row in rows] == [columns] * 3
+    assert columns[:5] == ["row", "text", "two.label", "two.p(no)", "two.p(yes)"]
     assert rows[1]["text"] == texts[1] and rows[1]["stars.prediction"] == float(predictions["stars"].values[1, 0])
 
 

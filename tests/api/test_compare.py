@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from frostline.frozen.forward_pass import StateSelection
 from frostline.report.answer.analysis import analyze, load_groups
 from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.answer import Counts
+from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.cells import ANSWERS
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
@@ -31,28 +30,26 @@ ONE_RATE = {"learning_rate": 1e-3, "head_learning_rate": 1e-3}
 
 
 @pytest.fixture(scope="module")
-def compared(
-    tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, dict[str, Any]]:
+def compared(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answer]:
     """The folder of a finished comparison, and its answer."""
     out = tmp_path_factory.mktemp("compared") / "o"
     given = {"model": tiny_bert, "train": tiny_table, "out": out, **SETTINGS}
     return out, frostline.compare(ways="last-1,lora-1,gradual,lp-ft,full", progress=Progress(), **given)
 
 
-def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, dict[str, Any]]) -> None:
+def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, Answer]) -> None:
     out, answer = compared
     names = [run.recipe for run in Folder(out).runs]
     assert {name: names.count(name) for name in names} == dict.fromkeys(
         ("last 1", "lora-1", "gradual", "lp-ft", "full"), 4
     )
-    assert {cell["recipe"] for cell in answer["sizes"][0]["cells"]} == set(names)
+    assert {cell.recipe for cell in answer.sizes[0].cells} == set(names)
     usable = {
-        cell["recipe"]
-        for cell in answer["sizes"][0]["cells"]
-        if any(point["in_mean"] and point["outcome"] in ANSWERS for point in cell["points"])
+        cell.recipe
+        for cell in answer.sizes[0].cells
+        if any(point.in_mean and point.outcome in ANSWERS for point in cell.points)
     }
-    assert usable and {choice["choice"] for choice in answer["sizes"][0]["choices"]} == usable
+    assert usable and {choice.choice for choice in answer.sizes[0].choices} == usable
 
 
 def test_by_default_every_way_has_as_many_learning_rates() -> None:
@@ -60,16 +57,16 @@ def test_by_default_every_way_has_as_many_learning_rates() -> None:
     assert {tune: len(spec.learning_rate_pairs(tune)) for tune in spec.tune} == dict.fromkeys(spec.tune, 3)
 
 
-def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path, dict[str, Any]]) -> None:
-    cells = {cell["recipe"]: cell for cell in compared[1]["sizes"][0]["cells"]}
-    shares = {name: cell["tuned_share"] for name, cell in cells.items()}
+def test_the_cost_of_a_way_is_the_share_of_layers_that_run(compared: tuple[Path, Answer]) -> None:
+    cells = {cell.recipe: cell for cell in compared[1].sizes[0].cells}
+    shares = {name: cell.tuned_share for name, cell in cells.items()}
     assert shares == pytest.approx({"last 1": 1 / 3, "lora-1": 1 / 3, "gradual": 3 / 5, "lp-ft": 1.0, "full": 1.0})
-    assert cells["lora-1"]["trainable_parameters"] < cells["last 1"]["trainable_parameters"]
+    assert cells["lora-1"].trainable_parameters < cells["last 1"].trainable_parameters
     page = (compared[0] / "report.html").read_text(encoding="utf-8")
     assert "Ways to tune" in page and (compared[0] / "tables" / "ways.csv").is_file()
 
 
-def test_lora_starts_from_the_same_hidden_states(compared: tuple[Path, dict[str, Any]]) -> None:
+def test_lora_starts_from_the_same_hidden_states(compared: tuple[Path, Answer]) -> None:
     store = Folder(compared[0]).store
     cuts = {facts.spec.recipe: facts.provenance.cut for facts in store.results().values()}
     assert cuts["lora-1"] == cuts["last 1"] == 2 and cuts["lp-ft"] is None
@@ -109,7 +106,7 @@ def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path
     grown.run(save_model=False)
     folder = Folder(tmp_path / "o")
     assert {run.recipe for run in folder.runs} == {"full", "mine", "last 1", "spectrum-34"} and folder.is_complete
-    assert folder.spec.way["spectrum-34"].modules and grown.run(save_model=False)["runs"]["done"] == 8
+    assert folder.spec.way["spectrum-34"].modules and grown.run(save_model=False).runs.done == 8
     with pytest.raises(FrostlineError, match="another way called 'mine'"):
         sweep_of("full,mine", way={"mine": {"tune": 2}}, progress=Progress(), **given).run()
 
@@ -146,9 +143,9 @@ def test_heads_that_read_something_else_share_the_cached_hidden_states(
     places = {tune: [group.places for group in groups if group.trained] for tune, groups in plan.groups.items()}
     assert places["mean-pooled-0"] == [("head",), ("head",)] and "pooler" in str(places["head only"])
     answer = sweep.run(save_model=False)
-    shares = {cell["recipe"]: cell["tuned_share"] for cell in answer["sizes"][0]["cells"]}
+    shares = {cell.recipe: cell.tuned_share for cell in answer.sizes[0].cells}
     assert shares["mean-pooled-0"] == 0 and shares["mean-pooled-1"] == shares["last 1"] == pytest.approx(1 / 3)
-    costs = {choice["choice"]: choice["cost_of_full"] for choice in answer["sizes"][0]["choices"]}
+    costs = {choice.choice: choice.cost_of_full for choice in answer.sizes[0].choices}
     assert costs.get("mean-pooled-0", 0) == 0
     cuts = {facts.spec.recipe: facts.provenance.cut for facts in Folder(tmp_path / "o").store.results().values()}
     assert cuts == {"head only": 3, "last 1": 2, "mean-pooled-0": 3, "mean-pooled-1": 2, "last-token": 1, "full": None}
@@ -186,19 +183,19 @@ def test_without_full_fine_tuning_the_costs_of_k_and_of_ways_are_alike(
 ) -> None:
     given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "learning_rate": 3e-3}
     answer = sweep_of("last-1,llrd-1", progress=Progress(), **given).run(save_model=False)
-    choices = {choice["choice"]: choice for choice in answer["sizes"][0]["choices"]}
-    assert choices["last 1"]["cost_of_full"] == choices["llrd-1"]["cost_of_full"] == 1.0
-    assert choices["llrd-1"]["beside_k"]["choice"] == "last 1"
+    choices = {choice.choice: choice for choice in answer.sizes[0].choices}
+    assert choices["last 1"].cost_of_full == choices["llrd-1"].cost_of_full == 1.0
+    assert choices["llrd-1"].beside_k.choice == "last 1"
 
 
-def test_the_table_of_a_comparison_can_be_analyzed(compared: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_the_table_of_a_comparison_can_be_analyzed(compared: tuple[Path, Answer], tmp_path: Path) -> None:
     groups = load_groups([compared[0] / "results.csv"])
-    assert {run["recipe"] for run in groups[0].runs} >= {"lora-1", "gradual", "full"}
-    assert analyze(groups, AnalysisSettings())["groups"][0]["sentence"]
+    assert {run.recipe for run in groups[0].runs} >= {"lora-1", "gradual", "full"}
+    assert analyze(groups, AnalysisSettings()).groups[0].sentence
 
 
 @pytest.fixture(scope="module")
-def beside_a_probe(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def beside_a_probe(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answer]:
     """A comparison with models that train no layer, one of which is best. Tests must not write into it."""
     folder, rows = tmp_path_factory.mktemp("probe"), sentences(160)
     tables = {
@@ -209,7 +206,7 @@ def beside_a_probe(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return folder, frostline.compare(ways="head,probe,full", progress=Progress(), **given)
 
 
-def test_a_probe_is_one_run_for_each_seed(beside_a_probe: tuple[Path, dict[str, Any]]) -> None:
+def test_a_probe_is_one_run_for_each_seed(beside_a_probe: tuple[Path, Answer]) -> None:
     folder = Folder(beside_a_probe[0] / "o")
     runs = [run for run in folder.runs if run.recipe == "probe"]
     assert [(run.seed, run.learning_rate) for run in runs] == [(0, None), (1, None)]
@@ -217,28 +214,26 @@ def test_a_probe_is_one_run_for_each_seed(beside_a_probe: tuple[Path, dict[str, 
     assert {folder.store.result(run.digest).provenance.cut for run in runs} == {3}
 
 
-def test_a_probe_competes_at_no_cost(beside_a_probe: tuple[Path, dict[str, Any]]) -> None:
+def test_a_probe_competes_at_no_cost(beside_a_probe: tuple[Path, Answer]) -> None:
     folder, answer = beside_a_probe
-    choices = {choice["choice"]: choice for choice in answer["sizes"][0]["choices"]}
-    assert choices["probe"]["cost_of_full"] == 0.0
-    assert choices["probe"]["beside_k"]["choice"] == "head only"
-    assert answer["opened_by"] == "frostline" and str(loading(answer, folder)).startswith("import frostline")
-    assert (
-        answer["decision"]["choice"] == "probe" and "a linear probe on frozen features" in answer["sentence"].casefold()
-    )
+    choices = {choice.choice: choice for choice in answer.sizes[0].choices}
+    assert choices["probe"].cost_of_full == 0.0
+    assert choices["probe"].beside_k.choice == "head only"
+    assert answer.opened_by == "frostline" and str(loading(answer, folder)).startswith("import frostline")
+    assert answer.decision.choice == "probe" and "a linear probe on frozen features" in answer.sentence.casefold()
     page = (folder / "o" / "report.html").read_text(encoding="utf-8")
     assert "Ways to tune" in page and "linear probe" in page
 
 
-def test_the_probe_is_that_of_frostline_probe(beside_a_probe: tuple[Path, dict[str, Any]], tiny_bert: Path) -> None:
+def test_the_probe_is_that_of_frostline_probe(beside_a_probe: tuple[Path, Answer], tiny_bert: Path) -> None:
     path, answer = beside_a_probe
     tables = {name: path / f"{name}.csv" for name in ("train", "validation")}
     (probed,) = frostline.probe(model=tiny_bert, progress=Progress(), **tables)
     folder, saved = Folder(path / "o"), json.loads((path / "o" / "model" / "probe.json").read_bytes())
     assert (tuple(saved["layers"]), saved["vector"]) == (probed.best.input.layers, probed.best.input.vector)
-    cell = next(cell for cell in answer["sizes"][0]["cells"] if cell["recipe"] == "probe")
-    assert [point["validation_best"] for point in cell["points"]] == [probed.best.validation] * 2
-    logits = folder.store.predictions(answer["sizes"][0]["recommended"]["run"])["validation_best"]
+    cell = next(cell for cell in answer.sizes[0].cells if cell.recipe == "probe")
+    assert [point.validation_best for point in cell.points] == [probed.best.validation] * 2
+    logits = folder.store.predictions(answer.sizes[0].recommended.run)["validation_best"]
     np.testing.assert_allclose(logits, probed.best.probe.inverse_temperature * probed.best.predicted, atol=1e-4)
     examples = folder.split("validation")
     assert examples is not None
@@ -247,15 +242,15 @@ def test_the_probe_is_that_of_frostline_probe(beside_a_probe: tuple[Path, dict[s
 
 
 def test_a_comparison_with_probes_goes_on_and_grows(
-    beside_a_probe: tuple[Path, dict[str, Any]], tiny_bert: Path, tmp_path: Path
+    beside_a_probe: tuple[Path, Answer], tiny_bert: Path, tmp_path: Path
 ) -> None:
     out = shutil.copytree(beside_a_probe[0] / "o", tmp_path / "o")
     tables = {name: beside_a_probe[0] / f"{name}.csv" for name in ("train", "validation")}
     given = {"model": tiny_bert, **tables, "test": "none", "out": out, **SETTINGS, **ONE_RATE}
     saved = (out / "model" / "probe.json").stat().st_mtime_ns
     answer = sweep_of("probe,full", progress=Progress(), **given).run()
-    assert answer["runs"]["done"] == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved
+    assert answer.runs.done == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved
     answer = sweep_of("words,full", progress=Progress(), **given).run()
     assert answer.runs == Counts(done=8, failed=0, pending=0)
-    (cell,) = recorded(out)[-1]["predicted"]["cells"]
-    assert (cell["recipe"], cell["runs"]) == ("words", 2) and 0 < cell["seconds"] < 60
+    (cell,) = recorded(out)[-1].predicted.cells
+    assert (cell.recipe, cell.runs) == ("words", 2) and 0 < cell.seconds < 60

@@ -34,7 +34,7 @@ def test_the_demo_with_few_examples(tmp_path: Path) -> None:
         tmp_path / "o", seeds=1, progress=Progress(), tune="0,1,all", num_train_epochs=1, train_size=16
     )
     answer = sweep.run()
-    assert answer["task"] == "film reviews (generated)" and answer["layers"] == 6 and answer["runs"]["done"] == 3
+    assert answer.task == "film reviews (generated)" and answer.layers == 6 and answer.runs.done == 3
     assert (tmp_path / "o" / "report.html").exists()
     data = sweep._prepare(Progress()).data
     assert (len(data.train), len(data.validation), len(data.test or ())) == (512, 400, 400)

@@ -33,21 +33,21 @@ SEARCH_ONLY = ("out", "budget", "progress")  # a sweep has no budget; the tests 
 def test_search_json_and_the_report_record_every_step(search_settings: dict[str, Any]) -> None:
     answer = frostline.find(**search_settings)
     out = search_settings["out"]
-    record, search = read_search(out), answer["search"]
+    record, search = read_search(out), answer.search
     assert record is not None and record.model_dump() == search
     trained = [(run["recipe"], run["learning_rate"], run["seed"]) for step in search["steps"] for run in step["runs"]]
     assert len(set(trained)) == len(trained)
     rows = runs_in(out)
-    assert set(trained) == set(rows) and {row["status"] for row in rows.values()} == {"done"}
+    assert set(trained) == set(rows) and {row.status for row in rows.values()} == {"done"}
     for step in search["steps"]:
         for run in step["runs"]:
             row = rows[run["recipe"], run["learning_rate"], run["seed"]]
-            assert run["score"] == row["validation_best"] or row["outcome"] == "diverged"
+            assert run["score"] == row.validation_best or row.outcome == "diverged"
     assert {"head only", "last 1", "last 2", "last 3", "full"} - {run[0] for run in trained} == set(search["skipped"])
     assert search["steps"][0]["results_so_far"] == []  # nothing was known before the first step
     assert {one["recipe"] for one in search["results_so_far"]} == {key[0] for key in rows}
     assert all(one["expected"] is not None for one in search["results_so_far"]) == any(key[0] == "full" for key in rows)
-    assert (out / "model").exists() == (answer["decision"] is not None)
+    assert (out / "model").exists() == (answer.decision is not None)
     assert json.loads((out / "answer.json").read_text())["search"]["why"] == search["why"]
     page = (out / "report.html").read_text()
     assert "The search" in page and search["steps"][0]["why"] in page
@@ -57,7 +57,7 @@ def test_seconds_of_parallel_steps_are_wall_clock_seconds(
     search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_module, "workers_for", lambda prepared, runs: 2)
-    search = frostline.find(**{**search_settings, "workers": 2, "budget": None})["search"]
+    search = frostline.find(**{**search_settings, "workers": 2, "budget": None}).search
     assert search["budget_seconds"] == SECONDS  # four runs take less
     assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
     parallel = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["recipe"] != "head only"]
@@ -83,7 +83,7 @@ def test_every_key_of_the_answer_is_documented(search_settings: dict[str, Any]) 
                         keys(one) if name not in ("operations", "selected_learning_rates") else ()
                     )  # keys of these two are values of k
 
-    assert sorted(set(keys(frostline.find(**search_settings))) - documented) == []
+    assert sorted(set(keys(frostline.find(**search_settings).to_json())) - documented) == []
 
 
 def test_a_run_of_a_search_is_scored_once(search_settings: dict[str, Any]) -> None:
@@ -116,8 +116,8 @@ def test_an_interrupted_search_continues_to_the_same_answer(
         assert Path(again["out"], "report.html").exists()
     end = frostline.find(**again)
     assert runs_in(again["out"]).keys() == runs_in(search_settings["out"]).keys()
-    assert end["sizes"][0]["cells"][0]["validation"] == whole["sizes"][0]["cells"][0]["validation"]
-    assert (end["decision"] or {}).get("choice") == (whole["decision"] or {}).get("choice")
+    assert end.sizes[0].cells[0].validation == whole.sizes[0].cells[0].validation
+    assert (end.decision and end.decision.choice) == (whole.decision and whole.decision.choice)
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, MemoryError])  # the last one stands for a kill
@@ -134,7 +134,7 @@ def test_a_search_that_is_stopped_before_its_first_run_starts_again(
         with pytest.raises(stop):
             frostline.find(**search_settings)
     assert not Path(search_settings["out"], "sweep.toml").exists()
-    assert frostline.find(**search_settings)["decision"]
+    assert frostline.find(**search_settings).decision
 
 
 @pytest.mark.parametrize("exhaustive", [False, True])
@@ -150,9 +150,9 @@ def test_finished_runs_of_an_interrupted_step_are_in_the_report(
     with pytest.raises(KeyboardInterrupt):
         frostline.find(**search_settings, exhaustive=exhaustive)
     search = read_search(search_settings["out"])
-    done = [row for row in runs_in(search_settings["out"]).values() if row["status"] == "done"]
+    done = [row for row in runs_in(search_settings["out"]).values() if row.status == "done"]
     assert search is not None and len(search.steps[0].runs) == len(done) == 1 and search.spent_seconds > 0
-    assert not {row["recipe"] for row in done} & set(search.skipped)
+    assert not {row.recipe for row in done} & set(search.skipped)
 
 
 def test_exhaustive_recommends_the_best_of_the_rest_if_full_failed(
@@ -165,16 +165,16 @@ def test_exhaustive_recommends_the_best_of_the_rest_if_full_failed(
 
     monkeypatch.setattr(execute_module, "run", fails_for_full)
     answer = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)
-    assert answer["search"]["failed_reference"] == "full" and answer["decision"]["choice"] == "words"
-    assert "The whole grid was trained. Every run of full fine-tuning failed" in answer["sentence"]
+    assert answer.search["failed_reference"] == "full" and answer.decision.choice == "words"
+    assert "The whole grid was trained. Every run of full fine-tuning failed" in answer.sentence
     monkeypatch.setattr(execute_module, "run", train)
     again = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)  # trains the failed runs again
-    assert again["search"]["failed_reference"] is None and again["runs"]["failed"] == 0
+    assert again.search["failed_reference"] is None and again.runs.failed == 0
 
 
 def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> None:
     answer = frostline.find(**{**search_settings, "learning_rate": 1e-3}, exhaustive=True)
-    assert len(runs_in(search_settings["out"])) == 5 * 5 and answer["search"]["why"].startswith(
+    assert len(runs_in(search_settings["out"])) == 5 * 5 and answer.search["why"].startswith(
         "The whole grid was trained."
     )
 
@@ -183,9 +183,9 @@ def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[
     monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
     answer = frostline.find(**search_settings, max_k=1, folds=0)
-    folder, recommended = Folder(search_settings["out"]), answer["sizes"][0]["recommended"]
-    assert recommended["recipe"] == answer["decision"]["choice"]
-    logits = folder.predictions(recommended["run"])
+    folder, recommended = Folder(search_settings["out"]), answer.sizes[0].recommended
+    assert recommended.recipe == answer.decision.choice
+    logits = folder.predictions(recommended.run)
     examples = folder.split("validation")
     assert examples is not None
     classify = pipeline("text-classification", model=str(search_settings["out"] / "model"), top_k=None)
@@ -193,7 +193,7 @@ def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[
         scores = {one["label"]: one["score"] for one in predicted}
         np.testing.assert_allclose([scores[label] for label in folder.identity.labels], ours, atol=1e-5)
     card = (search_settings["out"] / "model" / "README.md").read_text()
-    assert "frostline searched for how" in card and answer["sentence"][:60] in card
+    assert "frostline searched for how" in card and answer.sentence[:60] in card
 
 
 def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -> None:
@@ -202,16 +202,16 @@ def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -
     for exhaustive in (False, True):
         out = search_settings["out"] / str(exhaustive)
         answer = frostline.find(**{**search_settings, "train": rows, "out": out}, exhaustive=exhaustive)
-        search = answer["search"]
+        search = answer.search
         assert "No run scores above the baseline with 95 % confidence." in search["why"]
         constant = "There is no answer: all"  # every run diverged or predicts a constant
-        assert answer["sentence"].startswith(("Undecided: full", constant))
+        assert answer.sentence.startswith(("Undecided: full", constant))
 
 
 def test_too_few_validation_examples_are_reported(search_settings: dict[str, Any]) -> None:
     rows = pd.DataFrame({"text": [f"film {n}" for n in range(24)], "label": ["yes", "no"] * 12})
     answer = frostline.find(**{**search_settings, "train": rows, "train_size": None})
-    assert answer["validation_rows"] < 10 and "validation examples are too few for any conclusion" in answer["sentence"]
+    assert answer.validation_rows < 10 and "validation examples are too few for any conclusion" in answer.sentence
 
 
 def test_test_scores_are_hidden_until_the_search_is_over(
@@ -222,25 +222,25 @@ def test_test_scores_are_hidden_until_the_search_is_over(
     def execute_and_check(prepared: Any, *args: Any, **more: Any) -> None:
         execute(prepared, *args, **more)
         folder = Folder(search_settings["out"])
-        assert not any(row["status"] == "pending" for row in folder.rows())
-        scored.append(rebuild(search_settings["out"])["tested"])
-        assert not folder.is_complete and all(row["test"] is None for row in folder.rows())
+        assert not any(row.status == "pending" for row in folder.rows())
+        scored.append(rebuild(search_settings["out"]).tested)
+        assert not folder.is_complete and all(row.test is None for row in folder.rows())
 
     monkeypatch.setattr(search_module, "execute", execute_and_check)
     answer = frostline.find(**{**search_settings, "test": search_settings["train"]})
-    assert len(scored) > 2 and not any(scored) and answer["tested"]
-    assert all(row["test"] is not None for row in Folder(search_settings["out"]).rows())
+    assert len(scored) > 2 and not any(scored) and answer.tested
+    assert all(row.test is not None for row in Folder(search_settings["out"]).rows())
 
 
 def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:
-    assert frostline.find(**{**search_settings, "budget": "10min"})["search"]["budget_seconds"] == 600
+    assert frostline.find(**{**search_settings, "budget": "10min"}).search["budget_seconds"] == 600
 
 
 def test_max_k_can_be_the_recommended_k(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
     answer = frostline.find(**search_settings, max_k=1, sure=0.99, target=1.0)
-    assert answer["decision"]["choice"] == "last 1" and "last 1" in answer["search"]["selected_learning_rates"]
+    assert answer.decision.choice == "last 1" and "last 1" in answer.search["selected_learning_rates"]
 
 
 def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[str, Any], monkeypatch: Any) -> None:
@@ -258,11 +258,11 @@ def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[s
     assert not Folder(search_settings["out"]).is_complete
     monkeypatch.setattr(search_module, "execute", execute)
     answer = frostline.find(**search_settings, max_k=1)
-    assert answer["search"]["abandoned"] and answer["runs"]["pending"] == 0 and "So far" not in answer["sentence"]
+    assert answer.search["abandoned"] and answer.runs.pending == 0 and "So far" not in answer.sentence
     assert Folder(search_settings["out"]).is_complete
     assert "full" in {run.recipe for run in Folder(search_settings["out"]).requested}
     again = frostline.find(**search_settings)  # this search requests the run again
-    assert not again["search"]["abandoned"] and "full" in {key[0] for key in runs_in(search_settings["out"])}
+    assert not again.search["abandoned"] and "full" in {key[0] for key in runs_in(search_settings["out"])}
 
 
 def test_runs_of_a_sweep_are_not_abandoned(search_settings: dict[str, Any]) -> None:
@@ -274,7 +274,7 @@ def test_runs_of_a_sweep_are_not_abandoned(search_settings: dict[str, Any]) -> N
     search_module.register(prepare(sweep.spec, {}, Progress()))  # the sweep is interrupted before its first run
     requested = {run.digest for run in Folder(out).requested}
     for _ in range(2):
-        search = frostline.find(**search_settings, max_k=1)["search"]
+        search = frostline.find(**search_settings, max_k=1).search
         assert not requested & set(search["abandoned"]) and not Folder(out).is_complete
 
 

@@ -55,18 +55,18 @@ def finished(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_answer_has_thresholds_for_every_label(finished: Path) -> None:
     answer = answer_of(finished)
-    assert answer["metric"] == "f1_micro" and answer["task_type"] == "multi-label-classification"
-    assert answer["sizes"][0]["recommended"]["validation_best"] > 0.4 and 0.4 < answer["chance"] < 0.8
-    assert list(answer["threshold"]["by_label"]) == list(LABELS) and answer["calibration"]["counted"] == "pairs"
-    assert answer["calibration"]["examples"] == 3 * answer["validation_rows"]
+    assert answer.metric == "f1_micro" and answer.task_type == "multi-label-classification"
+    assert answer.sizes[0].recommended.validation_best > 0.4 and 0.4 < answer.chance < 0.8
+    assert list(answer.threshold.by_label) == list(LABELS) and answer.calibration.counted == "pairs"
+    assert answer.calibration.examples == 3 * answer.validation_rows
     config = json.loads((finished / "model" / "config.json").read_bytes())
     assert config["problem_type"] == "multi_label_classification"
-    assert config[THRESHOLDS] == answer["threshold"]["by_label"] and config[TEMPERATURE] > 0
+    assert config[THRESHOLDS] == answer.threshold.by_label and config[TEMPERATURE] > 0
 
 
 def test_predictions_are_those_of_the_sweep_and_of_a_pipeline(finished: Path, tmp_path: Path) -> None:
     rows = pd.read_parquet(finished / "validation.parquet")
-    logits = Folder(finished).predictions(answer_of(finished)["sizes"][0]["recommended"]["run"])
+    logits = Folder(finished).predictions(answer_of(finished).sizes[0].recommended.run)
     folder = shutil.copytree(finished / "model", tmp_path / "model")
     edit_config(folder, **{TEMPERATURE: 1.0, THRESHOLDS: {}})
     texts = rows["text"].tolist()
@@ -80,7 +80,7 @@ def test_predictions_are_those_of_the_sweep_and_of_a_pipeline(finished: Path, tm
             dict(zip(LABELS, ours, strict=True)), abs=1e-5
         )
     saved = frostline.predict(finished / "model", texts)
-    temperature, limits = saved.temperature, answer_of(finished)["threshold"]["by_label"]
+    temperature, limits = saved.temperature, answer_of(finished).threshold.by_label
     np.testing.assert_allclose(saved.values, 1 / (1 + np.exp(-logits / temperature)), atol=1e-6)
     assert saved.predicted[0] == [x for x, p in zip(LABELS, saved.values[0], strict=True) if p >= limits[x]]
     assert frostline.predict(finished / "model", texts, threshold=0.99).thresholds == (0.99,) * 3
@@ -124,8 +124,8 @@ def test_columns_of_zero_and_one_give_the_same_runs(base: Path, tmp_path: Path) 
     run_sweep({**short, "train": table(80), "out": tmp_path / "lists"})
     run_sweep({**short, "train": flags(80), "indicator_columns": ",".join(LABELS), "out": tmp_path / "columns"})
     one, other = (Folder(tmp_path / name).rows() for name in ("lists", "columns"))
-    assert [row["run"] for row in one] == [row["run"] for row in other] and len(one) == 1
-    assert one[0]["validation_best"] == other[0]["validation_best"]
+    assert [row.run for row in one] == [row.run for row in other] and len(one) == 1
+    assert one[0].validation_best == other[0].validation_best
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_probes_and_the_words_model_predict_labels(base: Path, tmp_path: Path) -
 def test_a_search_compares_with_models_that_train_no_layer(base: Path, tmp_path: Path) -> None:
     settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
     answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1})
-    assert answer["metric"] == "f1_micro" and answer["search"]["probes"]["metric"] == "f1_micro"
+    assert answer.metric == "f1_micro" and answer.search["probes"]["metric"] == "f1_micro"
 
 
 def test_a_bundle_predicts_labels_beside_classes(tmp_path: Path) -> None:

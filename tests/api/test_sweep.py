@@ -57,7 +57,7 @@ def test_splits_in_memory(tiny_bert: Path, tmp_path: Path) -> None:
         model=tiny_bert, **frames, tune="0,1", seeds=1, out=out, task="mine", progress=Progress(), **QUICK
     )
     answer = sweep.run()
-    assert answer["task"] == "mine" and answer["tested"]
+    assert answer.task == "mine" and answer.tested
     assert pd.read_parquet(out / "validation.parquet").text.tolist() == frames["validation"].text.tolist()
     assert pd.read_parquet(out / "test.parquet").text.tolist() == frames["test"].text.tolist()
     table = sweep.table()
@@ -114,9 +114,9 @@ def test_undefined_scores_are_null_in_the_answer(tiny_bert: Path, tmp_path: Path
     assert json.loads(json.dumps(answer.to_json(), allow_nan=False)) == json.loads(
         (tmp_path / "o" / "answer.json").read_text()
     )
-    (size,) = answer["sizes"]
-    point = next(one for one in size["operating_points"] if one["margin"])
-    assert point["not_ruled_out"] == "head only" and "nan" not in answer["sentence"]
+    (size,) = answer.sizes
+    point = next(one for one in size.operating_points if one.margin)
+    assert point.not_ruled_out == "head only" and "nan" not in answer.sentence
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])
@@ -124,8 +124,8 @@ def test_one_row_is_enough_for_an_answer(tiny_bert: Path, tiny_table: Path, tmp_
     one = pd.DataFrame(sentences(161, seed=9)[-1:])
     settings = {"tune": "0,1", "seeds": 2, "train_size": 20, "out": tmp_path / "o", **QUICK, split: one}
     answer = frostline.Sweep(model=tiny_bert, train=tiny_table, **settings).run(save_model=False)
-    assert answer["runs"]["done"] == 4 and (tmp_path / "o" / "report.html").is_file()
-    assert split == "test" or "1 validation example is too few for any conclusion" in answer["sentence"]
+    assert answer.runs.done == 4 and (tmp_path / "o" / "report.html").is_file()
+    assert split == "test" or "1 validation example is too few for any conclusion" in answer.sentence
     json.dumps(answer.to_json(), allow_nan=False)
 
 
@@ -142,13 +142,13 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     assert "These are the weights of the run itself" in (out / "model" / "README.md").read_text()
     file = out / "model" / "model.safetensors"
     weights = file.read_bytes()
-    answer["sentence"] = answer["sizes"][0]["sentence"] = "Tune something else."
+    answer.sentence = answer.sizes[0].sentence = "Tune something else."
     save_recommended(prepared, answer, progress := Notes())
     assert progress.notes == [] and file.read_bytes() == weights  # the saved model is the same
     assert "Tune something else" in (out / "model" / "README.md").read_text()
     assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is False
     save_file({name: value + 0.1 for name, value in load_file(file).items()}, file)  # somebody has changed it
-    answer["sentence"] = answer["sizes"][0]["sentence"] = "Tune a third thing."
+    answer.sentence = answer.sizes[0].sentence = "Tune a third thing."
     save_recommended(prepared, answer, progress)
     assert progress.notes == [
         f"{out / 'model'} is not what was saved (the checksum of model.safetensors is wrong): it is now in "
@@ -233,7 +233,7 @@ def test_failed_runs_that_are_not_trained_again_are_not_forecast(
     for retry, trained in (("failed",), True), ((), False):
         begun.clear()
         answer = frostline.Sweep(model=tiny_bert, train=tiny_table, **settings).run(retry=retry)
-        assert answer["runs"]["failed"] == 1 and ("checking that the model can be cut" in begun) == trained
+        assert answer.runs.failed == 1 and ("checking that the model can be cut" in begun) == trained
 
 
 def test_an_unknown_setting_is_an_ordinary_value_error(tiny_bert: Path, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_pipeline_finds_the_entities_of_running_text(tmp_path: Path, model_typ
                 expected[-1] = (*expected[-1][:2], end)
         spans = [(one["start"] + (text[one["start"]] == " "), one["end"]) for one in tagger(text)]
         found += [(text, *span) for span in spans]
-    assert answer["sizes"][0]["recommended"]["validation_best"] > 0.95
+    assert answer.sizes[0].recommended.validation_best > 0.95
     assert len({*found} & {*expected}) > 0.95 * len(expected) and len(found) < 1.05 * len(expected)
 
 
@@ -109,12 +109,12 @@ def test_a_threshold_is_refused(base: Path, tmp_path: Path) -> None:
 def test_a_temperature_divides_the_logits_of_words(base: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     settings = {"model": base, "train": table(60), "out": out, "calibrate": True, "progress": Progress(), **SHORT}
-    calibration = Sweep(**settings).run()["calibration"]
+    calibration = Sweep(**settings).run().calibration
     logits = Folder(out).predictions(json.loads((out / "answer.json").read_bytes())["sizes"][0]["recommended"]["run"])
     rows = pd.read_parquet(out / "validation.parquet")
     found = frostline_predict(out / "model", [text.split("\n") for text in rows["text"]])
-    assert isinstance(found, TagPredictions) and found.temperature == calibration["temperature"] != 1
-    assert calibration["examples"] == sum(len(tags) for tags in found.tags)
+    assert isinstance(found, TagPredictions) and found.temperature == calibration.temperature != 1
+    assert calibration.examples == sum(len(tags) for tags in found.tags)
     for own, probabilities in zip(logits, found.probabilities, strict=True):
         scaled = np.exp(own[: len(probabilities)] / found.temperature)
         np.testing.assert_allclose((scaled / scaled.sum(1, keepdims=True)).max(1), probabilities, atol=1e-5)
@@ -225,7 +225,7 @@ def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_tab
     run_sweep({"model": base, "train": table(60), "out": tmp_path / "o", "label_all_tokens": True, **SHORT})
     run_sweep({"model": base, "train": table(60), "out": tmp_path / "p", **SHORT})
     (one,), (other,) = (Folder(tmp_path / name).rows() for name in "op")
-    assert one["train_last"] is not None and one["run"] != other["run"]
+    assert one.train_last is not None and one.run != other.run
     with pytest.raises(FrostlineError, match="--label-all-tokens is for tags of words"):
         run_sweep({"model": base, "train": tiny_table, "out": tmp_path / "q", "label_all_tokens": True, **SHORT})
 
@@ -240,10 +240,10 @@ def test_a_forecast_times_the_scoring_of_words(base: Path, tmp_path: Path) -> No
 def test_a_search_fits_probes_of_words(base: Path, tmp_path: Path) -> None:
     settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
     answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1})
-    assert answer["metric"] == "entity_f1" and answer["decision"]["choice"] == "probe"
+    assert answer.metric == "entity_f1" and answer.decision.choice == "probe"
     (found,) = frostline_predict(tmp_path / "o" / "model", [["Anna", "sings", "in", "Rome"]]).rows()
     assert found["tags"] == ["B-person", "O", "O", "B-place"]
-    vectors = {one["vector"] for one in answer["search"]["probes"]["probes"]}
+    vectors = {one["vector"] for one in answer.search["probes"]["probes"]}
     assert vectors == {"word"}
 
 
@@ -252,7 +252,7 @@ def test_a_probe_of_words_competes_and_is_saved(base: Path, tmp_path: Path) -> N
     given = {**SETTINGS, "ways": "head,probe", "price": 0, "num_train_epochs": 1, "head_learning_rate": 1e-4}
     given.pop("tune")
     answer = compare(model=base, train=table(120), out=out, **given)
-    assert answer["decision"]["choice"] == "probe"
+    assert answer.decision.choice == "probe"
     predicted, expected = predicted_and_expected(out)
     assert predicted == expected
 
@@ -263,7 +263,7 @@ def test_a_bilstm_on_frozen_states_is_saved_and_predicts_as_in_the_sweep(
     out, own = tmp_path / "o", {"lstm": {"tune": 0, "lstm_width": 12, "lstm_states": 2}}
     given = {**SETTINGS, "tune": "0,lstm", "way": own, "price": 0, "head_learning_rate": 3e-2}
     answer = Sweep(model=base, train=table(120), out=out, **given).run()
-    assert answer["decision"]["choice"] == "lstm" and answer["opened_by"] == "frostline"
+    assert answer.decision.choice == "lstm" and answer.opened_by == "frostline"
     predicted, expected = predicted_and_expected(out)
     assert predicted == expected
     assert "The head has a BiLSTM." in (out / "model" / "README.md").read_text()

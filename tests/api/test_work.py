@@ -131,7 +131,7 @@ def test_a_sweep_shares_its_runs_with_a_process_that_joins(
     monkeypatch.setattr(execute_module, "run", let_another_join)
     shown = Shown()
     answer = Sweep(progress=shown, **{**settings, "stack": 1, "workers": 1}).run(save_model=False)
-    assert answer["runs"]["done"] == 4 and len(own) == 1
+    assert answer.runs.done == 4 and len(own) == 1
     assert sorted(results) == sorted(Store(finished_small).results()) and shown.runs_done == shown.runs == 4
     assert shown.done == pytest.approx(shown.total)
     assert_same_results(out, finished_small)

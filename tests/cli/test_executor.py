@@ -130,13 +130,6 @@ def test_tasks_of_ray_train_the_runs(
     assert "report.html" in got.out and (here / "o" / "model" / "frostline.json").exists()
 
 
-def test_without_ray_it_says_what_to_install(frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)  # type: ignore[arg-type]
-    got = frostline(*WORDS, "--executor", "ray")
-    assert got.code == 2 and 'needs the package ray: pip install "frostline[ray]"' in got.err
-    assert not (here / "o").exists()
-
-
 def test_tables_that_are_in_no_file_are_refused(tiny_bert: Path, tmp_path: Path) -> None:
     import pandas as pd
 

@@ -1,7 +1,6 @@
 """The program as a process: interruptions, exit codes, garbage collection."""
 
 import errno
-import gc
 import json
 import os
 import signal
@@ -11,7 +10,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest.mock import Mock
 
@@ -20,7 +18,7 @@ import pytest
 import torch
 
 from frostline import FrostlineError
-from frostline.cli.program import GARBAGE_THRESHOLD, main, signals_heeded, skip_final_garbage_collection
+from frostline.cli.program import signals_heeded
 from frostline.data.wording import first_line
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.results.tables import COST
@@ -206,34 +204,6 @@ def test_a_lack_of_memory_is_one_sentence(
     )
 
 
-def test_the_garbage_collection_threshold_is_raised(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    before, seen = gc.get_threshold(), list[int]()
-    gc.set_threshold(700, 10, 10)
-    monkeypatch.setattr("frostline.cli.program.app", lambda prog_name: seen.append(gc.get_threshold()[0]))
-    try:
-        main()
-        assert seen == [GARBAGE_THRESHOLD]
-    finally:
-        gc.set_threshold(*before)
-
-
-def test_the_final_garbage_collection_is_skipped_unless_triton_is_loaded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gc.unfreeze()  # a command of an earlier test may have left objects frozen
-    try:
-        monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
-        skip_final_garbage_collection()
-        assert gc.get_freeze_count() == 0
-        monkeypatch.delitem(sys.modules, "triton")
-        skip_final_garbage_collection()
-        assert gc.get_freeze_count() > 10_000
-    finally:
-        gc.unfreeze()
-
-
 @pytest.mark.usefixtures("heeds_ctrl_c")
 def test_a_step_ends_at_ctrl_c_although_the_reader_of_the_log_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal sends Ctrl-C to the whole pipeline."""
@@ -245,14 +215,3 @@ def test_a_step_ends_at_ctrl_c_although_the_reader_of_the_log_has_ended(monkeypa
         steps.append("ended")
         STOP.stop_if_made()
     assert steps == ["ended"] and closed.write.called
-
-
-def test_a_step_ends_although_sigterm_comes_twice() -> None:
-    steps = []
-    with pytest.raises(SystemExit), signals_heeded(), STOP.heeded():
-        STOP.since = -1000.0  # it has trained for a while
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)
-        steps.append("ended")
-        STOP.stop_if_made()
-    assert steps == ["ended"]

@@ -83,14 +83,6 @@ def test_a_reference_that_is_too_large_for_the_memory(made: SearchPlan, capsys: 
     assert "--exhaustive" in printed(replace(made, exhaustive=True), capsys)
 
 
-def test_the_flag_plans_and_writes_nothing(
-    frostline: Frostline, tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("frostline.search.search_plan.make_forecast", forecast)
-    got = frostline("find", "--model", tiny_bert, "--train", tiny_table, "--out", "f", "--plan")
-    assert got.code == 0 and "first steps" in got.out and not (tmp_path / "f").exists()
-
-
 @pytest.mark.parametrize("budget", [("5", "minutes"), ("5minutes",), ("300",)])
 def test_a_budget_may_have_two_words(
     budget: tuple[str, ...], frostline: Frostline, tiny_bert: Path, tiny_table: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from tiny import FAST, Frostline, contents, sentences, tiny_bert_folder, write_csv
+from tiny import FAST, Frostline, contents, sentences, write_csv
 
 
 def test_a_dry_run_shows_every_group_and_writes_nothing(frostline: Frostline, here: Path) -> None:
@@ -148,30 +147,6 @@ def test_many_classes_pairs_regression_class_weights_and_files_without_a_header(
     assert 'labels = ["positive", "negative"]' in (here / "o-bare.tsv" / "sweep.toml").read_text()
 
 
-def test_a_failed_run_is_reported_after_the_table(
-    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import frostline.sweep.execution.execute as execute_module
-
-    real = execute_module.run
-
-    def fails_for_k_1(spec: Any, context: Any, **more: Any) -> Any:
-        if spec.recipe == "last 1":
-            raise RuntimeError("out of memory")
-        return real(spec, context, **more)
-
-    monkeypatch.setattr(execute_module, "run", fails_for_k_1)
-    words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "0,1", "--seeds", "1", "--out", "o", *FAST]
-    got = frostline(*words)
-    assert got.code == 1 and "failed: RuntimeError: out of memory" in got.err
-    assert "1 run ended in an error. `frostline status o` gives the reason" in got.out
-    assert "failed" in frostline("status", "o").out
-    monkeypatch.undo()
-    monkeypatch.chdir(here)
-    again = frostline(*words)
-    assert again.code == 0 and "ended in an error" not in again.out and "\n1/1  last 1" in again.err
-
-
 def test_a_diverged_run_is_trained_again_on_request(
     frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,14 +175,3 @@ def test_a_plan_has_its_own_command(frostline: Frostline) -> None:
     assert got.code == 2 and got.err == (
         "frostline: `frostline sweep` has no --plan: run `frostline plan` with the same arguments.\n"
     )
-
-
-def test_other_weights_under_the_same_name_are_another_sweep(frostline: Frostline, here: Path) -> None:
-    words = ["sweep", "--train", "t.csv", "--tune", "0", "--seeds", "1", "--out", "o", *FAST]
-    assert frostline(*words, "--model", "m").code == 0
-    before = {path: path.read_bytes() for path in (here / "o").rglob("*") if path.is_file()}
-    tiny_bert_folder(here / "m2", seed=5)
-    got = frostline(*words, "--model", "m2")
-    assert got.code == 2 and "o holds another sweep: its model is different." in got.err
-    assert {path: path.read_bytes() for path in (here / "o").rglob("*") if path.is_file()} == before
-    assert np.isfinite(pd.read_csv(here / "o" / "results.csv").validation_best).all()

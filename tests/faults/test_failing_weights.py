@@ -59,14 +59,14 @@ def add_the_next(weights: BestWeights, seed: int, content: bytes) -> None:
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("way", ["saved", "added"])
 def test_the_old_parameters_or_the_new_ones(tmp_path: Path, how: str, way: str) -> None:
-    other = BestWeights.in_folder(tmp_path)
+    other = BestWeights(tmp_path)
     save_the_next(other, 2)
     ((score, content),) = other.better_than({}).values()
     assert score == 0.7
 
     def folder(number: int, seeds: range) -> BestWeights:
         (tmp_path / f"{number}").mkdir()
-        weights = BestWeights.in_folder(tmp_path / f"{number}")
+        weights = BestWeights(tmp_path / f"{number}")
         for seed in seeds:
             save_the_next(weights, seed)
         return weights

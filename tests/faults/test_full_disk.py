@@ -87,7 +87,7 @@ def test_a_result_is_published_whole_or_not_at_all(disk: Path) -> None:
 
 
 def test_trained_parameters_are_stored_whole_or_not_at_all(disk: Path) -> None:
-    weights, run, damage = BestWeights.in_folder(disk), Run(**RUN, train_size=10, learning_rate=1e-4), list[str]()
+    weights, run, damage = BestWeights(disk), Run(**RUN, train_size=10, learning_rate=1e-4), list[str]()
     values, stored = {"a.weight": torch.ones(5000)}, None  # five pages
     for pages in range(9):
         fill(disk, pages)

@@ -57,7 +57,7 @@ def test_a_node_is_killed_and_the_table_is_exact(settings: dict[str, Any], expec
     shown = KillsANode()
     own = {**settings, "seeds": SEEDS, "stack": 1, "progress": shown}
     answer = Sweep(**own).run(ray=Ray(address=cluster.address), save_model=False)
-    assert killed == [2 * SEEDS] and shown.runs_done == 2 * SEEDS and answer["runs"]["failed"] == 0
+    assert killed == [2 * SEEDS] and shown.runs_done == 2 * SEEDS and answer.runs.failed == 0
     assert_same_predictions(Store(Path(settings["out"])), expected)
 
 
@@ -66,7 +66,7 @@ def test_a_search_trains_its_steps_on_both_nodes(search_settings: dict[str, Any]
     own = {**search_settings, "stack": 1, "workers": 1, "max_k": 1, "seeds": 1}
     on_ray = frostline.find(**own, ray=Ray(address=cluster.address))
     here = frostline.find(**{**own, "out": tmp_path / "here"}, processes=2)
-    assert on_ray["decision"] == here["decision"] and on_ray["runs"]["failed"] == 0
+    assert on_ray.decision == here.decision and on_ray.runs.failed == 0
     assert_same_predictions(Store(own["out"]), Store(tmp_path / "here"))
 
 

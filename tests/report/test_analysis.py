@@ -23,7 +23,7 @@ from synthetic_results import RISING, noisy, synthetic_group
 ELSA = Path(__file__).parents[3] / "shared" / "elsa"
 
 
-def plain(analysis: dict[str, Any]) -> str:
+def plain(analysis: Any) -> str:
     return json.dumps(answer.plain(analysis), allow_nan=False)
 
 
@@ -31,14 +31,14 @@ def test_the_analysis_has_plain_values() -> None:
     groups = [synthetic_group(noisy(RISING), task=task, sizes=(50, 500)) for task in "ab"]
     found = analyze(groups, AnalysisSettings())
     plain(found)
-    assert [(group["task"], len(group["sizes"])) for group in found["groups"]] == [("a", 2), ("b", 2)]
-    assert found["groups"][0]["sizes"][0]["train_size"] == 500  # the largest size is first
-    assert found["groups"][0]["sentence"].startswith(("Tune", "With"))
-    assert found["comparisons"] == 2 * 2 * 4 and found["head_only"]["groups"] == 2
-    assert found["head_only"]["mean_share"] == pytest.approx(0.6 / 0.9, abs=0.02)
-    assert [row["what"] for row in found["failures"]] == ["head only", "some layers", "full"]
-    assert all(row["runs"] == 20 for row in found["groups"][0]["rates"]) is False  # 5 seeds each
-    assert len(found["groups"][0]["rates"]) == 2 * 5
+    assert [(group.task, len(group.sizes)) for group in found.groups] == [("a", 2), ("b", 2)]
+    assert found.groups[0].sizes[0].train_size == 500  # the largest size is first
+    assert found.groups[0].sentence.startswith(("Tune", "With"))
+    assert found.comparisons == 2 * 2 * 4 and found.head_only.groups == 2
+    assert found.head_only.mean_share == pytest.approx(0.6 / 0.9, abs=0.02)
+    assert [row.what for row in found.failures] == ["head only", "some layers", "full"]
+    assert all(row.failures.runs == 20 for row in found.groups[0].rates) is False  # 5 seeds each
+    assert len(found.groups[0].rates) == 2 * 5
 
 
 def test_the_order_of_the_rows_does_not_matter() -> None:
@@ -46,10 +46,10 @@ def test_the_order_of_the_rows_does_not_matter() -> None:
     mixed = [group.runs[n] for n in np.random.default_rng(0).permutation(len(group.runs))]
     other = type(group)(group.model, group.task, group.layers, mixed, group.evidence)
 
-    def sorted_points(found: dict[str, Any]) -> str:
-        for size in found["groups"][0]["sizes"]:
-            for cell in size["cells"]:
-                cell["points"].sort(key=lambda point: str(point["run"]))
+    def sorted_points(found: Any) -> str:
+        for size in found.groups[0].sizes:
+            for cell in size.cells:
+                cell.points.sort(key=lambda point: str(point.run))
         return plain(found)
 
     ours, theirs = (json.loads(sorted_points(analyze([g], AnalysisSettings()))) for g in (group, other))
@@ -78,11 +78,10 @@ def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
     ]  # full is best at 1e-5, all others at 1e-4
     group = type(synthetic_group(quality))("m", "t", 4, shifted, synthetic_group(quality).evidence)
     each, one = (
-        analyze([group], AnalysisSettings(one_learning_rate=flag))["groups"][0]["sizes"][0]["cells"]
-        for flag in (False, True)
+        analyze([group], AnalysisSettings(one_learning_rate=flag)).groups[0].sizes[0].cells for flag in (False, True)
     )
-    assert [cell["learning_rate"] for cell in each] == [1e-4] * 4 + [1e-5]
-    assert [cell["learning_rate"] for cell in one] == [1e-5] * 5
+    assert [cell.learning_rate for cell in each] == [1e-4] * 4 + [1e-5]
+    assert [cell.learning_rate for cell in one] == [1e-5] * 5
 
 
 def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
@@ -111,21 +110,19 @@ def test_one_learning_rate_is_multiplied_by_the_factor_of_a_way() -> None:
     }
     for one, expected in ((False, [1e-4, 1e-4, 1e-5, 1e-5, None]), (True, [1e-4, 1e-3, 1e-4, 1e-4, None])):
         found = runs_at_best_learning_rate(cells, 0.5, AnalysisSettings(one_learning_rate=one))
-        assert [runs[0]["learning_rate"] for runs in found.values()] == expected
+        assert [runs[0].learning_rate for runs in found.values()] == expected
 
 
 def test_failures_are_counted_by_learning_rate_and_excluded_by_choice() -> None:
     def quality(k: int | str, seed: int, size: int | None) -> float | None:
         return None if (k, seed) == (2, 0) else 0.5 if (k, seed) == (2, 1) else noisy(RISING, 0.001)(k, seed, size)
 
-    found = analyze([synthetic_group(quality)], AnalysisSettings())["groups"][0]
-    row = next(row for row in found["rates"] if row["recipe"] == "last 2")
-    assert (row["diverged"], row["at_chance"], row["failed"], row["runs"]) == (1, 1, 2, 5)
-    assert row["mean"] == pytest.approx(0.85, abs=0.005) and row["mean_with_failures"] == pytest.approx(
-        0.7625, abs=0.005
-    )
-    kept = analyze([synthetic_group(quality)], AnalysisSettings(failed_below=0.9))["groups"][0]["sizes"][0]["cells"][2]
-    assert kept["validation"]["n"] == 3 and kept["failures"]["failed"] == 2
+    found = analyze([synthetic_group(quality)], AnalysisSettings()).groups[0]
+    row = next(row for row in found.rates if row.recipe == "last 2")
+    assert (row.failures.diverged, row.failures.at_chance, row.failures.failed, row.failures.runs) == (1, 1, 2, 5)
+    assert row.mean == pytest.approx(0.85, abs=0.005) and row.mean_with_failures == pytest.approx(0.7625, abs=0.005)
+    kept = analyze([synthetic_group(quality)], AnalysisSettings(failed_below=0.9)).groups[0].sizes[0].cells[2]
+    assert kept.validation.n == 3 and kept.failures.failed == 2
 
 
 def test_a_difference_that_known_rows_explain_is_no_failure() -> None:
@@ -137,9 +134,9 @@ def test_a_difference_that_known_rows_explain_is_no_failure() -> None:
     group = synthetic_group(quality)
     for rows, failed in ((None, 1), (100, 0)):
         found = analyze([replace(group, evidence=Scores("accuracy", 0.5, rows=rows))], AnalysisSettings())
-        assert sum(row["failed"] for row in found["failures"]) == failed
-        assert sum(row["failed"] for row in found["groups"][0]["rates"]) == failed
-        assert found["groups"][0]["sizes"][0]["cells"][2]["failures"]["failed"] == failed
+        assert sum(row.failures.failed for row in found.failures) == failed
+        assert sum(row.failures.failed for row in found.groups[0].rates) == failed
+        assert found.groups[0].sizes[0].cells[2].failures.failed == failed
 
 
 needs_elsa = pytest.mark.skipif(not ELSA.is_dir(), reason="needs ../shared/elsa, which does not exist")
@@ -168,7 +165,5 @@ def test_the_line_search_of_lee_et_al() -> None:
     rows = compare(protocol, found)
     assert len(rows) == 32 and {row["statistic"] for row in rows} == {"mean_at_best_rate"}
     assert np.median([abs(row["gap"]) for row in rows]) < 0.002
-    rates = next(group for group in found["groups"] if (group["model"], group["task"]) == ("roberta-large", "QQP"))[
-        "rates"
-    ]
-    assert [row["at_chance"] for row in rates] == [0, 5, 5, 5, 5]
+    rates = next(group for group in found.groups if (group.model, group.task) == ("roberta-large", "QQP"))["rates"]
+    assert [row.failures.at_chance for row in rates] == [0, 5, 5, 5, 5]

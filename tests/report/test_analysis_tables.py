@@ -46,9 +46,9 @@ def test_tasks_are_down_and_models_across() -> None:
 def test_the_csv_has_the_numbers_of_the_answer() -> None:
     analysis = analyze(groups(), AnalysisSettings())
     first = recommendations_table(analysis).records()[0]
-    choices = analysis["groups"][0]["sizes"][0]["choices"]
-    choice = next(choice for choice in choices if choice["choice"] == first["one choice"])
-    assert (first["one below_full"], first["one probability"]) == (choice["below_full"], choice["probability"])
+    choices = analysis.groups[0].sizes[0].choices
+    choice = next(choice for choice in choices if choice.choice == first["one choice"])
+    assert (first["one below_full"], first["one probability"]) == (choice.below_full, choice.probability)
 
 
 def test_a_point_above_full_has_the_other_sign() -> None:
@@ -63,8 +63,8 @@ def test_by_mean_it_has_measured_differences_and_no_probability() -> None:
     table = recommendations_table(analysis)
     shown = entries(table)["early"][0]
     assert shown.startswith("last 2 of 4 ") and "sure" not in shown and "mean reaches" in table.caption
-    cell = next(one for one in analysis["groups"][0]["sizes"][0]["cells"] if one["recipe"] == "last 2")
-    assert table.records()[0]["one below_full"] == -100 * cell["difference"]["estimate"] != 0
+    cell = next(one for one in analysis.groups[0].sizes[0].cells if one.recipe == "last 2")
+    assert table.records()[0]["one below_full"] == -100 * cell.difference.estimate != 0
 
 
 def test_sorting_is_by_the_number_of_layers() -> None:
@@ -78,12 +78,12 @@ def test_sorting_is_by_the_number_of_layers() -> None:
 
 def test_a_model_that_trains_no_layer_is_named_and_sorted_first() -> None:
     analysis = analyze(groups()[:2], AnalysisSettings())
-    size = analysis["groups"][0]["sizes"][0]
+    size = analysis.groups[0].sizes[0]
     probe = replace(size.choices[0], choice="probe", below_full=0.3, probability=0.8)
-    size |= {"recommended": None, "decision": probe, "choices": [probe, *size["choices"]]}
+    size.recommended, size.decision, size.choices = None, probe, [probe, *size.choices]
     table = recommendations_table(analysis)
     assert entries(table)["early"] == ["linear probe 0.3 below, 80 % sure"]
     ranks = [row[1].rank for _, row in table.entries()]
     assert ranks == ["-1", "0"]
-    size["decision"] = None
+    size.decision = None
     assert entries(recommendations_table(analysis))["early"] == ["no answer"]

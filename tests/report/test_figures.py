@@ -37,10 +37,10 @@ def answer(tmp_path_factory: pytest.TempPathFactory) -> Answer:
 
 
 def test_svg_is_safe_to_inline(answer: Answer) -> None:
-    size = answer["sizes"][0]
-    curve = validation_curve(size, metric="accuracy", chance=answer["chance"])
+    size = answer.sizes[0]
+    curve = validation_curve(size, metric="accuracy", chance=answer.chance)
     one, two = svg(curve), svg(learning_curves([size], metric="accuracy"))
-    assert one == svg(validation_curve(size, metric="accuracy", chance=answer["chance"]))
+    assert one == svg(validation_curve(size, metric="accuracy", chance=answer.chance))
     assert one.startswith("<svg role") and "<?xml" not in one and "dc:date" not in one
     assert not set(re.findall(r'\bid="([^"]+)"', one)) & set(re.findall(r'\bid="([^"]+)"', two))
     assert set(re.findall(r"url\(#([^)]+)\)", one)) <= set(re.findall(r'\bid="([^"]+)"', one))
@@ -51,7 +51,7 @@ def test_svg_is_safe_to_inline(answer: Answer) -> None:
 
 def test_files_have_the_same_bytes_every_time(answer: Answer, tmp_path: Path) -> None:
     def saved() -> tuple[str, list[bytes]]:
-        of_page = save_figures(tmp_path, {"curve": validation_curve(answer["sizes"][0], metric="accuracy")})
+        of_page = save_figures(tmp_path, {"curve": validation_curve(answer.sizes[0], metric="accuracy")})
         return of_page["curve"], [(tmp_path / f"figures/curve.{kind}").read_bytes() for kind in ("svg", "png", "pdf")]
 
     of_page, first = saved()
@@ -61,22 +61,22 @@ def test_files_have_the_same_bytes_every_time(answer: Answer, tmp_path: Path) ->
 
 
 def test_the_validation_curve_shows_every_run(answer: Answer) -> None:
-    (axes,) = validation_curve(answer["sizes"][0], metric="accuracy").axes
+    (axes,) = validation_curve(answer.sizes[0], metric="accuracy").axes
     marks = [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1]
     assert marks.count("x") == 2
     runs = {tuple(line.get_ydata()) for line in axes.lines if line.get_markersize() == 4 and line.get_marker() == "o"}
-    good = [p for cell in answer["sizes"][0]["cells"] for p in cell["points"] if p["outcome"] == "ok"]
-    assert runs == {(p["validation_best"],) for p in good} and len(good) == 10
+    good = [p for cell in answer.sizes[0].cells for p in cell.points if p.outcome == "ok"]
+    assert runs == {(p.validation_best,) for p in good} and len(good) == 10
 
 
 def test_learning_curves_join_means_and_show_every_run(answer: Answer) -> None:
-    curve = answer["sizes"][0]
+    curve = answer.sizes[0]
     (axes,) = learning_curves([curve, replace(curve, train_size=100)], metric="accuracy", chance=0.5).axes
     lines = [line for line in axes.lines if line.get_linewidth() == 1.8]
     assert [len(line.get_xdata()) for line in lines] == [2, 2, 2] and axes.get_xscale() == "log"
     marks = [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1]
-    scored = [p for cell in curve["cells"] for p in cell["points"] if p["validation_best"] is not None]
-    assert len(marks) == 2 * len(scored) and marks.count("x") == 2 * sum(not p["in_mean"] for p in scored)
+    scored = [p for cell in curve.cells for p in cell.points if p.validation_best is not None]
+    assert len(marks) == 2 * len(scored) and marks.count("x") == 2 * sum(not p.in_mean for p in scored)
 
 
 def test_predictions_over_targets() -> None:
@@ -87,9 +87,9 @@ def test_predictions_over_targets() -> None:
 def test_named_parts_have_their_own_place(tmp_path: Path) -> None:
     """Although they cost as much as some k, they have a separate row and point, and they cannot be recommended."""
     out = make_folder(tmp_path / "out", tune=(0, 3, "full", "named"), tune_modules=("layer.3", "layer.5"), seeds=2)
-    page, size = page_of(out), answer_of(out)["sizes"][0]
+    page, size = page_of(out), answer_of(out).sizes[0]
     assert page.words.count("named") > 3 and "layers 4 and 6, head" in page.words
-    assert [cell["tuned_layers"] for cell in size["cells"]] == [0, 3, 6, 3]
+    assert [cell.tuned_layers for cell in size.cells] == [0, 3, 6, 3]
     (axes,) = validation_curve(size, metric="accuracy").axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "3", "full", "named"]
     ticks = list(axes.get_xticks())

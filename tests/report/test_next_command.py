@@ -1,5 +1,6 @@
 """The command that would make an answer surer."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,12 +10,12 @@ import pytest
 from frostline.report import rebuild
 from frostline.report.answer.next_command import NextCommand, next_command
 from frostline.report.answer.search_outcome import SearchOutcome
+from frostline.statistics.recipe import Recipe
 
 EACH = (
     "frostline sweep o/sweep.toml --tune 2 --learning-rate 0.0002 --seeds 5 && "
     "frostline sweep o/sweep.toml --tune full --learning-rate 0.0001 --seeds 5"
 )
-TIMES = {"seconds": 10.0, "concurrent_runs": None, "learning_rates_tried": [1e-4, 2e-4]}
 
 
 def text(*args: Any, **options: Any) -> str | None:
@@ -22,16 +23,29 @@ def text(*args: Any, **options: Any) -> str | None:
     return command and command.text
 
 
-def curve(probability: float, seeds: int | None, choice: str = "last 2", other: float = 0.5) -> dict[str, Any]:
-    choices = [{"choice": "last 2", "probability": probability if choice == "last 2" else other, "value": 0.8}]
-    decision = {"choice": choice, "probability": probability, "reference": "full"}
-    reference = {"choice": "full", "probability": 1.0, "value": 0.7}
-    cells = [
-        {"recipe": name, "runs": 1, "learning_rate": rate, "tuned_layers": 2, **TIMES}
-        for name, rate in (("last 2", 2e-4), ("full", 1e-4))
-    ]
-    known = {"decision": decision, "choices": [*choices, reference], "cells": cells}
-    return {**known, "learned": True, "seeds_to_decide": seeds}
+@dataclass(frozen=True)
+class Known:
+    """What the command depends on, of a cell."""
+
+    recipe: Recipe
+    learning_rate: float
+    tuned_layers: int = 2
+    runs: int = 1
+    seconds: float | None = 10.0
+    concurrent_runs: int | None = None
+    learning_rates_tried: tuple[float, ...] = (1e-4, 2e-4)
+
+
+def curve(probability: float, seeds: int | None, choice: str = "last 2", other: float = 0.5) -> Any:
+    last2 = SimpleNamespace(choice="last 2", probability=probability if choice == "last 2" else other, value=0.8)
+    full = SimpleNamespace(choice="full", probability=1.0, value=0.7)
+    return SimpleNamespace(
+        decision=SimpleNamespace(choice=choice, probability=probability, reference="full"),
+        choices=[last2, full],
+        cells=[Known(Recipe("last 2"), 2e-4), Known(Recipe("full"), 1e-4)],
+        learned=True,
+        seeds_to_decide=seeds,
+    )
 
 
 def test_it_adds_the_seeds_that_would_probably_decide() -> None:
@@ -54,8 +68,10 @@ def test_if_full_is_recommended_the_others_must_be_sure() -> None:
 
 
 def test_nothing_compared_or_nothing_learned_needs_none() -> None:
-    assert text(Path("o"), [0], {**curve(0.7, 5), "decision": None}) is None
-    assert text(Path("o"), [0], {**curve(0.7, 5), "learned": False}) is None
+    for name, value in (("decision", None), ("learned", False)):
+        known = curve(0.7, 5)
+        setattr(known, name, value)
+        assert text(Path("o"), [0], known) is None
 
 
 def test_after_a_search_only_the_compared_choices_get_more_seeds() -> None:
@@ -67,9 +83,8 @@ def test_after_a_search_only_the_compared_choices_get_more_seeds() -> None:
 
 def test_if_full_is_recommended_the_second_best_choice_gets_more_seeds() -> None:
     known = curve(1.0, None, choice="full", other=0.5)
-    close = {"choice": "last 5", "probability": 0.9, "value": 0.79}
-    cell = {"recipe": "last 5", "runs": 1, "learning_rate": 5e-5, "tuned_layers": 5, **TIMES}
-    known |= {"choices": [close, *known["choices"]], "cells": [cell, *known["cells"]]}
+    known.choices.insert(0, SimpleNamespace(choice="last 5", probability=0.9, value=0.79))
+    known.cells.insert(0, Known(Recipe("last 5"), 5e-5, tuned_layers=5))
     by_value = text(Path("o"), [0, 1], known, of_search=True)
     assert by_value == EACH
     by_certainty = text(Path("o"), [0, 1], known, of_search=True, sure=0.95)
@@ -77,8 +92,9 @@ def test_if_full_is_recommended_the_second_best_choice_gets_more_seeds() -> None
 
 
 def test_a_reference_that_a_search_did_not_train_is_trained() -> None:
-    known = {**curve(0.99, None), "cells": curve(0.99, None)["cells"][:1], "reference_is_full": False}
-    known["decision"] |= {"reference": "last 2"}
+    known = curve(0.99, None)
+    del known.cells[1]
+    known.decision.reference = "last 2"
     command = text(Path("o"), [0, 1], known, of_search=True, missing="full")
     assert command == "frostline sweep o/sweep.toml --tune full --learning-rate 0.0002 --seeds 2"
     tried = curve(0.99, None)  # every run of it failed
@@ -95,22 +111,22 @@ def test_after_the_reference_come_the_k_that_a_small_budget_did_not_allow() -> N
 
 def test_one_command_is_enough_at_one_learning_rate() -> None:
     known = curve(0.7, None)
-    known["cells"] = [{**cell, "learning_rate": 1e-4} for cell in known["cells"]]
+    known.cells = [replace(cell, learning_rate=1e-4) for cell in known.cells]
     command = text(Path("o"), [0], known, of_search=True)
     assert command == "frostline sweep o/sweep.toml --tune 2,full --learning-rate 0.0001 --seeds 5"
 
 
 def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
     known = curve(0.7, 5)
-    known["cells"][1] |= {"runs": 3, "seconds": 20.0}
+    known.cells[1] = replace(known.cells[1], runs=3, seconds=20.0)
     searched = next_command(Path("o"), [0], known, of_search=True)
     assert searched is not None and searched.seconds == 4 * 10 + 2 * 20
     whole = next_command(Path("o"), [0], known)  # a grid has every learning rate
     assert whole == NextCommand("frostline sweep o/sweep.toml --seeds 5", 2 * (4 * 10 + 2 * 20))
-    known["cells"][0] |= {"concurrent_runs": 2}
+    known.cells[0] = replace(known.cells[0], concurrent_runs=2)
     two = next_command(Path("o"), [0], known)
     assert two is not None and two.seconds == 80
-    known["cells"][0] |= {"seconds": None}
+    known.cells[0] = replace(known.cells[0], seconds=None)
     unknown = next_command(Path("o"), [0], known)
     assert unknown is not None and unknown.seconds is None
 
@@ -130,7 +146,8 @@ def test_after_a_search_the_command_depends_on_what_its_budget_did_not_allow(
 ) -> None:
     known = curve(0.7, None)
     if instead:
-        known |= {"cells": known["cells"][:1], "decision": {**known["decision"], "reference": "last 2"}}
+        del known.cells[1]
+        known.decision.reference = "last 2"
     known_folder = {"out": Path("o"), "own_code": False, "spec": SimpleNamespace(values_of=lambda name: [0])}
     folder: Any = SimpleNamespace(**known_folder)
     search: Any = SimpleNamespace(failed_reference=failed_reference, untried=untried, over=True)

@@ -17,7 +17,7 @@ from frostline.report.answer.recommended_classes import add_classes, threshold_s
 from frostline.report.formatting import UNKNOWN
 from frostline.report.rebuild import rebuild
 from frostline.report.tables.sweep_tables import class_scores_table
-from frostline.statistics.answer import Answer
+from frostline.statistics.answer import Answer, Threshold
 from frostline.statistics.class_outputs import OUTPUTS, fit_temperature, probabilities, scores_by_class
 from frostline.statistics.metrics import f1_macro_of_sets as f1_macro
 from frostline.statistics.predictions import Labelled
@@ -60,36 +60,36 @@ def best_run(out: Path, answer: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]
     folder = Folder(out)
     examples = folder.split("validation")
     assert examples is not None
-    return folder.predictions(answer["sizes"][0]["recommended"]["run"]), examples.targets
+    return folder.predictions(answer.sizes[0].recommended.run), examples.targets
 
 
 def test_classes_are_scored_over_the_runs_of_the_recommended_k(two: tuple[Path, dict[str, Any], Page]) -> None:
     out, answer, page = two
-    size, folder = answer["sizes"][0], Folder(out)
+    size, folder = answer.sizes[0], Folder(out)
     _, targets = best_run(out, answer)
-    cell = next(cell for cell in size["cells"] if cell["recipe"] == size["recommended"]["recipe"])
-    predicted = [folder.predictions(run["run"]).argmax(1) for run in cell["points"]]
+    cell = next(cell for cell in size.cells if cell.recipe == size.recommended.recipe)
+    predicted = [folder.predictions(run.run).argmax(1) for run in cell.points]
     assert len(predicted) == 3
     scores = [f1_score(targets, one) for one in predicted]
-    positive = answer["classes"][1]
-    assert positive["label"] == "positive" and positive["examples"] == (targets == 1).sum()
-    assert positive["f1"]["estimate"] == pytest.approx(f1_score(np.tile(targets, 3), np.concatenate(predicted)))
-    assert (positive["f1"]["lowest"], positive["f1"]["highest"]) == pytest.approx((min(scores), max(scores)))
+    positive = answer.classes[1]
+    assert positive.label == "positive" and positive.examples == (targets == 1).sum()
+    assert positive.f1.estimate == pytest.approx(f1_score(np.tile(targets, 3), np.concatenate(predicted)))
+    assert (positive.f1.lowest, positive.f1.highest) == pytest.approx((min(scores), max(scores)))
     assert f"{min(scores):.3f} to {max(scores):.3f}" in page.words and "its 3 runs together" in page.words
     with (out / "tables" / "class_scores.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["class"] for row in rows] == ["negative", "positive"]
-    assert float(rows[1]["f1"]) == positive["f1"]["estimate"] and (out / "tables" / "class_scores.tex").exists()
+    assert float(rows[1]["f1"]) == positive.f1.estimate and (out / "tables" / "class_scores.tex").exists()
 
 
 def test_calibration_is_that_of_the_saved_run(two: tuple[Path, dict[str, Any], Page]) -> None:
     out, answer, page = two
     logits, targets = best_run(out, answer)
-    found = answer["calibration"]
-    assert found["temperature"] == fit_temperature(logits, targets) and found["examples"] == len(targets)
-    assert found["saved"] and found["before"]["error"] != found["after"]["error"]
+    found = answer.calibration
+    assert found.temperature == fit_temperature(logits, targets) and found.examples == len(targets)
+    assert found.saved and found.before.error != found.after.error
     assert "is saved as calibration_temperature in config.json" in page.words
-    assert f"log loss changes from {found['before']['log_loss']:.3f} to {found['after']['log_loss']:.3f}" in page.words
+    assert f"log loss changes from {found.before.log_loss:.3f} to {found.after.log_loss:.3f}" in page.words
     assert (out / "figures" / "reliability.svg").exists()
 
 
@@ -98,13 +98,13 @@ def test_the_threshold_is_compared_with_one_half_on_examples_it_was_not_chosen_o
 ) -> None:
     out, answer, page = two
     logits, targets = best_run(out, answer)
-    found = answer["threshold"]
-    assert (found["rule"], found["metric"], found["label"]) == ("f1", "f1", "positive")
-    assert found["at_half"]["f1"] == pytest.approx(f1_score(targets, logits.argmax(1)))
-    positive = probabilities(logits, answer["calibration"]["temperature"])[:, 1]
-    chosen = f1_score(targets, positive >= found["threshold"])
+    found = answer.threshold
+    assert (found.rule, found.metric, found.label) == ("f1", "f1", "positive")
+    assert found.at_half["f1"] == pytest.approx(f1_score(targets, logits.argmax(1)))
+    positive = probabilities(logits, answer.calibration.temperature)[:, 1]
+    chosen = f1_score(targets, positive >= found.threshold)
     assert chosen >= max(f1_score(targets, positive >= other) for other in np.linspace(0.05, 0.95, 91))
-    assert found["cross_fitted"]["f1"] < chosen
+    assert found.cross_fitted["f1"] < chosen
     assert "It maximizes the F1 on validation." in page.words and "The threshold" in page.words
 
 
@@ -113,12 +113,12 @@ def test_a_given_threshold_and_a_recall(tmp_path: Path) -> None:
     given = with_settings(out, "calibrate = false\nthreshold = 0.9\n")
     logits, targets = best_run(out, given)
     at = probabilities(logits)[:, 1] >= 0.9
-    assert given["threshold"]["threshold"] == 0.9 and given["threshold"]["metric"] is None
-    assert given["threshold"]["cross_fitted"]["recall"] == pytest.approx(at[targets == 1].mean())
+    assert given.threshold.threshold == 0.9 and given.threshold.metric is None
+    assert given.threshold.cross_fitted["recall"] == pytest.approx(at[targets == 1].mean())
     assert "This threshold was given." in page_of(out).words
     change_settings(out, "threshold = 0.9\n", 'threshold = "recall=0.95"\n')
-    found = rebuild(out)["threshold"]
-    assert (probabilities(logits)[targets == 1, 1] >= found["threshold"]).mean() >= 0.95
+    found = rebuild(out).threshold
+    assert (probabilities(logits)[targets == 1, 1] >= found.threshold).mean() >= 0.95
     assert "a recall of at least 0.95 on validation" in page_of(out).words
 
 
@@ -127,28 +127,28 @@ def test_thresholds_of_labels_are_scored_on_examples_they_were_not_chosen_on(cal
     draw = np.random.default_rng(0)
     targets, logits = draw.random((40, 3)) < 0.5, draw.normal(size=(40, 3))
     found = answered(targets, logits, threshold="best", calibrate=calibrate)
-    temperature = found["calibration"]["temperature"] if calibrate else 1.0
-    predicted = OUTPUTS[MULTI_LABEL](logits / temperature) >= list(found["threshold"]["by_label"].values())
-    assert found["threshold"]["cross_fitted"]["f1_macro"] < f1_macro(targets, predicted) - 0.01
+    temperature = found.calibration.temperature if calibrate else 1.0
+    predicted = OUTPUTS[MULTI_LABEL](logits / temperature) >= list(found.threshold.by_label.values())
+    assert found.threshold.cross_fitted["f1_macro"] < f1_macro(targets, predicted) - 0.01
 
 
 def test_a_label_that_no_validation_example_has_keeps_one_half_and_is_named() -> None:
     draw = np.random.default_rng(0)
     targets, logits = draw.random((40, 3)) < [0.5, 0.5, 0.0], draw.normal(size=(40, 3)) - [0.0, 0.0, 9.0]
-    found = answered(targets, logits, threshold="recall=0.9")["threshold"]
-    assert found["not_chosen"] == ["plot"] and found["by_label"]["plot"] == 0.5 > found["by_label"]["story"]
+    found = answered(targets, logits, threshold="recall=0.9").threshold
+    assert found.not_chosen == ["plot"] and found.by_label["plot"] == 0.5 > found.by_label["story"]
     sentence = "No threshold could be chosen where no validation example has the label: 0.5 is saved for {}."
     assert sentence.format("'plot'") in threshold_sentences(found)
-    second = answered(np.zeros(40, np.int64), logits[:, [0, 2]], threshold="recall=0.9")["threshold"]
-    assert second["not_chosen"] == ["story"] and second["threshold"] == 0.5
+    second = answered(np.zeros(40, np.int64), logits[:, [0, 2]], threshold="recall=0.9").threshold
+    assert second.not_chosen == ["story"] and second.threshold == 0.5
     words = threshold_sentences(second)
     assert sentence.format("'story'") in words and not any("highest threshold" in one for one in words)
 
 
 def test_a_label_that_only_the_held_out_fold_has_is_predicted_from_one_half() -> None:
     targets = np.column_stack([np.arange(20) % 2 == 0, np.arange(20) == 3])
-    found = answered(targets, np.where(targets, 3.0, -2.0), threshold="recall=0.9")["threshold"]
-    assert found["not_chosen"] == [] and found["cross_fitted"]["subset_accuracy"] == 1
+    found = answered(targets, np.where(targets, 3.0, -2.0), threshold="recall=0.9").threshold
+    assert found.not_chosen == [] and found.cross_fitted["subset_accuracy"] == 1
 
 
 @pytest.mark.parametrize("sets", [False, True])
@@ -160,17 +160,17 @@ def test_rows_that_the_run_is_not_scored_on_change_nothing(sets: bool) -> None:
     with_folds = np.where(scored[:, None], logits, np.nan)
     settings: dict[str, Any] = {"threshold": "best", "calibrate": True}
     found, alone = answered(targets, with_folds, **settings), answered(targets[scored], logits[scored], **settings)
-    assert found["calibration"] == alone["calibration"] and found["threshold"] == alone["threshold"]
+    assert found.calibration == alone.calibration and found.threshold == alone.threshold
 
 
 def test_without_settings_nothing_is_saved(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "out", labels=HOSTILE, tune=(0, "full"), seeds=2, rows=60)
     answer = answer_of(out)
-    assert answer["threshold"] is None and answer["calibration"]["saved"] is False
+    assert answer.threshold is None and answer.calibration.saved is False
     page = page_of(out)
     assert "--calibrate saves the temperature" in page.words and "The threshold" not in page.words
-    assert [one["label"] for one in answer["classes"]] == list(HOSTILE)
-    assert sum(one["examples"] for one in answer["classes"]) == 60
+    assert [one.label for one in answer.classes] == list(HOSTILE)
+    assert sum(one.examples for one in answer.classes) == 60
 
 
 def test_a_class_that_is_never_predicted_has_a_dash_for_its_precision() -> None:
@@ -184,27 +184,26 @@ def test_a_class_that_is_never_predicted_has_a_dash_for_its_precision() -> None:
 
 def test_a_model_that_trains_no_layer_has_classes_only() -> None:
     found = synthetic_answer.answer_of(synthetic_answer.make_runs(lambda *_: 0.9, ks=(0,), seeds=1))
-    found.sizes[0] |= {"recommended": None, "decision": replace(found.sizes[0].decision, choice="probe")}
+    found.sizes[0].recommended, found.sizes[0].decision = None, replace(found.sizes[0].decision, choice="probe")
     validation = Labelled(np.array([0, 1, 1]), "text-classification", ("no", "yes"), "accuracy")
     values = {"probe": np.eye(2)[[0, 1, 0]]}
     spec = make_settings({"model": "m", "train": "t", "tune": 0, "out": "o", "calibrate": True, "threshold": "best"})
     add_classes(found, validation, values.__getitem__, spec)
-    assert found["calibration"] is found["threshold"] is None
-    assert [one["recall"]["estimate"] for one in found["classes"]] == [1.0, 0.5]
+    assert found.calibration is found.threshold is None
+    assert [one.recall.estimate for one in found.classes] == [1.0, 0.5]
 
 
 def test_a_regression_has_no_classes(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "out", labels=(), tune=(0, "full"), seeds=2)
     answer = answer_of(out)
-    assert answer["classes"] is answer["calibration"] is answer["threshold"] is None
+    assert answer.classes is answer.calibration is answer.threshold is None
     assert "Are the probabilities right?" not in page_of(out).words
 
 
 def test_a_threshold_of_one_half_is_no_change() -> None:
     half = {"f1": 0.8}
-    facts = {"label": "yes", "threshold": 0.5, "rule": "f1", "metric": "f1", "not_chosen": []}
-    facts |= {"at_half": half, "cross_fitted": half}
-    words = " ".join(threshold_sentences(facts))
+    given = {"label": "yes", "threshold": 0.5, "rule": "f1", "metric": "f1", "not_chosen": []}
+    words = " ".join(threshold_sentences(Threshold(**given, at_half=half, cross_fitted=half)))
     assert "No other threshold has a higher F1 on validation." in words and "changes" not in words
 
 
@@ -213,9 +212,9 @@ def test_a_threshold_of_one_half_is_no_change() -> None:
 )
 def test_a_threshold_that_loses_on_new_examples_says_so(rule: str, chosen: float, loss: bool) -> None:
     metric = rule.partition("=")[0]
-    facts = {"label": "yes", "threshold": 0.3, "rule": rule, "metric": metric, "not_chosen": []}
-    facts |= {"at_half": {metric: 0.8}, "cross_fitted": {metric: chosen}}
-    assert ("That is a loss" in " ".join(threshold_sentences(facts))) == loss
+    given = {"label": "yes", "threshold": 0.3, "rule": rule, "metric": metric, "not_chosen": []}
+    threshold = Threshold(**given, at_half={metric: 0.8}, cross_fitted={metric: chosen})
+    assert ("That is a loss" in " ".join(threshold_sentences(threshold))) == loss
 
 
 def test_every_key_is_documented(two: tuple[Path, dict[str, Any], Page]) -> None:
@@ -238,8 +237,7 @@ def test_sentences_on_the_thresholds_of_labels(
 ) -> None:
     half, chosen = {"f1_micro": 0.5, "f1_macro": 0.4}, {"f1_micro": 0.6, "f1_macro": 0.3}
     by_label = dict(zip(("price", "story"), limits, strict=True))
-    threshold = {"rule": rule, "metric": metric, "by_label": by_label, "not_chosen": []}
-    threshold |= {"at_half": half, "cross_fitted": chosen}
-    text = " ".join(threshold_sentences(threshold))
+    given = {"rule": rule, "metric": metric, "by_label": by_label, "not_chosen": []}
+    text = " ".join(threshold_sentences(Threshold(**given, at_half=half, cross_fitted=chosen)))
     assert all(one in text for one in expected), text
     assert ("That is a loss" in text) == (metric == "f1_macro") and "decision_thresholds" in text

@@ -212,7 +212,7 @@ def test_card(classified: Path) -> None:
     assert result.dataset_name == "films | <b>" and result.dataset_split == "validation"
     assert result.metric_value == recommended.validation_best
     text = loaded.text
-    assert "the best on validation" in text and f"seed {recommended['seed']}" in text and "bitwise identical" in text
+    assert "the best on validation" in text and f"seed {recommended.seed}" in text and "bitwise identical" in text
     assert "films \\| &lt;b&gt;" in text and "<b>" not in text
     assert "Choice and report use the same data" in text and "(this model)" in text
     for line in text.splitlines():

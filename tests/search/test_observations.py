@@ -11,31 +11,18 @@ from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.search import FULL_RUNS
 from frostline.search import SECONDS as SECONDS_AT_LEAST
-from frostline.search.observations import Candidate, Observation, Observations, in_words, interim_analyses
+from frostline.search.observations import Candidate, Observation, Observations, interim_analyses
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from synthetic_search import RISING, SECONDS, Rows, best, exact, nothing_seen, run_search
 
 
-def test_results_so_far_have_means_and_what_the_posterior_says() -> None:
-    seen = nothing_seen(rows := Rows(same_errors=True))
-    assert seen.results_so_far() == []
-    seen.known[one] = rows.observe(one := Candidate(Recipe(2), 1e-4, 0), 0.7)
-    (two,) = seen.results_so_far()
-    assert (two.recipe, two.runs, two.mean, two.expected, two.probability) == ("last 2", 1, 0.7, None, None)
-    for one, score in [(Candidate(Recipe("full"), 1e-4, 0), 0.8), (Candidate(Recipe("full"), 1e-4, 1), 0.82)]:
-        seen.known[one] = rows.observe(one, score)
-    two, full = seen.results_so_far()
-    assert full.mean == pytest.approx(0.81) and full.probability == 1.0
-    assert two.probability is not None and two.probability < 0.05 and two.expected == pytest.approx(0.7, abs=0.02)
-
-
 def test_degenerate_runs_are_left_out_of_the_mean() -> None:
     seen = nothing_seen()
     for seed, (score, outcome) in enumerate([(0.5, "degenerate"), (0.8, "ok"), (0.78, "ok")]):
         seen.known[Candidate(Recipe("full"), 1e-4, seed)] = Observation(score, 14.5, outcome=outcome)
-    assert [run["seed"] for run in seen.runs("full")] == [1, 2]
+    assert [run.seed for run in seen.runs("full")] == [1, 2]
     seen.known |= {Candidate(Recipe(2), 1e-4, seed): Observation(0.5, 4.0, outcome="degenerate") for seed in (0, 1)}
     assert [one.mean for one in seen.results_so_far()] == pytest.approx([0.5, 0.79])  # k = 2 as a whole has not learned
 
@@ -81,10 +68,6 @@ def test_seconds_follow_operations() -> None:
     assert seen.run_seconds(Recipe("full")) == pytest.approx(SECONDS["full"])
 
 
-def test_intervals_are_read_after_every_seed_from_the_second_on() -> None:
-    assert [interim_analyses(n) for n in (1, 2, 5)] == [1, 1, 4]
-
-
 @pytest.mark.parametrize("same_errors", [True, False])
 def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None:
     clear = {**dict.fromkeys(range(3), 0.55), **dict.fromkeys(range(3, 7), 0.9), "full": 0.9}
@@ -109,9 +92,9 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
         layers=6,
         search=SearchOutcome(interim_analyses=interim_analyses(5), alternatives=("probe",)),
     )
-    size = answer["sizes"][0]
-    assert size["recommended"]["recipe"] == size["decision"]["choice"] == best(seen) == "last 3"
-    assert [one["choice"] for one in size["choices"]][:2] == ["head only", "probe"]
+    size = answer.sizes[0]
+    assert size.recommended.recipe == size.decision.choice == best(seen) == "last 3"
+    assert [one.choice for one in size.choices][:2] == ["head only", "probe"]
 
 
 def recorded(curve: Mapping[Any, float], *, seeds: int, probe: float | None = None) -> Observations:
@@ -171,11 +154,6 @@ def test_seconds_of_a_batch_are_its_makespan() -> None:
     assert seen.spent == 14.5 + 6.5
     assert seen.predicted_seconds([Candidate(Recipe("full"), 1e-4, seed) for seed in (1, 2, 3)]) == 29.0
     assert seen.predicted_seconds([Candidate(Recipe("full"), 1e-4, 0)]) == 0.0
-
-
-def test_names_of_k_in_messages() -> None:
-    assert [in_words(Recipe(k)) for k in (0, 1, 3, "full")] == ["k = 0", "k = 1", "k = 3", "full fine-tuning"]
-    assert in_words(Recipe("full"), capital=True) == "Full fine-tuning" and in_words(Recipe(2), capital=True) == "k = 2"
 
 
 CANDIDATES = st.builds(

@@ -190,16 +190,6 @@ def test_full_is_trained_at_two_learning_rates(score: Any, more: dict[str, Any],
     assert [one.learning_rate for one in first] == rates
 
 
-def test_the_same_scores_give_the_same_batches() -> None:
-    rng = np.random.default_rng(0)
-    noise: dict[Candidate, float] = {}
-
-    def score(one: Candidate) -> float:
-        return RISING[one.recipe] + noise.setdefault(one, rng.normal(0, 0.01))
-
-    assert run_search(nothing_seen(), score) == run_search(nothing_seen(), score)
-
-
 @given(st.integers(0, 10_000), st.floats(0, 0.03), st.floats(20, 300), st.integers(1, 3))
 def test_every_search_ends_within_its_budget(seed: int, noise: float, budget: float, workers: int) -> None:
     rng = np.random.default_rng(seed)
@@ -284,11 +274,3 @@ def test_a_search_begins_with_it_if_scores_change_nothing(recipes: int, workers:
     _, batches = run_search(seen, lambda one: RISING[one.recipe] - 0.001 * (one.learning_rate != 1e-4))
     wanted = list(initial_design(seen.space, workers))
     assert len(wanted) == 3 and batches[:3] == wanted
-
-
-def test_no_candidate_is_in_two_batches_of_the_initial_design() -> None:
-    candidates = [one for batch in initial_design(nothing_seen(recipes=(0, 1)).space, 1) for one in batch.candidates]
-    assert len(set(candidates)) == len(candidates)
-    _, batches = run_search(nothing_seen(recipes=(0, 1), budget_given=1e3), exact(RISING))
-    first = next(batch.candidates for batch in batches if batch.candidates[0].recipe.k == 1)
-    assert [one.learning_rate for one in first] == [1e-4, 2e-4]  # the reference is where they are compared

@@ -2,9 +2,7 @@
 
 import sys
 from dataclasses import replace
-from math import inf
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ import frostline.sweep.execution.ray_tasks as node_module
 from frostline import FrostlineError, Ray
 from frostline.report.rebuild import rebuild
 from frostline.search.observations import Candidate, Observations
-from frostline.search.search import Search, run_together, stacked_on_gpu, sweep_of
+from frostline.search.search import Search, sweep_of
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
@@ -56,57 +54,6 @@ def test_the_grid_of_some_trials_has_these_runs_and_no_others(trials: list[Candi
     assert in_grid(sweep_of(spec, trials)) == expected
 
 
-@pytest.mark.parametrize(
-    ("change", "times", "found"),
-    [
-        ({}, 1.1, 4),
-        ({}, 1.6, 1),
-        ({}, inf, 1),
-        ({"folds": 5}, 1.1, 1),
-        ({"stack": 8}, 1.1, 1),
-        ({"device": "cpu"}, 1.1, 1),
-        ({"fits": 2}, 1.1, 1),
-    ],
-)
-def test_a_gpu_that_trains_four_runs_in_about_the_time_of_one_gets_stacks(
-    monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], times: float, found: int
-) -> None:
-    """The reference is timed, at one learning rate."""
-    given = {"folds": 0, "stack": "auto", "device": "cuda", "fits": 4} | change
-    context = SimpleNamespace(machine=SimpleNamespace(device=SimpleNamespace(type=given["device"])))
-    prepared: Any = SimpleNamespace(
-        requested=SimpleNamespace(tune=tuple(map(Recipe, (0, 1, "full"))), stack=given["stack"]),
-        identity=SimpleNamespace(folds=given["folds"]),
-        context=context,
-    )
-    trials = [Candidate(Recipe(k), rate, seed) for k in (0, 1, "full") for rate in (1e-4, 2e-4) for seed in range(5)]
-    runs: Any = {
-        trial: SimpleNamespace(recipe=trial.recipe, learning_rate=trial.learning_rate, seed=trial.seed)
-        for trial in trials
-    }
-
-    def profile_step(stack: Any, context: Any) -> tuple[float, int]:
-        assert {(run.recipe, run.learning_rate) for run in stack} == {("full", 1e-4)} and len(stack) in (1, 4)
-        return (times if len(stack) == 4 or times == inf else 1.0), 0
-
-    monkeypatch.setattr(search_module, "profile_step", profile_step)
-    monkeypatch.setattr(search_module, "stack_size", lambda some, *_: min(given["fits"], len(some)))
-    assert stacked_on_gpu(prepared, runs) == found
-
-
-def test_how_many_runs_are_trained_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = SimpleNamespace(processes=1)
-    prepared: Any = SimpleNamespace(requested=SimpleNamespace(tune=(0, "full")), plan=SimpleNamespace(device=device))
-    monkeypatch.setattr(search_module, "workers_for", lambda prepared, runs: 2)
-    ray: Any = SimpleNamespace(capacity=lambda runs: 5)
-    assert [run_together(prepared, {}, one, None) for one in (None, 1, 3)] == [None, None, 6]
-    device.processes = 2  # two GPUs, with a process on each
-    assert [run_together(prepared, {}, one, None) for one in (None, 1, 3)] == [4, None, 6]
-    assert [run_together(prepared, {}, one, ray) for one in (None, 3)] == [5, 3]
-    ray.capacity = lambda runs: 0  # the cluster has not started yet
-    assert run_together(prepared, {}, None, ray) == 1
-
-
 @pytest.fixture
 def known_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run takes a second, so that two searches cannot differ because of their times. The model seems to learn."""
@@ -127,10 +74,10 @@ def test_a_search_with_tasks_of_ray_takes_the_same_steps_and_finds_the_same(
     monkeypatch.setitem(sys.modules, "ray", RayHere())  # type: ignore[arg-type]
     monkeypatch.setattr(search_module, "execute", None)
     on_ray = frostline.find(**settings, ray=Ray())
-    assert on_ray["decision"] == here["decision"] and on_ray["sentence"] == here["sentence"]
-    steps = [[{**one, "seconds": None} for one in step["runs"]] for step in on_ray["search"]["steps"]]
-    assert steps == [[{**one, "seconds": None} for one in step["runs"]] for step in here["search"]["steps"]]
-    assert on_ray["search"]["spent_seconds"] == here["search"]["spent_seconds"] < sum(map(len, steps))  # two at a time
+    assert on_ray.decision == here.decision and on_ray.sentence == here.sentence
+    steps = [[{**one, "seconds": None} for one in step["runs"]] for step in on_ray.search["steps"]]
+    assert steps == [[{**one, "seconds": None} for one in step["runs"]] for step in here.search["steps"]]
+    assert on_ray.search["spent_seconds"] == here.search["spent_seconds"] < sum(map(len, steps))  # two at a time
     assert len(steps) > 2 and node_module._prepared.cache_info().misses == loaded + 1
     assert_same_predictions(Store(settings["out"]), Store(tmp_path / "here"))
 

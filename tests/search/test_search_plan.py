@@ -10,7 +10,6 @@ import frostline.search.search_plan as plan_module
 import frostline.sweep.execution.forecast as forecast_module
 from frostline.api import find
 from frostline.search import SECONDS
-from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
 
 
@@ -40,11 +39,11 @@ def test_a_plan_writes_nothing_and_says_what_the_search_then_does(
     assert not out.exists()
     assert made.of_reference is not None and made.reference_seconds is not None and made.reference_seconds > 0
     assert made.budget == 1000 and made.budget_given and made.spent == 0
-    steps = find.find(**search_settings)["search"]["steps"]
+    steps = find.find(**search_settings).search["steps"]
     assert [(step.why, step.runs) for step in made.steps[:2]] == [(one["why"], len(one["runs"])) for one in steps[:2]]
     again = find.plan(**search_settings)
     assert again.spent > 0 and again.steps[0].done == again.steps[0].runs and again.steps[0].seconds == 0
-    whole = find.find(**search_settings, exhaustive=True)["search"]["steps"][-1]["runs"]
+    whole = find.find(**search_settings, exhaustive=True).search["steps"][-1]["runs"]
     seconds = [run["seconds"] for run in whole if run["recipe"] == "last 1"]
     assert made.measured is None
     assert find.plan(**search_settings).reference_seconds == pytest.approx(np.median(seconds))
@@ -66,12 +65,3 @@ def test_the_plan_of_the_whole_grid_is_one_step(search_settings: dict[str, Any])
     (step,) = made.steps
     assert step.runs == len(made.plan.runs) and step.seconds is not None
     assert step.seconds == sum(40.0 if run.recipe == "full" else 2.0 for run in made.plan.runs)
-
-
-def test_without_a_forecast_nothing_is_claimed(
-    search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan_module, "make_forecast", lambda *args, **more: None)
-    made = find.plan(**{**search_settings, "budget": None, "progress": Progress()})
-    assert made.budget is made.enough is made.reference_seconds is None
-    assert {step.seconds for step in made.steps} == {None}

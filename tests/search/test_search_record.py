@@ -1,15 +1,17 @@
 """The record of a search in ``search.json``."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from frostline.data.files import seal
+from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.search_record import (
     as_of_now,
-    newer_runs,
     read_search,
     request_again,
     selected_learning_rates,
@@ -66,18 +68,17 @@ def test_requested_runs_are_no_longer_abandoned(tmp_path: Path) -> None:
 
 def test_a_k_with_new_learning_rates_has_no_selected_learning_rate() -> None:
     pairs = {"last 1": 1e-3, "full": 1e-4}
-    rows: list[dict[str, Any]] = [{"recipe": k, "learning_rate": rate} for k, rate in pairs.items()]
-    tried = [{**row, "seed": 0, "score": 0.5, "seconds": 1.0} for row in rows]
+    tried = [{"recipe": k, "learning_rate": rate, "seed": 0, "score": 0.5, "seconds": 1.0} for k, rate in pairs.items()]
     search = record_of(selected_learning_rates=pairs, steps=[step(*tried)])
-    done = [{**row, "status": "done"} for row in rows]
+    done = [row("a", k, learning_rate=rate) for k, rate in pairs.items()]
     assert selected_learning_rates(search, done) == pairs
-    new = {"recipe": "full", "learning_rate": 1e-5}
-    assert selected_learning_rates(search, [*done, {**new, "status": "done"}]) == {"last 1": 1e-3}
-    assert selected_learning_rates(search, [*done, {**new, "status": "pending"}]) == pairs
+    new = row("b", "full", learning_rate=1e-5)
+    assert selected_learning_rates(search, [*done, new]) == {"last 1": 1e-3}
+    assert selected_learning_rates(search, [*done, replace(new, status="pending")]) == pairs
 
 
-def row(run: str, trainable: str, *, train_size: int = 20, status: str = "done") -> dict[str, Any]:
-    return {"run": run, "recipe": trainable, "train_size": train_size, "status": status}
+def row(run: str, recipe: str, *, train_size: int = 20, **more: Any) -> RunResult:
+    return RunResult(run=run, recipe=Recipe(recipe), train_size=train_size, seed=0, **more)
 
 
 def test_its_reason_to_stop_is_about_the_runs_that_the_search_knew() -> None:
@@ -93,8 +94,3 @@ def test_its_reason_to_stop_is_about_the_runs_that_the_search_knew() -> None:
     assert list(more.skipped) == ["last 2"] and more.known == search.known
     two = as_of_now(search, [*known, row("e", "full"), row("f", "full")])
     assert two.why is not None and two.why.startswith("2 runs have been added") and two.skipped == search.skipped
-
-
-def test_a_search_that_continues_has_no_newer_runs() -> None:
-    assert newer_runs(record_of(over=False), [row("a", "head only")]) == []
-    assert [one["run"] for one in newer_runs(record_of(over=True), [row("a", "head only")])] == ["a"]

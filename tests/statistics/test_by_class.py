@@ -31,19 +31,19 @@ def test_the_estimate_is_that_of_all_runs_together_and_the_range_that_of_single_
     first, second, third = scores_by_class(targets, [logits_of(run) for run in runs], LABELS)
     both, predicted = np.tile(targets, 2), np.concatenate(runs)
     for n, one in enumerate((first, second, third)):
-        assert one["label"] == LABELS[n] and one["examples"] == 2
+        assert one.label == LABELS[n] and one.examples == 2
         for name, score in zip(SCORES, (precision_score, recall_score, f1_score), strict=True):
-            assert one[name]["estimate"] == pytest.approx(score(both, predicted, labels=[n], average="macro"))
-            assert one[name]["highest"] == 1.0
-    assert first["recall"]["lowest"] == 0.5 and second["precision"]["lowest"] == pytest.approx(2 / 3)
+            assert getattr(one, name).estimate == pytest.approx(score(both, predicted, labels=[n], average="macro"))
+            assert getattr(one, name).highest == 1.0
+    assert first.recall.lowest == 0.5 and second.precision.lowest == pytest.approx(2 / 3)
 
 
 def test_a_class_that_is_never_predicted_has_no_precision() -> None:
     seen, missed, absent = scores_by_class(np.array([0, 0, 1]), [logits_of([0, 0, 0])] * 2, LABELS)
     nothing = OverRuns(estimate=None, lowest=None, highest=None)
-    assert seen["recall"]["estimate"] == 1.0
-    assert missed["precision"] == nothing and missed["recall"]["estimate"] == missed["f1"]["estimate"] == 0.0
-    assert absent["examples"] == 0 and all(absent[name] == nothing for name in SCORES)
+    assert seen.recall.estimate == 1.0
+    assert missed.precision == nothing and missed.recall.estimate == missed.f1.estimate == 0.0
+    assert absent.examples == 0 and all(getattr(absent, name) == nothing for name in SCORES)
 
 
 def test_with_folds_every_row_counts_once() -> None:
@@ -52,8 +52,8 @@ def test_with_folds_every_row_counts_once() -> None:
     halves[0][2:] = np.nan
     halves[1][:2] = np.nan
     first, second = scores_by_class(targets, halves, LABELS[:2])
-    assert first["examples"] == second["examples"] == 2
-    assert all(one[name]["estimate"] == 1.0 for one in (first, second) for name in SCORES)
+    assert first.examples == second.examples == 2
+    assert all(getattr(one, name).estimate == 1.0 for one in (first, second) for name in SCORES)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=40), st.integers(1, 3))
@@ -61,4 +61,4 @@ def test_runs_with_the_same_predictions_have_no_range(rows: list[tuple[int, int]
     targets, predictions = (np.array(part) for part in zip(*rows, strict=True))
     for one in scores_by_class(targets, [logits_of(predictions.tolist())] * runs, LABELS):
         for name in SCORES:
-            assert one[name]["lowest"] == one[name]["highest"] == pytest.approx(one[name]["estimate"])
+            assert getattr(one, name).lowest == getattr(one, name).highest == pytest.approx(getattr(one, name).estimate)

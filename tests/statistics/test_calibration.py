@@ -35,20 +35,20 @@ seeds = st.integers(0, 2**32 - 1)
 def test_the_error_is_between_0_and_1_and_the_order_of_rows_has_no_meaning(seed: int, rows: int, sharp: float) -> None:
     logits, targets = drawn(seed, rows, sharpness=sharp)
     found = calibration(logits, targets, np.random.default_rng(0))
-    assert all(0 <= found[name] <= 1 for name in ("error", "by_chance", "by_chance_high"))
-    assert sum(one["examples"] for one in found["bins"]) == rows and len(found["bins"]) <= MOST_BINS
-    assert found["error"] == pytest.approx(
-        sum(one["examples"] * abs(one["confidence"] - one["accuracy"]) for one in found["bins"]) / rows
+    assert all(0 <= getattr(found, name) <= 1 for name in ("error", "by_chance", "by_chance_high"))
+    assert sum(one.examples for one in found.bins) == rows and len(found.bins) <= MOST_BINS
+    assert found.error == pytest.approx(
+        sum(one.examples * abs(one.confidence - one.accuracy) for one in found.bins) / rows
     )
     order = np.random.default_rng(seed).permutation(rows)
     again = calibration(logits[order], targets[order], np.random.default_rng(0))
-    assert again["error"] == pytest.approx(found["error"]) and again["log_loss"] == pytest.approx(found["log_loss"])
+    assert again.error == pytest.approx(found.error) and again.log_loss == pytest.approx(found.log_loss)
 
 
 @pytest.mark.parametrize(("rows", "bins"), [(19, 1), (40, 2), (299, 14), (1000, 15)])
 def test_bins_have_equally_many_examples_and_at_least_20(rows: int, bins: int) -> None:
-    found = calibration(*drawn(0, rows), np.random.default_rng(0))["bins"]
-    sizes = [one["examples"] for one in found]
+    found = calibration(*drawn(0, rows), np.random.default_rng(0)).bins
+    sizes = [one.examples for one in found]
     assert sizes == [len(part) for part in np.array_split(np.arange(rows), bins)]
 
 
@@ -69,7 +69,7 @@ def test_the_simulated_error_is_that_of_outcomes_drawn_from_the_probabilities() 
     for seed in range(200):
         logits, targets = drawn(seed, 300)
         found = calibration(logits, targets, np.random.default_rng(seed))
-        errors.append((found["error"], found["by_chance"], found["error"] > found["by_chance_high"]))
+        errors.append((found.error, found.by_chance, found.error > found.by_chance_high))
     error, by_chance, above = np.mean(errors, 0)
     assert by_chance == pytest.approx(error, rel=0.05) and 0.02 <= above <= 0.09
 
@@ -154,7 +154,7 @@ def test_label_sets_are_examples_with_two_classes(seed: int, rows: int, sharp: f
     assert fit_temperature(logits, targets) == fit_temperature(*as_pairs)
     found = calibration(logits, targets, np.random.default_rng(0))
     assert found == calibration(*as_pairs, np.random.default_rng(0))
-    assert sum(one["examples"] for one in found["bins"]) == 3 * rows
+    assert sum(one.examples for one in found.bins) == 3 * rows
 
 
 def test_words_are_examples_and_those_that_were_cut_off_are_not() -> None:

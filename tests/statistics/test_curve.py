@@ -49,7 +49,7 @@ def test_the_order_of_runs_does_not_matter(table: dict[tuple[str, int], float], 
     mixed = random.sample(runs, len(runs))
     ours, theirs = answer(runs), answer(mixed)
     for got in (ours, theirs):
-        for cell in got["cells"]:
+        for cell in got.cells:
             cell.points = sorted(cell.points, key=lambda point: point.seed)
     assert close(asdict(ours), asdict(theirs))
 
@@ -62,46 +62,46 @@ def test_any_table_gives_a_coherent_answer(
     """Points are ordered and intervals contain their means, with ties, gaps, one seed, no spread or failed cells."""
     got = answer(runs_of(table), chance, corrected=corrected)
     place = {cell.recipe: n for n, cell in enumerate(got.cells)}
-    for cell in got["cells"]:
-        summary = cell["validation"]
-        assert summary["n"] <= cell["runs"] == sum(k == cell.recipe.short for k, _ in table)
-        assert cell["failures"]["failed"] == sum(cell["failures"][name.replace(" ", "_")] for name in FAILURES)
-        if summary["low"] is not None:
-            assert summary["low"] - 1e-9 <= summary["mean"] <= summary["high"] + 1e-9
-        assert cell["share_corrected"] is None or chance is not None
-    for point in got["operating_points"]:
-        named = [point[name] for name in ("not_ruled_out", "estimate", "confident")]
-        if point["verdict"] != "undefined" and None not in named:
+    for cell in got.cells:
+        summary = cell.validation
+        assert summary.n <= cell.runs == sum(k == cell.recipe.short for k, _ in table)
+        assert cell.failures.failed == sum(getattr(cell.failures, name.replace(" ", "_")) for name in FAILURES)
+        if summary.low is not None:
+            assert summary.low - 1e-9 <= summary.mean <= summary.high + 1e-9
+        assert cell.share_corrected is None or chance is not None
+    for point in got.operating_points:
+        named = [getattr(point, name) for name in ("not_ruled_out", "estimate", "confident")]
+        if point.verdict != "undefined" and None not in named:
             assert place[named[0]] <= place[named[2]] and place[named[0]] <= place[named[1]]
-        if point["verdict"] == "undefined":
+        if point.verdict == "undefined":
             assert named == [None] * 3
 
 
 def test_one_seed_has_no_interval() -> None:
     got = answer([one(k, 0, score) for k, score in zip(KS, (0.5, 0.7, 0.8, 0.9), strict=True)])
-    assert all(cell["validation"]["low"] is None for cell in got["cells"])
+    assert all(cell.validation.low is None for cell in got.cells)
     difference = by_name(got)["1"].difference
     assert difference == Difference(means=pytest.approx((0.7, 0.9)), estimate=pytest.approx(-0.2))
-    assert got["seeds_to_decide"] is None and not got["learned"]
+    assert got.seeds_to_decide is None and not got.learned
 
 
 def test_no_spread_is_certain() -> None:
     got = answer([one(k, seed, 0.8 if k != "0" else 0.5) for k in KS for seed in range(3)])
-    point = next(p for p in got["operating_points"] if p["corrected"] and p["target"] == 0.95)
+    point = next(p for p in got.operating_points if p.corrected and p.target == 0.95)
     assert point == replace(point, estimate="last 1", confident="last 1", not_ruled_out="last 1", verdict="decided")
-    assert by_name(got)["1"]["difference"]["p"] == 1 and by_name(got)["0"]["difference"]["p"] < 1e-20
+    assert by_name(got)["1"].difference.p == 1 and by_name(got)["0"].difference.p < 1e-20
 
 
 def test_failed_runs_only_and_a_cell_without_finished_runs() -> None:
     diverged = [one(k, seed, None, outcome="diverged") for k in KS for seed in range(3)]
     got = answer(diverged)
-    assert got["reference"] is None and all(cell["validation"]["mean"] is None for cell in got["cells"])
-    assert all(cell["failures"]["failed"] == 3 for cell in got["cells"])
-    assert {p["verdict"] for p in got["operating_points"]} == {"undefined"}
+    assert got.reference is None and all(cell.validation.mean is None for cell in got.cells)
+    assert all(cell.failures.failed == 3 for cell in got.cells)
+    assert {p.verdict for p in got.operating_points} == {"undefined"}
     pending = [one(k, seed, 0.8, status="pending" if k == "1" else "done") for k in KS for seed in range(3)]
     empty = by_name(answer(pending))["1"]
-    assert (empty["runs"], empty["share"], empty["difference"], empty["failures"]["interval"]) == (0, None, None, None)
-    assert [run.recipe.short for run in answer(pending)["missing"]] == ["1"] * 3
+    assert (empty.runs, empty.share, empty.difference, empty.failures.interval) == (0, None, None, None)
+    assert [run.recipe.short for run in answer(pending).missing] == ["1"] * 3
 
 
 def test_a_repeated_seed_counts_once_if_seeds_are_paired() -> None:
@@ -109,7 +109,7 @@ def test_a_repeated_seed_counts_once_if_seeds_are_paired() -> None:
         one(k, seed, 0.8 + 0.01 * seed + 0.003 * (k == "full") * seed**2) for k in ("1", "full") for seed in range(4)
     ]
     twice = by_name(answer([*runs, replace(runs[0], run="again")]))["1"]
-    assert twice["difference"] == by_name(answer(runs))["1"]["difference"] and twice["runs"] == 5
+    assert twice.difference == by_name(answer(runs))["1"].difference and twice.runs == 5
 
 
 @pytest.mark.parametrize(
@@ -119,23 +119,23 @@ def test_seeds_are_paired_if_that_drops_few_runs(ours: int, theirs: int, paired:
     """Otherwise every run counts: all ten runs have more information than two common seeds of five."""
     draw = np.random.default_rng(0)
     runs = [one(k, n, draw.uniform(0.8, 0.9)) for k, count in (("1", ours), ("full", theirs)) for n in range(count)]
-    got, by_k = by_name(answer(runs))["1"], {k: [r["validation_best"] for r in runs if r.recipe.short == k] for k in KS}
+    got, by_k = by_name(answer(runs))["1"], {k: [r.validation_best for r in runs if r.recipe.short == k] for k in KS}
     common = min(ours, theirs)
     means = [np.mean(by_k[k][:common] if paired else by_k[k]) for k in ("1", "full")]
-    assert got["difference"]["estimate"] == pytest.approx(means[0] - means[1])
+    assert got.difference.estimate == pytest.approx(means[0] - means[1])
     test = stats.ttest_rel if paired else partial(stats.ttest_ind, equal_var=False)
-    assert got["difference"]["p"] == pytest.approx(
+    assert got.difference.p == pytest.approx(
         test(by_k["1"][: common if paired else None], by_k["full"][: common if paired else None]).pvalue
     )
-    assert (got["pairing_gain"] is None) == (not paired or common < 3)
+    assert (got.pairing_gain is None) == (not paired or common < 3)
 
 
 def test_without_a_baseline_shares_of_the_gain_are_undefined() -> None:
     runs = [one(k, seed, 0.5 + 0.1 * KS.index(k) + 0.001 * seed) for k in KS for seed in range(3)]
     got = answer(runs, None, corrected=False)
-    assert all(cell["share_corrected"] is None and cell["share"] is not None for cell in got["cells"])
-    assert {p["verdict"] for p in got["operating_points"] if p["corrected"]} == {"undefined"}
-    assert not got["learned"]
+    assert all(cell.share_corrected is None and cell.share is not None for cell in got.cells)
+    assert {p.verdict for p in got.operating_points if p.corrected} == {"undefined"}
+    assert not got.learned
 
 
 @settings(max_examples=60)
@@ -146,10 +146,12 @@ def test_differences_do_not_change_if_all_scores_are_shifted(table: dict[tuple[s
         for move in (0.0, by)
     )
     for name, cell in here.items():
-        ours, theirs = cell["difference"], there[name]["difference"]
+        ours, theirs = cell.difference, there[name].difference
         assert (ours is None) == (theirs is None)
         for end in ("estimate", "low", "high") if ours else ():
-            assert ours[end] == (None if theirs[end] is None else pytest.approx(theirs[end], abs=1e-9))
+            assert getattr(ours, end) == (
+                None if getattr(theirs, end) is None else pytest.approx(getattr(theirs, end), abs=1e-9)
+            )
 
 
 def test_a_k_below_the_target_is_rarely_confident() -> None:
@@ -158,9 +160,9 @@ def test_a_k_below_the_target_is_rarely_confident() -> None:
     truth = {k: 0.5 + 0.35 * share for k, share in zip(KS, (0.5, 0.94, 0.94, 1.0), strict=True)}
     for _ in range(120):
         runs = [one(k, seed, mean + 0.01 * draw.standard_normal()) for k, mean in truth.items() for seed in range(5)]
-        point = next(p for p in answer(runs, 0.5)["operating_points"] if p["corrected"] and p["target"] == 0.95)
-        wrong += point["confident"] != "full"
-        full_by_mean += point["estimate"] == "full"
+        point = next(p for p in answer(runs, 0.5).operating_points if p.corrected and p.target == 0.95)
+        wrong += point.confident != "full"
+        full_by_mean += point.estimate == "full"
     assert wrong <= 9 and full_by_mean < 84  # 7.5 %; by the means, a k below the target is chosen in many of the tries
 
 
@@ -170,13 +172,13 @@ def test_learning_rates_are_compared_on_common_seeds() -> None:
         one("1", 0, 0.79, learning_rate=2e-4),
         one("1", 7, 0.99, learning_rate=2e-4, status="failed"),
     ]
-    assert by_name(answer([*runs, one("full", 0, 0.9)]))["1"]["learning_rate"] == 1e-4
-    alone = [run for run in runs if run["seed"] != 0]  # no common seed: the means of all runs decide
+    assert by_name(answer([*runs, one("full", 0, 0.9)]))["1"].learning_rate == 1e-4
+    alone = [run for run in runs if run.seed != 0]  # no common seed: the means of all runs decide
     alone[-1] = replace(alone[-1], status="done", outcome="ok")
-    assert by_name(answer([*alone, one("full", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
+    assert by_name(answer([*alone, one("full", 0, 0.9)]))["1"].learning_rate == 2e-4
     few = [one("1", seed, 0.6 + 0.2 * (seed == 4), learning_rate=1e-4) for seed in range(5)]
     few += [one("1", seed, 0.7, learning_rate=2e-4) for seed in range(4, 9)]  # one common seed of five is too few
-    assert by_name(answer([*few, one("full", 0, 0.9)]))["1"]["learning_rate"] == 2e-4
+    assert by_name(answer([*few, one("full", 0, 0.9)]))["1"].learning_rate == 2e-4
 
 
 @given(st.lists(scores, min_size=1, max_size=12), scores, st.one_of(st.none(), scores))
@@ -187,8 +189,8 @@ def test_a_mean_has_at_least_half_of_a_cell_and_its_best_run(
     ours = [run for run in with_outcomes(runs, chance) if run.recipe.short == "1"]
     good = succeeded(ours)
     assert 2 * len(good) >= len(cell)
-    assert max(run["validation_best"] for run in good) == max(cell)
-    assert failures(ours)["failed"] == sum(run["outcome"] != "ok" for run in ours)
+    assert max(run.validation_best for run in good) == max(cell)
+    assert failures(ours).failed == sum(run.outcome != "ok" for run in ours)
     if chance is None:
         assert len(good) == len(cell)
 

@@ -49,15 +49,15 @@ def test_wanted_certainty_takes_full_even_if_another_measured_more_for_less() ->
 def test_the_decision_says_what_is_lost_and_what_it_costs() -> None:
     full, two = choice("full", 0.873, 1.0, seed=1), choice("last 2", 0.870, 0.25)
     decision, facts = decide([two, full], full, Rule(goal=GOAL), base=0.5, margin=0.01)
-    assert decision["choice"] == "last 2" and decision["reference"] == "full"
-    assert decision["below_full"] == pytest.approx(0.3, abs=0.02) and decision["low"] < 0.3 < decision["high"]
-    assert decision["cost_of_full"] == 0.25 and decision["probability"] > 0.99
-    assert [one["choice"] for one in facts] == ["last 2", "full"]
-    assert facts[1]["probability"] == 1.0 and facts[1]["below_full"] == 0 == facts[1]["low"]
-    assert facts[0]["value"] == pytest.approx(0.870 - 0.25 * PRICE, abs=1e-4)
-    assert facts[0]["better_than_previous"] is None and facts[1]["better_than_previous"] > 0.9
+    assert decision.choice == "last 2" and decision.reference == "full"
+    assert decision.below_full == pytest.approx(0.3, abs=0.02) and decision.low < 0.3 < decision.high
+    assert decision.cost_of_full == 0.25 and decision.probability > 0.99
+    assert [one.choice for one in facts] == ["last 2", "full"]
+    assert facts[1].probability == 1.0 and facts[1].below_full == 0 == facts[1].low
+    assert facts[0].value == pytest.approx(0.870 - 0.25 * PRICE, abs=1e-4)
+    assert facts[0].better_than_previous is None and facts[1].better_than_previous > 0.9
     _, facts = decide([two, choice("probe", 0.99, 0.0), full], full, Rule(goal=GOAL), base=0.5, margin=0.01)
-    assert facts[1]["better_than_previous"] is None and facts[2]["better_than_previous"] > 0.9  # beside the smaller k
+    assert facts[1].better_than_previous is None and facts[2].better_than_previous > 0.9  # beside the smaller k
 
 
 @st.composite
@@ -70,16 +70,16 @@ def some_options(draw: st.DrawFn) -> list[Option]:
 @given(some_options(), st.sampled_from([0.0, POINT, 0.1]))
 def test_nothing_dominated_is_recommended(choices: list[Option], price: float) -> None:
     decision, facts = decide(choices, choices[-1], Rule(goal=GOAL, price=price), base=0.5, margin=0.01)
-    chosen = next(one for one in facts if one["choice"] == decision["choice"])
-    better = next((one for one in facts if one["choice"] == chosen["dominated_by"]), None)
-    assert better is None or (price == 0.0 and better["expected"] == chosen["expected"])
+    chosen = next(one for one in facts if one.choice == decision.choice)
+    better = next((one for one in facts if one.choice == chosen.dominated_by), None)
+    assert better is None or (price == 0.0 and better.expected == chosen.expected)
 
 
 @given(some_options())
 def test_an_easier_target_is_likelier(choices: list[Option]) -> None:
     for one in decide(choices, choices[-1], Rule(goal=GOAL), base=0.5, margin=0.01)[1]:
-        p = one["probabilities"]
-        if one["choice"] != "full" and choices[-1].draws.min() > 0.5:
+        p = one.probabilities
+        if one.choice != "full" and choices[-1].draws.min() > 0.5:
             assert p["gain_90"] >= p["gain_95"] >= p["gain_99"]
 
 
@@ -89,9 +89,9 @@ def test_a_way_is_compared_with_the_largest_k_that_costs_at_most_as_much() -> No
     early, probe = choice("early", 0.7, 0.1), choice("probe", 0.7, 0.0)
     lora, llrd, early = (replace(one, is_way=True) for one in (lora, llrd, early))
     _, facts = decide([probe, early, one, two, lora, llrd, full], full, Rule(goal=GOAL), base=0.5, margin=0.01)
-    beside = {fact["choice"]: fact["beside_k"] for fact in facts}
-    assert beside["lora-2"]["choice"] == "last 2" and beside["lora-2"]["probability"] > 0.99
-    assert beside["lora-2"]["above"] == pytest.approx(2.0, abs=0.05)
-    assert beside["lora-2"]["low"] < 2 < beside["lora-2"]["high"]
-    assert beside["llrd"]["choice"] == "full" and 0.1 < beside["llrd"]["probability"] < 0.2
+    beside = {fact.choice: fact.beside_k for fact in facts}
+    assert beside["lora-2"].choice == "last 2" and beside["lora-2"].probability > 0.99
+    assert beside["lora-2"].above == pytest.approx(2.0, abs=0.05)
+    assert beside["lora-2"].low < 2 < beside["lora-2"].high
+    assert beside["llrd"].choice == "full" and 0.1 < beside["llrd"].probability < 0.2
     assert [beside[name] for name in ("probe", "early", "last 1", "full")] == [None] * 4

@@ -67,8 +67,8 @@ def test_scores_of_each_label_and_intervals_by_text() -> None:
     own = scores_by_class(split, [logits])
     for n, one in enumerate(own):
         y, said = targets[:50, n], logits[:50, n] >= 0
-        assert one["examples"] == y.sum() and one["f1"]["estimate"] == pytest.approx(sk.f1_score(y, said))
-        assert one["precision"]["estimate"] == pytest.approx(sk.precision_score(y, said))
+        assert one.examples == y.sum() and one.f1.estimate == pytest.approx(sk.f1_score(y, said))
+        assert one.precision.estimate == pytest.approx(sk.precision_score(y, said))
     evidence = RunPredictions(split, {"run": logits}.__getitem__)
     found = evidence.alone("run")
     assert evidence.rows_of(["run"]) == 50 and found["low"] < found["score"] < found["high"]

@@ -15,7 +15,7 @@ from frostline.statistics.evidence import Scores
 
 def outcomes(cell: Sequence[float], best: float, chance: float = 0.5) -> list[str]:
     runs = [*(one("1", seed, score) for seed, score in enumerate(cell)), one("full", 0, best)]
-    return [run["outcome"] for run in with_outcomes(runs, chance) if run.recipe.short == "1"]
+    return [run.outcome for run in with_outcomes(runs, chance) if run.recipe.short == "1"]
 
 
 def test_a_run_far_below_its_cell_has_failed() -> None:
@@ -30,7 +30,7 @@ def test_a_weak_run_among_weak_runs_has_not_failed() -> None:
     weak = [0.525, 0.535, 0.53, 0.545, 0.55]
     assert outcomes(weak, 0.9) == ["ok"] * 5
     cell = by_name(answer([*(one("1", n, s) for n, s in enumerate(weak)), one("full", 0, 0.9)], 0.5))["1"]
-    assert (cell["validation"]["n"], cell["validation"]["mean"]) == (5, pytest.approx(np.mean(weak)))
+    assert (cell.validation.n, cell.validation.mean) == (5, pytest.approx(np.mean(weak)))
 
 
 def test_a_difference_that_the_sample_of_rows_explains_is_no_failure() -> None:
@@ -53,10 +53,10 @@ def test_a_difference_that_the_sample_of_rows_explains_is_no_failure() -> None:
     ):
         evidence = Scores("accuracy", 0.95 if runs is flat else 0.5, rows=rows)
         found = with_outcomes(runs, evidence.chance, clear_distance(runs, evidence))
-        assert {run["run"] for run in found if run["outcome"] != "ok"} == failed
+        assert {run.run for run in found if run.outcome != "ok"} == failed
         got = compare(runs, evidence, AnalysisSettings())
-        assert got["clear_distance"] == (pytest.approx(2 / math.sqrt(rows)) if rows else 0)
-        assert sum(cell["failures"]["failed"] for cell in got["cells"]) == len(failed)
+        assert got.clear_distance == (pytest.approx(2 / math.sqrt(rows)) if rows else 0)
+        assert sum(cell.failures.failed for cell in got.cells) == len(failed)
 
 
 def test_the_clear_distance_depends_on_the_fewest_rows_and_the_metric() -> None:
@@ -76,7 +76,7 @@ def test_a_run_is_compared_with_runs_of_the_same_k_and_learning_rate() -> None:
         for rate, base in ((1e-4, 0.8), (1e-3, 0.55))
         for n, s in enumerate([base] * 3)
     ]
-    assert {run["outcome"] for run in with_outcomes([*runs, one("full", 0, 0.85)], 0.5)} == {"ok"}
+    assert {run.outcome for run in with_outcomes([*runs, one("full", 0, 0.85)], 0.5)} == {"ok"}
 
 
 def test_runs_not_above_the_baseline_are_counted_even_if_they_failed() -> None:
@@ -84,8 +84,8 @@ def test_runs_not_above_the_baseline_are_counted_even_if_they_failed() -> None:
         [one(0, seed, score) for seed, score in enumerate((0.45, 0.5, 0.53))] + [one("full", 0, 0.9)], 0.5
     )
     weak = failures([run for run in runs if run.recipe.short != "full"])
-    assert (weak["not_above_baseline"], weak["at_chance"], weak["runs"]) == (2, 3, 3)  # a cell that has not learned
-    assert failures(with_outcomes([one(0, 0, 0.45)], None))["not_above_baseline"] is None
+    assert (weak.not_above_baseline, weak.at_chance, weak.runs) == (2, 3, 3)  # a cell that has not learned
+    assert failures(with_outcomes([one(0, 0, 0.45)], None)).not_above_baseline is None
 
 
 def test_a_mean_is_over_the_runs_that_succeeded_if_they_are_at_least_half() -> None:

@@ -41,14 +41,14 @@ def test_columns_are_found_by_their_usual_names(tmp_path: Path) -> None:
         0.0,
         4,
     )
-    assert [(run["recipe"], run["tuned_layers"], run["tune_embeddings"]) for run in cola.runs] == [
+    assert [(run.recipe, run.tuned_layers, run.tune_embeddings) for run in cola.runs] == [
         ("head only", 0, False),
         ("full", 4, True),
     ]
-    assert [run["validation_best"] for run in cola.runs] == [0.1, None]  # not a number: it has no score
+    assert [run.validation_best for run in cola.runs] == [0.1, None]  # not a number: it has no score
     assert [run.run for run in cola.runs] == ["row 2", "row 4"]
-    assert (mine.metric, mine.chance, mine.layers, mine.runs[0]["seed"]) == ("accuracy", None, None, "b")
-    assert mine.runs[0]["train_size"] is None and mine.runs[0]["status"] == "done"
+    assert (mine.metric, mine.chance, mine.layers, mine.runs[0].seed) == ("accuracy", None, None, "b")
+    assert mine.runs[0].train_size is None and mine.runs[0].status == "done"
 
 
 def test_columns_are_named_and_set(tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ def test_columns_are_named_and_set(tmp_path: Path) -> None:
         constants={"layers": "4", "task": "t", "metric": "f1", "train_size": "50"},
         chances={"t": 0.4},
     )
-    assert [run["recipe"] for run in found.runs] == ["last 1", "last 4"]
+    assert [run.recipe for run in found.runs] == ["last 1", "last 4"]
     assert (found.task, found.metric, found.chance, found.layers) == ("t", "f1", 0.4, 4)
-    assert found.runs[0]["train_size"] == 50
+    assert found.runs[0].train_size == 50
 
 
 def test_names_of_full_fine_tuning(tmp_path: Path) -> None:
@@ -71,13 +71,13 @@ def test_names_of_full_fine_tuning(tmp_path: Path) -> None:
         for n, word in enumerate(("full", "full", "last 2", "2.0"))
     ]
     (found,) = read(tmp_path, rows)
-    assert [run["recipe"] for run in found.runs] == ["full", "full", "last 2", "last 2"]
+    assert [run.recipe for run in found.runs] == ["full", "full", "last 2", "last 2"]
 
 
 def test_all_layers_frozen_is_the_classifier_head_only(tmp_path: Path) -> None:
     rows = [{"frozen_layers": word, "seed": "0", "score": "0.5", "layers": "12"} for word in ("all", "12", "0")]
     (found,) = read(tmp_path, [{**row, "seed": str(n)} for n, row in enumerate(rows)])
-    assert [run["recipe"] for run in found.runs] == ["head only", "head only", "last 12"]
+    assert [run.recipe for run in found.runs] == ["head only", "head only", "last 12"]
     assert "is not a number of layers" in refusal(tmp_path, [{**rows[0], "frozen_layers": "full"}])
 
 
@@ -87,7 +87,7 @@ def test_all_layers_frozen_is_the_classifier_head_only(tmp_path: Path) -> None:
 )
 def test_other_names_of_a_status(tmp_path: Path, theirs: str, ours: str) -> None:
     (found,) = read(tmp_path, [{"k": "0", "seed": "0", "score": "0.5", "Status": theirs}])
-    assert found.runs[0]["status"] == ours
+    assert found.runs[0].status == ours
     assert "'zapped' is none of done, failed, pending" in refusal(
         tmp_path, [{"k": "0", "seed": "0", "score": "0.5", "status": "zapped"}]
     )
@@ -111,7 +111,7 @@ def test_the_score_of_the_baseline(tmp_path: Path) -> None:
 def test_the_metric_of_a_task(tmp_path: Path) -> None:
     assert read(tmp_path, ROWS[:2])[0].metric == "matthews_correlation"  # GLUE's metric of CoLA
     assert read(tmp_path, ROWS[:2], metrics={"": "acc"})[0].metric == "accuracy"
-    assert read(tmp_path, ROWS[:2], metrics={"CoLA": "accuracy"})[0].runs[0]["validation_best"] == 0.7
+    assert read(tmp_path, ROWS[:2], metrics={"CoLA": "accuracy"})[0].runs[0].validation_best == 0.7
     other = [{**row, "task": "mine"} for row in ROWS[:2]]
     assert "mine has scores in 'matthews_correlation', 'accuracy'; choose one with --metric mine=NAME" in refusal(
         tmp_path, other
@@ -147,7 +147,7 @@ def test_missing_and_unknown_columns_are_refused(tmp_path: Path) -> None:
     )
     rows = [{"seed": "0", "value": "1"}]
     assert "--set tuned_layers=VALUE" in refusal(tmp_path, rows)
-    assert read(tmp_path, rows, constants={"tuned_layers": "full"})[0].runs[0]["recipe"] == "full"
+    assert read(tmp_path, rows, constants={"tuned_layers": "full"})[0].runs[0].recipe == "full"
     assert "no column 'valu' (did you mean 'value'?)" in refusal(tmp_path, columns={"score": "valu"})
     assert "There is no column 'scor' (did you mean 'score'?)" in refusal(tmp_path, columns={"scor": "value"})
     assert "frozen layers count from the bottom; give the number of layers with --set layers=L" in refusal(
@@ -164,9 +164,9 @@ def test_every_name_belongs_to_one_column() -> None:
 
 def test_the_table_of_a_sweep(finished_sweep: Path) -> None:
     (found,) = read_results(finished_sweep / "results.csv")
-    assert [run["recipe"] for run in found.runs] == ["head only", "last 1", "full"] * 2
-    assert found.layers == 3 and found.metric == "accuracy" and found.runs[0]["trainable_parameters"] > 0
-    assert all(run["train_seconds"] >= 0 and run["outcome"] in ("ok", "degenerate") for run in found.runs)
+    assert [run.recipe for run in found.runs] == ["head only", "last 1", "full"] * 2
+    assert found.layers == 3 and found.metric == "accuracy" and found.runs[0].trainable_parameters > 0
+    assert all(run.train_seconds >= 0 and run.outcome in ("ok", "degenerate") for run in found.runs)
 
 
 def test_a_failed_run_needs_no_metric(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_failed_run_needs_no_metric(tmp_path: Path) -> None:
     for order in (rows, rows[::-1]):
         (found,) = read(tmp_path, order)
         assert found.metric == "accuracy" and len(found.runs) == 3
-        assert sorted(run["status"] for run in found.runs) == ["done", "done", "failed"]
+        assert sorted(run.status for run in found.runs) == ["done", "done", "failed"]
     assert "no row has a score" in refusal(tmp_path, [rows[1]])
 
 
@@ -217,14 +217,14 @@ def test_a_train_size_is_in_all_rows_or_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", ["--1", "²", "a.0"])
 def test_a_seed_may_be_text(tmp_path: Path, seed: str) -> None:
     (found,) = read(tmp_path, [{"k": "0", "seed": seed, "score": "0.5"}])
-    assert found.runs[0]["seed"] == seed
+    assert found.runs[0].seed == seed
 
 
 def test_seeds_written_as_floats_and_a_score_column_named_after_its_metric(tmp_path: Path) -> None:
     (found,) = read(
         tmp_path, [{"k": "0", "seed": "1.0", "accuracy": "0.5"}, {"k": "full", "seed": "x", "accuracy": "0.6"}]
     )
-    assert [run["seed"] for run in found.runs] == [1, "x"] and found.metric == "accuracy"
+    assert [run.seed for run in found.runs] == [1, "x"] and found.metric == "accuracy"
 
 
 def test_named_parts_of_a_sweeps_table_stay_named(tmp_path: Path) -> None:
@@ -239,4 +239,4 @@ def test_named_parts_of_a_sweeps_table_stay_named(tmp_path: Path) -> None:
     ]
     rows[2]["seed"] = "1"
     (found,) = read(tmp_path, rows)
-    assert [run["recipe"] for run in found.runs] == ["last 2", "named", "named", "full"] and found.layers == 4
+    assert [run.recipe for run in found.runs] == ["last 2", "named", "named", "full"] and found.layers == 4

@@ -16,10 +16,8 @@ SIZES = (50, 200, 1000)
 
 
 def curves(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    sizes = sorted({run["train_size"] for run in runs})
-    return [
-        compare([r for r in runs if r["train_size"] == n], Scores("accuracy", 0.5), AnalysisSettings()) for n in sizes
-    ]
+    sizes = sorted({run.train_size for run in runs})
+    return [compare([r for r in runs if r.train_size == n], Scores("accuracy", 0.5), AnalysisSettings()) for n in sizes]
 
 
 def growing(k: int | str, seed: int, size: int | None) -> float:
@@ -30,9 +28,9 @@ def growing(k: int | str, seed: int, size: int | None) -> float:
 
 
 def test_the_size_from_which_full_is_better() -> None:
-    rows = {row["recipe"]: row for row in pays_from(curves(synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)))}
-    assert rows["head only"]["full_better_from"] == 200 and rows["last 2"]["full_better_from"] is None
-    assert rows["head only"]["sizes"] == list(SIZES)
+    rows = {row.recipe: row for row in pays_from(curves(synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)))}
+    assert rows["head only"].full_better_from == 200 and rows["last 2"].full_better_from is None
+    assert rows["head only"].sizes == list(SIZES)
 
 
 def test_full_must_be_better_at_every_larger_size_too() -> None:
@@ -40,13 +38,13 @@ def test_full_must_be_better_at_every_larger_size_too() -> None:
         return noisy({0: 0.6 if size == 200 else 0.8, "full": 0.8}, 0.005)(k, seed, size)
 
     (row,) = pays_from(curves(synthetic_runs(once, ks=(0, "full"), sizes=SIZES)))
-    assert row["full_better_from"] is None
+    assert row.full_better_from is None
 
 
 def test_the_slope_of_the_differences() -> None:
-    rows = {row["recipe"]: row for row in interaction(curves(synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)))}
-    assert rows["head only"]["slope"] == pytest.approx(-0.1, abs=0.01) and rows["head only"]["p_holm"] < 0.001
-    assert rows["head only"]["low"] < -0.1 < rows["head only"]["high"] and rows["last 2"]["p_holm"] > 0.05
+    rows = {row.recipe: row for row in interaction(curves(synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)))}
+    assert rows["head only"].slope == pytest.approx(-0.1, abs=0.01) and rows["head only"].p_holm < 0.001
+    assert rows["head only"].low < -0.1 < rows["head only"].high and rows["last 2"].p_holm > 0.05
 
 
 def test_an_absent_interaction_is_rarely_significant() -> None:
@@ -55,7 +53,7 @@ def test_an_absent_interaction_is_rarely_significant() -> None:
         runs = synthetic_runs(
             noisy({0: 0.7, 2: 0.78, "full": 0.8}, 0.02, seed), ks=(0, 2, "full"), sizes=SIZES, seeds=4
         )
-        found.append(min(row["p_holm"] for row in interaction(curves(runs))) < 0.05)
+        found.append(min(row.p_holm for row in interaction(curves(runs))) < 0.05)
     assert np.mean(found) <= 0.1
 
 
@@ -68,11 +66,9 @@ def test_a_smaller_spread_is_significant() -> None:
     def steady(k: int | str, seed: int, size: int | None) -> float:
         return noisy({0: 0.7, 2: 0.8, "full": 0.8}, {0: 0.002, 2: 0.03, "full": 0.03}[k])(k, seed, size)
 
-    rows = {
-        row["recipe"]: row for row in spread(curves(synthetic_runs(steady, ks=(0, 2, "full"), sizes=SIZES, seeds=6)))
-    }
-    assert rows["head only"]["ratio"] < 0.2 and rows["head only"]["p_holm"] < 0.01
-    assert 0.5 < rows["last 2"]["ratio"] < 2 and rows["last 2"]["p_holm"] > 0.05
+    rows = {row.recipe: row for row in spread(curves(synthetic_runs(steady, ks=(0, 2, "full"), sizes=SIZES, seeds=6)))}
+    assert rows["head only"].ratio < 0.2 and rows["head only"].p_holm < 0.01
+    assert 0.5 < rows["last 2"].ratio < 2 and rows["last 2"].p_holm > 0.05
 
 
 @pytest.mark.parametrize("kept", [5, 2])
@@ -81,7 +77,7 @@ def test_equal_spreads_rarely_differ_significantly(kept: int) -> None:
 
     def p(seed: int) -> float:
         runs = synthetic_runs(noisy({0: 0.7, "full": 0.8}, 0.02, seed), ks=(0, "full"), sizes=SIZES)
-        return spread(curves([run for run in runs if run["recipe"] == "full" or run["seed"] < kept]))[0]["p"]  # type: ignore[no-any-return]
+        return spread(curves([run for run in runs if run.recipe == "full" or run.seed < kept]))[0].p  # type: ignore[no-any-return]
 
     found = np.array([p(seed) for seed in range(60)])
     assert np.mean(found < 0.05) <= 0.12 and np.mean(found) > 0.3
@@ -92,12 +88,12 @@ def test_the_spread_is_that_at_the_best_learning_rate() -> None:
     other = [
         replace(run, learning_rate=1e-3, validation_best=0.3 + 0.1 * int(run.seed))
         for run in runs
-        if run["recipe"] == "full"
+        if run.recipe == "full"
     ]
     assert spread(curves(runs)) == spread(curves(runs + other))
 
 
 def test_the_spread_of_equal_scores_and_of_runs_without_a_score() -> None:
     same = spread(curves(synthetic_runs(lambda k, *_: 0.7, ks=(0, "full"), sizes=SIZES)))
-    assert same[0]["ratio"] is None and same[0]["p"] == 1.0
+    assert same[0].ratio is None and same[0].p == 1.0
     assert spread(curves(synthetic_runs(lambda k, *_: None if k == 0 else 0.7, ks=(0, "full"), sizes=(50,)))) == []

@@ -73,7 +73,7 @@ def test_every_k_uses_the_learning_rate_that_is_best_for_full(tmp_path: Path, ti
         scores.setdefault(run["learning_rate"], []).append(float(run["validation_best"]))
     used = {rate: [value for value in values if value > 0.9 * max(values)] for rate, values in scores.items()}
     best = max(sorted(used, key=float), key=lambda rate: sum(used[rate]) / len(used[rate]))  # as the study chooses
-    assert others == {best} and {cell["learning_rate"] for cell in answer["sizes"][0]["cells"][:-1]} == {float(best)}
+    assert others == {best} and {cell.learning_rate for cell in answer.sizes[0].cells[:-1]} == {float(best)}
     assert all(run["status"] == "done" for run in runs) and not (sweep.out / "model").exists()
     before = {path.name: path.stat().st_mtime_ns for path in (sweep.out / "runs").rglob("*.*")}
     sweep.run(Progress())
@@ -87,8 +87,8 @@ def test_a_study_grows_by_further_sizes_and_seeds(tmp_path: Path, tiny_bert: Pat
         (sweep,) = small(protocol, tmp_path, tiny_bert, films, train_size=sizes, seeds=seeds, **quick)
         sweep.run(Progress())
     (group,) = load_groups([tmp_path])
-    counts = {n: sum(run["train_size"] == n for run in group.runs) for n in (8, 16, 64)}
-    assert counts == {8: 4, 16: 4, 64: 2} and all(run["status"] == "done" for run in group.runs)
+    counts = {n: sum(run.train_size == n for run in group.runs) for n in (8, 16, 64)}
+    assert counts == {8: 4, 16: 4, 64: 2} and all(run.status == "done" for run in group.runs)
     assert group.evidence.rows == 60 and group.task == "SST-2"
 
 
@@ -118,9 +118,9 @@ def test_a_further_validation_set_is_a_separate_task(tmp_path: Path, tiny_bert: 
     assert (matched.evidence.rows, mismatched.evidence.rows) == (30, 24)
     scores = [row for row in rows_in(out / "scores.csv") if row["split"] == "validation_mismatched"]
     values = {row["run"]: float(row["value"]) for row in scores if row["metric"] == "accuracy"}
-    assert {run["run"]: run["validation_best"] for run in mismatched.runs} == values and len(values) == 4
-    summary = mismatched.evidence.summary([run for run in mismatched.runs if run["recipe"] == "full"])
-    assert summary["mean"] == pytest.approx(sum(values[r["run"]] for r in mismatched.runs if r["recipe"] == "full") / 2)
+    assert {run.run: run.validation_best for run in mismatched.runs} == values and len(values) == 4
+    summary = mismatched.evidence.summary([run for run in mismatched.runs if run.recipe == "full"])
+    assert summary.mean == pytest.approx(sum(values[r.run] for r in mismatched.runs if r.recipe == "full") / 2)
 
 
 def test_a_folder_with_the_sweeps_of_a_study_is_named(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def load(weights: BestWeights, run: Run) -> dict[str, torch.Tensor] | None:
 
 
 def test_only_the_best_run_of_each_k_is_stored(tmp_path: Path) -> None:
-    weights = BestWeights.in_folder(tmp_path)
+    weights = BestWeights(tmp_path)
     runs = [spec_of(seed=seed) for seed in range(4)]
     for run, score in zip(runs, (0.6, 0.8, 0.7, 0.8), strict=True):
         weights.save_if_best(run, score, values(score))
@@ -45,7 +45,7 @@ def test_only_the_best_run_of_each_k_is_stored(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_of_runs_that_end_at_the_same_time_the_best_is_stored_without_locks(tmp_path: Path, count: int) -> None:
-    weights, runs = BestWeights.in_folder(tmp_path), [spec_of(seed=seed) for seed in range(count)]
+    weights, runs = BestWeights(tmp_path), [spec_of(seed=seed) for seed in range(count)]
     start = Barrier(count)
 
     def end(seed: int) -> None:
@@ -59,14 +59,14 @@ def test_of_runs_that_end_at_the_same_time_the_best_is_stored_without_locks(tmp_
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
 def test_among_equal_scores_the_first_seed_is_stored_in_any_order(tmp_path: Path, order: tuple[int, ...]) -> None:
-    weights, runs = BestWeights.in_folder(tmp_path), [spec_of(seed=seed) for seed in range(3)]
+    weights, runs = BestWeights(tmp_path), [spec_of(seed=seed) for seed in range(3)]
     for n in order:
         weights.save_if_best(runs[n], 0.8 if n else 0.7, values(n))
     assert [n for n in range(3) if load(weights, runs[n])] == [1]
 
 
 def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:
-    weights = BestWeights.in_folder(tmp_path)
+    weights = BestWeights(tmp_path)
     small, large = spec_of(train_size=10), spec_of(train_size=100)
     weights.save_if_best(large, 0.5, values(1))
     weights.save_if_best(small, 0.9, values(2))
@@ -74,7 +74,7 @@ def test_more_examples_count_before_a_higher_score(tmp_path: Path) -> None:
 
 
 def test_what_is_better_elsewhere_is_added_by_the_same_rule(tmp_path: Path) -> None:
-    here, there = BestWeights.in_folder(tmp_path / "here"), BestWeights.in_folder(tmp_path / "there")
+    here, there = BestWeights(tmp_path / "here"), BestWeights(tmp_path / "there")
     runs = {name: spec_of(recipe=k, seed=seed) for name, k, seed in (("a", 1, 0), ("b", 1, 1), ("c", "full", 0))}
     for folder in (here, there):
         folder.folder.parent.mkdir()
@@ -91,7 +91,7 @@ def test_what_is_better_elsewhere_is_added_by_the_same_rule(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("place", [0, 20, -5, None], ids=["size", "header", "value", "truncated"])
 def test_a_damaged_file_is_set_aside_and_replaced(tmp_path: Path, place: int | None) -> None:
-    weights, run, notes = BestWeights.in_folder(tmp_path), spec_of(), list[str]()
+    weights, run, notes = BestWeights(tmp_path), spec_of(), list[str]()
     weights.save_if_best(run, 0.5, values(1))
     (file,) = weights.folder.glob("*.safetensors")
     content = bytearray(file.read_bytes())
@@ -107,7 +107,7 @@ def test_a_damaged_file_is_set_aside_and_replaced(tmp_path: Path, place: int | N
 
 
 def test_a_file_with_incomplete_metadata_is_set_aside_by_the_next_run(tmp_path: Path) -> None:
-    weights, run = BestWeights.in_folder(tmp_path), spec_of()
+    weights, run = BestWeights(tmp_path), spec_of()
     weights.folder.mkdir()
     save_file(values(1), weights.folder / "last-1.0.safetensors", {"run": "r", "train_size": "99", "score": "0.9"})
     weights.save_if_best(run, 0.1, values(2))
@@ -116,7 +116,7 @@ def test_a_file_with_incomplete_metadata_is_set_aside_by_the_next_run(tmp_path: 
 
 
 def test_remove_removes_the_folder_and_can_be_repeated(tmp_path: Path) -> None:
-    weights = BestWeights.in_folder(tmp_path)
+    weights = BestWeights(tmp_path)
     weights.save_if_best(spec_of(), 0.5, values(1))
     (weights.folder / "notes.txt").write_text("of a user")
     weights.remove()
@@ -131,7 +131,7 @@ def test_a_file_that_another_process_removes_while_it_is_opened_is_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """safetensors then raises a RuntimeError, which ended searches with two workers."""
-    weights, runs = BestWeights.in_folder(tmp_path), [spec_of(seed=seed) for seed in range(2)]
+    weights, runs = BestWeights(tmp_path), [spec_of(seed=seed) for seed in range(2)]
     weights.save_if_best(runs[0], 0.9, values(0))
     (older,) = weights.folder.glob("*.safetensors")
     real = tensor_files.safe_open

@@ -87,7 +87,7 @@ def test_nothing_is_written_or_moved_through_a_link(here: Path, tmp_path: Path) 
     with pytest.raises(FrostlineError, match="damaged is a link"):
         store.result(run)
     with pytest.raises(FrostlineError, match="weights is a link"):
-        BestWeights.in_folder(here).save_if_best(Folder(here).runs[0], 1.0, {})
+        BestWeights(here).save_if_best(Folder(here).runs[0], 1.0, {})
     linked(here / "runs")
     for write in (
         lambda: store.publish(result("aa")),

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 import frostline
 from frostline.cli.plan_output import print_forecast
-from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep.execution import forecast as forecast_module
 from frostline.sweep.execution.execute import execute
-from frostline.sweep.execution.forecast import calibrate, make_forecast, seconds_of
-from frostline.sweep.operations import CostModel
+from frostline.sweep.execution.forecast import make_forecast, seconds_of
 from frostline.sweep.progress import Progress
-from frostline.sweep.results.forecast_record import Cell, Forecast, record, record_measured, recorded
+from frostline.sweep.results.forecast_record import Cell, Forecast, Measured, record, record_measured, recorded
 from frostline.sweep.results.store import Store
 from tiny import SMALL, contents, run_sweep
 
@@ -112,40 +111,6 @@ def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str,
     assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
 
 
-def test_a_budget_too_small_for_the_largest_k_gives_no_calibration_except_for_a_plan(settings: dict[str, Any]) -> None:
-    sweep = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,1,2,3"})
-    prepared = sweep._prepare(Progress())
-    costs, runs = CostModel(prepared.context, prepared.plan.cached), sweep._requested(prepared)
-    assert calibrate(costs, runs, 1e9, 0.0, ends=False) is None
-    found = calibrate(costs, runs, 1e9, 0.0, ends=True)
-    assert found is not None and found.timed.keys() == {HEAD_ONLY, Recipe(3)}
-
-
-@pytest.mark.parametrize(
-    ("workers", "stack", "sizes"),
-    # the last layer, a stack at k = 0 for each worker, and two runs of plain transformers
-    [(1, "auto", [1, 3, 1, 1]), (2, "auto", [1, 2, 1, 1]), (1, 1, [1, 1, 1, 1])],
-)
-def test_stacked_runs_are_timed_as_a_stack(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int, stack: int | str, sizes: list[int]
-) -> None:
-    together: list[int] = []
-    run_stacked = forecast_module.run_stacked
-
-    def counted(specs: Any, context: Any, **more: Any) -> Any:
-        together.append(len({spec.seed for spec in specs}))
-        return run_stacked(specs, context, **more)
-
-    monkeypatch.setattr(forecast_module, "run_stacked", counted)
-    # in this process, so that runs are counted
-    monkeypatch.setattr(forecast_module, "run_in_each_worker", lambda workers, work: [work()])
-    sweep = frostline.Sweep(progress=Progress(), **{**settings, "seeds": 3, "workers": workers, "stack": stack})
-    made = sweep.plan()
-    assert together == sizes and made.forecast is not None
-    head, layer = made.forecast.cells
-    assert head.runs == layer.runs == 3 and head.memory_bytes > 0 and head.seconds > 0
-
-
 def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny_table: Path) -> None:
     rows = pd.read_csv(tiny_table).to_dict("records")
     names = ["negative", "positive", "neither"]
@@ -165,8 +130,8 @@ def test_a_sweep_records_its_forecast_and_the_measured_time(
     sweep = frostline.Sweep(progress=Progress(), **settings)
     sweep.run(save_model=False)
     (call,) = recorded(sweep.out)
-    assert [cell["recipe"] for cell in call["predicted"]["cells"]] == ["head only", "last 1"]
-    assert call["measured"]["seconds"] >= call["measured"]["forward_pass_seconds"] > 0
+    assert [cell.recipe for cell in call.predicted.cells] == ["head only", "last 1"]
+    assert call.measured is not None and call.measured.seconds >= call.measured.forward_pass_seconds > 0
     sweep.run(save_model=False)
     assert len(recorded(sweep.out)) == 1
     table = (sweep.out / "tables" / "predicted.csv").read_text().splitlines()
@@ -180,14 +145,15 @@ def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:
     assert recorded(tmp_path) == []
     call = record(tmp_path, Forecast((), 1.0, 3.0))
     record(tmp_path, Forecast((), 2.0, 3.0))  # by another process in the same folder
-    record_measured(tmp_path, call, {"seconds": 4.0, "forward_pass_seconds": 1.0})
+    measured = Measured(seconds=4.0, forward_pass_seconds=1.0)
+    record_measured(tmp_path, call, measured)
     first, second = recorded(tmp_path)
-    assert first["predicted"]["forward_pass_seconds"] == 1.0 and first["measured"]["seconds"] == 4.0
-    assert second["measured"] is None
+    assert first.predicted.forward_pass_seconds == 1.0 and first.measured == measured
+    assert second.measured is None
     for damage in ("", "[]", '{"calls": 3}'):
         (tmp_path / "forecast.json").write_text(damage)
         assert recorded(tmp_path) == []
-        record_measured(tmp_path, call, {"seconds": 4.0})
+        record_measured(tmp_path, call, measured)
 
 
 def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> None:

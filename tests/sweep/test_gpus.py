@@ -74,7 +74,7 @@ def test_a_sweep_trains_on_each_gpu(settings: dict[str, Any], calls: Path) -> No
     one_by_one = sum(cell.runs * cell.seconds for cell in plan.forecast.cells)
     assert plan.forecast.seconds - plan.forecast.forward_pass_seconds < 0.8 * one_by_one
     for _ in range(2):  # the second time, there is nothing to train
-        assert Sweep(progress=Progress(), **settings).run(save_model=False)["runs"]["done"] == 4
+        assert Sweep(progress=Progress(), **settings).run(save_model=False).runs.done == 4
         assert lines(calls) == [f"5 {out}", f"7 {out}"]
 
 

@@ -58,7 +58,7 @@ def test_the_merged_folder_has_all_runs_and_can_be_continued(
     assert contents(tmp_path / "c" / "runs") == contents(finished_small / "runs")
     assert [contents(folder) for folder in folders] == before
     assert Folder(tmp_path / "c").spec.out == str(tmp_path / "c") and not list(tmp_path.glob(".*"))
-    assert rebuild(tmp_path / "c")["sentence"] == rebuild(shutil.copytree(finished_small, tmp_path / "d"))["sentence"]
+    assert rebuild(tmp_path / "c").sentence == rebuild(shutil.copytree(finished_small, tmp_path / "d")).sentence
     again = run_sweep(settings, out=tmp_path / "c")
     assert again.table().status.eq("done").all()
     assert contents(tmp_path / "c" / "runs") == contents(finished_small / "runs")

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.fast import optimizer as lookup
 from frostline.frozen.exactness import find_head_token_part
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.anatomy import find_layers, probe_batch
@@ -17,11 +16,9 @@ from frostline.model.terms import layer_place
 from frostline.model.trainable import Trainable
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.operations import (
-    BatchTotals,
     CostModel,
     Matrices,
     batch_totals,
-    forward_totals,
     random_batch_totals,
 )
 from frostline.sweep.progress import Progress
@@ -47,14 +44,6 @@ def test_batches_contain_every_example_and_token_for_every_order(lengths: np.nda
         assert made.padded_tokens >= made.tokens and made.token_pairs >= (lengths**2).sum()
         assert made.token_pairs <= made.padded_tokens * lengths.max()
     assert batch_totals(lengths, 1).padded_tokens == lengths.sum()
-
-
-def test_batches_add_up_and_scale() -> None:
-    one, other = batch_totals(np.array([3, 5, 2]), 2), batch_totals(np.array([7]), 2)
-    assert (one + other) * 2 == one * 2 + other * 2
-    assert one == BatchTotals(2, 3, 10, 12, 2 * 25 + 4) and one.padded.tokens == 12
-    assert (one * 3).mean == one.mean and BatchTotals().mean == BatchTotals()
-    assert batch_totals(np.zeros(0, np.int64), 4) == BatchTotals()
 
 
 def test_operations_of_a_layer_match_the_formula_for_bert(matrices: Matrices) -> None:
@@ -138,60 +127,6 @@ def test_longer_runs_cost_more(workload: tuple[CostModel, Run]) -> None:
     assert look.operations(spec_with(spec, recipe=0)) < look.operations(spec_with(spec, recipe=1)) < base
     uncut = CostModel(look.context, StateSelection((), head=False))
     assert uncut.operations(spec) > base
-
-
-def test_the_load_of_a_run_counts_its_steps_and_scored_examples(workload: tuple[CostModel, Run]) -> None:
-    look, spec = workload
-    load = look.batches(spec_with(spec, num_train_epochs=2.5))
-    assert load.steps.count == 8 and load.steps.examples == pytest.approx(40 * 8 / 3)  # three steps an epoch
-    rows = {name: len(rows) for name, rows in look.context.splits.items()}
-    assert load.scored.examples == 3 * rows["validation"] + rows["test"] + 40
-    assert load.longest <= 16 * look.lengths(spec).max()
-
-
-def test_packed_batches_have_fewer_tokens_than_padded_ones(workload: tuple[CostModel, Run]) -> None:
-    look, spec = workload
-    padded = look.batches(spec)
-    packed = CostModel(look.context.with_worker(packed=True), look.cached).batches(spec)
-    assert packed.steps.tokens < padded.steps.tokens and packed.steps.count == padded.steps.count
-    assert packed.scored.tokens < padded.scored.tokens and packed.scored.examples == padded.scored.examples
-    assert packed.longest < padded.longest and packed.longest_scored <= padded.longest_scored
-
-
-def test_the_cost_of_the_forward_pass_includes_copies(workload: tuple[CostModel, Run]) -> None:
-    look, _ = workload
-    lengths = look.context.tokens.lengths
-    rows = np.argsort(lengths, kind="stable")
-    rows = rows[lengths[rows] > 0]
-    assert look.forward_pass_operations(rows[:0]) == 0
-    (batch,) = look.context.forward_pass(look.cached).batches(lengths, rows[:1])
-    expected = look.matrices.forward(forward_totals(batch), stop=look.cached.depth(look.anatomy.count))
-    assert look.forward_pass_operations(rows[:1]) == look.batch_operations(batch) == expected
-    assert look.forward_pass_operations(rows[:50]) <= look.forward_pass_operations(rows)
-
-
-def test_named_parts_cost_more_than_the_last_layers_with_as_many_parameters(
-    workload: tuple[CostModel, Run],
-) -> None:
-    look, spec = workload
-    cached = CostModel(look.context, StateSelection((1, 2), head=True))
-    named = spec_with(spec, recipe="named", tune_modules=("layer.1", "pooler"))
-    assert cached.operations(named) > cached.operations(spec_with(spec, recipe=1))
-
-
-def test_a_step_updates_all_trained_parameters_except_large_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small_model("bert")
-    names = frozenset(name for name, _ in model.named_parameters())
-    every = Matrices.of(model, find_layers(model))
-    words = model.bert.embeddings.word_embeddings.weight
-    assert (
-        every.updated_parameters(names) == every.trained_parameters(names) == sum(p.numel() for p in model.parameters())
-    )
-    monkeypatch.setattr(lookup, "LARGE", len(words))
-    assert (
-        Matrices.of(model, find_layers(model)).updated_parameters(names)
-        == every.trained_parameters(names) - words.numel()
-    )
 
 
 def test_running_the_last_layer_for_one_token_saves_the_operations_of_the_others() -> None:

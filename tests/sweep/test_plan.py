@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,11 +55,6 @@ def test_a_run_has_the_resolved_defaults_and_all_examples() -> None:
     run = expand(spec(metric="f1", max_length=None), IDENTITY)[0]
     assert (run.metric, run.precision, run.max_length, run.train_size) == ("accuracy", "float32", 128, 1000)
     assert (run.weights, run.vocabulary, run.data) == ("w", "v", "d")
-
-
-def test_paths_and_names_do_not_change_the_runs() -> None:
-    here, there = (expand(spec(out=out, model=out, task=out), IDENTITY) for out in ("here", "there"))
-    assert [run.digest for run in here] == [run.digest for run in there]
 
 
 def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
@@ -187,21 +181,6 @@ def test_the_planned_groups_are_the_groups_of_the_optimizer(
     assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [
         (len(g["params"]), sum(p.numel() for p in g["params"]), (g["lr"],), g["weight_decay"]) for g in given
     ]
-
-
-@given(st.lists(st.integers(0, 12), unique=True), st.booleans(), st.integers(0, 10**7))
-def test_cached_states_are_within_the_limit_and_closest_to_the_head(cuts: list[int], head: bool, limit: int) -> None:
-    need = StateSelection(tuple(sorted(cuts)), head)
-    cached = need.largest_part(lambda part: part.bytes(100, 2000, 64) <= limit)
-    assert cached == StateSelection((), False) or cached.bytes(100, 2000, 64) <= limit
-    assert cached.cuts == need.cuts[len(need.cuts) - len(cached.cuts) :]
-    more = (
-        StateSelection(need.cuts[len(need.cuts) - len(cached.cuts) - 1 :], head)
-        if len(cached.cuts) < len(need.cuts)
-        else None
-    )
-    assert more is None or more.bytes(100, 2000, 64) > limit
-    assert np.isclose(need.bytes(100, 2000, 64), 64 * 4 * (len(cuts) * 2000 + head * 100) + 2400)
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 200), st.integers(1, 4))

@@ -11,11 +11,10 @@ from transformers import AutoTokenizer
 
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.report.rebuild import rebuild
 from frostline.sweep.make_plan import rows_needed
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
-from tiny import Frostline, change_settings, contents, run_sweep, sentences, tiny_bert_folder, write_csv
+from tiny import Frostline, contents, run_sweep, sentences, tiny_bert_folder, write_csv
 
 OTHER_DATA = "results of other data (other rows or labels, or other rows are for validation or test)"
 
@@ -96,30 +95,6 @@ def test_precision_auto_uses_the_precision_of_the_sweep_in_the_folder(
     assert prepared.identity.precision == "float32" and len(prepared.plan.done) == 4
 
 
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [
-        ({"tune": "0,9"}, "9 tuned layers were requested, but the model has 3"),
-        ({"train_size": 1}, "train_size = 1 is too small for one example of each of the 2 classes"),
-        ({"train_size": 5000}, "train_size = 5,000 is more than the 144 training rows"),
-        ({"metric": "pearson"}, "There is no metric 'pearson' for this task"),
-        ({"max_length": 1}, "max_length = 1 does not suit"),
-        ({"max_length": 600}, "give a number from 3 to 32"),
-        (
-            {"max_length": 6},
-            "% of all tokens would be lost; .* Raise --max-length, or allow truncation with --max-truncated",
-        ),
-        ({"class_weights": {"positive": 1, "neg": 1}}, "the labels are 'negative', 'positive': name these"),
-        ({"model": "no/such/folder"}, "There is no model folder"),
-        ({"text_column": "txt"}, "there is no column 'txt'"),
-    ],
-)
-def test_bad_settings_leave_no_folder(settings: dict[str, Any], other: dict[str, Any], message: str) -> None:
-    with pytest.raises(FrostlineError, match=message):
-        Sweep(progress=Progress(), **{**settings, **other}).run()
-    assert not settings["out"].exists()
-
-
 def test_a_token_that_the_model_does_not_know_is_refused(
     settings: dict[str, Any], tiny_bert: Path, tmp_path: Path
 ) -> None:
@@ -181,29 +156,6 @@ def test_a_folder_with_other_files_is_refused_and_not_changed(settings: dict[str
     with pytest.raises(FrostlineError, match=r"thesis\.tex is a file, or in a file: give a folder"):
         Sweep(progress=Progress(), **{**settings, "out": file}).run()
     assert file.read_text() == "mine"
-
-
-@pytest.mark.parametrize("change", ["", "x = 1\n", "[identity]\nlayers = 3\n"])
-def test_a_damaged_sweep_toml_is_refused(
-    finished_small: Path, settings: dict[str, Any], tmp_path: Path, change: str
-) -> None:
-    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    (out / "sweep.toml").write_text(change)
-    for act in (Sweep(progress=Progress(), **settings).run, lambda: rebuild(out)):
-        with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged"):
-            act()
-    assert (out / "sweep.toml").read_text() == change
-
-
-def test_the_message_for_a_wrong_value_in_sweep_toml_names_the_file(finished_small: Path, tmp_path: Path) -> None:
-    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    change_settings(out, "layers = 3", 'layers = "three"')
-    with pytest.raises(FrostlineError, match="layers: input should be a valid integer"):
-        rebuild(out)
-    change_settings(out, 'layers = "three"', "layers = 3")
-    change_settings(out, "seeds = [0, 1]", 'seeds = "two"')
-    with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged \(seeds cannot be 'two'"):
-        rebuild(out)
 
 
 def test_an_edited_sweep_toml_is_refused_and_a_copy_starts_another_sweep(

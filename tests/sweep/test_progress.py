@@ -18,7 +18,6 @@ from frostline.sweep.progress import (
     Progress,
     TerminalProgress,
     describe,
-    eta,
     suitable_progress,
 )
 from frostline.training.result import RunRecord
@@ -35,21 +34,6 @@ def test_a_result_is_described_in_one_line() -> None:
     bad = ended("full", outcome="diverged", reason="the loss is not finite", validation_best=None)
     assert describe(bad) == "full      seed 1  500 examples  lr 0.0003  2.3 s  diverged: the loss is not finite"
     assert describe(failure(bad.spec, "RuntimeError: no memory")).endswith("lr 0.0003  failed: RuntimeError: no memory")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, "ETA -"),
-        (-1.0, "ETA 0 s"),
-        (89.4, "ETA 89 s"),
-        (90.0, "ETA 2 min"),
-        (5399.0, "ETA 90 min"),
-        (9000.0, "ETA 2.5 h"),
-    ],
-)
-def test_the_time_left_is_shown_in_a_convenient_unit(seconds: float | None, text: str) -> None:
-    assert eta(seconds) == text
 
 
 def test_the_time_left_follows_from_the_speed_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,15 +61,6 @@ def test_the_time_left_follows_from_the_speed_so_far(monkeypatch: pytest.MonkeyP
     assert progress.seconds_left == pytest.approx(10)
     progress.finish(40.0)
     assert progress.seconds_left == 0
-
-
-def test_logs_get_one_line_per_result(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = LineProgress()
-    progress.start(2, 10.0)
-    progress.result(ended())
-    progress.result(ended("full"))
-    out, err = capsys.readouterr()
-    assert not out and [line.split()[0] for line in err.splitlines()] == ["1/2", "2/2"]
 
 
 def test_logs_say_what_is_under_way_if_nothing_was_printed_for_a_while(

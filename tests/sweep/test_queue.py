@@ -90,14 +90,3 @@ def test_processes_stay_with_their_group_and_begin_with_the_longest(
             else:
                 assert longest[group] == max(longest.values())
     assert sorted(dealt) == sorted(team.group)  # every run once
-
-
-@given(STACKS)
-def test_alone_the_given_order_is_kept(drawn: list[tuple[int, int, int]]) -> None:
-    stacks = Team(drawn, 1).stacks
-    queue, dealt = Queue.as_given(stacks), list[Stack]()
-    while left := queue.in_order(set()):
-        dealt.append(left[0])
-        queue.took(left[0][0].digest)
-        queue.remove({run.digest for run in left[0]})
-    assert dealt == stacks and not queue.stacks

@@ -3,7 +3,6 @@
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from pickle import loads
@@ -18,7 +17,7 @@ import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError, Ray, Sweep
 from frostline.cli.program import signals_heeded
 from frostline.sweep.execution import ray_tasks
-from frostline.sweep.execution.ray_tasks import Cluster, driver_on, train_on_ray
+from frostline.sweep.execution.ray_tasks import driver_on
 from frostline.sweep.prepare import Prepared
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import register
@@ -65,7 +64,8 @@ def train(prepared: Prepared, shown: Notes, here: RayHere) -> Train:
 
     def call(**more: Any) -> Store:
         weights = more.pop("weights", None)
-        train_on_ray(prepared, prepared.plan.runs, shown, Ray(**more), weights=weights)
+        with driver_on(prepared, shown, Ray(**more)) as driver:
+            driver.train(prepared.plan.runs, weights)
         return prepared.store
 
     return call
@@ -83,7 +83,7 @@ def test_the_results_are_those_of_this_process(train: Train, shown: Notes, here:
 
 
 def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepared: Prepared) -> None:
-    weights = BestWeights.in_folder(prepared.store.out)
+    weights = BestWeights(prepared.store.out)
     results = train(weights=weights).results().values()
     usable = [one for one in results if one.outcome == "ok"]
     best: dict[str, tuple[float, int]] = {}
@@ -180,16 +180,6 @@ def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
     assert not list((prepared.store.out / "leases").iterdir())
 
 
-def test_the_tasks_of_an_own_cluster_end_with_it(
-    train: Train, prepared: Prepared, here: RayHere, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ray_tasks, "connected", lambda ray: nullcontext(Cluster(here, is_own=True)))
-    here.before = stop
-    with pytest.raises(KeyboardInterrupt):
-        train()
-    assert not here.cancelled and not list((prepared.store.out / "leases").iterdir())
-
-
 def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(prepared: Prepared, here: RayHere) -> None:
     shown, begun = SetsAside(prepared.store.out), monotonic()
 
@@ -197,7 +187,8 @@ def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(prepa
         assert monotonic() - begun < 20  # it would otherwise wait for itself
 
     shown.begin = begin  # type: ignore[method-assign]
-    train_on_ray(prepared, prepared.plan.runs, shown, Ray())
+    with driver_on(prepared, shown, Ray()) as driver:
+        driver.train(prepared.plan.runs, None)
     assert len(prepared.store.done()) == 4 and shown.runs_done == 5
 
 
@@ -243,7 +234,8 @@ def test_tables_that_are_in_no_file_reach_the_nodes(
         Progress()
     )
     register(made)
-    train_on_ray(made, made.plan.runs[:1], Progress(), Ray())
+    with driver_on(made, Progress(), Ray()) as driver:
+        driver.train(made.plan.runs[:1], None)
     (digest,) = made.store.done()
     assert made.store.predictions(digest).keys() == Store(finished_small).predictions(digest).keys()
 

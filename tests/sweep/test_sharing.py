@@ -2,14 +2,11 @@
 
 import os
 import shutil
-from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import frostline.sweep.execution.queue as sharing_module
-import frostline.sweep.results.leases as leases_module
 from frostline.sweep.execution.queue import Queue, shared_out
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
@@ -31,19 +28,6 @@ def finish(store: Store, runs: list[Run] | None) -> None:
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing_module, "POLL", 0.0)
     monkeypatch.setattr(sharing_module, "PAUSE", 0.0)
-
-
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The kinds of files of leases that are read."""
-    kinds, read_inside = list[str](), leases_module.read_inside
-
-    def reading(path: Path, *more: Any) -> bytes:
-        kinds.append(path.suffix)
-        return read_inside(path, *more)
-
-    monkeypatch.setattr(leases_module, "read_inside", reading)
-    return kinds
 
 
 def test_alone_it_deals_out_every_stack_in_order(tmp_path: Path) -> None:
@@ -122,44 +106,3 @@ def test_a_run_that_ends_between_the_look_at_the_folder_and_its_lease_is_not_tra
         finish(store, RUNS[2:])
         assert list(shared) == [] and seen[:2] == RUNS[:2] and not list((tmp_path / "leases").iterdir())
         shutil.rmtree(store.runs)
-
-
-def test_each_lease_is_read_twice_before_a_run_is_taken(tmp_path: Path, read: list[str]) -> None:
-    with Leases(tmp_path) as other:
-        other.take([[run.digest for run in RUNS[:3]]])
-        one = shared_out(Queue.as_given(STACKS), Store(tmp_path), Leases(tmp_path), wait=True)
-        assert next(one) == RUNS[3:]
-        assert sorted(read) == [".json"] * 6
-        one.close()
-
-
-def test_a_process_that_waits_looks_again_after_a_pause_or_when_a_stack_has_ended_here(
-    tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(sharing_module, "monotonic", lambda: now[0])
-    monkeypatch.setattr(sharing_module, "POLL", 1.0)
-    monkeypatch.setattr(sharing_module, "PAUSE", 10.0)
-    store, leases, taken = Store(tmp_path), Leases(tmp_path), Leases.taken
-
-    def slow(self: Leases, ended: Collection[str]) -> set[str]:
-        now[0] += 2.0
-        return taken(self, ended)
-
-    with Leases(tmp_path) as other:
-        other.take([[run.digest for run in RUNS[2:]]])
-        one = shared_out(Queue.as_given(STACKS), store, leases, wait=True)
-        assert next(one) == RUNS[:2] and next(one) is None and now[0] == 0
-        read.clear()
-        now[0] = 0.9
-        assert next(one) is None and not read
-        now[0] = 1.0
-        monkeypatch.setattr(Leases, "taken", slow)
-        assert next(one) is None and read
-        read.clear()
-        now[0] = 22.9
-        assert next(one) is None and not read
-        finish(store, RUNS[:2])
-        leases.release([run.digest for run in RUNS[:2]])
-        assert next(one) is None and read
-        one.close()

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import frostline.sweep.slurm as slurm_module
 from frostline import FrostlineError
 from frostline.sweep.slurm import script, submit
 
@@ -139,7 +138,3 @@ def test_without_sbatch_and_with_a_refusal_it_says_so(
     monkeypatch.setenv("PATH", "")
     with pytest.raises(FrostlineError, match=r"There is no sbatch here: submit .*slurm\.sh"):
         submit(tmp_path, "")
-
-
-def test_the_exit_code_of_a_stopped_worker_is_that_of_the_program() -> None:
-    assert slurm_module.TERMINATED == 128 + signal.SIGTERM

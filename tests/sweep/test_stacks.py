@@ -18,8 +18,7 @@ from frostline.sweep.execution.stacks import _fastest_size, in_stacks, stack_siz
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.experiment import Experiment, StackSize
+from frostline.training.experiment import Experiment
 from frostline.training.run import Run
 from tiny import run_sweep
 
@@ -73,58 +72,6 @@ def test_a_stack_grows_while_it_pays_and_fits(seconds: Any, used: Any, most: int
     assert _fastest_size(lambda n: (seconds(n), used(n)), most, limit) == size
 
 
-@pytest.mark.parametrize(
-    ("known", "most", "tried", "size"),
-    [(4, 8, [4, 8], 8), (8, 8, [], 8), (16, 8, [], 8), (4, 6, [4, 6], 6), (1, 2, [1, 2], 2)],
-)
-def test_the_search_begins_at_a_size_that_is_known_to_pay(known: int, most: int, tried: list[int], size: int) -> None:
-    found: list[int] = []
-
-    def profile(count: int) -> tuple[float, int]:
-        found.append(count)
-        return 1.0, count
-
-    assert (_fastest_size(profile, most, 100, known=known), found) == (size, tried)
-
-
-def test_a_known_size_for_which_there_is_no_memory_now_is_searched_anew() -> None:
-    def profile(count: int) -> tuple[float, int]:
-        if count > 2:
-            raise torch.OutOfMemoryError
-        return 1.0, 1
-
-    assert _fastest_size(profile, 8, 1000, known=4) == 2
-
-
-def test_a_stack_of_a_larger_k_fits_a_smaller_one(context: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The larger k is tried, although its runs come later. Other training settings are tried anew."""
-    tried: list[tuple[Any, int]] = []
-
-    def profile(specs: list[Run], context: Experiment) -> tuple[float, int]:
-        tried.append((specs[0].recipe.short, len(specs)))
-        return 1.0, 0
-
-    monkeypatch.setattr(stacks_module, "profile_step", profile)
-    monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: None)
-    monkeypatch.setattr(stacks_module, "memory_limit", lambda device: 1 << 40)
-    fresh = context.with_worker(stack_sizes={})
-
-    def remembered(some: list[Run]) -> int:
-        size, refusal = stacks_module._largest(some, fresh, "auto", head_only=False)
-        fresh.worker.stack_sizes[some[0].stack_key] = StackSize(some[0], size, refusal)
-        return size
-
-    runs = [spec_of(k, seed) for seed in range(4) for k in (1, "full", 2)]
-    assert [(stack[0].recipe, len(stack)) for stack in in_stacks(runs, remembered)] == [
-        ("last 1", 4),
-        ("full", 4),
-        ("last 2", 4),
-    ]
-    assert tried == [("full", 1), ("full", 2), ("full", 4)]
-    assert remembered([spec_of(1, seed, num_train_epochs=9.0) for seed in range(2)]) == 2
-    assert tried[3:] == [("1", 1), ("1", 2)]
-
-
 def test_a_stack_that_runs_out_of_memory_ends_the_doubling() -> None:
     def profile(count: int) -> tuple[float, int]:
         if count > 2:
@@ -162,16 +109,6 @@ def test_each_worker_gets_one_stack_unless_a_size_is_given(context: Experiment) 
     runs = [spec_of(0, seed) for seed in range(5)]
     found = [stack_size(runs, context, "auto", print, workers=workers) for workers in (1, 2, 3, 5, 9)]
     assert found == [5, 3, 2, 1, 1] and stack_size(runs, context, 4, print, workers=3) == 4
-
-
-def test_a_refusal_is_remembered_and_shown_again(context: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    checks: list[Any] = []
-    monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: checks.append(1) or "Its layers talk.")
-    notes: list[str] = []
-    runs = [spec_of(1, seed) for seed in range(4)]
-    for some in (runs, runs, runs[:2]):
-        assert stack_size(some, context.with_worker(at_a_time=2), 3, notes.append) == 1
-    assert len(checks) == 2 and len(notes) == 3 and len(set(notes)) == 1
 
 
 def test_memory_limits_a_stack_at_k_0(context: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,21 +183,3 @@ def stacked_of(sweep: Sweep) -> dict[Any, list[int]]:
         k = one.spec.recipe.k
         found.setdefault("full" if k is None else k, {})[one.spec.seed] = one.provenance.stacked
     return {k: [of_seed[seed] for seed in sorted(of_seed)] for k, of_seed in found.items()}
-
-
-def test_of_a_stack_only_the_best_run_is_stored(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parameters of a large model take a second to write."""
-    stored: list[tuple[str, float]] = []
-    monkeypatch.setattr(
-        BestWeights, "save_if_best", lambda self, run, score, parameters: stored.append((run.digest, score))
-    )
-    sweep = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 8, "stack": 8})
-    sweep.run()
-    scores = {
-        digest: (facts.validation_best, -facts.spec.seed)
-        for digest, facts in Store(Path(sweep.spec.out)).results().items()
-        if facts.outcome == "ok"
-    }
-    assert len(scores) > 1
-    best = max(scores, key=lambda digest: scores[digest])
-    assert stored == [(best, scores[best][0])]

@@ -1,15 +1,11 @@
 """The store of results: complete folders, never overwritten; damaged ones are recognized and set aside."""
 
 import re
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import frostline.sweep.results.store as store_module
 from frostline import FrostlineError
@@ -87,37 +83,6 @@ def test_a_result_replaces_a_failure(tmp_path: Path) -> None:
     assert store.failures() == {} and list(store.results()) == ["aa"]
 
 
-FILES = ("result.json", "predictions.safetensors", "test.json", "test.safetensors")
-
-
-@cache
-def published() -> dict[str, bytes]:
-    """The content of every file of a result."""
-    with TemporaryDirectory() as folder:
-        Store(Path(folder)).publish(result("aa"))
-        return contents(Store(Path(folder)).runs / "aa")
-
-
-@given(st.sampled_from(FILES), st.integers(0, 10**9), st.integers(0, 255))
-def test_every_changed_byte_and_every_truncation_is_recognized(name: str, place: int, change: int) -> None:
-    """``change`` is what a byte is XORed with; 0 truncates the file at that byte."""
-    with TemporaryDirectory() as folder:
-        store = Store(Path(folder))
-        file = store.runs / "aa" / name
-        file.parent.mkdir(parents=True)
-        for other, written in published().items():
-            file.with_name(other).write_bytes(written)
-        content = bytearray(file.read_bytes())
-        place %= len(content)
-        content[place] ^= change
-        file.write_bytes(bytes(content if change else content[:place]))
-        damaged = contents(store.runs / "aa")
-        (sentence,) = store.check()
-        assert re.search(r"runs/aa is damaged \(.+\): it is now in .*damaged/aa, and the sweep's command", sentence)
-        assert not store.has("aa") and store.results() == {} and not list(store.check())
-        assert contents(store.out / "damaged" / "aa") == damaged
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"{}", b"[]", b'{"digest": "aa"}', json_bytes({"digest": "aa"}), seal({"digest": "bb"}), b"\xff"]
 )
@@ -167,10 +132,8 @@ def test_another_process_sets_a_record_aside_after_it_was_listed(
     def gone(path: Path, *more: Any) -> Any:
         raise FileNotFoundError(2, "No such file or directory", str(path))
 
-    monkeypatch.setattr(store_module, "_read_all", gone)
-    monkeypatch.setattr(store_module, "_read_record", gone)
-    monkeypatch.setattr(store_module, "_read_failure", gone)
-    monkeypatch.setattr(store_module, "set_aside", gone)
+    for name in ("_read_all", "_read_record", "_read_failure", "set_aside"):
+        monkeypatch.setattr(store_module, name, gone)
     assert list(store.check()) == [] and store.failures() == {}
     assert store.record("aa") is None and store.record("bb") is None and store.record("cc") is None
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from frostline.frozen import readers
-from frostline.training import loop, updates
+from frostline.training import loop
 from frostline.training.problem import MultiLabelProblem, TagProblem
 from frostline.training.train import run_stacked
 from model.test_stacking import context_of, spec_of, with_states
@@ -74,18 +73,6 @@ def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_
     assert watched.reads["step"] == (0 if packed else STEPS)
 
 
-@pytest.mark.parametrize(("tune", "packed"), [(0, True), (1, True), (1, False)])
-def test_copies_of_hidden_states_are_read_without_waiting(tmp_path, monkeypatch, tune, packed):
-    """A step sends positions instead of hidden states. The inputs of a step are the same."""
-    context = context_of("bert", tmp_path, dropout=True, packed=packed)
-    context.worker.copies.keep_within(1 << 30)
-    with on_stand_in(context, monkeypatch) as (on_device, watched):
-        monkeypatch.setattr(readers.AheadReader, "read", None)  # from the host
-        results = trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
-    assert [result.record.cost.steps for result in results] == [STEPS] * 2 and context.worker.copies.bytes
-    assert not watched.misplaced and watched.reads["step"] == (0 if packed else STEPS)
-
-
 SAVES_MEMORY = [
     {"gradient_checkpointing": True},
     {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4},
@@ -120,30 +107,6 @@ def test_tags_read_nothing_either(tmp_path, monkeypatch, tune, every_token):
         results = trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
     assert [result.record.cost.steps for result in results] == [STEPS] * 2
     assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
-
-
-@pytest.mark.parametrize("of", [texts_context, tags_context])
-def test_an_evaluation_reads_logits_and_which_runs_diverged(tmp_path, monkeypatch, of):
-    runs = 3
-    with on_stand_in(of(tmp_path), monkeypatch) as (on_device, watched):
-        scored = loop._Evaluator.evaluate
-
-        def evaluate(self, *args, **more):
-            before = watched.reads.total()
-            scored(self, *args, **more)
-            reads.append(watched.reads.total() - before)
-
-        reads = []
-        monkeypatch.setattr(loop._Evaluator, "evaluate", evaluate)
-        run_stacked([spec_of(1, seed) for seed in range(runs)], on_device)
-    assert reads == [2 + runs] * EPOCHS  # divergence, validation logits, and each run's training batches
-
-
-def test_divergence_is_read_every_few_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr(updates, "READ_EVERY", 2)
-    with on_stand_in(context_of("bert", tmp_path), monkeypatch) as (on_device, watched):
-        trained(on_device, [spec_of(1)], watched, monkeypatch)
-    assert watched.reads["step"] == EPOCHS * STEPS // 2
 
 
 @pytest.mark.parametrize("packed", [True, False])

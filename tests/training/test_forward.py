@@ -6,10 +6,7 @@ import torch
 
 from frostline.fast import optimizer as fast_tables
 from frostline.fast.optimizer import SparseGradient
-from frostline.frozen import forward_pass as batches
-from frostline.frozen.cut import UpperModel
-from frostline.frozen.exactness import check
-from frostline.frozen.readers import AheadReader, DeviceCopies, HostReader
+from frostline.frozen.readers import AheadReader, DeviceCopies
 from frostline.training.forward import ForwardFunction
 from frostline.training.learner import LearnerState
 from frostline.training.train import run
@@ -23,38 +20,6 @@ from training.runs import (
     weights_of,
     with_states,
 )
-
-
-def test_a_run_and_a_check_on_the_cpu_ask_no_gpu(context, monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda gpu: asked.append(gpu) or torch.ones(1))
-    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, gpu: None)
-    run(spec_of(1), context)
-    check(context.pretrained.model, tuned_layers=[1])
-    assert not asked
-
-
-@pytest.mark.parametrize("k", [2, "full"])
-def test_batches_are_scored_in_chunks(context, monkeypatch, k):
-    """A chunk has at most as many tokens as fit into memory. Training batches are not split."""
-    spec, seen, upper = spec_of(k), [], UpperModel.__call__
-
-    def recorded(self, batch, *args, **more):
-        seen.append((torch.is_grad_enabled(), batch["input_ids"].numel()))
-        return upper(self, batch, *args, **more)
-
-    monkeypatch.setattr(UpperModel, "__call__", recorded)
-    whole = run(spec, context)
-    trained, scored = ([size for training, size in seen if training is kind] for kind in (True, False))
-    seen.clear()
-    monkeypatch.setitem(batches.TOKENS, "cpu", 2 * (max(scored) // 3))
-    parts = run(spec, context)
-    assert [size for training, size in seen if training] == trained
-    again = [size for training, size in seen if not training]
-    assert len(again) > len(scored) and max(again) <= max(scored) // 3
-    for name, logits in whole.logits.items():
-        np.testing.assert_allclose(parts.logits[name], logits, atol=1e-5)
 
 
 @pytest.mark.parametrize("k", [0, 2, "full"])
@@ -162,7 +127,6 @@ def test_deferred_weight_decay_of_embedding_rows_changes_no_result(uncached, mon
 
 
 READERS = "frostline.training.forward.reader_of"
-EPOCHS = 2
 
 
 @pytest.fixture
@@ -180,27 +144,12 @@ def streams(monkeypatch):
 
 @pytest.mark.parametrize("more", [{}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}])
 @pytest.mark.parametrize("tune", [0, 2])
-def test_reading_ahead_gives_the_same_results_and_copies_each_batch_once(context, monkeypatch, tune, more):
-    spec, parts, read = spec_of(tune, **more), more.get("gradient_accumulation_steps", 1), []
-    plain = HostReader.read
-    with monkeypatch.context() as host:
-        host.setattr(HostReader, "read", lambda self, rows: read.append(plain(self, rows)) or read[-1])
-        expected = run(spec, context)
-    stream, announced, prefetch = RecordedStream(), 0, AheadReader.prefetch
-
-    def counted(self, rows):
-        nonlocal announced
-        announced += 1
-        prefetch(self, rows)
-
-    monkeypatch.setattr(AheadReader, "prefetch", counted)
+def test_reading_ahead_gives_the_same_results(context, monkeypatch, tune, more):
+    spec, stream = spec_of(tune, **more), RecordedStream()
+    expected = run(spec, context)
     monkeypatch.setattr(READERS, lambda part, *_: AheadReader(part, stream))
     assert outcome(run(spec, context)) == outcome(expected)
-    numbers = [number for what, number in stream.events if what == "receive"]
-    assert sorted(numbers) == list(range(len(stream.sent))) and len(stream.sent) == len(read)
-    assert all(torch.equal(stream.sent[number], x) for number, x in zip(numbers, read, strict=True))
-    assert not stream.in_flight and stream.events[-1][0] == "finish"
-    assert announced == expected.record.cost.steps * parts - EPOCHS  # all but the first one of each epoch
+    assert stream.sent and not stream.in_flight and stream.events[-1][0] == "finish"
 
 
 def test_copies_on_the_device_give_the_same_results(context):
@@ -211,11 +160,6 @@ def test_copies_on_the_device_give_the_same_results(context):
     for tune, one in zip((0, 2), expected, strict=True):
         assert outcome(run(spec_of(tune), with_copies)) == outcome(one)
     assert set(with_copies.worker.copies._copies) == {"head", f"tokens-{context.cut(spec_of(2))}"}
-
-
-def test_a_diverged_run_leaves_no_copy_in_flight(context, streams):
-    assert run(spec_of(2, learning_rate=1e30, max_grad_norm=0), context).record.outcome == "diverged"
-    assert len(streams) == 1 and not streams[0].in_flight and streams[0].events[-1][0] == "finish"
 
 
 def test_a_stopped_run_leaves_no_copy_in_flight(context, streams, monkeypatch):

@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from frostline.data.kinds import REGRESSION
-from frostline.training import learner
-from frostline.training.learner import Learner, LearnerState
 from frostline.training.settings import TrainingSettings
 from training.lines import (
     ONE_EPOCH,
@@ -19,7 +17,6 @@ from training.lines import (
     same,
     scripted,
 )
-from training.stand_in import META, StandIn
 
 
 def test_a_run_that_diverges_restores_its_best_epoch():
@@ -101,16 +98,3 @@ def test_a_run_with_validation_logits_that_are_not_finite_has_diverged():
     line = Line()
     trained = fit(line, ONE_EPOCH, forward=lambda rows: line.forward(rows) * (1 if rows[0] in TRAIN else math.nan))
     assert trained.outcome == "diverged" and math.isnan(trained.evaluations[0].validation["accuracy"])
-
-
-def test_logits_of_training_batches_do_not_stay_on_a_device(monkeypatch):
-    """After several batches they are read together, those of each run in one copy."""
-    monkeypatch.setattr(learner, "READ_TOGETHER", 4)
-    state = LearnerState(Learner({}, [], TRAIN, torch.Generator()), problem_of([0]))
-    with StandIn() as watched:
-        for step in range(1, 11):
-            state.add_batch(TRAIN[step : step + 3], torch.ones(3, 2, device=META), step)
-    assert [logits.device.type for _, logits in state.trained_batches] == ["cpu", "cpu", "meta", "meta"]
-    assert [(len(rows), len(logits)) for rows, logits in state.trained_batches] == [(12, 12)] * 2 + [(3, 3)] * 2
-    assert state.trained_batches[1][0].tolist() == [row for step in range(5, 9) for row in TRAIN[step : step + 3]]
-    assert watched.reads.total() == 2

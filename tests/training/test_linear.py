@@ -11,7 +11,6 @@ from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_pred
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import frostline.training.linear_models as linear_probes
 from frostline.statistics.class_outputs import log_loss
 from frostline.training.linear_models import PENALTIES, Probe, logistic, ridge
 
@@ -82,16 +81,6 @@ def test_logistic_regression_equals_scikit_learn(classes: int) -> None:
     fold = LogisticRegression(C=1 / (64 * probe.penalty), max_iter=10_000)
     held_out = cross_val_predict(fold, standard, y, cv=folds)
     assert (probe.held_out.argmax(1) == held_out).mean() > 0.98
-
-
-def test_the_primal_and_the_dual_form_of_ridge_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = drawn(31, 30, 2)
-    primal = ridge(x, y, 2)
-    monkeypatch.setattr("frostline.training.linear_models._primal", linear_probes._dual)
-    dual = ridge(x, y, 2)
-    assert primal.penalty == dual.penalty
-    np.testing.assert_allclose(primal.weights, dual.weights, atol=1e-10)
-    np.testing.assert_allclose(primal.held_out, dual.held_out, atol=1e-8)
 
 
 def test_the_chunk_size_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,16 +30,6 @@ def test_scales_follow_those_of_torch(monkeypatch):
     assert len(seen) > 4
 
 
-def test_gradients_are_divided_by_the_scale_of_their_run():
-    parameters = [[torch.nn.Parameter(torch.ones(3))] for _ in range(2)]
-    for (parameter,) in parameters:
-        parameter.grad = torch.ones(3)
-    scale = LossScale(2, torch.device("cpu"))
-    scale.update(torch.tensor([False, True]))
-    scale.unscale(parameters)
-    assert [float(own[0].grad[0] * loss_scale.START) for own in parameters] == [1.0, 2.0]
-
-
 def overflowing(line, calls):
     """A forward whose gradient is infinite in these calls, and whose values are always finite."""
 
@@ -84,19 +74,6 @@ def test_a_run_whose_gradients_overflow_at_every_scale_diverges(epochs, reason):
     (record,) = fit_together([line], settings, (0,), [0.05], [TRAIN], forward=[overflowing(line, range(100))])
     assert (record.outcome == "diverged", record.reason, record.steps) == (epochs == 3, reason, min(16, 6 * epochs))
     assert all(torch.equal(line.values()[name], before[name]) for name in before)
-
-
-def test_it_continues_from_its_state():
-    overflowed = [torch.tensor([True, False])] + [torch.tensor([False, False])] * loss_scale.INTERVAL
-    whole, first, second = (LossScale(2, torch.device("cpu")) for _ in range(3))
-    for one in overflowed:
-        whole.update(one)
-    for one in overflowed[:7]:
-        first.update(one)
-    second.load_state(first.state())
-    for one in overflowed[7:]:
-        second.update(one)
-    assert second.values.tolist() == whole.values.tolist() == [loss_scale.START, loss_scale.START * 2]
 
 
 @pytest.mark.parametrize("skipped", [{1, 2}, {2, 5, 6}])

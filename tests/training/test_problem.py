@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 
 from frostline.data.kinds import CLASSIFICATION, REGRESSION
-from frostline.training import problem
 from frostline.training.problem import Problem
 from training.lines import ONE_EPOCH, TRAIN, Line, fit, problem_of
 from training.stand_in import META, StandIn
@@ -23,13 +22,6 @@ def test_losses_of_several_runs_together_are_those_of_each_run(kind):
     torch.testing.assert_close(together, problem.losses(logits, rows))
 
 
-def test_no_float64_is_sent_to_a_device():
-    """MPS has none."""
-    problem = problem_of(np.array([0.5, 1.5]), task_type=REGRESSION)
-    assert problem.targets.dtype == np.float64
-    assert problem._targets(np.arange(2), torch.device("meta")).dtype == torch.float32
-
-
 def test_logits_have_the_order_of_the_rows():
     """They are computed in batches sorted by length."""
     lengths = np.random.default_rng(0).integers(1, 9, 40)
@@ -43,19 +35,6 @@ def test_logits_have_the_order_of_the_rows():
     rows = np.random.default_rng(1).permutation(40)[:23]
     assert np.array_equal(problem.logits(forward, rows, 4)[:, 0], rows)
     assert seen == sorted(seen)
-
-
-def test_logits_of_many_batches_do_not_stay_on_a_device(monkeypatch):
-    monkeypatch.setattr(problem, "READ_TOGETHER", 4)
-    reads = []
-
-    def forward(rows):
-        reads.append(watched.reads.total())
-        return torch.empty(*rows.shape, 2, device=META)
-
-    with StandIn() as watched:
-        logits = problem_of(np.zeros(30, np.int64)).logits(forward, np.tile(np.arange(30), (2, 1)), 3)
-    assert logits.shape == (2, 30, 2) and reads == [0] * 4 + [1] * 4 + [2] * 2 and watched.reads.total() == 3
 
 
 def test_class_weights_change_the_loss_as_in_torch():

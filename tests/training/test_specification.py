@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import pickle
 from typing import Any
 
 import pytest
@@ -76,11 +75,6 @@ def test_digests_stay_the_same_in_new_versions() -> None:
     assert digests == ["8c59a1fe93988251dbbf", "f9281712e9d0b8bc6744", "ef0f105ad7222d555c01"]
 
 
-def test_k_as_it_is_printed() -> None:
-    printed = [Run(**{**RUN, "recipe": k}).recipe for k in (0, 2, "full", "named")]
-    assert printed == ["head only", "last 2", "full", "named"]
-
-
 def test_runs_that_differ_only_in_seed_and_learning_rate_have_the_same_stack_key() -> None:
     run = Run(**RUN)
     assert Run(**{**RUN, "seed": 7, "learning_rate": 1e-3}).stack_key == run.stack_key
@@ -116,10 +110,3 @@ def test_the_digest_is_that_of_the_settings_as_canonical_json() -> None:
             values["way"] = value
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         assert run.digest == hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
-def test_a_copy_has_its_own_digest() -> None:
-    run = Run(**RUN)
-    other = Run(**{**RUN, "seed": 7})
-    assert run.digest != run.model_copy(update={"seed": 7}).digest == other.digest
-    assert run.model_copy() == run and pickle.loads(pickle.dumps(run)).digest == run.digest

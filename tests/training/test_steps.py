@@ -8,11 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.training.run import evaluation_steps
-from frostline.training.settings import TrainingSettings
-from training.lines import (
-    Line,
-    fit,
-)
 
 
 @given(st.integers(1, 50), st.integers(1, 20), st.fractions(0, 6).filter(bool))
@@ -40,8 +35,3 @@ def test_evaluation_steps(per_epoch, times, epochs):
 )
 def test_evaluation_steps_by_hand(arguments, steps):
     assert evaluation_steps(*arguments) == steps
-
-
-def test_half_an_epoch():
-    trained = fit(Line(), TrainingSettings(num_train_epochs=0.5, per_device_train_batch_size=4))
-    assert trained.steps == 3 and [e.epoch for e in trained.evaluations] == [0.5]

@@ -1,7 +1,6 @@
 """The steps that read nothing back from a device, compared on a CPU with the steps that read losses and norms."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -62,30 +61,3 @@ def test_a_diverged_run_ends_at_the_same_step_with_the_same_parameters(monkeypat
             torch.testing.assert_close(others[name], value, rtol=1e-6, atol=1e-6)
             assert value.isfinite().all()
     assert None not in at.values()
-
-
-@pytest.mark.parametrize(
-    ("device", "precision", "expected"),
-    [
-        ("cpu", "float32", "HostUpdates"),
-        ("mps", "float32", "HostUpdates"),
-        ("cuda", "bfloat16", "DeviceUpdates"),
-        ("cpu", "float16", "DeviceUpdates"),
-    ],
-)
-def test_only_the_optimizer_of_cuda_is_trusted_to_skip_steps(monkeypatch, device, precision, expected):
-    for name in ("HostUpdates", "DeviceUpdates"):
-        monkeypatch.setattr(updates, name, lambda *_, name=name: name)
-    states = [SimpleNamespace(tensors=[SimpleNamespace(device=torch.device(device))])]
-    assert updates.updates_of(states, SimpleNamespace(precision=precision), None) == expected
-
-
-def test_on_a_cpu_each_step_reads():
-    states = [loop.LearnerState(loop.Learner(Line().parameters, [], TRAIN, torch.Generator()), None)]
-    states[0].learner.groups.append({"params": states[0].tensors, "lr": 0.1})
-    steps = loop.StepPlan.of(TOGETHER, 24)
-    assert isinstance(updates.updates_of(states, TOGETHER, steps), updates.HostUpdates)
-    on_device = {"weight": torch.nn.Parameter(torch.ones(2, 3, device="meta"))}
-    groups = [{"params": [*on_device.values()], "lr": 0.1}]
-    states = [loop.LearnerState(loop.Learner(on_device, groups, TRAIN, torch.Generator()), None)]
-    assert isinstance(updates.updates_of(states, TOGETHER, steps), updates.DeviceUpdates)

@@ -113,7 +113,14 @@ def bundle(
     tasks = dict(zip(_task_names(folders, names), folders, strict=True))
     out = Path(out).expanduser()
     _require_free(out, overwrite=overwrite)
-    _require_one_shape(tasks)
+    trained = {name: trained_columns(folder) for name, folder in tasks.items()}
+    pairs = {name: one.get("text_pair") is not None for name, one in trained.items() if one}
+    both = [[name for name, is_pair in pairs.items() if is_pair is wanted] for wanted in (True, False)]
+    if all(both):
+        raise FrostlineError(
+            f"{listed(both[0])} read pairs of texts, but {listed(both[1])} single texts: these have different tokens, so no "
+            "layer could be shared. Make one bundle of each."
+        )
     contents: dict[str, Contents] = {}
     for name, folder in tasks.items():
         classifier = load_classifier(folder)
@@ -126,11 +133,7 @@ def bundle(
 
 
 def _compare(folder: Path, tasks: Mapping[str, Path]) -> tuple[Cost, Cost]:
-    """The costs of a bundle and of the separate models.
-
-    Raises:
-        FrostlineError: A task has other logits than its model alone.
-    """
+    """The costs of a bundle and of the separate models."""
     loaded = read_bundle(folder)
     batch = probe_batch(loaded.models[0], LENGTHS)
     kind = loaded.models[0].config.model_type
@@ -180,11 +183,7 @@ def _weights(models: Sequence[PreTrainedModel]) -> int:
 
 
 def _model_folder(folder: Path) -> Path:
-    """The folder of a model: ``folder`` itself, or ``model`` in the folder of a sweep.
-
-    Raises:
-        FrostlineError: There is no fine-tuned model, its head does not belong to its type, or SetFit has trained it.
-    """
+    """The folder of a model: ``folder`` itself, or ``model`` in the folder of a sweep."""
     for candidate in (folder, folder / "model"):
         why = None
         if format_of(candidate) != "transformers":
@@ -208,11 +207,7 @@ def _model_folder(folder: Path) -> Path:
 
 
 def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[str]:
-    """A unique name for each model.
-
-    Raises:
-        FrostlineError: Names are missing, unusable or not unique.
-    """
+    """A unique name for each model."""
     if names is None:
         paths = [Path(os.path.abspath(folder)) for folder in folders]
         names = [file_name(path.parent.name if path.name == "model" else path.name) for path in paths]
@@ -231,11 +226,7 @@ def _task_names(folders: Sequence[Path], names: Sequence[str] | None) -> list[st
 
 
 def _require_free(out: Path, *, overwrite: bool) -> None:
-    """Check the folder of the bundle before anything is computed.
-
-    Raises:
-        FrostlineError: It is not empty, and is not a bundle that may be replaced.
-    """
+    """Check the folder of the bundle before anything is computed."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not overwrite:
@@ -252,29 +243,9 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
         )
 
 
-def _require_one_shape(tasks: Mapping[str, Path]) -> None:
-    """Refuse single texts together with pairs of texts.
-
-    Raises:
-        FrostlineError: Some models were trained on pairs, others on single texts.
-    """
-    columns = {name: trained_columns(folder) for name, folder in tasks.items()}
-    pairs = {name: one.get("text_pair") is not None for name, one in columns.items() if one}
-    both = [[name for name, is_pair in pairs.items() if is_pair is wanted] for wanted in (True, False)]
-    if all(both):
-        raise FrostlineError(
-            f"{listed(both[0])} read pairs of texts, but {listed(both[1])} single texts: these have different tokens, so no "
-            "layer could be shared. Make one bundle of each."
-        )
-
-
 @contextmanager
 def _written_aside(out: Path) -> Iterator[Path]:
-    """A new folder, which is moved to ``out`` when the context ends without an error.
-
-    Raises:
-        FrostlineError: The folder cannot be written.
-    """
+    """A new folder, which is moved to ``out`` when the context ends without an error."""
     make_folder(out.parent, inside=out.parent)
     try:
         with new_folder(out, inside=out.parent, replace=True) as aside:
@@ -358,15 +329,14 @@ def bundle_columns(folder: str | Path) -> Mapping[str, str | None] | None:
     return inputs[0] if all(one == inputs[0] for one in inputs) else None
 
 
-def joined_rows(predictions: Mapping[str, Predictions]) -> Iterator[dict[str, Any]]:
-    """One dictionary per text, with the predictions of all tasks: the keys of :func:`joined_columns`."""
+def joined(predictions: Mapping[str, Predictions]) -> tuple[Iterator[dict[str, Any]], list[str]]:
+    """One dictionary per text, with the predictions of all tasks, and its keys, such as ``sst2.label``."""
     texts = next(iter(predictions.values())).texts
-    for n in range(len(texts)):
-        of_tasks = {f"{task}.{key}": x for task, one in predictions.items() for key, x in one.cells(n).items()}
-        yield {**text_cells(texts, n), **of_tasks}
+    columns = [f"{task}.{key}" for task, one in predictions.items() for key in one.cell_columns()]
 
+    def rows() -> Iterator[dict[str, Any]]:
+        for n in range(len(texts)):
+            of_tasks = {f"{task}.{key}": x for task, one in predictions.items() for key, x in one.cells(n).items()}
+            yield {**text_cells(texts, n), **of_tasks}
 
-def joined_columns(predictions: Mapping[str, Predictions]) -> list[str]:
-    """The columns of texts, and then those of each task, such as ``sst2.label`` and ``sst2.p(positive)``."""
-    texts = next(iter(predictions.values())).texts
-    return [*text_columns(texts), *(f"{task}.{key}" for task, one in predictions.items() for key in one.cell_columns())]
+    return rows(), [*text_columns(texts), *columns]

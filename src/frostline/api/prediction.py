@@ -30,7 +30,7 @@ from frostline.statistics.class_outputs import OUTPUTS
 from frostline.sweep.streaming import whether_to_stream
 from frostline.training.estimators import saved_encoder
 from frostline.training.linear_models import WORDS_FACTS, load_words
-from frostline.training.probes import PROBE_FACTS, SavedProbe, saved_probe
+from frostline.training.probes import PROBE_FACTS, saved_probe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,7 +173,18 @@ class Outputs:
         if task_type == MULTI_LABEL:
             thresholds = _thresholds(keys, labels, threshold)
             return cls(task_type, tuple(labels), _number(keys, TEMPERATURE, 1.0), thresholds=thresholds)
-        decision = _threshold(keys, labels, threshold)
+        decision = None
+        if threshold is not None or THRESHOLD in keys:
+            if len(labels) != 2:
+                found = f"{len(labels)} labels" if labels else "no labels"
+                raise FrostlineError(
+                    f"A threshold is for two labels, but this model has {found}: leave --threshold out."
+                )
+            probability = _probability(_number(keys, THRESHOLD, 0.5) if threshold is None else threshold)
+            label = keys.get(THRESHOLD_LABEL, labels[1])
+            if label not in labels:
+                raise FrostlineError(f"{THRESHOLD_LABEL} in config.json is {label!r}: name one of {', '.join(labels)}.")
+            decision = Threshold(label, probability)
         return cls(task_type, tuple(labels), _number(keys, TEMPERATURE, 1.0), decision)
 
     def of_logits(self, texts: Texts, logits: Tensor, truncated: int) -> Predictions:
@@ -199,20 +210,6 @@ def text_cells(texts: Texts, n: int) -> dict[str, Any]:
 def text_columns(texts: Texts) -> list[str]:
     """The keys of :func:`text_cells`."""
     return ["row", "text", *([] if texts.pairs is None else ["text_pair"])]
-
-
-def _threshold(config: Mapping[str, Any], labels: Sequence[str], given: float | None) -> Threshold | None:
-    """The given threshold, else that of config.json; None if there is neither."""
-    if given is None and THRESHOLD not in config:
-        return None
-    if len(labels) != 2:
-        found = f"{len(labels)} labels" if labels else "no labels"
-        raise FrostlineError(f"A threshold is for two labels, but this model has {found}: leave --threshold out.")
-    probability = _probability(_number(config, THRESHOLD, 0.5) if given is None else given)
-    label = config.get(THRESHOLD_LABEL, labels[1])
-    if label not in labels:
-        raise FrostlineError(f"{THRESHOLD_LABEL} in config.json is {label!r}: name one of {', '.join(labels)}.")
-    return Threshold(label, probability)
 
 
 def _thresholds(config: Mapping[str, Any], labels: Sequence[str], given: float | None) -> tuple[float, ...]:
@@ -274,20 +271,6 @@ class TagPredictions:
     def columns(self) -> list[str]:
         """The keys of :meth:`rows`."""
         return ["row", "tokens", "tags", "probabilities"]
-
-
-def _predict_tags(folder: Path, texts: Texts, probe: SavedProbe | None, **options: Any) -> TagPredictions:
-    """The tag of each word: the most probable one at its first token."""
-    if probe is not None:
-        probed, tokens = probe.values(texts, **options)
-        return _most_probable(texts, tokens, tuple(probe.about["labels"]), probed)
-    tagger = load_classifier(folder, of_words=True, **options)
-    temperature = Outputs.of_config(tagger.model.config).temperature
-    tokens, names = tagger.encode(texts), tagger.model.config.id2label
-    logits = logits_of_texts(tagger, tokens)
-    of_words = (logits / temperature).softmax(-1)[tokens.labelled(np.arange(len(tokens))).position]
-    labels = tuple(names[n] for n in range(len(names)))
-    return _most_probable(texts, tokens, labels, of_words.numpy(), temperature)
 
 
 def _most_probable(
@@ -406,7 +389,16 @@ def predict(
         if given := [flag for flag, value in unsuitable.items() if value is not None]:
             raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
         sentences = as_sentences(texts, text_column, trained_columns(folder), word_column, encoding)
-        return _predict_tags(Path(folder), sentences, probe, **options)
+        if probe is not None:
+            probed, tokens = probe.values(sentences, **options)
+            return _most_probable(sentences, tokens, tuple(probe.about["labels"]), probed)
+        tagger = load_classifier(Path(folder), of_words=True, **options)
+        temperature = Outputs.of_config(tagger.model.config).temperature
+        tokens, names = tagger.encode(sentences), tagger.model.config.id2label
+        of_words = (logits_of_texts(tagger, tokens) / temperature).softmax(-1)
+        of_words = of_words[tokens.labelled(np.arange(len(tokens))).position]  # a word has the tag of its first token
+        labels = tuple(names[n] for n in range(len(names)))
+        return _most_probable(sentences, tokens, labels, of_words.numpy(), temperature)
     texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder), encoding)
     require_shape(Path(folder), texts)
     if probe is not None:

@@ -1,6 +1,6 @@
 """``frostline.probe``: fit linear probes on the frozen features of a model, and write a folder with the results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,6 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder, new_folder
-from frostline.data.load import Data
 from frostline.data.wording import comma_separated, listed
 from frostline.fast.switch import memory_reused
 from frostline.frozen.hidden_states import HiddenStates, cache_folder, load_or_compute, missing_rows
@@ -23,7 +22,7 @@ from frostline.sweep.inputs import encode_splits, length_limit, read_data, split
 from frostline.sweep.make_plan import free_cache_bytes, passage_bytes, recipe_of
 from frostline.sweep.prepare import load_model
 from frostline.sweep.progress import Progress
-from frostline.sweep.settings import OF_MODEL_AND_DATA, Settings, make_settings
+from frostline.sweep.settings import OF_MODEL_AND_DATA, make_settings
 from frostline.sweep.streaming import whether_to_stream
 from frostline.training.linear_models import FITS, WordsModel
 from frostline.training.probes import Probed, features_after, fit_probes, probe_forward_pass
@@ -64,12 +63,25 @@ def probe(
     progress = progress or Progress()
     if kind not in FITS:
         raise FrostlineError(f"There is no kind of probe {kind!r}: give {' or '.join(FITS)}.")
-    folder = _check_folder(out)
-    spec, tables = _read_settings(settings)
+    folder = None if out is None else Path(out).expanduser()
+    if folder is not None and folder.exists():
+        files = [path.name for path in folder.iterdir()] if folder.is_dir() else ["a file"]
+        own = [name in WRITTEN or name.startswith(("probe_", ".")) for name in files]
+        if "probes.json" not in files and not all(own):  # an earlier call may have been interrupted
+            raise FrostlineError(f"{folder} exists and contains no probes: choose another --out, or an empty folder.")
+    if unsuitable := [name for name in settings if name not in OF_MODEL_AND_DATA]:
+        raise FrostlineError(
+            f"Probes have no setting {unsuitable[0]!r}: choose from {', '.join(sorted(OF_MODEL_AND_DATA))}."
+        )
+    tables, plain = split_off_tables(settings)
+    spec = make_settings({**plain, "test": "none", "out": "", "tune": 0})
     named = comma_separated(label_columns) if isinstance(label_columns, str) else label_columns
     columns: Sequence[str | None] = named or [spec.label_column]
     data = [read_data(spec.model_copy(update={"label_column": name}), tables) for name in columns]
-    _require_ridge(data, kind)
+    if kind != "ridge" and any(one.train.has_label_sets for one in data):
+        raise FrostlineError(
+            f"{data[0].task.name}: --kind {kind} is for one label for each text; leave it out, and ridge fits every label."
+        )
     progress.begin("loading the model")
     machine = this_machine(spec.device, spec.precision)
     streams = whether_to_stream(spec.stream, machine.device)
@@ -81,32 +93,30 @@ def probe(
         make_folder(folder, inside=folder)
     tokens = Tokens.join([tokens for splits in encoded for tokens in splits.values()])
     states = _hidden_states(pretrained, machine, tokens, progress)
-    found = []
-    for one, rows in zip(data, _rows_by_split(encoded), strict=True):
-        progress.begin(f"fitting probes for {listed(one.task.columns.of_labels)}")
-        own: dict[str, Any] = {"pretrained": pretrained, "machine": machine, "max_length": max_length, "kind": kind}
-        found.append(fit_probes(one, states, rows, tokens=tokens, **own, **_for_task(one, spec.metric)))
+    found, start = [], 0
+    for one, splits in zip(data, encoded, strict=True):
+        task, rows = one.task, {}
+        for name, own_tokens in splits.items():  # their positions among the tokens of all label columns and splits
+            rows[name] = np.arange(start, start + len(own_tokens))
+            start += len(own_tokens)
+        progress.begin(f"fitting probes for {listed(task.columns.of_labels)}")
+        fitted = fit_probes(
+            one,
+            states,
+            rows,
+            tokens=tokens,
+            pretrained=pretrained,
+            machine=machine,
+            max_length=max_length,
+            kind=kind,
+            metric=check_metric(spec.metric, task.task_type, len(task.labels), task.labels),
+            words=WordsModel.fit(one.train, len(task.labels)),
+            describe=probe_sentence,
+        )
+        found.append(fitted)
     if folder is not None:
         write(folder, found)
     return found
-
-
-def _for_task(data: Data, metric: str | None) -> dict[str, Any]:
-    """What probes of one label column are scored by and compared with, and how they are described."""
-    task = data.task
-    return {
-        "metric": check_metric(metric, task.task_type, len(task.labels), task.labels),
-        "words": WordsModel.fit(data.train, len(task.labels)),
-        "describe": probe_sentence,
-    }
-
-
-def _require_ridge(data: Sequence[Data], kind: str) -> None:
-    """Refuse logistic regression for texts with any number of labels."""
-    if kind != "ridge" and any(one.train.has_label_sets for one in data):
-        raise FrostlineError(
-            f"{data[0].task.name}: --kind {kind} is for one label for each text; leave it out, and ridge fits every label."
-        )
 
 
 def write(folder: Path, found: Sequence[Probed]) -> Path:
@@ -122,48 +132,8 @@ def probe_folders(folder: Path, found: Sequence[Probed]) -> list[Path]:
     return [folder / f"probe{suffix}" for suffix in suffixes([one.facts for one in found])]
 
 
-def _check_folder(out: str | Path | None) -> Path | None:
-    """The folder to write into; an error if it contains anything but the probes of an earlier call."""
-    folder = None if out is None else Path(out).expanduser()
-    if folder is not None and folder.exists() and not (folder.is_dir() and _has_only_probes(folder)):
-        raise FrostlineError(f"{folder} exists and contains no probes: choose another --out, or an empty folder.")
-    return folder
-
-
-def _has_only_probes(folder: Path) -> bool:
-    """Whether the folder is empty or was written by an earlier call, which may have been interrupted."""
-    own = (path.name in WRITTEN or path.name.startswith(("probe_", ".")) for path in folder.iterdir())
-    return (folder / "probes.json").exists() or all(own)
-
-
-def _read_settings(settings: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
-    """The specification, and the tables that are objects instead of files."""
-    if unsuitable := [name for name in settings if name not in OF_MODEL_AND_DATA]:
-        raise FrostlineError(
-            f"Probes have no setting {unsuitable[0]!r}: choose from {', '.join(sorted(OF_MODEL_AND_DATA))}."
-        )
-    tables, plain = split_off_tables(settings)
-    return make_settings({**plain, "test": "none", "out": "", "tune": 0}), tables
-
-
-def _rows_by_split(encoded: Sequence[Mapping[str, Tokens]]) -> list[dict[str, Any]]:
-    """For each label column, the positions of each split's examples in the pool of all columns and splits."""
-    found, start = [], 0
-    for splits in encoded:
-        rows = {}
-        for name, tokens in splits.items():
-            rows[name] = np.arange(start, start + len(tokens))
-            start += len(tokens)
-        found.append(rows)
-    return found
-
-
 def _hidden_states(pretrained: Pretrained, machine: Machine, tokens: Tokens, progress: Progress) -> HiddenStates:
-    """The features of all examples after every layer, cached on disk.
-
-    Raises:
-        FrostlineError: There is not enough free disk space.
-    """
+    """The features of all examples after every layer, cached on disk."""
     anatomy = pretrained.anatomy
     selection = features_after(range(anatomy.count + 1), of_words=tokens.of_words)
     rows = np.arange(len(tokens))

@@ -17,14 +17,14 @@ from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.forecast import make_forecast
-from frostline.sweep.execution.ray_tasks import Ray, package, train_on_ray
+from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.execution.workers import OtherGpus
 from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan, expand
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.results.folder import Folder, register
-from frostline.sweep.results.forecast_record import record, record_measured
+from frostline.sweep.results.forecast_record import Measured, record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
 from frostline.sweep.results.tensor_files import BestWeights
@@ -116,7 +116,28 @@ class Sweep:
         with self._shown() as progress:
             prepared = self._prepare(progress)
             with objects_frozen():
-                return self._run(prepared, progress, save_model=save_model, retry=retry, ray=ray)
+                requested = self._begin(prepared, progress, retry)
+                ended = prepared.store.ended()
+                missing = [run for run in requested if run.digest not in ended]
+                self._check_and_forecast(prepared, missing, progress)
+                self._register(prepared, requested)
+                weights = BestWeights(self.out) if save_model else None
+                if ray is not None:
+                    if missing:
+                        with driver_on(prepared, progress, ray) as driver:
+                            driver.train(missing, weights)
+                    return finish(prepared, progress, save_model=save_model)
+                forecast = prepared.plan.forecast
+                call = record(self.out, forecast) if missing and forecast else None
+                begun = perf_counter()
+                with OtherGpus(prepared, progress) as others:
+                    others.start(len(missing))
+                    execute(prepared, requested, progress, weights=weights)
+                if call is not None:
+                    of_pass = prepared.context.worker.forward_pass_seconds
+                    measured = Measured(seconds=perf_counter() - begun, forward_pass_seconds=of_pass)
+                    record_measured(self.out, call, measured)
+                return finish(prepared, progress, save_model=save_model)
 
     def submit(self, *, tasks: int = TASKS, options: str = "", retry: Collection[str] = ("failed",)) -> str:
         """Plan the sweep in ``out``, and submit a SLURM job array that trains its runs. :meth:`run` then makes the answer.
@@ -171,30 +192,7 @@ class Sweep:
         from frostline.report.figures.score_figures import validation_curve
 
         answer = self.answer()
-        return validation_curve(answer["sizes"][0], metric=answer["metric"], chance=answer["chance"])
-
-    def _run(
-        self, prepared: Prepared, progress: Progress, *, save_model: bool, retry: Collection[str], ray: Ray | None
-    ) -> Answer:
-        requested = self._begin(prepared, progress, retry)
-        ended = prepared.store.ended()
-        missing = [run for run in requested if run.digest not in ended]
-        self._check_and_forecast(prepared, missing, progress)
-        self._register(prepared, requested)
-        weights = BestWeights.in_folder(self.out) if save_model else None
-        if ray is not None:
-            train_on_ray(prepared, requested, progress, ray, weights=weights)
-            return finish(prepared, progress, save_model=save_model)
-        forecast = prepared.plan.forecast
-        call = record(self.out, forecast) if missing and forecast else None
-        begun = perf_counter()
-        with OtherGpus(prepared, progress) as others:
-            others.start(len(missing))
-            execute(prepared, requested, progress, weights=weights)
-        if call is not None:
-            of_pass = prepared.context.worker.forward_pass_seconds
-            record_measured(self.out, call, {"seconds": perf_counter() - begun, "forward_pass_seconds": of_pass})
-        return finish(prepared, progress, save_model=save_model)
+        return validation_curve(answer.sizes[0], metric=answer.metric, chance=answer.chance)
 
     def _begin(self, prepared: Prepared, progress: Progress, retry: Collection[str]) -> list[Run]:
         """Show the notes, set aside what no longer counts, and return the runs of this call."""
@@ -217,10 +215,7 @@ class Sweep:
     def _check_and_forecast(
         self, prepared: Prepared, missing: Sequence[Run], progress: Progress, *, plain: bool = False
     ) -> None:
-        """Run the exactness check and add a forecast to the plan, if any run is ``missing``.
-
-        ``plain``: whether to forecast the time of transformers' Trainer, too.
-        """
+        """Check the cuts and forecast the ``missing`` runs; with ``plain`` also for transformers' Trainer."""
         if prepared.plan.forecast is None or prepared.plan.forecast.runs != len(missing):
             forecast = make_forecast(prepared, missing, progress, plain=plain)
             prepared.plan = replace(prepared.plan, forecast=forecast)

@@ -20,7 +20,6 @@ from frostline.sweep.results.leases import SILENT_AFTER
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.sweep.settings import Settings
 from frostline.sweep.toml import TRUST, require_trust
 
 PATHS = ("model", "train", "validation", "test", "data")
@@ -84,14 +83,15 @@ def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silen
             folder = Folder(out)
             digests = {run.digest for run in folder.runs}
             if pending := folder.counts()["pending"]:
-                prepared, weights = _prepare(folder, workers, shown, data, trusted=trusted), BestWeights.in_folder(out)
+                prepared, weights = _prepare(folder, workers, shown, data, trusted=trusted), BestWeights(out)
                 data = prepared.data  # the next step of a search needs the same
                 others = others or opened.enter_context(OtherGpus(prepared, shown, *options))
                 others.start(pending)
                 with objects_frozen():
                     train(prepared, folder.runs, shown, weights=weights)
             while digests >= {run.digest for run in Folder(out).runs}:  # until a command adds more
-                if not (wait and _is_searched(out)):
+                search = read_search(out)
+                if not wait or search is None or search.over:
                     return
                 sleep(POLL)
 
@@ -103,22 +103,13 @@ def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data
             f"The {splits[0]} table of {folder.out} was given in Python and is in no file: start the program that has it once "
             "more instead. Both then share the runs."
         )
-    spec = _located(folder.spec, folder.origin.folder_for(folder.out))
     changes: dict[str, Any] = {"out": str(folder.out), TRUST: folder.own_code and trusted}
+    for name in PATHS:  # those that do not exist from here start from the folder where the sweep was started
+        path = getattr(folder.spec, name)
+        if path is not None and not Path(path).expanduser().exists():
+            moved = folder.origin.folder_for(folder.out) / path
+            changes |= {name: str(moved)} if moved.exists() else {}
     changes |= {} if workers is None else {"workers": workers}
     searched = folder.search is not None and not folder.search.over
     # A search also caches what its probes read. Without it, the states of the last layer would differ in the last bits.
-    return prepare(spec.model_copy(update=changes), {}, progress, probes=searched, data=data)
-
-
-def _located(spec: Settings, folder: Path) -> Settings:
-    """The same settings. Paths that do not exist from here start from ``folder``, where the sweep was started."""
-    paths = {name: value for name in PATHS if (value := getattr(spec, name)) is not None}
-    moved = {name: str(folder / value) for name, value in paths.items() if not Path(value).expanduser().exists()}
-    return spec.model_copy(update={name: path for name, path in moved.items() if Path(path).exists()})
-
-
-def _is_searched(out: Path) -> bool:
-    """Whether a search in the folder is not over, so that it may request more runs."""
-    search = read_search(out)
-    return search is not None and not search.over
+    return prepare(folder.spec.model_copy(update=changes), {}, progress, probes=searched, data=data)

@@ -6,6 +6,9 @@ fast. A new command needs its place in ``program.COMMANDS``.
 """
 
 from frostline.cli import analyze, find_and_sweep, merge, models, predict, report, status, work  # noqa: F401  registers the commands
-from frostline.cli.program import app, main
+from frostline.cli.program import COMMANDS, app, main
+
+# --help lists them in the order of a typical project
+app.registered_commands.sort(key=lambda one: COMMANDS.index(one.name or getattr(one.callback, "__name__", "")))
 
 __all__ = ["app", "main"]

@@ -1,12 +1,12 @@
 """`frostline analyze`: analyze existing results from any source. `frostline study`: run a published protocol."""
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from frostline.data.wording import comma_separated, did_you_mean, harmless, norm
 from frostline.model.terms import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
 from frostline.report.formatting import UNBROKEN
 from frostline.statistics.recipe import NAMED
+
+if TYPE_CHECKING:
+    from frostline.report.answer.analysis import Analysis
 
 results = partial(typer.Option, rich_help_panel="Results")
 of_analysis = partial(typer.Option, rich_help_panel="Settings")
@@ -117,7 +120,12 @@ def analyze(
     )
     tasks = {group.task for group in groups}
     for flag, names in (("--chance", chances), ("--metric", filter(None, metrics)), ("--leave-out", excluded)):
-        _require_known_tasks(flag, names, tasks)
+        known = {normalized_name(task) for task in tasks}
+        if unknown := next((name for name in names if normalized_name(name) not in known), None):
+            raise FrostlineError(
+                f"{flag} {unknown}: there is no such task{did_you_mean(unknown, tasks)}; choose from "
+                f"{', '.join(sorted(tasks))}."
+            )
     settings = settings_for(
         protocol,
         target=target,
@@ -136,16 +144,6 @@ def analyze(
     print(f"\n{page}")
 
 
-def _require_known_tasks(flag: str, names: Iterable[str], tasks: Collection[str]) -> None:
-    """Refuse a task that has no results."""
-    known = {normalized_name(task) for task in tasks}
-    unknown = next((name for name in names if normalized_name(name) not in known), None)
-    if unknown is not None:
-        raise FrostlineError(
-            f"{flag} {unknown}: there is no such task{did_you_mean(unknown, tasks)}; choose from {', '.join(sorted(tasks))}."
-        )
-
-
 def _number(flag: str, value: str) -> float:
     try:
         return float(value)
@@ -161,9 +159,7 @@ def settings_for(protocol: Any, **given: Any) -> Any:
     return replace(AnalysisSettings() if protocol is None else protocol.as_published, **chosen)
 
 
-def write_analysis_page(
-    out: Path, analysis: Mapping[str, Any], protocol: Any, title: str, groups: Sequence[Any]
-) -> Path:
+def write_analysis_page(out: Path, analysis: "Analysis", protocol: Any, title: str, groups: Sequence[Any]) -> Path:
     """Write the page of an analysis, with the published numbers of a study if there is one."""
     from frostline.report.pages.analysis_page import write_analysis
 
@@ -184,19 +180,19 @@ def write_analysis_page(
     )
 
 
-def print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
+def print_analysis(analysis: "Analysis", protocol: Any) -> None:
     """Print one table with tasks down and models across, and the sentence over all tasks of each model."""
-    diverged = sum(row["diverged"] for row in analysis["failures"])
+    diverged = sum(row.failures.diverged for row in analysis.failures)
     if diverged:
         print(f"Runs without a score, counted as diverged: {diverged}.")
-    if len(analysis["groups"]) == 1:
-        (group,) = analysis["groups"]
-        print("\n".join(wrapped(f"{group['model']}, {group['task']}: {group['sentence']}")))
+    if len(analysis.groups) == 1:
+        (group,) = analysis.groups
+        print("\n".join(wrapped(f"{group.model}, {group.task}: {group.sentence}")))
     else:
         _print_recommendations(analysis)
-    for model in analysis["models"]:
-        if model["sentence"]:
-            print("\n".join(["", *wrapped(f"{model['model']}: {model['sentence']}")]))
+    for model in analysis.models:
+        if model.sentence:
+            print("\n".join(["", *wrapped(f"{model.model}: {model.sentence}")]))
     if protocol is not None:
         from frostline.studies.comparison import compare, gap_summary
 
@@ -208,7 +204,7 @@ def print_analysis(analysis: Mapping[str, Any], protocol: Any) -> None:
             )
 
 
-def _print_recommendations(analysis: Mapping[str, Any]) -> None:
+def _print_recommendations(analysis: "Analysis") -> None:
     """Print what to tune for every task and model; below each other if the terminal is too narrow for the table."""
     from frostline.report.tables.analysis_tables import recommendations_table
 
@@ -312,8 +308,8 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     failed = 0
     for sweep in sweeps:
         answer = sweep.run()
-        print(f"{sweep.task}, {model_name(sweep.model)}: {answer['sentence']}", flush=True)
-        failed += answer["runs"]["failed"]
+        print(f"{sweep.task}, {model_name(sweep.model)}: {answer.sentence}", flush=True)
+        failed += answer.runs.failed
     groups = load_groups([folder])
     ours = analyze_groups(groups, settings_for(None))
     theirs = analyze_groups(groups, settings_for(protocol))

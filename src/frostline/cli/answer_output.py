@@ -5,7 +5,6 @@ The table of choices on the terminal: the recommended one, full fine-tuning, and
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,22 +17,16 @@ from frostline.data.wording import harmless, unchecked
 from frostline.report import formatting
 
 if TYPE_CHECKING:
-    from frostline.statistics.answer import Answer, Cell, SizeAnswer
+    from frostline.statistics.answer import Answer, SizeAnswer
 
 CHOSEN, DOMINATED = "chosen", "dominated"
 WORTH_A_REMARK = 0.5  # points
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of the table, and ``chosen``, ``dominated`` or an empty string."""
+def choices_table(size: "SizeAnswer", rows: int) -> list[tuple[str, str]]:
+    """A header and at most this many rows, each with its kind: ``chosen``, ``dominated`` or an empty string.
 
-    text: str
-    kind: str = ""
-
-
-def choices_table(size: "SizeAnswer", rows: int) -> list[Line]:
-    """A header and at most this many rows, at most 80 characters wide unless a name is long.
+    They are at most 80 characters wide unless a name is long.
 
     If there are more choices than rows, the least interesting ones are left out, and the last row counts them.
 
@@ -43,7 +36,15 @@ def choices_table(size: "SizeAnswer", rows: int) -> list[Line]:
     """
     from frostline.report.names import mark_of_choice, whole
 
-    choices = size.choices or [_of_cell(cell) for cell in size.cells]
+    choices: Sequence[Any] = size.choices
+    if not choices:  # an answer without a decision: only scores are known
+        unknown = dict.fromkeys(
+            ("reference_score", "below_full", "low", "high", "cost_of_full", "probability", "value", "dominated_by")
+        )
+        choices = [
+            SimpleNamespace(choice=cell.recipe, score=cell.validation.mean, part_of_rows=False, **unknown)
+            for cell in size.cells
+        ]
     decision, shown = size.decision, choices
     chosen = decision.choice if decision else None
     if len(choices) > rows:
@@ -55,14 +56,16 @@ def choices_table(size: "SizeAnswer", rows: int) -> list[Line]:
     beside = _parts_of_rows(choices)
     head = ("", "choice", "score", reference if beside else "seeds", f"points below {reference}", layers, "sure", "")
     known = {one.choice: formatting.score(one.reference_score) for one in choices} if beside else {}
-    known |= {} if beside else {name: str(count) for name, count in _seeds(size).items()}
+    seeds = {str(cell.recipe): str(cell.validation.n) for cell in size.cells if cell.validation.n}
+    if not beside and len(set(seeds.values())) > 1:
+        known = seeds
     kinds = [CHOSEN if one.choice == chosen else DOMINATED if one.dominated_by else "" for one in shown]
     marks = {CHOSEN: mark_of_choice(decision) if decision else "", DOMINATED: DOMINATED, "": ""}
     table = [(*_row(one, chosen, size.reference, known), marks[kind]) for one, kind in zip(shown, kinds, strict=True)]
     lines = _aligned([head, *table])
     left_out = len(choices) - len(shown)
-    more = [Line(f"  … {left_out} more in the report")] if left_out else []
-    return [*(Line(text, kind) for text, kind in zip(lines, ["", *kinds], strict=True)), *more]
+    more = [(f"  … {left_out} more in the report", "")] if left_out else []
+    return [*zip(lines, ["", *kinds], strict=True), *more]
 
 
 def why_points_differ(size: "SizeAnswer") -> str:
@@ -88,7 +91,10 @@ def by_interest(choices: Sequence[Any], chosen: str | None, reference: str | Non
     """
     order = [choice.choice for choice in choices]
     centre = order.index(chosen) if chosen in order else len(order) - 1
-    best, runner_up = (_highest(choices, name, besides) for name, besides in (("score", None), ("value", chosen)))
+    by_score = [one for one in choices if one.score is not None]
+    best = str(max(by_score, key=lambda one: one.score).choice) if by_score else None
+    by_value = [one for one in choices if one.value is not None and one.choice != chosen]
+    runner_up = str(max(by_value, key=lambda one: one.value).choice) if by_value else None
     dominated = {choice.choice for choice in choices if choice.dominated_by}
     first = [
         name for name in (chosen, reference, runner_up, best, *order[max(0, centre - 1) : centre + 2]) if name in order
@@ -97,54 +103,29 @@ def by_interest(choices: Sequence[Any], chosen: str | None, reference: str | Non
     return list(dict.fromkeys([*first, *others]))
 
 
-def _highest(choices: Sequence[Any], name: str, besides: str | None) -> str | None:
-    """The choice whose score or value is highest, other than ``besides``; None if none is known."""
-    known = [
-        (float(value), one) for one in choices if (value := getattr(one, name)) is not None and one.choice != besides
-    ]
-    return str(max(known, key=lambda pair: pair[0])[1].choice) if known else None
-
-
-def _of_cell(cell: "Cell") -> Any:
-    """A k of an answer without a decision: only its score is known."""
-    unknown = dict.fromkeys(
-        ("reference_score", "below_full", "low", "high", "cost_of_full", "probability", "value", "dominated_by")
-    )
-    return SimpleNamespace(choice=cell.recipe, score=cell.validation.mean, part_of_rows=False, **unknown)
-
-
 def _parts_of_rows(choices: Sequence[Any]) -> bool:
     """Whether the scores of some choices are of other rows than those of others."""
     return any(one.part_of_rows for one in choices)
-
-
-def _seeds(size: "SizeAnswer") -> dict[str, int]:
-    """How many seeds the score of each k is a mean of; empty if it is the same number for all."""
-    seeds = {str(cell.recipe): cell.validation.n for cell in size.cells if cell.validation.n}
-    return seeds if len(set(seeds.values())) > 1 else {}
 
 
 def _row(choice: Any, chosen: str | None, reference: str | None, known: Mapping[str, str]) -> tuple[str, ...]:
     from frostline.report.names import printed
 
     name, cost, sure = choice.choice, choice.cost_of_full, choice.probability
+    below, low, high = (
+        ("", "", "")
+        if choice.below_full is None
+        else map(formatting.points, (choice.below_full, choice.low, choice.high))
+    )
     return (
         ">" if name == chosen else "",
         printed(name),
         formatting.score(choice.score),
         known.get(name, ""),
-        "" if name == reference else _below(choice),
+        "" if name == reference or not below else f"{below} ({low} to {high})",
         "" if cost is None else f"{100 * cost:.0f} %",
         "" if sure is None or name == reference else formatting.short_probability(sure),
     )
-
-
-def _below(choice: Any) -> str:
-    """The points below full fine-tuning with their 95 % interval."""
-    if choice.below_full is None:
-        return ""
-    below, low, high = map(formatting.points, (choice.below_full, choice.low, choice.high))
-    return f"{below} ({low} to {high})"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -166,26 +147,31 @@ LINES, MIN_ROWS = 25, 4
 
 def print_answer(answer: "Answer", out: Path) -> None:
     """Print the answer, the choices, and what to do next. Exits with code 1 if a run ended in an error."""
-    for line in answer_lines(answer, out):
-        styled = {CHOSEN: {"bold": True}, DOMINATED: {"dim": True}}.get(line.kind, {})
-        text = harmless(line.text)
+    for line, kind in answer_lines(answer, out):
+        styled = {CHOSEN: {"bold": True}, DOMINATED: {"dim": True}}.get(kind, {})
+        text = harmless(line)
         # echo removes colours for a file or pipe
         typer.echo(typer.style(text, **styled) if styled else text, file=unchecked(sys.stdout))
     if answer.runs.failed:
         sys.exit(FAILED_RUNS)
 
 
-def answer_lines(answer: "Answer", out: Path) -> list[Line]:
+def answer_lines(answer: "Answer", out: Path) -> list[tuple[str, str]]:
     """The printed lines of an answer. Only the table of choices is shortened, so that all fit on a screen.
 
     Args:
         answer: The answer.
         out: The folder of the sweep.
     """
+    from frostline.report.explanations import trouble
+
     before = [*_sentences(answer), "", *wrapped(_about(answer))]
-    after = ["", *_next_steps(answer, out), *_failures(answer, out)]
+    text = trouble(answer.runs, answer.unusable_runs)
+    if answer.runs.failed:
+        text = f"{text} `frostline status {out}` gives the reason; the same command tries again."
+    after = ["", *_next_steps(answer, out), *(wrapped(text) if text else [])]
     rows = max(MIN_ROWS, LINES - len(before) - len(after) - 1)
-    return [*map(Line, before), *choices_table(answer.sizes[0], rows), *map(Line, after)]
+    return [*((line, "") for line in before), *choices_table(answer.sizes[0], rows), *((line, "") for line in after)]
 
 
 def _sentences(answer: "Answer") -> list[str]:
@@ -218,31 +204,16 @@ def _about(answer: "Answer") -> str:
 
 def _next_steps(answer: "Answer", out: Path) -> list[str]:
     """The command that would make the answer surer, the files, and how to load the model. They are never wrapped."""
+    from frostline.report import names
     from frostline.report.explanations import loading, next_command, training_time
 
     command, time, lines = next_command(answer), training_time(answer), loading(answer, out / "model")
+    unsure = answer.decision and answer.decision.above_baseline is False
+    doubt = f" (not shown to be above the {names.baseline(answer.metric)})" if unsure else ""
     steps = {
         "To be surer": [command, *([f"({time})"] if time else [])] if command else [],
         "Report": [str(out / "report.html")],
-        "Model": [f"{out / 'model'}{_doubt(answer)}"] if lines else [],
+        "Model": [f"{out / 'model'}{doubt}"] if lines else [],
         "Load": lines.splitlines() if lines else [],
     }
     return [f"{name if n == 0 else '':<13}{line}" for name, some in steps.items() for n, line in enumerate(some)]
-
-
-def _doubt(answer: "Answer") -> str:
-    """What to know before the saved model is used; empty if nothing speaks against it."""
-    from frostline.report import names
-
-    unsure = answer.decision and answer.decision.above_baseline is False
-    return f" (not shown to be above the {names.baseline(answer.metric)})" if unsure else ""
-
-
-def _failures(answer: "Answer", out: Path) -> list[str]:
-    """The numbers of runs that failed, ended in an error or are missing; empty if every run succeeded."""
-    from frostline.report.explanations import trouble
-
-    text = trouble(answer.runs, answer.unusable_runs)
-    if answer.runs.failed:
-        text = f"{text} `frostline status {out}` gives the reason; the same command tries again."
-    return wrapped(text) if text else []

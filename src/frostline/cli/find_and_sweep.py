@@ -3,8 +3,7 @@
 This process trains them, or the tasks of a SLURM job array, or tasks of Ray.
 """
 
-import inspect
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -150,34 +149,21 @@ class Executor:
         return Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
 
 
-def with_executor(command: Callable[..., None]) -> Any:
-    """Give a command the flags of an executor, after its own flags. The command is called with the executor as ``who``."""
-    own = [parameter for parameter in inspect.signature(command).parameters.values() if parameter.name != "who"]
-    flags = inspect.signature(Executor).parameters
-
-    def run(settings: dict[str, Any], **given: Any) -> None:
-        who = Executor(**{name: given.pop(name) for name in flags})
-        command(settings, who=who, **given)
-
-    run.__signature__ = inspect.Signature([*own, *flags.values()])  # type: ignore[attr-defined]
-    run.__doc__, run.__name__ = command.__doc__, command.__name__
-    return run
-
-
-class FindCommand(PanelCommand):
-    """The command, with a budget of one or two words: ``5min`` or ``5 minutes``."""
+class TrainingCommand(PanelCommand):
+    """`frostline find`, whose budget has one or two words (``5min`` or ``5 minutes``), and `frostline sweep`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Join the two words of a budget, and parse the arguments."""
+        """Join the two words of a budget, and name `frostline plan` to who gives ``--plan`` to a sweep."""
+        if self.name == "sweep" and "--plan" in args:
+            raise FrostlineError("`frostline sweep` has no --plan: run `frostline plan` with the same arguments.")
         place = args.index("--budget") if "--budget" in args else len(args)
         if args[place + 2 : place + 3] and args[place + 2] in UNITS:
             args[place + 1 : place + 3] = ["".join(args[place + 1 : place + 3])]
         return super().parse_args(ctx, args)
 
 
-@app.command(cls=FindCommand, short_help="Search for what to tune, with few runs.")
+@app.command(cls=TrainingCommand, short_help="Search for what to tune, with few runs.")
 @with_settings(file=False, leave_out=CHOSEN_BY_SEARCH, others={"out": "frostline-find", **DEFAULTS})
-@with_executor
 def find(
     settings: dict[str, Any],
     *,
@@ -239,19 +225,8 @@ def find(
     who.search(processes, budget=budget, max_k=max_k, exhaustive=exhaustive, **settings)
 
 
-class SweepCommand(PanelCommand):
-    """The command. It names `frostline plan` if somebody adds ``--plan``, which `frostline find` has."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse ``--plan``, and parse the arguments."""
-        if "--plan" in args:
-            raise FrostlineError("`frostline sweep` has no --plan: run `frostline plan` with the same arguments.")
-        return super().parse_args(ctx, args)
-
-
-@app.command(cls=SweepCommand, short_help="Train a grid of runs and recommend a k.")
+@app.command(cls=TrainingCommand, short_help="Train a grid of runs and recommend a k.")
 @with_settings()
-@with_executor
 def sweep(
     settings: dict[str, Any],
     *,
@@ -304,7 +279,6 @@ def plan(
 
 @app.command(cls=PanelCommand, short_help="Compare other ways to tune with the last k layers.")
 @with_settings(leave_out=("tune",), others={"out": "frostline-compare", **DEFAULT_RATES})
-@with_executor
 def compare(
     settings: dict[str, Any],
     *,

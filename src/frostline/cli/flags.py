@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Optional, get_args, get_origin
@@ -55,7 +56,8 @@ def with_settings(
 ) -> Callable[[Callable[..., None]], Any]:
     """Give a command one flag for each setting of a sweep, after its own flags.
 
-    The command is called with a dictionary of the settings that were given, then with its own flags by name.
+    The command is called with a dictionary of the settings that were given, then with its own flags by name. An argument of a
+    dataclass is made from one flag for each field; these come after its own flags.
 
     Args:
         file: Whether a TOML file may give settings too.
@@ -69,12 +71,16 @@ def with_settings(
 
     def decorate(command: Callable[..., None]) -> Any:
         keyword = inspect.Parameter.KEYWORD_ONLY
-        own = [p.replace(kind=keyword) for p in list(inspect.signature(command).parameters.values())[1:]]
+        declared = list(inspect.signature(command).parameters.values())[1:]
+        grouped: dict[str, Any] = {one.name: one.annotation for one in declared if is_dataclass(one.annotation)}
+        flags_of = {name: inspect.signature(kind).parameters for name, kind in grouped.items()}
+        own = [one.replace(kind=keyword) for one in declared if one.name not in grouped]
         first = [inspect.Parameter("file", keyword, default=None, annotation=File)] * file
 
         def run(**flags: Any) -> None:
             path = flags.pop("file", None)
             own_flags = {parameter.name: flags.pop(parameter.name) for parameter in own}
+            groups = {name: {flag: flags.pop(flag) for flag in flags_of[name]} for name in grouped}
             given = {name: value for name, value in flags.items() if value is not None}
             of_file = {}
             if path:
@@ -85,9 +91,11 @@ def with_settings(
                 parts = [part.rpartition("=") for part in comma_separated(weights)]
                 given["class_weights"] = {label: weight for label, _, weight in parts}
             of_file = {name: value for name, value in of_file.items() if name not in NOT_SETTINGS}
-            command({**others, **of_file, **given}, **own_flags)
+            objects = {name: kind(**groups[name]) for name, kind in grouped.items()}
+            command({**others, **of_file, **given}, **own_flags, **objects)
 
-        parameters = [*first, *own, *_settings(only, leave_out, defaults, others)]
+        of_groups = [flag for flags in flags_of.values() for flag in flags.values()]
+        parameters = [*first, *own, *of_groups, *_settings(only, leave_out, defaults, others)]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__doc__, run.__name__ = command.__doc__, command.__name__
@@ -117,9 +125,18 @@ def _settings(
         else:
             text = _of_help(field)["default"] if field.default is None else as_typed(field.default)
             default = " [required]" if field.is_required() else f" [default: {text}]" if text else ""
+        # the placeholder for a value: LIST (with commas), NUMBER or VALUE
+        is_tuple = get_origin(field.annotation) is tuple
+        kinds: set[Any] = (
+            {field.annotation} if is_tuple else set(get_args(field.annotation) or [field.annotation]) - {NoneType}
+        )
+        kinds = {kind.__origin__ if get_origin(kind) is Annotated else kind for kind in kinds}
+        metavar = "NUMBER" if kinds <= {int, float} else "VALUE"
+        if any(get_origin(kind) is tuple for kind in kinds):
+            metavar = "LIST"
         option = typer.Option(
             f"--{flag}/--no-{flag}" if boolean else f"--{flag}",
-            metavar=None if boolean else _metavar(field.annotation),
+            metavar=None if boolean else metavar,
             help=f"{field.description[0].upper()}{field.description[1:]}.{default}",
             show_default=False,
             rich_help_panel=panels[name].capitalize(),
@@ -131,15 +148,6 @@ def _of_help(field: FieldInfo) -> dict[str, Any]:
     """What :func:`frostline.data.kinds.of_help` says of a setting."""
     extra = field.json_schema_extra
     return extra if isinstance(extra, dict) else {"default": "", "panel": ""}
-
-
-def _metavar(annotation: Any) -> str:
-    """The placeholder for a value: LIST (comma-separated), NUMBER or VALUE."""
-    kinds = {annotation} if get_origin(annotation) is tuple else set(get_args(annotation) or [annotation]) - {NoneType}
-    kinds = {kind.__origin__ if get_origin(kind) is Annotated else kind for kind in kinds}
-    if any(get_origin(kind) is tuple for kind in kinds):
-        return "LIST"
-    return "NUMBER" if kinds <= {int, float} else "VALUE"
 
 
 def as_typed(value: Any) -> str:

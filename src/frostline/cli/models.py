@@ -1,9 +1,8 @@
 """Commands about models and their cached hidden states: `frostline check`, `probe`, `bundle`, `cache`."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +13,6 @@ from frostline.cli.program import PanelCommand, app
 from frostline.data.kinds import CLASSIFICATION, REGRESSION, TaskType
 from frostline.data.wording import comma_separated
 from frostline.sweep.settings import OF_MODEL_AND_DATA
-
-if TYPE_CHECKING:
-    from frostline.api.bundle import Bundled
 
 
 @app.command(cls=PanelCommand, short_help="Check that cutting a model changes neither logits nor gradients.")
@@ -90,6 +86,7 @@ def probe(
     """
     from frostline.api.probe import probe as probe_model
     from frostline.api.probe import probe_folders
+    from frostline.report import formatting, names
     from frostline.sweep.progress import suitable_progress
 
     progress = suitable_progress()
@@ -100,28 +97,23 @@ def probe(
     for one in found:
         for note in one.facts["notes"]:
             print(note)
-        print_probes(one.facts)
+        # validation scores: a row for each layer, a column for each feature vector
+        facts, rows = one.facts, dict[str, dict[str, Any]]()
+        vectors = dict.fromkeys(probe["vector"] for probe in facts["probes"])
+        for own in facts["probes"]:
+            after = formatting.layers(own["layers"])
+            best = facts["best"]["layers"] == own["layers"] and facts["best"]["vector"] == own["vector"]
+            score = "-" if own["validation"] is None else f"{own['validation']:.3f}"
+            row = rows.setdefault(after, {"after layer": after, **dict.fromkeys(vectors, "")})
+            row[own["vector"]] = score + " *" * best
+        metric, count = names.metric(facts["metric"]), facts["validation_rows"]
+        print(f"\n{facts['columns']['label']}: {metric} on {count:,} validation examples")
+        print_table(rows.values(), ("after layer", *vectors))
+        print("* best probe, selected by its leave-one-out or held-out score on the training examples")
         print(f"\n{one.sentence}\n")
     print(out / "report.html")
     for folder in probe_folders(out, found):
         print(folder)
-
-
-def print_probes(facts: Mapping[str, Any]) -> None:
-    """Print validation scores: a row for each layer, a column for each feature vector."""
-    from frostline.report import formatting, names
-
-    rows: dict[str, dict[str, Any]] = {}
-    vectors = dict.fromkeys(one["vector"] for one in facts["probes"])
-    for one in facts["probes"]:
-        name = formatting.layers(one["layers"])
-        best = facts["best"]["layers"] == one["layers"] and facts["best"]["vector"] == one["vector"]
-        score = "-" if one["validation"] is None else f"{one['validation']:.3f}"
-        rows.setdefault(name, {"after layer": name, **dict.fromkeys(vectors, "")})[one["vector"]] = score + " *" * best
-    metric, count = names.metric(facts["metric"]), facts["validation_rows"]
-    print(f"\n{facts['columns']['label']}: {metric} on {count:,} validation examples")
-    print_table(rows.values(), ("after layer", *vectors))
-    print("* best probe, selected by its leave-one-out or held-out score on the training examples")
 
 
 @app.command(cls=PanelCommand, short_help="Keep several models that share their frozen layers as one.")
@@ -147,32 +139,26 @@ def bundle(
     bundled = write_bundle(
         models, out=out, names=None if names is None else comma_separated(names), overwrite=overwrite
     )
-    print_bundled(bundled)
-    print(out)
-
-
-def print_bundled(bundled: "Bundled") -> None:
-    """Print what each task shares, and what the bundle costs compared with the separate models."""
     rows = [{"task": name, "shared layers": f"{n} of {bundled.layers}"} for name, n in bundled.shared_layers.items()]
     print_table(rows, ("task", "shared layers"))
     print(
         "The embeddings are shared, too. On random texts, all logits are bitwise identical to those of each model alone.\n"
     )
     one, many = bundled.cost, bundled.separate
-    costs = {
-        "disk": (size_of(many.disk_bytes), size_of(one.disk_bytes), one.disk_bytes / many.disk_bytes),
-        "memory of the weights": (
+    costs = (
+        ("disk", size_of(many.disk_bytes), size_of(one.disk_bytes), one.disk_bytes / many.disk_bytes),
+        (
+            "memory of the weights",
             size_of(many.memory_bytes),
             size_of(one.memory_bytes),
             one.memory_bytes / many.memory_bytes,
         ),
-        "layers that run": (str(many.layers), str(one.layers), one.layers / many.layers),
-        "time for 16 short texts": (f"{many.seconds:.3f} s", f"{one.seconds:.3f} s", one.seconds / many.seconds),
-    }
-    header = ("", "separate models", "bundle", "share")
-    print_table(
-        [dict(zip(header, (name, a, b, f"{share:.0%}"), strict=True)) for name, (a, b, share) in costs.items()], header
+        ("layers that run", str(many.layers), str(one.layers), one.layers / many.layers),
+        ("time for 16 short texts", f"{many.seconds:.3f} s", f"{one.seconds:.3f} s", one.seconds / many.seconds),
     )
+    header = ("", "separate models", "bundle", "share")
+    print_table([dict(zip(header, (*row, f"{share:.0%}"), strict=True)) for *row, share in costs], header)
+    print(out)
 
 
 cache_app = typer.Typer(no_args_is_help=True, help="List, verify or remove the hidden states cached on this machine.")

@@ -113,7 +113,7 @@ def predict(
     from frostline.data.reader import read_table, require_file
 
     require_file(file)
-    from frostline.api.bundle import bundle_columns, joined_columns, joined_rows, load_bundle
+    from frostline.api.bundle import bundle_columns, joined, load_bundle
     from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.data.checks import garbled
@@ -125,11 +125,19 @@ def predict(
     require_model(model)
     of_words, several = predicts_tags(model), is_bundle(model)
     writers = TAG_WRITERS if of_words else WRITERS
-    target = out.expanduser() if out else _default_output(file, of_words=of_words)
+    # tags of words are written as CoNLL if the words are read from such a file
+    from_lines = FORMAT_OF.get(file.suffix.lower()) in ("CoNLL", "TSV")
+    ending = (".conll" if from_lines else ".jsonl") if of_words else ".csv"
+    target = out.expanduser() if out else file.with_name(f"{file.stem}.predictions{ending}")
     _require_writable(target, file, writers, overwrite=overwrite)
     options: dict[str, Any] = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
-    if several:
-        _refuse_options_of_one_model(model, **options)
+    for given, why in (
+        (stream, "which is not streamed: leave --stream out, or predict with the model of each task"),
+        (trust_remote_code, "and no code comes with it: leave --trust-remote-code out"),
+        (threshold is not None, "and each of its tasks has its own threshold: leave --threshold out"),
+    ):
+        if several and given:
+            raise FrostlineError(f"{model} is a bundle, {why}.")
     table = read_table(
         file,
         column_names=None if column_names is None else comma_separated(column_names),
@@ -149,7 +157,7 @@ def predict(
         _require_lines(texts, copied)
     by_task: Mapping[str, Any] = load_bundle(model)(texts) if several else {"": predict_texts(model, texts, **options)}
     first = next(iter(by_task.values()))
-    made = (joined_rows(by_task), joined_columns(by_task)) if several else (first.rows(), first.columns())
+    made = joined(by_task) if several else (first.rows(), first.columns())
     rows, header = beside(copied, list(made[0]), made[1])
     for note in (f"{file}: {columns}.", *table.notes, *garbled(texts, "new")):
         print(note, file=sys.stderr)
@@ -167,34 +175,15 @@ def predict(
     print(f"{target}: {len(texts):,} {unit if len(texts) == 1 else f'{unit}s'}{tasks}")
 
 
-def _default_output(file: Path, *, of_words: bool) -> Path:
-    """The output, unless it is given. Tags of words are written as CoNLL if the words are read from such a file."""
-    from_lines = FORMAT_OF.get(file.suffix.lower()) in ("CoNLL", "TSV")
-    ending = (".conll" if from_lines else ".jsonl") if of_words else ".csv"
-    return file.with_name(f"{file.stem}.predictions{ending}")
-
-
-def _refuse_options_of_one_model(
-    bundle: Path, threshold: float | None, *, stream: bool | None, trust_remote_code: bool
-) -> None:
-    for given, why in (
-        (stream, "which is not streamed: leave --stream out, or predict with the model of each task"),
-        (trust_remote_code, "and no code comes with it: leave --trust-remote-code out"),
-        (threshold is not None, "and each of its tasks has its own threshold: leave --threshold out"),
-    ):
-        if given:
-            raise FrostlineError(f"{bundle} is a bundle, {why}.")
-
-
 def _require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
     """Refuse words and copied columns that no line of a CoNLL file can hold, before anything is computed."""
-    from frostline.data.conll import is_writable
+    from frostline.data.conll import DOCUMENT
     from frostline.data.tags import words_of
 
     if copied:
         raise FrostlineError("--copy-columns: a CoNLL file has words and tags only; write to a .jsonl file with --out.")
     for row, sentence in zip(sentences.rows, sentences.texts, strict=True):
-        if wrong := [word for word in words_of(sentence) if not is_writable(word)]:
+        if wrong := [word for word in words_of(sentence) if word in ("", DOCUMENT) or "\t" in word]:
             raise FrostlineError(
                 f"{sentences.name}, row {row}: a CoNLL file cannot hold the word {quoted(wrong[0])}; write to a .jsonl or "
                 ".parquet file with --out."

@@ -13,7 +13,7 @@ from threading import current_thread, main_thread
 from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 from frostline import FrostlineError
 from frostline.data.files import CANNOT_WRITE
@@ -37,7 +37,17 @@ def panels_of(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
         if record is not None:
             argument = param.param_type_name == "argument"
             panel = "Arguments" if argument else getattr(param, "rich_help_panel", None) or "Options"
-            panels.setdefault(panel, []).append((_plain_flag(record[0], argument=argument), record[1]))
+            # as the help shows a flag: --out PATH, FILE, --[no-]tune-pooler
+            flag = record[0]
+            name, _, kind = flag.partition(" <")
+            yes, slash, no = flag.partition(" / --no-")
+            if argument:
+                flag = name.upper()
+            elif kind:
+                flag = f"{name} {next((word for start, word in METAVARS.items() if kind.startswith(start)), 'VALUE')}"
+            elif slash and yes == f"--{no}":
+                flag = f"--[no-]{no}"
+            panels.setdefault(panel, []).append((flag, record[1]))
     return {name: panels[name] for name in sorted(panels, key=lambda name: (*PANELS, name).index(name))}
 
 
@@ -51,25 +61,6 @@ class PanelCommand(TyperCommand):
                 formatter.write_dl(records)
 
 
-def _plain_flag(flag: str, *, argument: bool) -> str:
-    """A flag or an argument as the help shows it: ``--out PATH``, ``FILE``, ``--[no-]tune-pooler``."""
-    name, _, kind = flag.partition(" <")
-    if argument:
-        return name.upper()
-    if kind:
-        return f"{name} {next((word for start, word in METAVARS.items() if kind.startswith(start)), 'VALUE')}"
-    yes, slash, no = flag.partition(" / --no-")
-    return f"--[no-]{no}" if slash and yes == f"--{no}" else flag
-
-
-class OrderedGroup(TyperGroup):
-    """The program. Its ``--help`` lists the commands in the order of a typical project."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands; those that ``COMMANDS`` lacks come last."""
-        return sorted(self.commands, key=lambda name: COMMANDS.index(name) if name in COMMANDS else len(COMMANDS))
-
-
 # Exit codes: some runs ended in an error; an error that is not expected; Ctrl-C; nobody reads the output any more. TERMINATED:
 # SIGTERM. Python's own code for an error is 1, too, as is Typer's for output that nobody reads. A cluster must not take these for
 # runs that have ended.
@@ -78,7 +69,6 @@ FAILED_RUNS, UNEXPECTED, INTERRUPTED, UNREAD = 1, 70, 130, 141
 GARBAGE_THRESHOLD = 20_000
 
 app = typer.Typer(
-    cls=OrderedGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -140,35 +130,31 @@ def main() -> None:
     On an error that is not expected, it prints the traceback and exits with code ``UNEXPECTED``. Whatever is printed may come
     from a file of others, so no text can control the terminal.
     """
-    with redirect_stdout(HarmlessStream(sys.stdout)), redirect_stderr(HarmlessStream(sys.stderr, bars=True)):
-        _main()
-
-
-def _main() -> None:
     gc.set_threshold(GARBAGE_THRESHOLD)
     atexit.register(skip_final_garbage_collection)
     for stream in (sys.__stdout__, sys.__stderr__):
         atexit.register(is_unread, stream)  # else Python reports what it cannot write, and changes the exit code
-    try:
-        with signals_heeded():
-            app(prog_name="frostline")
-    except SystemExit as leaving:
-        if leaving.code in (INTERRUPTED, TERMINATED):
-            leave("stopped. The same command starts again from the beginning.", leaving.code)
-        if isinstance(
-            leaving.__context__, typer.Abort
-        ):  # what Typer makes of an EOFError, such as of a file that is cut off
-            fail()
-        if isinstance(leaving.__context__, BrokenPipeError) or is_unread(sys.__stdout__):
-            sys.exit(UNREAD)
-        raise
-    except TrainingStopped as stopped:
-        leave("stopped. Finished runs are saved; the same command continues from there.", stopped.code)
-    except FrostlineError as error:
-        leave(str(error), 2)
-    except Exception as error:
-        cause = _of_the_machine(error) or fail()
-        leave(f"{cause} and run the same command again; finished runs are saved.", 2)
+    with redirect_stdout(HarmlessStream(sys.stdout)), redirect_stderr(HarmlessStream(sys.stderr, bars=True)):
+        try:
+            with signals_heeded():
+                app(prog_name="frostline")
+        except SystemExit as leaving:
+            if leaving.code in (INTERRUPTED, TERMINATED):
+                leave("stopped. The same command starts again from the beginning.", leaving.code)
+            if isinstance(
+                leaving.__context__, typer.Abort
+            ):  # Typer's, for an EOFError, such as of a file that is cut off
+                fail()
+            if isinstance(leaving.__context__, BrokenPipeError) or is_unread(sys.__stdout__):
+                sys.exit(UNREAD)
+            raise
+        except TrainingStopped as stopped:
+            leave("stopped. Finished runs are saved; the same command continues from there.", stopped.code)
+        except FrostlineError as error:
+            leave(str(error), 2)
+        except Exception as error:
+            cause = _of_the_machine(error) or fail()
+            leave(f"{cause} and run the same command again; finished runs are saved.", 2)
 
 
 def _of_the_machine(error: Exception) -> str | None:

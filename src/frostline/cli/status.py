@@ -61,7 +61,7 @@ def _as_text(sweep: "Folder", leases: "Leases", *, all_runs: bool) -> str:
     with redirect_stdout(io.StringIO()) as text:
         print_run_counts(sweep.out, sweep.counts())
         if all_runs or len(sweep.runs) <= LISTED:
-            rows = [{**row, "learning_rate": _rate(row["learning_rate"])} for row in sweep.rows()]
+            rows = [{**vars(row), "learning_rate": _rate(row.learning_rate)} for row in sweep.rows()]
             print_table(rows, SHOWN)
         else:
             print_table(_by_cell(sweep), ("recipe", "train_size", "done", "failed", "pending"))

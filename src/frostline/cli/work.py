@@ -2,7 +2,6 @@
 
 import re
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -61,16 +60,14 @@ def work(
         try:
             counts = train(folder, wait=wait, retry=kinds, **options)
         except FrostlineError as error:
-            raise FrostlineError(_with_owner(str(error), folder)) from error
+            # the flags that it names are those of the command that made the sweep, whose settings they are
+            own = ("--wait", "--retry", "--workers", "--silent-after")
+            named = dict.fromkeys(re.findall(r"(?<![\w-])--[a-z][a-z-]+", str(error)))
+            flags = ", ".join(flag for flag in named if flag not in own)
+            owner = f" The command that made {folder} takes {flags}." if flags else ""
+            raise FrostlineError(f"{error}{owner}") from error
     print_run_counts(folder, counts)
     if not counts["pending"]:
         print(f"`frostline report {folder}` writes the report. The sweep's command also saves the model.")
     if counts["failed"]:
         sys.exit(FAILED_RUNS)
-
-
-def _with_owner(message: str, folder: Path) -> str:
-    """A message, and whose flags those are that it names: the settings of a sweep are given to the command that made it."""
-    own = ("--wait", "--retry", "--workers", "--silent-after")
-    flags = [flag for flag in dict.fromkeys(re.findall(r"(?<![\w-])--[a-z][a-z-]+", message)) if flag not in own]
-    return f"{message} The command that made {folder} takes {', '.join(flags)}." if flags else message

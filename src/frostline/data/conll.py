@@ -61,11 +61,6 @@ def read_conll(
     )
 
 
-def is_writable(word: str) -> bool:
-    """Whether a line of a CoNLL file can hold this word."""
-    return word not in ("", DOCUMENT) and "\t" not in word
-
-
 def _sentences(path: Path, word_column: int | None, encoding: str) -> tuple[list[list[Word]], int, tuple[str, ...]]:
     """The words of each sentence, the number of columns, and notes about lines that are skipped."""
     lines = []  # with their numbers, without spaces at their end; a line of white space alone is empty

@@ -42,11 +42,6 @@ def label_cells(table: Table, column: str) -> list[str | None]:
     return cells
 
 
-def all_unlabelled(cells: Sequence[str | None], labels: Sequence[str]) -> bool:
-    """Whether no row has a label, as in the test files of GLUE: all cells are missing, empty or -1, and -1 is not a class."""
-    return {cell and whole(cell) for cell in cells} <= UNLABELLED - set(map(whole, labels))
-
-
 def refuse_missing(table: Table, column: str, cells: Sequence[str | None]) -> None:
     """Raise an error if a label is missing or empty."""
     missing = [i for i, cell in enumerate(cells) if cell is None or not cell.strip()]
@@ -206,16 +201,6 @@ def label_sets(table: Table, columns: Columns, labels: Sequence[str]) -> LabelSe
                 )
             found[n, index[label]] = True
     return found
-
-
-def has_no_label_sets(table: Table, columns: Columns) -> bool:
-    """Whether no row says which labels it has, as in published test files."""
-    if columns.indicators:
-        cells = [cell for column in columns.indicators for cell in table.cells(column)]
-        return all(cell is None or str(cell).strip().casefold() in EMPTY for cell in cells)
-    assert columns.label is not None
-    cells = table.cells(columns.label)
-    return not any(len(cell) if is_list(cell) else str(cell).strip() for cell in cells if cell is not None)
 
 
 def _named_lists(table: Table, columns: Columns, labels: Sequence[str]) -> list[list[str]]:

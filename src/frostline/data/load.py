@@ -33,15 +33,15 @@ from frostline.data.kinds import (
     DataSettings,
     is_keyword,
 )
-from frostline.data.labels import all_unlabelled, has_no_label_sets, label_cells
+from frostline.data.labels import EMPTY, UNLABELLED, label_cells, whole
 from frostline.data.reader import read_table
 from frostline.data.splits import complete_splits
 from frostline.data.table import Table, is_missing
 from frostline.data.tags import (
     are_entities,
     entity_types,
+    filled,
     has_no_tags,
-    of_equal_width,
     refuse_new_tags,
     refuse_one_sentence,
     sentences,
@@ -131,7 +131,10 @@ def load_data(
         notes.append(f"{read.pop('test').name} has no labels and is left out.")
     if task.task_type == TOKENS and not settings.labels:
         refuse_new_tags(read.values(), columns.of_labels[0], task.labels)
-    given = of_equal_width({split: _examples(table, task, split) for split, table in read.items()})
+    given = {split: _examples(table, task, split) for split, table in read.items()}
+    if task.task_type == TOKENS:
+        width = max(part.targets.shape[1] for part in given.values())
+        given = {split: replace(part, targets=filled(part.targets, width)) for split, part in given.items()}
     refuse_one_sentence(read)
     splits, numbers, more = complete_splits(given, task, sources, settings.held_out_share, folds, data_seed)
     report = report_on({split: splits[split] for split in ("train", "validation", "test") if split in splits}, task)
@@ -301,12 +304,17 @@ def _is_unlabelled(table: Table, task: Task) -> bool:
     columns = task.columns.of_labels
     if not columns or not all(column in table.columns for column in columns):
         return True
-    if task.task_type == MULTI_LABEL:
-        return has_no_label_sets(table, task.columns)
     column = columns[0]
+    if task.columns.indicators:
+        cells = [cell for one in columns for cell in table.cells(one)]
+        return all(cell is None or str(cell).strip().casefold() in EMPTY for cell in cells)
+    if task.task_type == MULTI_LABEL:
+        found = [cell for cell in table.cells(column) if cell is not None]
+        return not any(len(cell) if is_list(cell) else str(cell).strip() for cell in found)
     if task.task_type == TOKENS:
         return has_no_tags(table, column)
-    return all_unlabelled(label_cells(table, column), task.labels)
+    # As in the test files of GLUE: all cells are missing, empty or -1, and -1 is not a class.
+    return {cell and whole(cell) for cell in label_cells(table, column)} <= UNLABELLED - set(map(whole, task.labels))
 
 
 def _examples(table: Table, task: Task, split: str) -> Examples:

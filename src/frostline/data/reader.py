@@ -116,13 +116,11 @@ def require_file(path: Path) -> None:
             f"{path}: this is a folder; name a file in it; a folder with splits goes with `frostline sweep --data`."
         )
     if not path.exists():
-        raise FrostlineError(f"{path}: there is no such file{_similar_file(path)}; check the name and the folder.")
-
-
-def _similar_file(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f" and no folder {quoted(str(path.parent))}"
-    return did_you_mean(path.name, [one.name for one in path.parent.iterdir() if one.suffix.lower() in EXTENSIONS])
+        similar = f" and no folder {quoted(str(path.parent))}"
+        if path.parent.is_dir():
+            beside = [one.name for one in path.parent.iterdir() if one.suffix.lower() in EXTENSIONS]
+            similar = did_you_mean(path.name, beside)
+        raise FrostlineError(f"{path}: there is no such file{similar}; check the name and the folder.")
 
 
 DAMAGE = (ValueError, TypeError, KeyError, AttributeError, RecursionError)  # what reading damaged features can raise

@@ -65,7 +65,11 @@ def strata(targets: Targets) -> npt.NDArray[Any]:
     text with any number of labels (bool ``[N, C]``) is the rarest of its labels that at least ``STRATUM_ROWS`` rows have.
     """
     if targets.dtype == np.bool_:
-        return _rarest_label(targets)
+        rows = targets.sum(0)
+        common = rows >= STRATUM_ROWS
+        by_rarity = np.argsort(np.where(common, rows, len(targets) + 1), kind="stable")
+        own = targets[:, by_rarity] & common[by_rarity]
+        return np.asarray(np.where(own.any(1), by_rarity[own.argmax(1)], targets.shape[1]))
     if targets.ndim > 1:
         most_frequent = np.bincount(targets[targets != NO_WORD].astype(np.int64)).argmax()
         return np.asarray(((targets != most_frequent) & (targets != NO_WORD)).any(axis=1).astype(np.int64))
@@ -75,15 +79,6 @@ def strata(targets: Targets) -> npt.NDArray[Any]:
 def least_size(targets: Targets) -> int:
     """The fewest rows of a subset: one of each class. Other targets need one row."""
     return len(np.unique(strata(targets))) if _are_classes(targets) else 1
-
-
-def _rarest_label(targets: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """The index of each row's rarest label that is not too rare, ``[N]``; C for a row without one."""
-    rows = targets.sum(0)
-    common = rows >= STRATUM_ROWS
-    order = np.argsort(np.where(common, rows, len(targets) + 1), kind="stable")
-    own = targets[:, order] & common[order]  # the rarest label first
-    return np.asarray(np.where(own.any(1), order[own.argmax(1)], targets.shape[1]))
 
 
 def _order(counts: list[int], size: int) -> list[int]:

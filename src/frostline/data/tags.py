@@ -6,7 +6,6 @@ the BIO scheme (IOB2), ``B-person`` begins an entity of the type person, ``I-per
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from numbers import Integral
 from typing import Any
@@ -16,7 +15,6 @@ import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.columns import is_list, items_of
-from frostline.data.examples import Examples
 from frostline.data.labels import named, refuse_similar_labels
 from frostline.data.table import Table, is_storable
 from frostline.data.wording import INTEGER, comma_joined, did_you_mean, listed, quoted
@@ -199,15 +197,6 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
                     f"{begin} is before it; write {begin} at the first word of every entity (IOB2), or correct the tag before."
                 )
     return filled(rows, max(map(len, rows)))
-
-
-def of_equal_width(splits: Mapping[str, Examples]) -> dict[str, Examples]:
-    """The splits with targets ``[N, W]`` of the same W; targets ``[N]`` as they are."""
-    width = max(part.targets.shape[-1] for part in splits.values())
-    return {
-        name: replace(part, targets=filled(part.targets, width)) if part.of_words else part
-        for name, part in splits.items()
-    }
 
 
 def filled(rows: Sequence[Sequence[int]] | npt.NDArray[Any], width: int) -> npt.NDArray[np.int64]:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.columns import Columns
@@ -151,7 +150,17 @@ def targets_of(table: Table, task: Task) -> Targets:
     cells = label_cells(table, column)
     refuse_missing(table, column, cells)
     if task.task_type == REGRESSION:
-        return _numbers(table, column, cells)
+        wrong = next((i for i, cell in enumerate(cells) if cell is None or not NUMBER.fullmatch(cell.strip())), None)
+        if wrong is not None:
+            raise FrostlineError(
+                f"{table.location(wrong, column)}: {quoted(cells[wrong])} is not a number; write one with a decimal point, or "
+                f"pass --task-type {CLASSIFICATION}."
+            )
+        numbers = np.array([float(cell) for cell in cells if cell is not None])
+        if len(infinite := np.flatnonzero(~np.isfinite(numbers))):
+            where, cell = table.location(int(infinite[0]), column), cells[int(infinite[0])]
+            raise FrostlineError(f"{where}: {quoted(cell)} is too large; correct it.")
+        return numbers
     index = positions(task.labels)
     known = [cell if cell in index else cell and whole(cell) for cell in cells]
     unknown = next((i for i, cell in enumerate(known) if cell not in index), None)
@@ -162,19 +171,3 @@ def targets_of(table: Table, task: Task) -> Targets:
             f"{len(task.labels)} training labels ({listed(task.labels)}); correct it, or add such rows to the training data."
         )
     return np.array([index[cell] for cell in known if cell is not None], dtype=np.int64)
-
-
-def _numbers(table: Table, column: str, cells: Sequence[str | None]) -> npt.NDArray[np.float64]:
-    """The labels as finite numbers."""
-    wrong = next((i for i, cell in enumerate(cells) if cell is None or not NUMBER.fullmatch(cell.strip())), None)
-    if wrong is not None:
-        raise FrostlineError(
-            f"{table.location(wrong, column)}: {quoted(cells[wrong])} is not a number; write one with a decimal point, or "
-            f"pass --task-type {CLASSIFICATION}."
-        )
-    numbers = np.array([float(cell) for cell in cells if cell is not None])
-    infinite = np.flatnonzero(~np.isfinite(numbers))
-    if len(infinite):
-        first = int(infinite[0])
-        raise FrostlineError(f"{table.location(first, column)}: {quoted(cells[first])} is too large; correct it.")
-    return numbers

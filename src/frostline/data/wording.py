@@ -98,7 +98,11 @@ def unchecked(stream: Any) -> Any:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`` (did you mean 'label'?)`` if one of the known names is similar, else an empty string."""
-    return "".join(f" (did you mean {quoted(one)}?{_unlike(name, one)})" for one in similar_names(name, known))
+    text = ""
+    for one in similar_names(name, known):
+        differing = difference(name, one) if looks(name) & looks(one) else ""
+        text += f" (did you mean {quoted(one)}?{f' They differ in {differing}' if differing else ''})"
+    return text
 
 
 def similar_names(name: str, known: Iterable[str], limit: int = 1) -> list[str]:
@@ -128,11 +132,6 @@ def difference(one: str, other: str) -> str:
     counts = Counter(one), Counter(other)
     differing = [char for char in dict.fromkeys(one + other) if char > "~" and counts[0][char] != counts[1][char]]
     return " and ".join(f"U+{ord(char):04X} {unicodedata.name(char, '')}".strip() for char in differing[:2])
-
-
-def _unlike(name: str, other: str) -> str:
-    differing = difference(name, other) if looks(name) & looks(other) else ""
-    return f" They differ in {differing}" if differing else ""
 
 
 def first_line(error: BaseException) -> str:
@@ -190,8 +189,13 @@ def comma_separated(text: str) -> list[str]:
 
     As in CSV, a part with commas stands in double quotes, and a double quote inside them is doubled.
     """
-    parts = [match[0].strip() for match in PART.finditer(f",{text}")]
-    return [_unquoted(part.removeprefix(",").strip()) for part in parts]
+    parts = []
+    for match in PART.finditer(f",{text}"):
+        part = match[0].strip().removeprefix(",").strip()
+        if quotes := QUOTED.match(part):  # ``=VALUE`` may follow them
+            part = quotes[1].replace('""', '"') + part[quotes.end() :]
+        parts.append(part)
+    return parts
 
 
 def comma_joined(values: Iterable[object]) -> str:
@@ -200,12 +204,6 @@ def comma_joined(values: Iterable[object]) -> str:
     plain = [text == text.strip() and not {",", '"'} & {*text} for text in texts]
     doubled = [text.replace('"', '""') for text in texts]
     return ",".join(text if one else f'"{twice}"' for text, one, twice in zip(texts, plain, doubled, strict=True))
-
-
-def _unquoted(part: str) -> str:
-    """A part without the quotes at its beginning. ``=VALUE`` may follow them."""
-    found = QUOTED.match(part)
-    return part if found is None else found[1].replace('""', '"') + part[found.end() :]
 
 
 def normalized_name(name: str) -> str:

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from frostline.fast.dropout import Dropout, Mask, torch_mask
+from frostline.fast.dropout import Dropout, Mask
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,12 @@ def attention(
         dropout_p: The probability with which dropout drops an attention weight.
     """
     heads, tokens, size = query.shape[1:]
-    drop = (torch_mask if dropout is None else dropout.mask)(grid.shape, dropout_p) if dropout_p else None
+    drop = None
+    if dropout_p and dropout is not None:
+        drop = dropout.mask(grid.shape, dropout_p)
+    elif dropout_p:
+        kept = torch.empty(*grid.shape, dtype=torch.int16).bernoulli_(1 - dropout_p)
+        drop = Mask(kept, 1 / (1 - dropout_p) if dropout_p < 1 else 0.0)
     flat = (x.transpose(1, 2).reshape(tokens * heads, size) for x in (query, key, value))
     scale = size**-0.5 if scale is None else scale
     out: Tensor = _Attention.apply(*flat, grid.bias(mask), drop, scale, grid)  # type: ignore[no-untyped-call]

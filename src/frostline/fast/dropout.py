@@ -100,11 +100,6 @@ class Dropout:
         return lambda x: self(x, module.p) if module.training else x
 
 
-def torch_mask(shape: Sequence[int], p: float) -> Mask:
-    """A mask that torch's own generator draws, as in ``nn.Dropout``."""
-    return Mask(torch.empty(*shape, dtype=torch.int16).bernoulli_(1 - p), 1 / (1 - p) if p < 1 else 0.0)
-
-
 class _Masked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Mask) -> Tensor:

@@ -43,24 +43,19 @@ def large_tables(model: nn.Module) -> dict[str, nn.Embedding]:
     if not enabled("sparse_gradients"):
         return {}
     found = {
-        path: module for path, module in model.named_modules() if isinstance(module, nn.Embedding) and _is_plain(module)
-    }
-    others = {
-        id(p) for module in {*model.modules()}.difference(found.values()) for p in module.parameters(recurse=False)
-    }
-    return {path: module for path, module in found.items() if id(module.weight) not in others}
-
-
-def _is_plain(module: nn.Embedding) -> bool:
-    """Whether the module is a large ``nn.Embedding`` on a CPU without special options."""
-    return (
-        type(module) is nn.Embedding
+        path: module
+        for path, module in model.named_modules()
+        if type(module) is nn.Embedding
         and len(module.weight) >= LARGE
         and module.weight.device.type == "cpu"
         and module.max_norm is None
         and not module.scale_grad_by_freq
         and not module.sparse
-    )
+    }
+    others = {
+        id(p) for module in {*model.modules()}.difference(found.values()) for p in module.parameters(recurse=False)
+    }
+    return {path: module for path, module in found.items() if id(module.weight) not in others}
 
 
 class SparseGradient:

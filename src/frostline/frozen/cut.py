@@ -23,7 +23,6 @@ from frostline.fast.last_layer import HeadTokenPart
 from frostline.fast.switch import forwards_replaced
 from frostline.model.anatomy import Anatomy, Batch, Call
 from frostline.model.device import without_cudnn_attention
-from frostline.model.heads import logits_at
 from frostline.model.packed_layout import Layout
 from frostline.model.packing import Packing
 
@@ -90,7 +89,9 @@ class UpperModel:
         if self.head_token:
             self._at = self.head_token.positions(batch["input_ids"], mask)
         try:
-            return logits_at(self.model(**batch).logits, lambda: layout.grid_index)
+            logits: Tensor = self.model(**batch).logits
+            # the same as real_logits, without asking a device for the positions of the real tokens
+            return logits if logits.dim() == 2 else logits.flatten(0, 1).index_select(0, layout.grid_index)
         finally:
             self._layout = self._hidden = self._at = None
             self._set_read(None)

@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 import torch
@@ -250,7 +250,7 @@ class ForwardPass:
         """
         with self.layers(tokens, None, self.depth) as compute:
             for batch in batches:
-                yield compute(batch, None).selected
+                yield compute(batch, None)[0]
 
     @property
     def depth(self) -> int:
@@ -260,7 +260,7 @@ class ForwardPass:
     @contextmanager
     def layers(
         self, tokens: Tokens, cut: int | None, stop: int
-    ) -> Iterator[Callable[[ForwardBatch, Tensor | None], "Computed"]]:
+    ) -> Iterator[Callable[[ForwardBatch, Tensor | None], tuple[dict[str, Tensor], Tensor]]]:
         """A function that runs the layers from ``cut`` to ``stop`` for a batch, given its hidden states at the cut.
 
         A cut of None begins with the embeddings, and needs no hidden states.
@@ -276,7 +276,7 @@ class ForwardPass:
             if number in wanted:
                 by_cut[number] = states
 
-        def compute(batch: ForwardBatch, hidden: Tensor | None) -> Computed:
+        def compute(batch: ForwardBatch, hidden: Tensor | None) -> tuple[dict[str, Tensor], Tensor]:
             inputs = batch.inputs(tokens)
             lengths = inputs["attention_mask"].sum(1)  # on the host
             inputs = {name: to_device(x, model.device) for name, x in inputs.items()}
@@ -285,7 +285,7 @@ class ForwardPass:
             ours = range(0 if cut is None else cut + 1, stop + 1)
             found = {number: states for number, states in by_cut.items() if number in ours}
             by_cut.clear()
-            return Computed(self._selected(found, inputs, lengths[: len(batch.rows)]), found[stop])
+            return self._selected(found, inputs, lengths[: len(batch.rows)]), found[stop]
 
         with (
             packable(model) if self.packed else nullcontext() as packing,
@@ -310,13 +310,6 @@ class ForwardPass:
             selected["head"] = real(self.anatomy.count)[layout.head_index(at, packed=True)]
         pooled = {f"pooled-{cut}": _pooled(real(cut).float(), lengths) for cut in selection.pooled if cut in by_cut}
         return selected | pooled
-
-
-class Computed(NamedTuple):
-    """What some layers compute for a batch: the selected hidden states by name, and all of those after the last layer."""
-
-    selected: dict[str, Tensor]
-    states: Tensor
 
 
 def embeddings_are_lookups(model: PreTrainedModel, anatomy: Anatomy) -> bool:

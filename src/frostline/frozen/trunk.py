@@ -79,11 +79,25 @@ class Contents:
         for name, tensor, part in lower_tensors(model, anatomy):
             if name not in anatomy.idle:
                 parts[part][name] = _digest(tensor)
+        tokenizer = classifier.tokenizer
+        rules: Any
+        if tokenizer.is_fast:  # it also stores the truncation of its last call, which is left out
+            backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+            backend.no_truncation()
+            backend.no_padding()
+            rules = backend.to_str()
+        else:
+            rules = (type(tokenizer).__name__, tokenizer.get_vocab())
         return cls(
             kind=type(model).__name__,
             config=_settings(model.config.to_dict()),
             max_length=classifier.max_length,
-            tokenizer=_tokenizer_state(classifier.tokenizer),
+            tokenizer={
+                "special tokens": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
+                "padding": (tokenizer.pad_token_id, tokenizer.pad_token_type_id),
+                "inputs": tuple(tokenizer.model_input_names),
+                "rules": rules,
+            },
             lower=tuple(parts),
         )
 
@@ -137,7 +151,24 @@ def find_sharing(contents: Mapping[str, Contents]) -> Sharing:
         FrostlineError: A classifier shares nothing with the others, or reads texts differently.
     """
     names, all_contents = list(contents), list(contents.values())
-    _require_equal_settings(contents)
+    first, usual = names[0], all_contents[0]
+    for name, one in contents.items():
+        if one.kind != usual.kind:
+            raise FrostlineError(
+                f"{name} is a {one.kind}, but {first} is a {usual.kind}: a bundle has models of one type."
+            )
+        if one.max_length != usual.max_length:
+            raise FrostlineError(
+                f"{name} reads at most {one.max_length} tokens of a text, but {first} {usual.max_length}: train it again with "
+                f"max_length = {usual.max_length}, or leave it out."
+            )
+        settings, rules = _different(one.config, usual.config), _different(one.tokenizer, usual.tokenizer)
+        if settings or rules or len(one.lower) != len(usual.lower):
+            what = "have different tokenizers" if rules and not settings else "differ in their config.json"
+            raise FrostlineError(
+                f"{name} and {first} {what} ({', '.join(settings or rules) or 'layers'}): a bundle has models of one "
+                "pretrained model."
+            )
     depth = [[a.shared_layers(b) for b in all_contents] for a in all_contents]
     most = [max((-1 if n is None else n) for j, n in enumerate(row) if j != i) for i, row in enumerate(depth)]
     trunk = max(range(len(names)), key=lambda i: most[i])
@@ -156,28 +187,6 @@ def find_sharing(contents: Mapping[str, Contents]) -> Sharing:
     return Sharing(trunk, tuple(cuts), len(all_contents[0].lower) - 1)
 
 
-def _require_equal_settings(contents: Mapping[str, Contents]) -> None:
-    """Refuse classifiers that do not turn a text into the same tokens, or do not compute in the same way."""
-    (first, usual), *others = contents.items()
-    for name, one in others:
-        if one.kind != usual.kind:
-            raise FrostlineError(
-                f"{name} is a {one.kind}, but {first} is a {usual.kind}: a bundle has models of one type."
-            )
-        if one.max_length != usual.max_length:
-            raise FrostlineError(
-                f"{name} reads at most {one.max_length} tokens of a text, but {first} {usual.max_length}: train it again with "
-                f"max_length = {usual.max_length}, or leave it out."
-            )
-        settings, rules = _different(one.config, usual.config), _different(one.tokenizer, usual.tokenizer)
-        if settings or rules or len(one.lower) != len(usual.lower):
-            what = "have different tokenizers" if rules and not settings else "differ in their config.json"
-            raise FrostlineError(
-                f"{name} and {first} {what} ({', '.join(settings or rules) or 'layers'}): a bundle has models of one "
-                "pretrained model."
-            )
-
-
 def _different(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     return sorted(name for name in {*a, *b} if a.get(name) != b.get(name))
 
@@ -189,23 +198,6 @@ def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
         for name, x in config.items()
         if name not in (*OF_TASK, *OF_FILE) and "dropout" not in name
     }
-
-
-def _tokenizer_state(tokenizer: Any) -> dict[str, Any]:
-    """What decides the tokens of a text. A fast tokenizer also stores the truncation of its last call, which is left out."""
-    state: dict[str, Any] = {
-        "special tokens": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
-        "padding": (tokenizer.pad_token_id, tokenizer.pad_token_type_id),
-        "inputs": tuple(tokenizer.model_input_names),
-    }
-    if tokenizer.is_fast:
-        backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-        backend.no_truncation()
-        backend.no_padding()
-        state["rules"] = backend.to_str()
-    else:
-        state["rules"] = (type(tokenizer).__name__, tokenizer.get_vocab())
-    return state
 
 
 def _digest(tensor: Tensor) -> bytes:

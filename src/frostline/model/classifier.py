@@ -113,11 +113,7 @@ def format_of(folder: Path) -> str:
 
 
 def _read_with_head(folder: Path, library: str, *, trust_remote_code: bool, streams: Streams) -> PreTrainedModel:
-    """A classifier with a head of frostline.
-
-    Raises:
-        FrostlineError: A file is missing or damaged, or the modules compute something other than logits of the labels.
-    """
+    """A classifier with a head of frostline."""
     what = "transformers cannot load its base model"
     base, _ = load_saved(folder, AutoModel, what, trust_remote_code=trust_remote_code, streams=streams)
     layers: list[nn.Module] = []

@@ -81,13 +81,8 @@ class Machine:
             "threads": torch.get_num_threads(),
             "instructions": torch.backends.cpu.get_cpu_capability(),
             "python": platform.python_version(),
-            **_versions(),
+            **{name: version(name) for name in ("frostline", "torch", "transformers", "numpy")},
         }
-
-
-@cache
-def _versions() -> dict[str, str]:
-    return {name: version(name) for name in ("frostline", "torch", "transformers", "numpy")}
 
 
 def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
@@ -115,18 +110,12 @@ def this_machine(device: str = "auto", precision: str = "auto") -> Machine:
             "float16 cannot be used with the device mps, whose optimizer cannot skip steps: give --precision float32."
         )
     if precision == "auto":
-        precision = "bfloat16" if _has_bf16(device) else "float32"
+        found = torch.cpu.get_capabilities() if device == "cpu" else {}
+        has_bf16 = found.get("avx512_bf16") or found.get("amx_bf16")  # instructions: emulation does not count
+        if device == "cuda":
+            has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        precision = "bfloat16" if has_bf16 else "float32"
     return Machine(torch.device(device), precision)
-
-
-def _has_bf16(device: str) -> bool:
-    """Whether the device has bfloat16 instructions. Emulation does not count."""
-    if device == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    if device == "mps":
-        return False
-    instructions = torch.cpu.get_capabilities()
-    return bool(instructions.get("avx512_bf16") or instructions.get("amx_bf16"))
 
 
 def free_bytes(path: os.PathLike[str]) -> int:

@@ -74,14 +74,6 @@ def real_logits(logits: Tensor, mask: Tensor) -> Tensor:
     return logits if logits.dim() == 2 else logits[mask.bool()]
 
 
-def logits_at(logits: Tensor, positions: Callable[[], Tensor]) -> Tensor:
-    """The same as :func:`real_logits`, without asking a device for positions.
-
-    ``positions`` returns those of the real tokens in the flattened grid ``[B * S]``.
-    """
-    return logits if logits.dim() == 2 else logits.flatten(0, 1).index_select(0, positions())
-
-
 def padding_id(model: PreTrainedModel) -> int | None:
     """The id of the tokens that the head skips when it looks for the last one; None if it goes by the attention mask alone."""
     if isinstance(getattr(model, "head", None), Head):

@@ -26,7 +26,7 @@ from transformers import (
 
 from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
-from frostline.model.anatomy import Anatomy, find_layers, first_position, position_limit
+from frostline.model.anatomy import find_layers, first_position, position_limit
 from frostline.model.device import CPU
 from frostline.model.model_files import (
     MODEL_FILES,
@@ -291,6 +291,14 @@ def load_pretrained(
     anatomy = find_layers(model)
     if stream := stream_of(model):
         stream.settle(anatomy)
+    absent = set(info["missing_keys"]) | {key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]}
+    head = {name for name, place in anatomy.places.items() if place == HEAD}
+    missing = {name for name, _ in model.named_parameters() if name in absent} - head
+    if body := sorted(name for name in missing if anatomy.places[name] != POOLER):
+        raise FrostlineError(
+            f"The model's weights lack {len(body)} parameters of its body ({body[0]}, ...): the folder does not hold "
+            "the checkpoint that its config.json describes. Download the model again."
+        )
     positions = getattr(model.config.get_text_config(), "n_positions", None)  # the limit's name in some configurations
     return Pretrained(
         name=name,
@@ -302,7 +310,7 @@ def load_pretrained(
         weights=files_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json"]),
         vocabulary=files_digest(sorted(p for p in folder.iterdir() if p.name in tokenizer_files(folder))),
         max_length=int(min(tokenizer.model_max_length, position_limit(model) or positions or LONGEST, LONGEST)),
-        new=_new_parameters(model, anatomy, info),
+        new=frozenset(head | missing),
         use_cache=use_cache,
     )
 
@@ -315,21 +323,6 @@ def load_config(name: str, *, revision: str | None = None) -> PreTrainedConfig:
     """
     folder, _ = model_folder(name, revision, ["config.json"])
     return read_config(name, folder, "its config.json cannot be used")
-
-
-def _new_parameters(model: PreTrainedModel, anatomy: Anatomy, info: Any) -> frozenset[str]:
-    """Names of the parameters that each run initializes: the head, and the pooler if the checkpoint has none."""
-    absent = set(info["missing_keys"]) | {key[0] if isinstance(key, tuple) else key for key in info["mismatched_keys"]}
-    parameters = dict(model.named_parameters())
-    head = {name for name, place in anatomy.places.items() if place == HEAD}
-    missing = {name for name in absent if name in parameters} - head
-    body = sorted(name for name in missing if anatomy.places[name] != POOLER)
-    if body:
-        raise FrostlineError(
-            f"The model's weights lack {len(body)} parameters of its body ({body[0]}, ...): the folder does not hold "
-            "the checkpoint that its config.json describes. Download the model again."
-        )
-    return frozenset(head | missing)
 
 
 def load_tokenizer(

@@ -3,9 +3,11 @@
 Every parameter is in exactly one place: ``embeddings``, ``layer 0`` to ``layer L-1``, ``final norm``, ``pooler`` or ``head``.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from frostline.statistics.answer import Answer
 
 EMBEDDINGS, FINAL_NORM, POOLER, HEAD = "embeddings", "final norm", "pooler", "head"
 LAYER = "layer "  # followed by the layer's number, counted from 0
@@ -64,14 +66,14 @@ THRESHOLDS: Final = "decision_thresholds"  # that of each label, if a text can h
 OUTPUT_KEYS = (TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS)
 
 
-def output_keys(answer: Mapping[str, Any]) -> dict[str, Any]:
+def output_keys(answer: "Answer") -> dict[str, Any]:
     """The keys to save with the recommended model: those that the sweep's settings ask for."""
-    calibration, threshold = answer["calibration"], answer["threshold"]
+    calibration, threshold = answer.calibration, answer.threshold
     found: dict[str, Any] = {}
-    if calibration and calibration["saved"]:
-        found[TEMPERATURE] = calibration["temperature"]
-    if threshold and threshold.get("by_label"):
-        found[THRESHOLDS] = threshold["by_label"]
+    if calibration and calibration.saved:
+        found[TEMPERATURE] = calibration.temperature
+    if threshold and threshold.by_label:
+        found[THRESHOLDS] = threshold.by_label
     elif threshold:
-        found |= {THRESHOLD: threshold["threshold"], THRESHOLD_LABEL: threshold["label"]}
+        found |= {THRESHOLD: threshold.threshold, THRESHOLD_LABEL: threshold.label}
     return found

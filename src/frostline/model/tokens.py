@@ -15,6 +15,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from frostline import FrostlineError
 from frostline.data.tags import words_of
 
+TYPES = "token_type_ids"
 WORDS = "words"  # beside the inputs of the model while sentences are encoded
 CHUNK = 8192  # examples in one call of the tokenizer, to limit its memory
 
@@ -226,11 +227,12 @@ def encode(
         lengths[chunk] = [len(ids) for ids in encoded["input_ids"]]
         dropped[chunk] = np.maximum(full_lengths - lengths[chunk], 0)
     joined = {name: np.concatenate([np.zeros(0, np.int32), *arrays]) for name, arrays in flat.items()}
+    of_types = {TYPES: tokenizer.pad_token_type_id} if TYPES in names else {}
     return Tokens(
         words=joined.pop(WORDS, None),
         inputs=joined,
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
-        padding=_padding(tokenizer, names),
+        padding=dict.fromkeys(names, 0) | {"input_ids": tokenizer.pad_token_id} | of_types,
         dropped=dropped,
     )
 
@@ -270,16 +272,6 @@ def _word_of_each(sentence: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     return [next((word for word in words[start:end] if word >= 0), -1) for start, end in spans]
 
 
-def _padding(tokenizer: PreTrainedTokenizerBase, names: Sequence[str]) -> dict[str, int]:
-    """The value of padded positions by name of the model's input."""
-    padding = dict.fromkeys(names, 0)
-    padding["input_ids"] = tokenizer.pad_token_id
-    if "token_type_ids" in padding:
-        padding["token_type_ids"] = tokenizer.pad_token_type_id
-    return padding
-
-
-TYPES = "token_type_ids"
 ZEROED_TYPES = (
     "The tokenizer gives tokens types that the model does not have, such as type 1 for a second text. "
     "They are read as type 0."

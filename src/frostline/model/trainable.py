@@ -65,7 +65,14 @@ class Trainable:
                 f"{self.recipe.k} tuned layers were requested, but the model has {anatomy.count}: "
                 f"give numbers from 0 to {anatomy.count}, or `full`."
             )
-        numbers = _layer_numbers(self.layers, self.recipe.k, anatomy.count, self.seed)
+        count, k = anatomy.count, self.recipe.k
+        if self.layers == "random":
+            numbers = random.Random(self.seed).sample(range(count), k)
+        elif self.layers == "spread":
+            numbers = [count - 1 - n * count // k for n in range(k)]
+        else:
+            lowest = {"last": count - k, "first": 0, "middle": (count - k) // 2}[self.layers]
+            numbers = list(range(lowest, lowest + k))
         return _in_places(anatomy, {*map(layer_place, numbers), *[FINAL_NORM] * bool(numbers)})
 
     def _kept(self, names: frozenset[str], anatomy: Anatomy) -> frozenset[str]:
@@ -97,16 +104,6 @@ class Trainable:
             yield f"Named parts: newly initialized, but not trained unless named: {', '.join(pooler)}."
         if note := _cost_note(anatomy, trained):
             yield f"Named parts: {note}"
-
-
-def _layer_numbers(which: str, count: int, layers: int, seed: int) -> list[int]:
-    """The numbers of ``count`` of the ``layers``, counted from 0; see :class:`Trainable`."""
-    if which == "random":
-        return random.Random(seed).sample(range(layers), count)
-    if which == "spread":
-        return [layers - 1 - n * layers // count for n in range(count)]
-    lowest = {"last": layers - count, "first": 0, "middle": (layers - count) // 2}[which]
-    return list(range(lowest, lowest + count))
 
 
 def _in_places(anatomy: Anatomy, places: Set[str]) -> frozenset[str]:

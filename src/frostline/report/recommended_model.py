@@ -95,7 +95,7 @@ def save_recommended(
 
     If the search was ``interrupted``, no run is trained again, and the stored weights are kept for the rest of it.
     """
-    weights = BestWeights.in_folder(prepared.store.out)
+    weights = BestWeights(prepared.store.out)
     recommended, decision = answer.sizes[0].recommended, answer.sizes[0].decision
     if prepared.grown():
         progress.note("Another process has added runs to this folder: run the same command again to save the model.")
@@ -172,7 +172,7 @@ def _save_fitted(prepared: Prepared, answer: Answer, progress: Progress, spec: R
     if _facts_in(target / RECORD) == (spec.digest, answer.sentence):
         return
     prepare_hidden_states(prepared, [spec], progress)
-    learned = BestWeights.in_folder(prepared.store.out).load(spec.digest, progress.note)
+    learned = BestWeights(prepared.store.out).load(spec.digest, progress.note)
     fitted = estimator.fit(spec, context) if learned is None else estimator.restore(spec, context, learned)
     gap = _gap(prepared, spec, fitted.logits(validation_rows(context, spec), "validation"))
     save_fitted(target, fitted, prepared.identity, answer, spec, Saved(gap, trained_again=learned is None))

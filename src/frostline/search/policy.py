@@ -161,8 +161,13 @@ def _try_lower_rates(seen: Observations, recipe: Recipe) -> Batches:
     """Train a recipe at lower learning rates while its lowest one is its best, and clearly better than the next one."""
     while seen.best_learning_rate(recipe) in (lowest := min(_rates_tried(seen, recipe), default=None), None):
         lower = None if lowest is None else seen.space.next_lower(lowest)
-        if lower is None or not _lower_is_better(seen, recipe):
+        if lower is None:
             return
+        known = [list(seen.scores(recipe, rate).values()) for rate in _rates_tried(seen, recipe)[:2]]
+        if len(known) == 2 and all(known):  # else one of the two has no score
+            low, high = map(float, map(np.mean, known))
+            if not low - high > CLEAR_DROP * abs(low - seen.chance):
+                return
         candidate = Candidate(recipe, lower, seen.space.seeds[0])
         if not seen.fits_budget([candidate]):
             return
@@ -171,15 +176,6 @@ def _try_lower_rates(seen: Observations, recipe: Recipe) -> Batches:
 
 def _rates_tried(seen: Observations, recipe: Recipe) -> list[float]:
     return sorted({one.learning_rate for one in seen.tried(recipe)})
-
-
-def _lower_is_better(seen: Observations, recipe: Recipe) -> bool:
-    """Whether the lowest learning rate of a recipe is clearly better than the second lowest, or one of the two has no score."""
-    known = [list(seen.scores(recipe, rate).values()) for rate in _rates_tried(seen, recipe)[:2]]
-    if len(known) < 2 or not all(known):
-        return True
-    low, high = map(float, map(np.mean, known))
-    return low - high > CLEAR_DROP * abs(low - seen.chance)
 
 
 def _train_reference(seen: Observations) -> Generator[Batch, None, Stop | None]:
@@ -193,24 +189,19 @@ def _train_reference(seen: Observations) -> Generator[Batch, None, Stop | None]:
         and seen.best_learning_rate(reference) is None
         and not seen.fits_budget(one.candidates)
     ):
-        return Stop(_over_budget(seen, one.candidates), no_reference=True)
+        needed, left = duration(seen.run_seconds(reference)), duration(max(0.0, seen.budget - seen.spent))
+        enough = duration_at_least(seen.spent + seen.predicted_seconds(one.candidates))
+        why = (
+            f"{in_words(reference, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
+            f"left. Give about --budget {enough} or more, or set --max-k to compare with fewer layers instead."
+        )
+        return Stop(why, no_reference=True)
     yield from _train(seen, both if seen.fits_budget(both.candidates) else one)
     if seen.best_learning_rate(reference) is None:
         yield from _try_lower_rates(seen, reference)
     if seen.best_learning_rate(reference) is None:
         return Stop(reference_failed(reference), no_reference=True)
     return None
-
-
-def _over_budget(seen: Observations, candidates: Sequence[Candidate]) -> str:
-    """The message for a reference that cannot be trained within the budget."""
-    reference = seen.space.reference
-    needed, left = duration(seen.run_seconds(reference)), duration(max(0.0, seen.budget - seen.spent))
-    enough = duration_at_least(seen.spent + seen.predicted_seconds(candidates))
-    return (
-        f"{in_words(reference, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
-        f"left. Give about --budget {enough} or more, or set --max-k to compare with fewer layers instead."
-    )
 
 
 def reference_failed(reference: Recipe) -> str:
@@ -245,8 +236,19 @@ def _next(seen: Observations) -> Batch | Stop:
         return Stop("Every run that the search may train is trained.")
     best = next((one for one in ranked if seen.fits_budget(one.batch.candidates)), None)
     if best is not None and best.net > NEGLIGIBLE:
-        return Batch(_with_idle_workers(seen, best.batch.candidates, ranked), best.batch.why)
-    if brief := _brief(seen):
+        found = seen.missing(best.batch.candidates)
+        for other in ranked:  # for idle workers: candidates of other batches that do not make it longer
+            more = seen.missing([*found, *other.batch.candidates])
+            longer = seen.predicted_seconds(more) > seen.predicted_seconds(found)
+            if other.gain > NEGLIGIBLE and not longer and seen.predicted_seconds(found):
+                found = more
+        return Batch(found, best.batch.why)
+    brief: tuple[Candidate, ...] = ()  # one run of each recipe that was not tried, as far as the budget allows
+    for recipe in seen.space.recipes:
+        with_one = (*brief, *next_seed(seen, recipe))
+        if not seen.tried(recipe) and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(with_one):
+            brief = with_one
+    if brief:
         return Batch(brief, "Try every k whose run takes seconds.")
     if ranked[0].net > NEGLIGIBLE:
         wanted = ranked[0].batch
@@ -261,29 +263,6 @@ def _next(seen: Observations) -> Batch | Stop:
         f"More runs would hardly change the choice: they are expected to gain at most {most.gain / POINT:.2f} points for "
         f"{duration(seen.predicted_seconds(most.batch.candidates))} of training, less than the time is worth."
     )
-
-
-def _with_idle_workers(
-    seen: Observations, candidates: Sequence[Candidate], ranked: Sequence[Acquisition]
-) -> tuple[Candidate, ...]:
-    """The candidates of a batch, and those of others that do not make it longer."""
-    found = seen.missing(candidates)
-    for other in ranked:
-        more = seen.missing([*found, *other.batch.candidates])
-        longer = seen.predicted_seconds(more) > seen.predicted_seconds(found)
-        if other.gain > NEGLIGIBLE and not longer and seen.predicted_seconds(found):
-            found = more
-    return found
-
-
-def _brief(seen: Observations) -> tuple[Candidate, ...]:
-    """One run of every recipe that was not tried and whose run takes seconds, as far as the budget allows."""
-    found: tuple[Candidate, ...] = ()
-    for recipe in seen.space.recipes:
-        more = (*found, *next_seed(seen, recipe))
-        if not seen.tried(recipe) and seen.run_seconds(recipe) <= BRIEF and seen.fits_budget(more):
-            found = more
-    return found
 
 
 def acquisitions(seen: Observations) -> list[Acquisition]:
@@ -310,11 +289,7 @@ def next_seed(seen: Observations, recipe: Recipe, already: int = 0) -> tuple[Can
 
 
 def _rate_of(seen: Observations, recipe: Recipe) -> float | None:
-    """The learning rate for the next run of a recipe; None if every one failed.
-
-    It is the best so far. A recipe without runs takes that of the nearer one of the reference and the k at which learning rates
-    were compared. A recipe of which every run failed takes a lower one.
-    """
+    """The learning rate for the next run of a recipe: the best so far, or a lower one if all failed; None if there is none."""
     space = seen.space
     if (best := seen.best_learning_rate(recipe)) is not None:
         return best
@@ -330,7 +305,8 @@ def _single(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
     for recipe in seen.space.recipes:
         if candidates := next_seed(seen, recipe):
             tried, name = seen.tried(recipe), in_words(recipe, capital=True)
-            why = f"{name} was not tried yet." if not tried else f"Train {_more_seeds(seen)} of {in_words(recipe)}."
+            more = "one more seed" if seen.stacked == 1 else "more seeds"
+            why = f"Train {more} of {in_words(recipe)}." if tried else f"{name} was not tried yet."
             if tried and seen.best_learning_rate(recipe) is None:
                 why = f"{name} failed: try a lower learning rate."
             gain = surrogate.gain(seen.in_full_stacks(candidates))
@@ -349,7 +325,10 @@ def _rounds(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisition]:
         names = " and ".join([in_words(first, capital=True), *map(in_words, others)])
         share = 1 / seeds
         yield Acquisition(
-            Batch(tuple(rounds[0]), f"{names} may be the best: train {_more_seeds(seen)}."),
+            Batch(
+                tuple(rounds[0]),
+                f"{names} may be the best: train {'one more seed' if seen.stacked == 1 else 'more seeds'}.",
+            ),
             share * surrogate.gain(seen.in_full_stacks(every)),
             share * _price(seen, every),
         )
@@ -379,8 +358,3 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
             gain = float(mean * norm.cdf(mean / RATE_SPREAD) + RATE_SPREAD * norm.pdf(mean / RATE_SPREAD))
             why = f"Try another learning rate for {in_words(recipe)}."
             yield Acquisition(Batch(candidates, why), gain, _price(seen, candidates))
-
-
-def _more_seeds(seen: Observations) -> str:
-    """How many seeds a batch adds to a recipe, in words."""
-    return "one more seed" if seen.stacked == 1 else "more seeds"

@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -150,7 +150,12 @@ class Search:
         """
         prepared.set_damage_aside(progress)
         runs = runs_of(prepared)
-        fitted = _alternatives(prepared, runs, progress)
+        # hidden states for the first seeds, on whose examples the models without tuned layers are fitted
+        seeds = prepared.requested.seeds[: max(2, prepared.identity.folds)]
+        early = [run for seed in seeds for run in runs.values() if run.seed == seed]
+        prepare_hidden_states(prepared, early, progress)
+        of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
+        fitted = fit_alternatives(prepared, of_folds, progress)
         together = run_together(prepared, runs, processes, ray)
         return cls._of(prepared, progress, runs, budget, *fitted, together=together, ray=ray)
 
@@ -191,7 +196,14 @@ class Search:
         earlier, spec = read_search(prepared.store.out), prepared.requested
         identity, validation = prepared.identity, prepared.data.validation
         rows = Labelled(validation.targets, identity.task_type, identity.labels, identity.metric)
-        logits = _validation_logits(prepared, runs, alternatives.values)
+        fitted, by_digest = alternatives.values, {run.digest: run for run in runs.values()}
+
+        def logits(name: str) -> NDArray[np.float32]:
+            """Of a run, by its digest, or of an alternative, on all validation rows; NaN on rows of other folds."""
+            if name in fitted:
+                return fitted[name]
+            return prepared.store.predictions_on_all_rows(by_digest[name], prepared.context.folds)
+
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
         costs, space = CostModel(prepared.context, prepared.plan.cached), {}
@@ -242,7 +254,7 @@ class Search:
             self._write(Stop("The search was interrupted. The same command continues it."))
             answer = finish(self.prepared, self.progress, alternatives=self.alternatives, interrupted=True)
             saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
-            self.progress.note(f"So far: {answer['sentence']} Report: {out / 'report.html'}{saved}")
+            self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
             raise
         self._write(stop, over=True)
         return finish(self.prepared, self.progress, alternatives=self.alternatives)
@@ -297,7 +309,7 @@ class Search:
         return runs
 
     def _train(self, runs: Sequence[Run]) -> None:
-        weights = BestWeights.in_folder(self.prepared.store.out)
+        weights = BestWeights(self.prepared.store.out)
         if self.ray is None:
             self.others.start(len(self.prepared.missing(runs)))
             execute(self.prepared, runs, self.progress, weights=weights, shared=self.together is not None)
@@ -384,28 +396,3 @@ class Search:
         store, own = self.prepared.store, {self.runs[one].digest for one in self.seen.known}
         unfinished = {run.digest for run in Folder(store.out).requested} & self.requested - own
         return sorted(digest for digest in unfinished - store.failures().keys() if not store.has(digest))
-
-
-def _alternatives(prepared: Prepared, runs: Runs, progress: Progress) -> tuple[Alternatives, Mapping[str, int | None]]:
-    """Cache the hidden states for the first seeds, and fit models without tuned layers on their examples."""
-    seeds, folds = prepared.requested.seeds, prepared.identity.folds
-    early = [run for seed in seeds[: max(2, folds)] for run in runs.values() if run.seed == seed]
-    prepare_hidden_states(prepared, early, progress)
-    return fit_alternatives(prepared, list({run.fold: run for run in reversed(early)}.values())[::-1], progress)
-
-
-def _validation_logits(
-    prepared: Prepared, runs: Runs, alternatives: Mapping[str, NDArray[np.float32]]
-) -> Callable[[str], NDArray[np.float32]]:
-    """A function from the digest of a run, or the name of an alternative, to its logits on all validation rows, ``[rows, C]``.
-
-    With cross-validation, rows outside of the run's own fold are NaN.
-    """
-    folds, by_digest = prepared.context.folds, {run.digest: run for run in runs.values()}
-
-    def logits(name: str) -> NDArray[np.float32]:
-        if name in alternatives:
-            return alternatives[name]
-        return prepared.store.predictions_on_all_rows(by_digest[name], folds)
-
-    return logits

@@ -1,19 +1,17 @@
 """The plan of a search: its first steps, its budget, and the forecast of their time and memory. Nothing is trained."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Self
 
 from frostline.search import default_budget
-from frostline.search.policy import Batch, initial_design
+from frostline.search.policy import initial_design
 from frostline.search.search import Search
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.plan import Plan
 from frostline.sweep.results.forecast_record import Cell, makespan
 from frostline.sweep.results.search_record import read_search
-from frostline.training.run import Run
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,8 @@ class SearchPlan:
         batches = [search.whole_grid()] if exhaustive else list(initial_design(seen.space, seen.workers))
         tunes = {one.recipe for batch in batches for one in batch.candidates}
         runs = [run for run in search.runs.values() if run.recipe in tunes]
-        plan = _with_forecast(search, runs)
+        forecast = make_forecast(prepared, prepared.missing(runs), search.progress, plain=True)
+        plan = replace(prepared.plan, forecast=forecast)
         cells = {cell.recipe: cell for cell in plan.forecast.cells} if plan.forecast else {}
         at_a_time = plan.forecast.workers if plan.forecast else 1
         seconds = {name: at_a_time * cell.seconds for name, cell in cells.items()}  # wall-clock seconds of one run
@@ -82,9 +81,16 @@ class SearchPlan:
         of_one_run = measured or seconds.get(of_reference)
         if budget is None and of_one_run is not None:
             budget = default_budget(of_one_run / seen.workers)
+        steps = []
+        for batch in batches:
+            missing = [one for one in batch.candidates if not prepared.store.has(search.runs[one].digest)]
+            each = [seconds.get(one.recipe) for one in missing]
+            known = [one for one in each if one is not None]
+            left = makespan(known, seen.workers) if len(known) == len(each) else None
+            steps.append(PlannedStep(batch.why, len(batch.candidates), len(batch.candidates) - len(missing), left))
         return cls(
             plan=plan,
-            steps=tuple(_planned(search, batch, seconds) for batch in batches),
+            steps=tuple(steps),
             reference=seen.space.reference,
             of_reference=cells.get(of_reference),
             measured=measured,
@@ -113,24 +119,9 @@ class SearchPlan:
         return self.spent + sum(filter(None, before)) + self.reference_seconds
 
 
-def _with_forecast(search: Search, runs: Sequence[Run]) -> Plan:
-    """The plan with a forecast of those of the runs that have no result."""
-    prepared = search.prepared
-    return replace(prepared.plan, forecast=make_forecast(prepared, prepared.missing(runs), search.progress, plain=True))
-
-
 def _measured(search: Search) -> float | None:
     """The median wall-clock seconds of the runs of the reference that have a score; None if none has."""
     store, runs = search.prepared.store, search.runs.values()
     done = [run for run in runs if run.recipe == search.seen.space.reference and store.has(run.digest)]
     seconds = [found.seconds for found in map(search.observation, done) if found.score is not None]
     return median(seconds) if seconds else None
-
-
-def _planned(search: Search, batch: Batch, seconds: Mapping[Recipe, float]) -> PlannedStep:
-    """A batch with the forecast of its runs."""
-    missing = [one for one in batch.candidates if not search.prepared.store.has(search.runs[one].digest)]
-    each = [seconds.get(one.recipe) for one in missing]
-    known = [one for one in each if one is not None]
-    left = makespan(known, search.seen.workers) if len(known) == len(each) else None
-    return PlannedStep(batch.why, len(batch.candidates), len(batch.candidates) - len(missing), left)

@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from frostline.statistics.inference import Ratio, Summary
-from frostline.statistics.keyed import Keyed
 from frostline.statistics.recipe import Recipe
 
 
@@ -26,7 +25,7 @@ def plain(value: Any) -> Any:
 
 
 @dataclass(kw_only=True)
-class Difference(Keyed):
+class Difference:
     """A cell's mean minus that of full fine-tuning; None where it cannot be known.
 
     Attributes:
@@ -45,7 +44,7 @@ class Difference(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failures(Keyed):
+class Failures:
     """How many runs failed, and how (see :mod:`frostline.statistics.cells`).
 
     Attributes:
@@ -64,7 +63,7 @@ class Failures(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point(Keyed):
+class Point:
     """A finished run of a cell; ``in_mean``: whether the cell's means include it."""
 
     seed: int | str
@@ -76,7 +75,7 @@ class Point(Keyed):
 
 
 @dataclass(kw_only=True)
-class Cell(Keyed):
+class Cell:
     """The runs of one recipe at the learning rate that represents it.
 
     Attributes:
@@ -125,7 +124,7 @@ class Cell(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BesideK(Keyed):
+class BesideK:
     """A way beside the largest k that costs at most as much.
 
     Attributes:
@@ -142,7 +141,7 @@ class BesideK(Keyed):
 
 
 @dataclass(kw_only=True)
-class Choice(Keyed):
+class Choice:
     """What is known about something that can be recommended.
 
     Attributes:
@@ -200,7 +199,7 @@ class Decision(Choice):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OperatingPoint(Keyed):
+class OperatingPoint:
     """The smallest k that reaches a share of the reference, or comes within a margin of it.
 
     Attributes:
@@ -223,7 +222,7 @@ class OperatingPoint(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MissingRun(Keyed):
+class MissingRun:
     """A run without a result."""
 
     recipe: Recipe
@@ -234,7 +233,7 @@ class MissingRun(Keyed):
 
 
 @dataclass(kw_only=True)
-class Recommended(Keyed):
+class Recommended:
     """The recommended recipe with its best run on validation, and how it compares with the reference on test."""
 
     recipe: Recipe
@@ -250,7 +249,7 @@ class Recommended(Keyed):
 
 
 @dataclass(kw_only=True)
-class SizeAnswer(Keyed):
+class SizeAnswer:
     """The curve of one train size: each k compared with full fine-tuning, and what is recommended.
 
     Attributes:
@@ -285,7 +284,7 @@ class SizeAnswer(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bin(Keyed):
+class Bin:
     """Examples of similar confidence: their mean confidence, their accuracy and their number."""
 
     confidence: float
@@ -294,7 +293,7 @@ class Bin(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrationError(Keyed):
+class CalibrationError:
     """How well probabilities agree with the accuracy; see :func:`frostline.statistics.class_outputs.calibration`."""
 
     error: float
@@ -305,7 +304,7 @@ class CalibrationError(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calibration(Keyed):
+class Calibration:
     """The calibration of the recommended model, before and after the division by a temperature.
 
     Attributes:
@@ -323,7 +322,7 @@ class Calibration(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Threshold(Keyed):
+class Threshold:
     """The threshold of the second class, or of each label.
 
     Attributes:
@@ -344,7 +343,7 @@ class Threshold(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverRuns(Keyed):
+class OverRuns:
     """A score from the summed counts of all runs, with the lowest and the highest of single runs; None: undefined."""
 
     estimate: float | None
@@ -353,7 +352,7 @@ class OverRuns(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassScores(Keyed):
+class ClassScores:
     """The scores of a class, or of a type of entity, and how many examples have it."""
 
     label: str
@@ -364,7 +363,7 @@ class ClassScores(Keyed):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counts(Keyed):
+class Counts:
     """How many runs have each status."""
 
     done: int
@@ -373,7 +372,7 @@ class Counts(Keyed):
 
 
 @dataclass(kw_only=True)
-class Answer(Keyed):
+class Answer:
     """The answer of a sweep, the largest train size first.
 
     Attributes:

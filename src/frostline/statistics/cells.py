@@ -14,8 +14,8 @@ A mean includes the runs that have a score and did not fail, if they are at leas
 includes every run with a score.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf, isfinite, sqrt
 from statistics import median
 from typing import Any
@@ -146,12 +146,28 @@ def failures(runs: Sequence[RunResult]) -> Failures:
     )
 
 
-def failure_table(runs: Sequence[RunResult], by: Mapping[str, Callable[[RunResult], Any]]) -> list[dict[str, Any]]:
-    """The failures of each group of runs, sorted by group. ``by`` maps the columns that define a group to their values."""
-    groups: dict[tuple[Any, ...], list[RunResult]] = {}
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """The finished runs of one train size, recipe and learning rate: their failures, and means with and without failed runs."""
+
+    train_size: int | None
+    recipe: Recipe
+    learning_rate: float | None
+    failures: Failures
+    mean: float | None = None
+    mean_with_failures: float | None = None
+
+
+def failures_by_rate(runs: Sequence[RunResult]) -> list[Rate]:
+    """The failures at each learning rate, the largest train size first."""
+    groups: dict[tuple[int | None, Recipe, float | None], list[RunResult]] = {}
     for run in runs:
-        groups.setdefault(tuple(column(run) for column in by.values()), []).append(run)
-    return [{**dict(zip(by, group, strict=True)), **asdict(failures(groups[group]))} for group in sorted(groups)]
+        groups.setdefault((run.train_size, run.recipe, run.learning_rate), []).append(run)
+    order = sorted(groups, key=lambda key: (-(key[0] or 0), key[1].order, key[1], key[2] or 0.0))
+    return [
+        Rate(train_size=size, recipe=recipe, learning_rate=rate, failures=failures(groups[size, recipe, rate]))
+        for size, recipe, rate in order
+    ]
 
 
 def runs_at_best_learning_rate(

@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from frostline.statistics.keyed import Keyed
-
 QUANTILE = 0.975  # of a two-sided interval with 95 % confidence
 
 
@@ -41,7 +39,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Summary(Keyed):
+class Summary:
     """Descriptive statistics, and the interval of the mean, if it was asked for; None for what too few runs leave undefined."""
 
     n: int
@@ -302,7 +300,7 @@ LARGEST = 10  # a bound that is farther than this from the estimate counts as no
 
 
 @dataclass(frozen=True)
-class Ratio(Keyed):
+class Ratio:
     """A share and its interval. None: undefined, or unbounded on that side."""
 
     estimate: float | None

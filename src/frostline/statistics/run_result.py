@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from frostline.statistics.keyed import Keyed
 from frostline.statistics.recipe import Recipe
 
 
@@ -21,7 +20,7 @@ class Scored(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunResult(Keyed):
+class RunResult:
     """What a run says. A value is None where it is unknown, or where the run has not ended.
 
     Attributes:

@@ -131,7 +131,6 @@ def load_protocol(name: str) -> Protocol:
 
 
 TERM = r"(?:\d+|\d*L)(?:/[1-9]\d*)?"  # 3, L, 2L/3
-TERM_PARTS = re.compile(r"(?P<factor>\d*)(?P<layers>L?)(/(?P<divisor>\d+))?")
 RANGE = re.compile(rf"((?P<kind>[a-z][a-z0-9-]*)-)?(?P<first>{TERM})(\.\.(?P<last>{TERM})(:(?P<step>[1-9]\d*))?)?")
 WORDS = (FULL, NAMED, *NAMED_WAYS)
 
@@ -164,8 +163,12 @@ def tune_values(expression: str | Sequence[Any], layers: int) -> list[Recipe]:
                 f"--tune {part!r} is not a number of layers: give numbers, shares of L such as L/2, ranges such as 0..L or "
                 "0..L:2, full, named, or ways to tune such as lora-2, separated by commas."
             )
-        first, last = (_term_value(match[name] or match["first"], layers) for name in ("first", "last"))
-        numbers = range(first, last + 1, int(match["step"] or 1))
+        ends = []
+        for term in (match["first"], match["last"] or match["first"]):
+            number, _, divisor = term.partition("/")
+            factor = int(number.removesuffix("L") or 1) * (layers if number.endswith("L") else 1)
+            ends.append(factor // int(divisor or 1))
+        numbers = range(ends[0], ends[1] + 1, int(match["step"] or 1))
         if match["kind"] is None:
             found += map(Recipe, numbers)
         else:
@@ -175,10 +178,3 @@ def tune_values(expression: str | Sequence[Any], layers: int) -> list[Recipe]:
             found += map(Recipe, names)
     ks = sorted({one.k for one in found if one.k is not None})
     return [*map(Recipe, ks), *dict.fromkeys(one for one in found if one.k is None)]
-
-
-def _term_value(term: str, layers: int) -> int:
-    match = TERM_PARTS.fullmatch(term)
-    assert match is not None
-    factor = int(match["factor"] or 1) * (layers if match["layers"] else 1)
-    return factor // int(match["divisor"] or 1)

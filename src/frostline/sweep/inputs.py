@@ -1,7 +1,6 @@
 """The data of a sweep: read, checked and tokenized."""
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -40,14 +39,6 @@ def splits_of(data: Data) -> dict[str, Examples]:
     return {name: part for name in SPLITS if (part := getattr(data, name)) is not None} | dict(data.other_splits)
 
 
-def data_digest(splits: Iterable[Examples]) -> str:
-    """A digest of the examples of all splits."""
-    digest = hashlib.sha256()
-    for examples in splits:
-        digest.update(examples.digest().encode())
-    return digest.hexdigest()
-
-
 def length_limit(spec: Settings, pretrained: Pretrained) -> int:
     """The most tokens per example.
 
@@ -84,20 +75,14 @@ def encode_splits(
         rows = trained if name == "train" else None
         tokens = encode(tokenizer, s.texts, s.pairs, max_length, rows, of_words=s.of_words)
         encoded[name] = suited(tokens, model, tokenizer)
-    _check_truncation(spec, encoded, max_length, pretrained)
-    return encoded
-
-
-def _check_truncation(spec: Settings, encoded: Mapping[str, Tokens], max_length: int, pretrained: Pretrained) -> None:
-    """Refuse to truncate more examples than ``--max-truncated`` allows."""
     truncated = {name: tokens.truncated() for name, tokens in encoded.items()}
     split = max(truncated, key=lambda name: truncated[name])
     if truncated[split] <= spec.max_truncated:
-        return
+        return encoded
     tokens = encoded[split]
     lost = tokens.dropped.sum() / (tokens.dropped.sum() + tokens.offsets[-1])
     longest = int((tokens.lengths + tokens.dropped).max())
-    most = position_limit(pretrained.model)
+    most = position_limit(model)
     longer = "The model takes no more tokens: allow" if most and max_length >= most else "Raise --max-length, or allow"
     raise FrostlineError(
         f"{100 * truncated[split]:.1f} % of the {split} examples in use have more than {max_length} tokens and would be "
@@ -108,12 +93,6 @@ def _check_truncation(spec: Settings, encoded: Mapping[str, Tokens], max_length:
 
 def require_suitable_options(spec: Settings, data: Data) -> None:
     """Refuse options and training-set sizes that the data do not allow."""
-    _require_classes(spec, data)
-    _require_train_sizes(spec, data)
-
-
-def _require_classes(spec: Settings, data: Data) -> None:
-    """Refuse class weights, calibration and thresholds that the task does not have."""
     if data.task.task_type != TOKENS and spec.label_all_tokens:
         raise FrostlineError(f"{data.task.name}: --label-all-tokens is for tags of words: leave it out.")
     if data.task.task_type == TOKENS and spec.threshold is not None:
@@ -130,6 +109,18 @@ def _require_classes(spec: Settings, data: Data) -> None:
         )
     if spec.threshold is not None:
         _require_threshold(spec, data)
+    classes = least_size(data.train.targets)
+    for size in spec.values_of("train_size"):
+        if size > data.train_rows:
+            raise FrostlineError(
+                f"train_size = {size:,} is more than the {data.train_rows:,} training rows (without those held out for "
+                "validation and test): give a smaller --train-size, or leave it out to use all."
+            )
+        if size < classes:
+            raise FrostlineError(
+                f"train_size = {size} is too small for one example of each of the {classes} classes: give at least "
+                f"--train-size {classes}."
+            )
 
 
 def _require_threshold(spec: Settings, data: Data) -> None:
@@ -147,19 +138,3 @@ def _require_threshold(spec: Settings, data: Data) -> None:
         raise FrostlineError(f"{data.task.name}: --threshold is for two classes, but there are {found}: leave it out.")
     elif not several and name == "f1_micro":
         raise FrostlineError(f"{data.task.name}: --threshold f1_micro is for several labels of a text: give f1.")
-
-
-def _require_train_sizes(spec: Settings, data: Data) -> None:
-    """Refuse training-set sizes that are larger than the table, or too small for one example of each class."""
-    classes = least_size(data.train.targets)
-    for size in spec.values_of("train_size"):
-        if size > data.train_rows:
-            raise FrostlineError(
-                f"train_size = {size:,} is more than the {data.train_rows:,} training rows (without those held out for "
-                "validation and test): give a smaller --train-size, or leave it out to use all."
-            )
-        if size < classes:
-            raise FrostlineError(
-                f"train_size = {size} is too small for one example of each of the {classes} classes: give at least "
-                f"--train-size {classes}."
-            )

@@ -25,7 +25,8 @@ def join_existing(spec: Settings, identity: Identity, older: Mapping[str, Any], 
     Raises:
         FrostlineError: The folder holds another sweep.
     """
-    if found := difference({**spec.model_dump(mode="json"), "identity": _toml_ready(asdict(identity))}, older):
+    own = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(identity).items()}
+    if found := difference({**spec.model_dump(mode="json"), "identity": own}, older):
         what, now, before = found
         held, detail = f"another sweep: its {what} is different", f" ({before} there, {now} now)" if before else ""
         if what == DIGESTS["data"]:
@@ -82,7 +83,3 @@ def _shared_settings(sweep: Mapping[str, Any]) -> dict[str, Any]:
 
 def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def _toml_ready(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -1,14 +1,14 @@
 """Make the plan of a sweep from its data and its model: which runs, and which hidden states fit on the disk."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
+from torch import nn
 
 from frostline.data.load import Data
 from frostline.frozen.forward_pass import ForwardPass, Lengths, Rows, StateSelection, selection_for
@@ -61,35 +61,38 @@ def make_plan(
         probes: Also cache the hidden states that probes after every layer read.
         processes: How many processes will train.
     """
-    model, machine = context.pretrained.model, context.machine
-    groups = groups_by_tune(runs, lambda run: _with_anatomy(context.for_run(run).pretrained))
+    pretrained, machine = context.pretrained, context.machine
+
+    def model_of(run: Run) -> tuple[nn.Module, Anatomy]:
+        own = context.for_run(run).pretrained
+        return own.model, own.anatomy
+
     states = _planned_states(_states_wanted(spec, runs, context, probes=probes), context, runs, spec.cache_limit)
     scored = sum(
         len(context.splits[name]) * times for name, times in (("validation", 2), ("test", 1)) if name in context.splits
     )
+    shares = {name: encoded["train"].truncated(data.train.with_label(n)) for n, name in enumerate(identity.labels)}
+    named = next((run for run in runs if run.recipe == NAMED), None)
+    parameters = sum(p.numel() for p in pretrained.model.parameters())
     return Plan(
         device=PlannedDevice(machine.name, machine.precision, device_memory(machine.device), processes),
         runs=tuple(runs),
         done=frozenset({run.digest for run in runs} & store.done()),
-        parameters=sum(p.numel() for p in model.parameters()),
-        groups=groups,
+        parameters=parameters,
+        groups=groups_by_tune(runs, model_of),
         states=states,
         truncated={name: tokens.truncated() for name, tokens in encoded.items()},
-        truncated_by_class=_truncated_by_class(identity, data, encoded["train"]),
+        truncated_by_class={label: share for label, share in shares.items() if not np.isnan(share)},
         notes=(
             *data.notes,
             *[ZEROED_TYPES] * any(tokens.zeroed_types for tokens in encoded.values()),
-            *_notes_on_named_modules(runs, context.pretrained),
-            *notes_on_seeds(runs, context.pretrained.anatomy),
+            *(named.to_train.notes(pretrained.anatomy, pretrained.new) if named else ()),
+            *notes_on_seeds(runs, pretrained.anatomy),
         ),
         results_bytes=len(runs)
         * (scored * 4 * max(1, len(identity.labels)) * prod(context.problem.predictions_per_row) + 12_000),
-        model_bytes=4 * sum(p.numel() for p in model.parameters()),
+        model_bytes=4 * parameters,
     )
-
-
-def _with_anatomy(pretrained: Pretrained) -> tuple[PreTrainedModel, Anatomy]:
-    return pretrained.model, pretrained.anatomy
 
 
 def _states_wanted(spec: Settings, runs: Sequence[Run], context: Experiment, *, probes: bool) -> StateSelection:
@@ -138,12 +141,6 @@ def _planned_states(
     return PlannedStates(len(unique), count, wanted, cached, size, int(min(free, most)), free)
 
 
-def _truncated_by_class(identity: Identity, data: Data, tokens: Tokens) -> dict[str, float]:
-    """The share of truncated training examples of each class that has examples in use."""
-    shares = {label: tokens.truncated(data.train.with_label(n)) for n, label in enumerate(identity.labels)}
-    return {label: share for label, share in shares.items() if not np.isnan(share)}
-
-
 def rows_needed(context: Experiment, runs: Sequence[Run]) -> Rows:
     """The rows of the pool that these runs train on or are scored on."""
     parts = [rows for name, rows in context.splits.items() if name != "train"]
@@ -162,12 +159,6 @@ def rows_trained(runs: Sequence[Run], data: Data) -> Rows | None:
 def _one_per_subset(runs: Sequence[Run]) -> Iterable[Run]:
     """One run of each set of training examples."""
     return {(spec.seed if spec.subset == "per-seed" else spec.fold, spec.train_size): spec for spec in runs}.values()
-
-
-def _notes_on_named_modules(runs: Sequence[Run], pretrained: Pretrained) -> Iterator[str]:
-    """Notes on named modules, if any are trained."""
-    run = next((run for run in runs if run.recipe == NAMED), None)
-    yield from run.to_train.notes(pretrained.anatomy, pretrained.new) if run else ()
 
 
 def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPass) -> CacheKey:

@@ -1,7 +1,7 @@
 """Merge folders of one sweep, from machines that share nothing, into one folder."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
 
@@ -47,9 +47,15 @@ def merge(folders: Sequence[str | Path], out: str | Path) -> dict[str, int]:
                     expected.add(digest)
                     if not merged.has_ended(digest):
                         merged.fail(failure)
-            for source in _shared_files(sweeps):
+            found = [path for sweep in sweeps for pattern in FILES for path in sorted(sweep.out.glob(pattern))]
+            # each from the first folder that has it
+            for source in {path.name: path for path in reversed(found) if path.name not in MADE}.values():
                 replace_file(part / source.name, read_inside(source, source.parent, ARRAY_BYTES), inside=part)
-            _write_spec(sweeps, merged, out)
+            rows, written = sweeps[0].identity.train_rows, sweeps[0].store.read_spec()
+            assert written is not None
+            spec = reduce(lambda one, other: one.extended(other, rows), (sweep.spec for sweep in sweeps))
+            tables = {name: written[name] for name in NOT_SETTINGS if name in written}
+            merged.write_spec({**spec.model_dump(mode="json"), "out": str(out), **tables})
             if missing := len(expected - merged.ended()):
                 raise FrostlineError(
                     f"{missing} of {len(expected)} runs are missing in {part}, from which another process has removed them: run "
@@ -88,52 +94,28 @@ def _require_same(one: Folder, other: Folder) -> None:
 
 
 def _add_results(sweep: Folder, merged: Store, before: Sequence[Folder]) -> set[str]:
-    """Add the results of a folder. A result that is there already, from one of the folders ``before``, must agree.
-
-    Returns:
-        The digests of its results.
-    """
+    """Add the results of a folder, and return their digests. One that is there, from a folder ``before``, must agree."""
     added = set[str]()
     for run in sweep.requested:
         if sweep.store.has(run.digest):
             if not merged.add(run.digest, sweep.store.files(run.digest)):
                 first = next(folder for folder in before if folder.store.has(run.digest))
-                _require_agreement(run, first.store, sweep.store)
+                one, other = first.store, sweep.store
+                gap = disagreement(one.predictions(run.digest), other.predictions(run.digest))
+                tests = [found[1] for store in (one, other) if (found := store.test(run.digest))]
+                if not gap and len(tests) == 2:
+                    gap = disagreement({"test": tests[0]}, {"test": tests[1]})
+                if gap:
+                    raise FrostlineError(
+                        f"{run.recipe}, seed {run.seed} has different results in {one.out} ({_machine(one, run)}) and "
+                        f"{other.out} ({_machine(other, run)}); its predictions differ {gap}: remove runs/{run.digest} from "
+                        "one of the folders."
+                    )
             added.add(run.digest)
     return added
-
-
-def _require_agreement(run: Run, one: Store, other: Store) -> None:
-    gap = disagreement(one.predictions(run.digest), other.predictions(run.digest))
-    tests = [found[1] for store in (one, other) if (found := store.test(run.digest))]
-    if not gap and len(tests) == 2:
-        gap = disagreement({"test": tests[0]}, {"test": tests[1]})
-    if gap:
-        raise FrostlineError(
-            f"{run.recipe}, seed {run.seed} has different results in {one.out} ({_machine(one, run)}) and {other.out} "
-            f"({_machine(other, run)}); its predictions differ {gap}: remove runs/{run.digest} from one of the folders."
-        )
 
 
 def _machine(store: Store, run: Run) -> str:
     """The machine on which a run was trained, as far as its results depend on it."""
     found = store.result(run.digest).provenance
     return ", ".join(f"{name} {getattr(found, name)}" for name in ("device_name", "instructions", "threads", "torch"))
-
-
-def _shared_files(sweeps: Iterable[Folder]) -> list[Path]:
-    """The files that belong to all runs, each from the first folder that has it."""
-    found: dict[str, Path] = {}
-    for sweep in sweeps:
-        for path in (path for pattern in FILES for path in sorted(sweep.out.glob(pattern)) if path.name not in MADE):
-            found.setdefault(path.name, path)
-    return list(found.values())
-
-
-def _write_spec(sweeps: Sequence[Folder], merged: Store, out: Path) -> None:
-    """Write a sweep.toml with the grids of all sweeps."""
-    spec = reduce(lambda one, other: one.extended(other, sweeps[0].identity.train_rows), (one.spec for one in sweeps))
-    written = sweeps[0].store.read_spec()
-    assert written is not None
-    tables = {name: written[name] for name in NOT_SETTINGS if name in written}
-    merged.write_spec({**spec.model_dump(mode="json"), "out": str(out), **tables})

@@ -91,19 +91,14 @@ def _group(
     sizes: Mapping[str, int],
     anatomy: Anatomy,
 ) -> Group:
-    """The group of the parameters ``inside``.
-
-    Args:
-        inside: Their names.
-        alike: All parameters of the model that change, or all that are frozen, whatever their weight decay.
-        rates: The learning rates.
-        decay: The weight decay.
-        sizes: The size of every parameter.
-        anatomy: The layers of the model.
-    """
+    """The group of the parameters ``inside``; ``alike`` are all that change, or all that are frozen."""
     changed = list(dict.fromkeys(map(matrix_of, inside)))
     places = list(dict.fromkeys(anatomy.places[name] for name in changed))
-    modules = dict.fromkeys(path for place in places for path in _modules(changed, place, alike, anatomy))
+    modules: dict[str, None] = {}
+    for place in places:
+        others = {name for name, where in anatomy.places.items() if where != place or name not in alike}
+        of_place = [name for name in changed if anatomy.places[name] == place]
+        modules |= dict.fromkeys(topmost_modules(of_place, others))
     return Group(
         trained=bool(rates),
         places=merged_paths(places, LAYER),
@@ -113,11 +108,6 @@ def _group(
         weight_decay=decay,
         modules=merged_paths(modules, f"{anatomy.path}."),
     )
-
-
-def _modules(inside: Sequence[str], place: str, alike: frozenset[str], anatomy: Anatomy) -> Iterator[str]:
-    others = {name for name, where in anatomy.places.items() if where != place or name not in alike}
-    yield from topmost_modules([name for name in inside if anatomy.places[name] == place], others)
 
 
 def _kind(place: str) -> str:

@@ -138,7 +138,12 @@ def expand(spec: Settings, identity: Identity) -> list[Run]:
         for k in part.tune
         for rate, head_rate in part.learning_rate_pairs(k)
     }
-    ordered = sorted(cells, key=_cell_order)
+
+    def order(cell: Cell) -> tuple[Any, ...]:
+        size, seed, rate, k, _ = cell
+        return size, seed, k != HEAD_ONLY, rate or 0.0, *k.order
+
+    ordered = sorted(cells, key=order)
     # Only one run of each k is validated, because all values come from settings that are valid.
     first = {k: _run(spec, common, cell) for k, cell in {cell[3]: cell for cell in ordered}.items()}
     return [
@@ -159,11 +164,6 @@ def _run(spec: Settings, common: Mapping[str, Any], cell: Cell) -> Run:
     own = {"recipe": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
     parts = {"tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)}
     return Run.model_validate({**common, **parts, **own})
-
-
-def _cell_order(cell: Cell) -> tuple[Any, ...]:
-    size, seed, rate, k, _ = cell
-    return size, seed, k != HEAD_ONLY, rate or 0.0, *k.order
 
 
 @dataclass(frozen=True)

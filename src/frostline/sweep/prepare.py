@@ -1,5 +1,6 @@
 """Prepare a sweep: read its data, load its model, make its plan. Nothing is written here."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +27,6 @@ from frostline.statistics.metrics import check_metric
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.inputs import (
     SPLITS,
-    data_digest,
     encode_splits,
     length_limit,
     read_data,
@@ -40,7 +40,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import ALTERNATIVES_FILE
 from frostline.sweep.results.store import SEARCH, Store
 from frostline.sweep.settings import Settings
-from frostline.sweep.streaming import load_upper_layers, require_no_choice_by_weights, searchable, whether_to_stream
+from frostline.sweep.streaming import LOAD_ANYWAY, load_upper_layers, searchable, whether_to_stream
 from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuitable_sizes
 from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment
@@ -131,7 +131,7 @@ def prepare(
     identity = Identity(
         weights=pretrained.weights,
         vocabulary=pretrained.vocabulary,
-        data=data_digest(splits.values()),
+        data=hashlib.sha256("".join(part.digest() for part in splits.values()).encode()).hexdigest(),
         layers=pretrained.anatomy.count,
         metric=metric,
         precision=machine.precision,
@@ -171,9 +171,11 @@ def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:
     """The sweep with the modules that its ways choose by their weights."""
     if spec.keep_adapter:
         require_peft()
-    if pretrained.stream:
-        require_no_choice_by_weights(spec)
     ways = {name: spec.way_of(name) for name in spec.values_of("tune") if Recipe(name).is_way}
+    if pretrained.stream and (name := next((name for name, way in ways.items() if way.chooses_by_weights), None)):
+        raise FrostlineError(
+            f"{name} compares the weights of all layers, so they cannot be streamed: leave it out, {LOAD_ANYWAY}."
+        )
     chosen = with_modules(ways, pretrained.model, pretrained.anatomy)
     return spec.model_copy(update={"way": {**spec.way, **chosen}})
 
@@ -226,13 +228,7 @@ def load_model(spec: Settings, task: Task, machine: Machine, *, streams: Streams
 
 
 def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
-    """The contents of sweep.toml, and the identity in it.
-
-    Both are None if the folder is new or empty, or if a search was stopped there before it requested a run.
-
-    Raises:
-        FrostlineError: The folder holds something other than a sweep.
-    """
+    """The contents of sweep.toml and the identity in it; None if the folder holds no run yet. Refuses other folders."""
     older, out = store.read_spec(), store.out
     if older is not None:
         return older, read_identity(older, out)

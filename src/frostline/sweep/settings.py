@@ -202,7 +202,14 @@ class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings,
 
     def with_grids(self, parts: Sequence[Mapping[str, Any]]) -> Self:
         """This sweep with the runs of these grids instead of its own."""
-        first, *others = merge_grids(parts)
+        joined: list[dict[str, Any]] = []  # fewer grids: two that differ in at most one dimension become one
+        for part in map(dict, parts):
+            while (other := next((one for one in joined if len(_differ(one, part)) < 2), None)) is not None:
+                joined.remove(other)
+                part |= {name: _both(other[name], part[name]) for name in _differ(other, part)}
+            if not any(_covers(one, part) for one in joined):
+                joined = [*(one for one in joined if not _covers(part, one)), part]
+        first, *others = joined
         return self.model_copy(update={**first, "grid": tuple(MoreRuns(**part) for part in others)})
 
 
@@ -243,7 +250,24 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         raise FrostlineError(_refusal(error.errors()[0], values)) from error
-    _require_known_tunes(settings)
+    require_free(settings.way)
+    tunes = settings.values_of("tune")
+    for tune in tunes:
+        settings.way_of(tune)  # refuses a way that nobody knows
+    if any(tune.is_way for tune in tunes) and not any(tune.is_k for tune in tunes):
+        raise FrostlineError(
+            "Ways to tune are compared with the last k layers or with full fine-tuning: add one, such as full or last-2."
+        )
+    if NAMED in tunes and settings.tune_modules is None:
+        raise FrostlineError(
+            "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
+            "encoder.layer.11,pooler."
+        )
+    if NAMED not in tunes and settings.tune_modules is not None:
+        raise FrostlineError(
+            f"tune_modules names {', '.join(settings.tune_modules)}, but {','.join(map(str, tunes))} trains no named parts: add "
+            "`named`, or leave --tune-modules out."
+        )
     return settings
 
 
@@ -309,28 +333,6 @@ def require_tables(settings: Settings) -> None:
             require_file(Path(str(source)))
 
 
-def _require_known_tunes(settings: Settings) -> None:
-    """Refuse ways that nobody knows, ``named`` without module names, and module names without ``named``."""
-    require_free(settings.way)
-    tunes = settings.values_of("tune")
-    for tune in tunes:
-        settings.way_of(tune)
-    if any(tune.is_way for tune in tunes) and not any(tune.is_k for tune in tunes):
-        raise FrostlineError(
-            "Ways to tune are compared with the last k layers or with full fine-tuning: add one, such as full or last-2."
-        )
-    if NAMED in tunes and settings.tune_modules is None:
-        raise FrostlineError(
-            "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
-            "encoder.layer.11,pooler."
-        )
-    if NAMED not in tunes and settings.tune_modules is not None:
-        raise FrostlineError(
-            f"tune_modules names {', '.join(settings.tune_modules)}, but {','.join(map(str, tunes))} trains no named parts: add "
-            "`named`, or leave --tune-modules out."
-        )
-
-
 def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:
     """The sentence about a refused setting."""
     name, place, key = (*error["loc"], None, None)[:3]
@@ -383,18 +385,6 @@ def _advice(error: ErrorDetails, name: str = "", description: str | None = None)
     }
     words += [word for start, word in kinds.items() if kind.startswith(start)]
     return f"give {words[0]} ({description})" if words else error["msg"].lower()
-
-
-def merge_grids(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same runs with fewer grids: two grids that differ in at most one dimension become one."""
-    joined: list[dict[str, Any]] = []
-    for part in map(dict, parts):
-        while (other := next((one for one in joined if len(_differ(one, part)) < 2), None)) is not None:
-            joined.remove(other)
-            part |= {name: _both(other[name], part[name]) for name in _differ(other, part)}
-        if not any(_covers(one, part) for one in joined):
-            joined = [*(one for one in joined if not _covers(part, one)), part]
-    return joined
 
 
 def _covers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -71,8 +71,17 @@ def script(
     """
     if tasks < 1:
         raise FrostlineError(f"--tasks cannot be {tasks}: give 1 or more.")
-    out = out.absolute()
-    words, folder = _options(options), shlex.quote(str(Path.cwd()))
+    try:
+        words = shlex.split(options)
+    except ValueError as error:
+        raise FrostlineError(
+            f"--sbatch cannot be {options!r} ({error}): give options of sbatch, quoted as in a shell."
+        ) from error
+    if any("\n" in word for word in words) or (words and not words[0].startswith("-")):
+        raise FrostlineError(
+            f'--sbatch cannot be {options!r}: give options of sbatch, such as "--partition=gpu --gres=gpu:1".'
+        )
+    out, folder = out.absolute(), shlex.quote(str(Path.cwd()))
     trust = " --trust-remote-code" if trust_remote_code else ""
     program = {"python": shlex.quote(sys.executable), "out": shlex.quote(str(out)), "trust": trust}
     return SCRIPT.format(
@@ -107,18 +116,3 @@ def submit(out: Path, text: str) -> str:
         )
         raise FrostlineError(f"sbatch refuses {path} ({said}): correct --sbatch, or submit the script yourself.")
     return done.stdout.strip().partition(";")[0]  # a name of the cluster may follow
-
-
-def _options(text: str) -> list[str]:
-    """The words of ``--sbatch``."""
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise FrostlineError(
-            f"--sbatch cannot be {text!r} ({error}): give options of sbatch, quoted as in a shell."
-        ) from error
-    if any("\n" in word for word in words) or (words and not words[0].startswith("-")):
-        raise FrostlineError(
-            f'--sbatch cannot be {text!r}: give options of sbatch, such as "--partition=gpu --gres=gpu:1".'
-        )
-    return words

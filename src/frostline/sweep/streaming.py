@@ -32,19 +32,6 @@ def whether_to_stream(asked: bool | None, device: torch.device) -> Streams:
     return lambda needed: needed > device_memory(device).free if asked is None else asked
 
 
-def require_no_choice_by_weights(spec: Settings) -> None:
-    """Refuse ways that choose modules by weights which are not in memory.
-
-    Raises:
-        FrostlineError: There is such a way.
-    """
-    for name in spec.values_of("tune"):
-        if spec.way_of(name).chooses_by_weights:
-            raise FrostlineError(
-                f"{name} compares the weights of all layers, so they cannot be streamed: leave it out, {LOAD_ANYWAY}."
-            )
-
-
 def searchable(tunes: Sequence[Recipe], pretrained: Pretrained, machine: Machine) -> tuple[Recipe, ...]:
     """The values of ``tune`` for a search. If layers are streamed, full fine-tuning and layers that do not fit are left out.
 
@@ -89,11 +76,7 @@ def load_upper_layers(spec: Settings, plan: Plan, pretrained: Pretrained, machin
 
 
 def _lowest_cut(spec: Settings, plan: Plan, run: Run, anatomy: Anatomy) -> int:
-    """The lowest cut from which a training of this run starts.
-
-    Raises:
-        FrostlineError: One of its trainings needs the whole model.
-    """
+    """The lowest cut from which a training of this run starts. Refuses one that needs the whole model."""
     if not run.way.reads_model:
         return anatomy.count
     cuts = []
@@ -137,20 +120,15 @@ def _note(spec: Settings, pretrained: Pretrained, stream: Stream, free: int) -> 
         if spec.stream
         else f"all weights take {_gb(COPY_BYTES * count_parameters(model))}, {_gb(free)} are free"
     )
-    tied = _tied(pretrained)
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    tied = ", ".join(" = ".join(same) for same in names.values() if len(same) > 1)
     return (
         f"Streams ({why}): {len(numbers)} of {anatomy.count} layers are read from {pretrained.folder} one at a time, "
         f"{_gb(max(sizes, default=0))} each. Embeddings, head and the other layers stay in memory: "
         f"{_gb(COPY_BYTES * count_parameters(model, held))}." + (f" Tied weights count once: {tied}." if tied else "")
     )
-
-
-def _tied(pretrained: Pretrained) -> str:
-    """The names of parameters that are the same as others."""
-    names: dict[int, list[str]] = {}
-    for name, parameter in pretrained.model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
-    return ", ".join(" = ".join(same) for same in names.values() if len(same) > 1)
 
 
 def _gb(count: float) -> str:

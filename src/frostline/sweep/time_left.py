@@ -8,7 +8,7 @@ from math import log
 from statistics import mean
 
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.forecast_record import forecast_seconds, makespan
+from frostline.sweep.results.forecast_record import makespan, recorded
 from frostline.sweep.results.leases import Lease, Leases
 from frostline.sweep.results.store import DamagedError, Store
 from frostline.training.run import Run
@@ -46,7 +46,8 @@ def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> Ti
     for run, state in zip(folder.runs, folder.states(), strict=True):
         if state != "failed":
             (pending if state == "pending" else done)[run.recipe, run.train_size].append(run)
-    forecast = forecast_seconds(folder.out)
+    calls = recorded(folder.out)  # a later one is about its own runs
+    forecast = {(cell.recipe, cell.train_size): cell.seconds for call in calls for cell in call.predicted.cells}
     layers = {kind: _layers(runs[0], folder.identity.layers) for kind, runs in {**done, **pending}.items()}
 
     @cache

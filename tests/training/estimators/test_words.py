@@ -3,11 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from frostline import FrostlineError
 from frostline.data.examples import Examples
-from frostline.training.estimators import NEVER, WordsEstimator
+from frostline.training.estimators import WordsEstimator
 from frostline.training.forward import train_rows
 from frostline.training.linear_models import WordsModel
 from frostline.training.recipes import Way
@@ -40,16 +38,3 @@ def test_the_model_is_that_of_the_texts_of_the_run(tiny_bert) -> None:
     test = context.splits["test"]
     expected = by_hand.values(examples([rows[n]["text"] for n in test], context.problem.targets[test]))
     np.testing.assert_allclose(fitted.logits(test, "test"), expected, rtol=1e-5)
-
-
-def test_a_class_without_examples_has_a_finite_logit(tiny_bert) -> None:
-    texts = [f"word{n % 2} x" for n in range(sum(SIZES.values()))]
-    context = with_texts(context_of(tiny_bert), ("a", "b", "c"), texts)
-    logits = WordsEstimator().fit(SPEC, context).logits(context.splits["test"], "test")
-    assert (logits[:, 2] == NEVER).all() and np.isfinite(logits).all()
-
-
-def test_texts_without_words_are_refused() -> None:
-    with pytest.raises(FrostlineError, match="words needs texts of words"):
-        WordsEstimator().require_suitable(SPEC, examples(["?", "!!"], [0, 1]))
-    WordsEstimator().require_suitable(SPEC, examples(["?", "!!"], [0, 1], pairs=("a word", "!")))

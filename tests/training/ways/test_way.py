@@ -1,24 +1,15 @@
-"""Ways as data: which fields go together, what each is by default, and that only the folder of ways reads them."""
+"""Ways as data: which fields go together and what each is by default."""
 
-import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-import frostline
 from frostline.training.recipes import PLAIN, Way
 from frostline.training.run import Run
 
-SOURCE = Path(frostline.__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "ways-to-tune.md"
-# these may ask which way it is
-READERS = (
-    *(f"training/{name}.py" for name in ("recipes", "run", "start", "forward", "estimators")),
-    "sweep/suitable_runs.py",
-)
 RUN = {
     "weights": "w",
     "vocabulary": "v",
@@ -98,50 +89,10 @@ def test_fields_that_contradict_each_other_are_refused(values: dict[str, object]
         Way(**values)
 
 
-def test_a_new_field_keeps_the_digests_of_ways_without_it() -> None:
-    assert Run(**RUN, way=Way(layer_decay=0.9)).digest == "681219071129eae93eb0"
-
-
 def test_ways_that_keep_a_state_of_their_own_are_trained_one_by_one() -> None:
     assert not PLAIN.alone and not Way(layer_decay=0.9).alone and not Way(only="biases").alone
     for name in ("low_rank", "order", "mixout", "towards_pretrained", "patience"):
         assert Way(**{name: CHANGED[name]}).alone
-
-
-def last_name(node: ast.expr) -> str:
-    """The name of what an expression gives: ``way`` for ``spec.way``, ``way_of`` for ``spec.way_of(name)``."""
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case ast.Call(func=called):
-            return last_name(called)
-    return ""
-
-
-def fields_read(code: str) -> Iterator[str]:
-    """Where code reads a field of a way. To pass a field on as an argument of its name asks nothing."""
-    tree = ast.parse(code)
-    passed_on = {
-        id(one.value) for one in ast.walk(tree) if isinstance(one, ast.keyword) and one.arg == last_name(one.value)
-    }
-    reads = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in Way.model_fields]
-    of_ways = [n for n in reads if last_name(n.value) in ("way", "way_of", "way_named")]
-    yield from (ast.unparse(n) for n in of_ways if id(n) not in passed_on)
-
-
-def test_elsewhere_no_code_asks_which_way_a_run_takes() -> None:
-    paths = {path.relative_to(SOURCE).as_posix(): path for path in SOURCE.rglob("*.py")}
-    assert all(any(name.startswith(reader) for name in paths) for reader in READERS)
-    found = {
-        name: [*fields_read(path.read_text("utf-8"))] for name, path in paths.items() if not name.startswith(READERS)
-    }
-    assert not {name: fields for name, fields in found.items() if fields}
-
-
-def test_every_question_about_a_field_is_found() -> None:
-    asked = ["way.low_rank", "spec.way.order", "self.way_of(tune).mixout", "first.way.patience"]
-    assert [*fields_read("\n".join(f"f({one} == 1)" for one in asked))] == asked
-    assert not [*fields_read("f(way.alone, learner.order, spec.way.head.layers, patience=spec.way.patience)")]
 
 
 def test_the_page_lists_every_field() -> None:

@@ -4,7 +4,7 @@ Runs come from tables of results, and from sweep folders with their predictions.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,24 @@ from frostline.report.answer.make_answer import answer_one
 from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.names import model_name, tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.cells import by_depth, clear_distance, counted, done, failures, scored, with_outcomes
+from frostline.statistics.answer import Failures, SizeAnswer
+from frostline.statistics.cells import Rate, by_depth, clear_distance, counted, done, failures, scored, with_outcomes
 from frostline.statistics.curve import adjust
 from frostline.statistics.evidence import Evidence, Scores
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.statistics.results_table import Results, read_results
 from frostline.statistics.run_result import RunResult
-from frostline.statistics.train_sizes import across_tasks, interaction, pays_from, spread
+from frostline.statistics.train_sizes import (
+    OverTasks,
+    PaysFrom,
+    Slope,
+    Spread,
+    across_tasks,
+    interaction,
+    pays_from,
+    spread,
+)
 
 
 @dataclass(frozen=True)
@@ -147,69 +157,161 @@ def _scored_on(
     return [replace(row, validation_best=values.get(row.run), validation_last=None) for row in rows]
 
 
-GroupAnalysis = Mapping[str, Any]  # one of ``groups`` in analysis.json: a model on a task, with its answers
+@dataclass(frozen=True, kw_only=True)
+class HeadOnly:
+    """The share of full fine-tuning's score that k = 0 reaches, as the mean over every model and task with both."""
+
+    mean_share: float
+    groups: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboveFull:
+    """A smaller k whose mean is above that of full fine-tuning, with the difference and its p-values."""
+
+    model: str
+    task: str
+    layers: int | None
+    recipe: Recipe
+    tuned_layers: int | None
+    estimate: float
+    low: float | None
+    high: float | None
+    p: float | None
+    p_holm: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfFrozen:
+    """The number of curves with a half-frozen model, and in how many it is above or below full fine-tuning (Holm)."""
+
+    curves: int
+    above: int
+    significantly_above: int
+    significantly_below: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailuresOf:
+    """The failures of all runs that train about as much."""
+
+    what: str
+    failures: Failures
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverSizes:
+    """The comparison of several train sizes (see :mod:`frostline.statistics.train_sizes`)."""
+
+    pays_from: list[PaysFrom]
+    interaction: list[Slope]
+    spread: list[Spread]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupAnalysis:
+    """The answers of one model on one task, that of the largest train size with an answer first."""
+
+    model: str
+    task: str
+    metric: str
+    chance: float | None
+    rows: int | None
+    same_runs: bool
+    layers: int | None
+    sentence: str
+    sizes: list[SizeAnswer]
+    rates: list[Rate]
+    train_sizes: OverSizes | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelAnalysis:
+    """The summary over all tasks of one model; None if there are too few."""
+
+    model: str
+    layers: int | None
+    sentence: str | None
+    tasks: OverTasks | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """The analysis of many results. ``comparisons`` is the number that Holm's method adjusts for."""
+
+    schema_version: int
+    settings: AnalysisSettings
+    groups: list[GroupAnalysis]
+    comparisons: int
+    models: list[ModelAnalysis]
+    failures: list[FailuresOf]
+    head_only: HeadOnly | None
+    above_full: list[AboveFull]
+    half_frozen: HalfFrozen
+
+
 SIGNIFICANT = 0.05  # level of adjusted p-values
 
 
-def head_only(groups: Sequence[GroupAnalysis]) -> dict[str, Any] | None:
-    """The share of full fine-tuning's score that k = 0 reaches, as the mean over every model and task with both."""
+def head_only(groups: Sequence[GroupAnalysis]) -> HeadOnly | None:
+    """Of the groups whose runs are their own; None if there is no such share."""
     shares = [
-        cell["share"]["estimate"]
+        cell.share.estimate
         for group in groups
-        for cell in group["sizes"][0]["cells"]
-        if cell["recipe"] == HEAD_ONLY and cell["share"] and cell["share"]["estimate"] is not None
-        if group["sizes"][0]["reference_is_full"] and not group["same_runs"]
+        for cell in group.sizes[0].cells
+        if cell.recipe == HEAD_ONLY and cell.share and cell.share.estimate is not None
+        if group.sizes[0].reference_is_full and not group.same_runs
     ]
-    return {"mean_share": sum(shares) / len(shares), "groups": len(shares)} if shares else None
+    return HeadOnly(mean_share=sum(shares) / len(shares), groups=len(shares)) if shares else None
 
 
-def above_full(groups: Sequence[GroupAnalysis]) -> list[dict[str, Any]]:
-    """Every smaller k whose mean is above that of full fine-tuning, with the difference and its p-values."""
+def above_full(groups: Sequence[GroupAnalysis]) -> list[AboveFull]:
+    """Every smaller k whose mean is above that of full fine-tuning."""
     return [
-        {
-            **{name: group[name] for name in ("model", "task", "layers")},
-            **{name: cell[name] for name in ("recipe", "tuned_layers")},
-            **{name: cell["difference"].get(name) for name in ("estimate", "low", "high", "p", "p_holm")},
-        }
+        AboveFull(
+            **{name: getattr(group, name) for name in ("model", "task", "layers")},
+            **{name: getattr(cell, name) for name in ("recipe", "tuned_layers")},
+            **{name: getattr(cell.difference, name) for name in ("estimate", "low", "high", "p", "p_holm")},
+        )
         for group in groups
-        for cell in group["sizes"][0]["cells"]
-        if cell["difference"]
-        and cell["recipe"] != group["sizes"][0]["reference"]
-        and group["sizes"][0]["reference_is_full"]
-        and cell["difference"]["estimate"] > 0
+        for cell in group.sizes[0].cells
+        if cell.difference
+        and cell.recipe != group.sizes[0].reference
+        and group.sizes[0].reference_is_full
+        and cell.difference.estimate > 0
     ]
 
 
-def half_frozen(groups: Sequence[GroupAnalysis]) -> dict[str, int]:
-    """The number of curves with a half-frozen model, and in how many it is above or below full fine-tuning (Holm)."""
+def half_frozen(groups: Sequence[GroupAnalysis]) -> HalfFrozen:
+    """How half-frozen models compare with full fine-tuning."""
     differences = [
-        cell["difference"]
+        cell.difference
         for group in groups
-        for cell in group["sizes"][0]["cells"]
-        if group["sizes"][0]["reference_is_full"] and Recipe(cell["recipe"]).k is not None
-        if group["layers"] and 2 * cell["tuned_layers"] == group["layers"] and cell["difference"]
+        for cell in group.sizes[0].cells
+        if group.sizes[0].reference_is_full and cell.recipe.k is not None
+        if group.layers and 2 * (cell.tuned_layers or 0) == group.layers and cell.difference
     ]
-    significant = [d["estimate"] for d in differences if d.get("p_holm") is not None and d["p_holm"] < SIGNIFICANT]
-    return {
-        "curves": len(differences),
-        "above": sum(difference["estimate"] > 0 for difference in differences),
-        "significantly_above": sum(estimate > 0 for estimate in significant),
-        "significantly_below": sum(estimate < 0 for estimate in significant),
-    }
+    significant = [d.estimate for d in differences if d.p_holm is not None and d.p_holm < SIGNIFICANT]
+    return HalfFrozen(
+        curves=len(differences),
+        above=sum(difference.estimate > 0 for difference in differences),
+        significantly_above=sum(estimate > 0 for estimate in significant),
+        significantly_below=sum(estimate < 0 for estimate in significant),
+    )
 
 
-def failures_by_depth(runs: Sequence[RunResult]) -> list[dict[str, Any]]:
+def failures_by_depth(runs: Sequence[RunResult]) -> list[FailuresOf]:
     """The failures of finished runs, by how much of the model was trained."""
     kinds: dict[str, list[RunResult]] = {HEAD_ONLY: [], "some layers": [], FULL: [], NAMED: []}
     for run in runs:
         kinds.get(run.recipe, kinds["some layers"]).append(run)
-    return [{"what": kind, **failures(of_kind)} for kind, of_kind in kinds.items() if of_kind]
+    return [FailuresOf(what=kind, failures=failures(of_kind)) for kind, of_kind in kinds.items() if of_kind]
 
 
-def task_sentence(tasks: Mapping[str, Any], layers: int | None, settings: AnalysisSettings) -> str:
+def task_sentence(tasks: OverTasks, layers: int | None, settings: AnalysisSettings) -> str:
     """The sentence on what :func:`frostline.statistics.train_sizes.across_tasks` found."""
-    point = next(point for point in tasks["points"] if point["target"] == settings.target)
-    sufficient, not_ruled_out = point["estimate" if settings.by_mean else "confident"], point["not_ruled_out"]
+    point = next(point for point in tasks.points if point.target == settings.target)
+    sufficient, not_ruled_out = point.estimate if settings.by_mean else point.confident, point.not_ruled_out
     of_layers, goal = f" of {layers}" if layers else "", _goal_in_tasks(tasks, settings)
     if sufficient not in (None, FULL):
         certainty = "by mean score" if settings.by_mean else "with 95 % confidence"
@@ -224,59 +326,54 @@ def task_sentence(tasks: Mapping[str, Any], layers: int | None, settings: Analys
     return f"{text}."
 
 
-def _goal_in_tasks(tasks: Mapping[str, Any], settings: AnalysisSettings) -> str:
+def _goal_in_tasks(tasks: OverTasks, settings: AnalysisSettings) -> str:
     """The target, and the number of tasks in which it must be reached."""
-    counted, raw = _counted(tasks), tasks["raw"]
+    counted, raw = tasks.counted, tasks.raw
     of_gain = settings.corrected and len(raw) < counted
     whole = "gain of full fine-tuning over the baseline" if of_gain else "score of full fine-tuning"
     where = "in the one task that counts" if counted == 1 else f"in each of {counted} tasks"
     return f"{100 * settings.target:g} % of the {whole} {where}"
 
 
-def _exceptions(tasks: Mapping[str, Any]) -> str:
+def _exceptions(tasks: OverTasks) -> str:
     """In parentheses, the tasks that do not count and those whose shares are of the score."""
     text = ""
     for why, names in (
-        ("excluded by choice", tasks["left_out"]),
-        ("full fine-tuning is not above the baseline", tasks["undefined"]),
+        ("excluded by choice", tasks.left_out),
+        ("full fine-tuning is not above the baseline", tasks.undefined),
     ):
         text += f" (without {' and '.join(names)}: {why})" if names else ""
-    raw = tasks["raw"]
-    if raw and len(raw) < _counted(tasks):
+    raw = tasks.raw
+    if raw and len(raw) < tasks.counted:
         text += f" (of the score in {' and '.join(raw)}, where the score of the baseline is unknown)"
     return text
 
 
-def _counted(tasks: Mapping[str, Any]) -> int:
-    return len(tasks["tasks"]) - len(tasks["left_out"]) - len(tasks["undefined"])
+SCHEMA_VERSION = 5
 
 
-SCHEMA_VERSION = 4
-Analysis = Mapping[str, Any]  # analysis.json, from :func:`analyze`
-
-
-def analyze(groups: Sequence[RunGroup], settings: AnalysisSettings) -> dict[str, Any]:
-    """The analysis of the groups, as plain values for JSON.
+def analyze(groups: Sequence[RunGroup], settings: AnalysisSettings) -> Analysis:
+    """The analysis of the groups.
 
     P-values of differences are adjusted by Holm's method over all comparisons of the analysis.
     """
     found = [_group(group, settings) for group in groups]
-    comparisons = adjust([size for group in found for size in group["sizes"]])
-    models = dict.fromkeys(group["model"] for group in found)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "settings": asdict(settings),
-        "groups": found,
-        "comparisons": comparisons,  # the number that Holm's method adjusts for
-        "models": [_model(model, [group for group in found if group["model"] == model], settings) for model in models],
-        "failures": failures_by_depth([run for group in groups if not group.same_runs for run in _finished(group)]),
-        "head_only": head_only(found),
-        "above_full": above_full(found),
-        "half_frozen": half_frozen(found),
-    }
+    comparisons = adjust([size for group in found for size in group.sizes])
+    models = dict.fromkeys(group.model for group in found)
+    return Analysis(
+        schema_version=SCHEMA_VERSION,
+        settings=settings,
+        groups=found,
+        comparisons=comparisons,
+        models=[_model(model, [group for group in found if group.model == model], settings) for model in models],
+        failures=failures_by_depth([run for group in groups if not group.same_runs for run in _finished(group)]),
+        head_only=head_only(found),
+        above_full=above_full(found),
+        half_frozen=half_frozen(found),
+    )
 
 
-def _group(group: RunGroup, settings: AnalysisSettings) -> dict[str, Any]:
+def _group(group: RunGroup, settings: AnalysisSettings) -> GroupAnalysis:
     """The answer of one model on one task for every train size, and the comparison of the sizes."""
     evidence = group.evidence
     sizes = sorted({run.train_size for run in group.runs}, key=lambda n: n or 0, reverse=True)
@@ -290,31 +387,32 @@ def _group(group: RunGroup, settings: AnalysisSettings) -> dict[str, Any]:
         )
         for size in sizes
     ]
-    answers.sort(key=lambda answer: answer["recommended"] is None)  # the largest size with an answer comes first
-    return {
-        "model": group.model,
-        "task": group.task,
-        "metric": evidence.metric,
-        "chance": evidence.chance,
-        "rows": evidence.rows,
-        "same_runs": group.same_runs,
-        "layers": group.layers,
-        "sentence": _sentence(answers),
-        "sizes": answers,
-        "rates": _by_learning_rate(_finished(group), settings),
-        "train_sizes": {"pays_from": pays_from(answers), "interaction": interaction(answers), "spread": spread(answers)}
-        if len(sizes) > 1
-        else None,
-    }
+    answers.sort(key=lambda answer: answer.recommended is None)  # the largest size with an answer comes first
+    over_sizes = None
+    if len(sizes) > 1:
+        over_sizes = OverSizes(pays_from=pays_from(answers), interaction=interaction(answers), spread=spread(answers))
+    return GroupAnalysis(
+        model=group.model,
+        task=group.task,
+        metric=evidence.metric,
+        chance=evidence.chance,
+        rows=evidence.rows,
+        same_runs=group.same_runs,
+        layers=group.layers,
+        sentence=_sentence(answers),
+        sizes=answers,
+        rates=_by_learning_rate(_finished(group), settings),
+        train_sizes=over_sizes,
+    )
 
 
-def _sentence(answers: Sequence[Mapping[str, Any]]) -> str:
+def _sentence(answers: Sequence[SizeAnswer]) -> str:
     """The sentence of the first train size. It begins with the size if there are several."""
-    first, several = answers[0], len(answers) > 1 and answers[0]["train_size"]
-    return f"With {first['train_size']:,} examples: {first['sentence']}" if several else str(first["sentence"])
+    first, several = answers[0], len(answers) > 1 and answers[0].train_size
+    return f"With {first.train_size:,} examples: {first.sentence}" if several else first.sentence
 
 
-def _by_learning_rate(runs: Sequence[RunResult], settings: AnalysisSettings) -> list[dict[str, Any]]:
+def _by_learning_rate(runs: Sequence[RunResult], settings: AnalysisSettings) -> list[Rate]:
     """For every train size, k and learning rate: the failures, and the mean with and without failed runs."""
     cells: dict[tuple[Any, ...], list[RunResult]] = {}
     by_k = by_depth(runs)
@@ -324,12 +422,12 @@ def _by_learning_rate(runs: Sequence[RunResult], settings: AnalysisSettings) -> 
     position = {name: n for n, name in enumerate(by_k)}
     order = sorted(cells, key=lambda key: (key[0] or 0, position[key[1]], key[2] or 0.0))
     return [
-        {
+        Rate(
             **dict(zip(("train_size", "recipe", "learning_rate"), key, strict=True)),
-            **failures(cells[key]),
-            "mean": _mean(counted(cells[key], settings)),
-            "mean_with_failures": _mean(scored(cells[key])),
-        }
+            failures=failures(cells[key]),
+            mean=_mean(counted(cells[key], settings)),
+            mean_with_failures=_mean(scored(cells[key])),
+        )
         for key in order
     ]
 
@@ -351,10 +449,9 @@ def _finished(group: RunGroup) -> list[RunResult]:
     ]
 
 
-def _model(model: str, groups: Sequence[Mapping[str, Any]], settings: AnalysisSettings) -> dict[str, Any]:
+def _model(model: str, groups: Sequence[GroupAnalysis], settings: AnalysisSettings) -> ModelAnalysis:
     """The summary over all tasks of one model."""
-    curves = {group["task"]: group["sizes"][0] for group in groups}
-    layers = max((group["layers"] for group in groups if group["layers"]), default=None)
-    tasks = across_tasks(curves, settings)
+    layers = max((group.layers for group in groups if group.layers), default=None)
+    tasks = across_tasks({group.task: group.sizes[0] for group in groups}, settings)
     sentence = task_sentence(tasks, layers, settings) if tasks else None
-    return {"model": model, "layers": layers, "sentence": sentence, "tasks": tasks}
+    return ModelAnalysis(model=model, layers=layers, sentence=sentence, tasks=tasks)

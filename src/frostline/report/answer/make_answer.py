@@ -17,7 +17,7 @@ from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import Alternative, RunResult, Scored
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
 
 

@@ -1,12 +1,11 @@
 """The command that would make an answer surer, and how long it trains."""
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from frostline.statistics.answer import Cell
+from frostline.statistics.answer import Cell, Choice, SizeAnswer
 from frostline.statistics.recipe import Recipe
 
 FIRST_SEEDS = 5  # what one seed is followed by
@@ -26,7 +25,7 @@ class NextCommand:
 def next_command(
     out: Path,
     seeds: Sequence[int],
-    curve: Mapping[str, Any],
+    curve: SizeAnswer,
     *,
     sure: float | None = None,
     of_search: bool = False,
@@ -48,53 +47,52 @@ def next_command(
         untried: The k that a search would have tried, if its budget had allowed it.
         own_code: Whether the runs need code that comes with the model.
     """
-    decision, choices = curve["decision"], curve["choices"]
+    decision, choices = curve.decision, curve.choices
     sweep = _sweep(out, own_code=own_code)
-    if decision is None or not curve["learned"]:
+    if decision is None or decision.reference is None or not curve.learned:
         return None
-    cells = {cell["recipe"]: cell for cell in curve["cells"]}
+    cells: dict[str, Cell] = {cell.recipe: cell for cell in curve.cells}
+    reference = cells[decision.reference]
     if missing and missing not in cells:
-        grid = _grid({**cells[decision["reference"]], "recipe": missing})
+        grid = _grid(replace(reference, recipe=Recipe(missing)))
         return NextCommand(f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
-    others = [one for one in choices if one["choice"] in cells and one["choice"] != decision["reference"]]
-    known = [decision] if decision["choice"] != decision["reference"] else others
+    others = [one for one in choices if one.choice in cells and one.choice != decision.reference]
+    known: Sequence[Choice] = [decision] if decision.choice != decision.reference else others
     wanted_sure = max(SURE, sure or 0.0)
-    if all(one["probability"] >= wanted_sure or one["probability"] <= 1 - wanted_sure for one in known):
+    if all(one.probability >= wanted_sure or one.probability <= 1 - wanted_sure for one in known):
         return None
     if untried:
         some = untried[:: -(-len(untried) // MOST_UNTRIED)]  # evenly spaced
-        grid = _grid(*({**cells[decision["reference"]], "recipe": k} for k in some))
+        grid = _grid(*(replace(reference, recipe=Recipe(k)) for k in some))
         return NextCommand(f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
-    rival = decision if decision["choice"] in cells else None
-    if decision["choice"] == decision["reference"]:
-        rival = max(others, key=lambda one: float(one["probability" if sure else "value"]))
-    compared = [cells[name] for name in dict.fromkeys((rival and rival["choice"], decision["reference"])) if name]
-    few = min(cell["runs"] for cell in compared) if of_search else len(seeds)
-    wanted = FIRST_SEEDS if few == 1 else curve["seeds_to_decide"]
+    rival: Choice | None = decision if decision.choice in cells else None
+    if decision.choice == decision.reference:
+        rival = max(others, key=lambda one: one.probability if sure else one.value)
+    compared = [cells[name] for name in dict.fromkeys((rival.choice if rival else None, decision.reference)) if name]
+    few = min(cell.runs for cell in compared) if of_search else len(seeds)
+    wanted = FIRST_SEEDS if few == 1 else curve.seeds_to_decide
     if wanted is None or not few < wanted <= MAX_SEEDS:
         return None
     grids = [_grid(*some) for some in _of_each_command(compared)] if of_search else [""]
     text = " && ".join(f"{sweep}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids)
-    return NextCommand(text, _seconds(compared if of_search else curve["cells"], wanted, of_search=of_search))
+    return NextCommand(text, _seconds(compared if of_search else curve.cells, wanted, of_search=of_search))
 
 
 def _of_each_command(cells: Sequence[Cell]) -> list[list[Cell]]:
     """The cells of each command: one for all, or one for each if their learning rates differ, because a grid has all pairs."""
-    rates = {cell["learning_rate"] for cell in cells if cell["tuned_layers"]}
+    rates = {cell.learning_rate for cell in cells if cell.tuned_layers}
     return [list(cells)] if len(rates) < 2 else [[cell] for cell in cells]
 
 
 def _seconds(cells: Sequence[Cell], wanted: int, *, of_search: bool) -> float | None:
     """The time of the runs that are missing until each cell has as many seeds as wanted."""
-    if any(cell["seconds"] is None for cell in cells):
-        return None
-    each = (
-        max(0, wanted - cell["runs"])
-        * (1 if of_search else max(1, len(cell["learning_rates_tried"])))
-        * cell["seconds"]
-        for cell in cells
-    )
-    return float(sum(each)) / max(cell["concurrent_runs"] or 1 for cell in cells)
+    total = 0.0
+    for cell in cells:
+        if cell.seconds is None:
+            return None
+        rates = 1 if of_search else max(1, len(cell.learning_rates_tried))
+        total += max(0, wanted - cell.runs) * rates * cell.seconds
+    return total / max(cell.concurrent_runs or 1 for cell in cells)
 
 
 def _more_seeds(seeds: Sequence[int], wanted: int) -> str:
@@ -109,9 +107,9 @@ def _sweep(out: Path, *, own_code: bool) -> str:
     return f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}{trust}"
 
 
-def _grid(*cells: Mapping[str, Any]) -> str:
+def _grid(*cells: Cell) -> str:
     """The flags that train these k at their learning rates."""
-    tunes = ",".join(Recipe(cell["recipe"]).short for cell in cells)
-    rates = sorted({cell["learning_rate"] for cell in cells if cell["tuned_layers"]})
+    tunes = ",".join(cell.recipe.short for cell in cells)
+    rates = sorted({cell.learning_rate for cell in cells if cell.tuned_layers and cell.learning_rate is not None})
     given = f" --learning-rate {','.join(f'{rate:g}' for rate in rates)}" if rates else ""
     return f" --tune {tunes}{given}"

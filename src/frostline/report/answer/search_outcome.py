@@ -71,7 +71,7 @@ def _instead(search: "SearchRecord", rows: Sequence[RunResult]) -> str | None:
     newer = newer_runs(search, rows)
     if not newer:
         return search.why
-    if any(row["recipe"] == failed for row in newer):
+    if any(row.recipe == failed for row in newer):
         return f"No run of {tuning(failed)} has a usable score, so nothing can be compared with it."
     again = "search again with a larger --budget, or add it with --tune of `frostline sweep`"
     return f"{capitalized(tuning(failed))} has no result: {again}."

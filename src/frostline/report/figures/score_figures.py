@@ -223,8 +223,8 @@ def relative_change(groups: Sequence[GroupAnalysis]) -> Figure | None:
     has full fine-tuning and another k.
     """
     shown = [group for group in groups if _changes(group)]
-    tasks = list(dict.fromkeys(group["task"] for group in shown))
-    models = list(dict.fromkeys(group["model"] for group in shown))
+    tasks = list(dict.fromkeys(group.task for group in shown))
+    models = list(dict.fromkeys(group.model for group in shown))
     if not tasks:
         return None
     columns = min(3, len(tasks))
@@ -234,11 +234,11 @@ def relative_change(groups: Sequence[GroupAnalysis]) -> Figure | None:
         figure.patch.set_alpha(0)
         for n, task in enumerate(tasks):
             axes = figure.add_subplot(rows, columns, n + 1)
-            of_task = [group for group in shown if group["task"] == task]
+            of_task = [group for group in shown if group.task == task]
             for group in of_task:
-                _draw_line(axes, group, models.index(group["model"]))
+                _draw_line(axes, group, models.index(group.model))
             axes.axhline(0, **DASHED)
-            axes.set_title(f"{task}, {names.metric(of_task[0]['metric'])}", pad=8)
+            axes.set_title(f"{task}, {names.metric(of_task[0].metric)}", pad=8)
             axes.grid(axis="y", color=QUIET, alpha=0.18, linewidth=0.8)
             axes.spines["left"].set_visible(False)
             if n >= len(tasks) - columns:
@@ -251,7 +251,7 @@ def relative_change(groups: Sequence[GroupAnalysis]) -> Figure | None:
         for group in shown:
             frozen, difference = min(_changes(group), key=lambda change: change[1].estimate)
             change = f"{100 * difference.estimate:.1f} with {frozen} frozen"
-            lowest.append(f"{group['model']} on {group['task']} {change}")
+            lowest.append(f"{group.model} on {group.task} {change}")
         figure.set_label(
             f"Change in percentage points over frozen layers; the lowest of each line: {'; '.join(lowest)}."
         )
@@ -260,11 +260,11 @@ def relative_change(groups: Sequence[GroupAnalysis]) -> Figure | None:
 
 def _changes(group: GroupAnalysis) -> list[tuple[int, Difference]]:
     """The number of frozen layers and the difference from full fine-tuning for each k, at the largest train size."""
-    size = group["sizes"][0]
-    if not size.reference_is_full or not group["layers"]:
+    size = group.sizes[0]
+    if not size.reference_is_full or not group.layers:
         return []
     return [
-        (group["layers"] - cell.tuned_layers, cell.difference)
+        (group.layers - (cell.tuned_layers or 0), cell.difference)
         for cell in size.cells
         if cell.recipe.k is not None and cell.difference
     ]
@@ -277,7 +277,11 @@ def _draw_line(axes: Axes, group: GroupAnalysis, number: int) -> None:
     axes.plot(
         [x for x, _ in points],
         [100 * difference.estimate for _, difference in points],
-        **{"color": colour, "marker": marker, "markersize": 4, "linewidth": 1.4, "label": group["model"]},
+        color=colour,
+        marker=marker,
+        markersize=4,
+        linewidth=1.4,
+        label=group.model,
     )
     for x, difference in points:
         if difference.low is not None and difference.high is not None:

@@ -56,12 +56,12 @@ def write_analysis(
         rows: Published and measured numbers, from :func:`frostline.studies.comparison.compare`.
         folders: The folder of each sweep, by model and task. The page links to the page in it.
     """
-    out, suffixes = Path(out), _suffixes(analysis["groups"])
+    out, suffixes = Path(out), _suffixes(analysis.groups)
     pages = {key: folder / "report.html" for key, folder in (folders or {}).items() if folder}
     links = {key: os.path.relpath(page, out) for key, page in pages.items() if page.exists()}
     groups = [
-        _with_tables(group, suffix, links.get((group["model"], group["task"])))
-        for group, suffix in zip(analysis["groups"], suffixes, strict=True)
+        _with_tables(group, suffix, links.get((group.model, group.task)))
+        for group, suffix in zip(analysis.groups, suffixes, strict=True)
     ]
     figures, tables = _figures(groups), _overall_tables(analysis, rows)
     text = render(
@@ -86,7 +86,7 @@ def _suffixes(groups: Sequence[GroupAnalysis]) -> list[str]:
     taken: dict[str, int] = {}
     found = []
     for group in groups:
-        suffix = f"_{file_name(group['model'])}_{file_name(group['task'])}"
+        suffix = f"_{file_name(group.model)}_{file_name(group.task)}"
         taken[suffix.lower()] = number = taken.get(suffix.lower(), 0) + 1
         found.append(suffix if number == 1 else f"{suffix}-{number}")
     return found
@@ -94,7 +94,7 @@ def _suffixes(groups: Sequence[GroupAnalysis]) -> list[str]:
 
 def _overall_tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> dict[str, ReportTable]:
     """The tables over all models and tasks. ``rows`` are published and measured numbers."""
-    several = [model for model in analysis["models"] if model["tasks"]]
+    several = [model for model in analysis.models if model.tasks]
     tables = {
         "recommendations": recommendations_table(analysis),
         "answers": answers_table(analysis),
@@ -105,8 +105,8 @@ def _overall_tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> di
     if several:
         tables["points"] = points_over_tasks_table(analysis)
     for n, model in enumerate(several):
-        tables[f"tasks{n}"] = tasks_table(model, analysis, f"_{file_name(model['model'])}")
-    if analysis["above_full"]:
+        tables[f"tasks{n}"] = tasks_table(model, analysis, f"_{file_name(model.model)}")
+    if analysis.above_full:
         tables["above"] = above_full_table(analysis)
     return tables
 
@@ -138,10 +138,10 @@ class _Group:
 
 
 def _with_tables(group: GroupAnalysis, suffix: str, link: str | None) -> _Group:
-    about = f"{group['model']}, {group['task']}"
-    over_sizes = renamed(train_sizes_table(group), suffix, about) if group["train_sizes"] else None
-    sizes = [_size_with_tables(size, group, suffix) for size in group["sizes"]]
-    return _Group(group, suffix, link, sizes, renamed(rates_table(group["rates"]), suffix, about), over_sizes)
+    about = f"{group.model}, {group.task}"
+    over_sizes = renamed(train_sizes_table(group), suffix, about) if group.train_sizes else None
+    sizes = [_size_with_tables(size, group, suffix) for size in group.sizes]
+    return _Group(group, suffix, link, sizes, renamed(rates_table(group.rates), suffix, about), over_sizes)
 
 
 def _size_with_tables(size: SizeAnswer, group: GroupAnalysis, suffix: str) -> _Size:
@@ -149,11 +149,11 @@ def _size_with_tables(size: SizeAnswer, group: GroupAnalysis, suffix: str) -> _S
     suffix = f"{suffix}_{size.train_size}" if size.train_size else suffix
     costs = [costs_table(size)] if any(cell.seconds is not None for cell in size.cells) else []
     tables = [
-        scores_table(size, group["metric"]),
-        shares_table(size, group["metric"]),
+        scores_table(size, group.metric),
+        shares_table(size, group.metric),
         *(*costs, failures_table(size), operating_points_table(size)),
     ]
-    about = f"{group['task']}, {group['model']}{examples}"
+    about = f"{group.task}, {group.model}{examples}"
     return _Size(size, suffix, [renamed(table, suffix, about) for table in tables])
 
 
@@ -161,42 +161,42 @@ def _figures(groups: Sequence[_Group]) -> dict[str, Figure]:
     """Every figure of the page by name. A curve with a single k has none."""
     found = {"relative_change": relative_change([group.of for group in groups])}
     for group in groups:
-        metric, chance = group.of["metric"], group.of["chance"]
+        metric, chance = group.of.metric, group.of.chance
         for size in (size for size in group.sizes if len(size.answer.cells) > 1):
             found[f"validation_curve{size.suffix}"] = validation_curve(size.answer, metric=metric, chance=chance)
-        if group.of["train_sizes"]:
+        if group.of.train_sizes:
             curves = [size.answer for size in group.sizes]
             found[f"learning_curves{group.suffix}"] = learning_curves(
-                curves, metric=metric, chance=chance, task=group.of["task"]
+                curves, metric=metric, chance=chance, task=group.of.task
             )
     return {name: figure for name, figure in found.items() if figure is not None}
 
 
 def _settings_in_words(analysis: Analysis) -> list[str]:
     """A sentence for each setting that may change a conclusion."""
-    settings = analysis["settings"]
+    settings = analysis.settings
     rates = (
         "Each k is shown at its own best learning rate. If several were tried, the best one was chosen by the scores that are "
         "shown, which are therefore slightly optimistic."
     )
-    if settings["one_learning_rate"]:
+    if settings.one_learning_rate:
         rates = "Every k is shown at the learning rate that is best for full fine-tuning."
     failures = "Failed runs are counted, and left out of a mean if at least half of its runs succeeded."
-    if settings["failed_below"] is not None:
-        share = formatting.target(settings["failed_below"])
+    if settings.failed_below is not None:
+        share = formatting.target(settings.failed_below)
         failures = (
             f"Runs with at most {share} of the best score of their cell, or a score of 0, are left out of the means."
         )
-    excluded = " and ".join(settings["leave_out"])
+    excluded = " and ".join(settings.leave_out)
     reached = "A number of layers reaches the target with confidence if its whole 95 % confidence interval does."
-    if settings["by_mean"]:
+    if settings.by_mean:
         reached = "A number of layers reaches the target if its mean score does."
     shares = "Shares are of full fine-tuning’s score, without subtracting a baseline."
-    if settings["corrected"]:
+    if settings.corrected:
         shares = "Shares are of full fine-tuning’s gain over the best constant prediction (the baseline)."
     tasks = "No task is excluded."
     if excluded:
         tasks = f"Excluded where tasks are combined: {excluded}."
-    unknown = ", ".join(dict.fromkeys(group["task"] for group in analysis["groups"] if group["chance"] is None))
+    unknown = ", ".join(dict.fromkeys(group.task for group in analysis.groups if group.chance is None))
     known = f"The baseline of {unknown} is unknown: shares there are of full fine-tuning’s score."
     return [rates, failures, tasks, reached, shares, *([known] if unknown else [])]

@@ -55,7 +55,7 @@ from frostline.report.tables.sweep_tables import (
 )
 from frostline.report.tables.table import ReportTable, save_tables
 from frostline.statistics.answer import Answer, SizeAnswer
-from frostline.statistics.cells import FAILURES, done, failure_table, with_outcomes
+from frostline.statistics.cells import FAILURES, done, failures_by_rate, with_outcomes
 from frostline.statistics.inference import failure_interval
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.folder import Folder
@@ -176,13 +176,7 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
     labels, task_type = folder.identity.labels, answer.task_type
     tables = {"failed_runs": failed_runs_table(runs), "splits": splits_table(folder.data())}
     if any(len(cell.learning_rates_tried) > 1 for size in answer.sizes for cell in size.cells):
-        by = {
-            "size": lambda run: -run.train_size,
-            "k": lambda run: (run.recipe.order, run.recipe),
-            "learning_rate": lambda run: run.learning_rate,
-        }
-        rates = failure_table(done(runs), by)
-        tables["rates"] = rates_table([{**row, "train_size": -row["size"], "recipe": row["k"][1]} for row in rates])
+        tables["rates"] = rates_table(failures_by_rate(done(runs)))
     if labels:
         tables["classes"] = classes_table(folder.data(), labels, task_type)
     if answer.search:

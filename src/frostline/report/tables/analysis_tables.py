@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from frostline.report import formatting, names
-from frostline.report.answer.analysis import Analysis, GroupAnalysis
+from frostline.report.answer.analysis import Analysis, GroupAnalysis, ModelAnalysis
 from frostline.report.tables.curve_tables import THREE_WAYS, failure_columns, sufficient_columns
 from frostline.report.tables.table import Column, ReportTable, Row, Value
 from frostline.statistics.recipe import FULL, Recipe
@@ -21,11 +21,8 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
 
     Of several train sizes, the largest one with an answer is shown.
     """
-    settings = analysis["settings"]
-    found = {
-        (group["task"], group["model"]): recommendation(group, by_mean=settings["by_mean"])
-        for group in analysis["groups"]
-    }
+    settings = analysis.settings
+    found = {(group.task, group.model): recommendation(group, by_mean=settings.by_mean) for group in analysis.groups}
 
     def columns_of(model: str) -> list[Column]:
         def fact(key: str) -> Read:
@@ -46,19 +43,19 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
             *(Column(f"{model} {key}", of=fact(key)) for key in ("layers", "below_full", "probability")),
         ]
 
-    of_gain = {group["sizes"][0].deciding_point.corrected for group in analysis["groups"]}
-    target = f"{formatting.target(settings['target'])} of full fine-tuning’s {_whole(of_gain)}"
+    of_gain = {group.sizes[0].deciding_point.corrected for group in analysis.groups}
+    target = f"{formatting.target(settings.target)} of full fine-tuning’s {_whole(of_gain)}"
     caption = (
         "How many of the last layers to tune. Beside it: the expected points below or above full fine-tuning, and how sure it "
         f"is to reach {target}."
     )
-    if settings["by_mean"]:
+    if settings.by_mean:
         caption = (
             f"The smallest number of last layers whose mean reaches {target}. Beside it: the points below or above full "
             "fine-tuning."
         )
-    models = [column for model in analysis["models"] for column in columns_of(model["model"])]
-    rows = tuple(map(Row, dict.fromkeys(group["task"] for group in analysis["groups"])))
+    models = [column for model in analysis.models for column in columns_of(model.model)]
+    rows = tuple(map(Row, dict.fromkeys(group.task for group in analysis.groups)))
     columns = (Column("task", "task", of=str, number=False), *models)
     return ReportTable("recommendations", "What to tune", caption, columns, rows)
 
@@ -104,18 +101,20 @@ class Recommendation:
 
 def recommendation(group: GroupAnalysis, *, by_mean: bool) -> Recommendation:
     """What is recommended for a model and task."""
-    size, layers = group["sizes"][0], group["layers"]
+    size, layers = group.sizes[0], group.layers
     recommended, decision = size.recommended, size.decision
     if recommended is None and decision is None:
         return Recommendation(NO_ANSWER, layers)
-    if "Undecided: " in group["sentence"]:
+    if "Undecided: " in group.sentence:
         return Recommendation(UNDECIDED, layers)
-    name = decision.choice if recommended is None else recommended.recipe
+    name = recommended.recipe if recommended else decision.choice if decision else NO_ANSWER
     choice = next((choice for choice in size.choices if choice.choice == name), None)
     if name == size.reference or choice is None:
         return Recommendation(name, layers)
     if by_mean:
-        return Recommendation(name, layers, -100 * size.cell(name).difference.estimate)
+        cell = size.cell(name)
+        assert cell is not None and cell.difference is not None
+        return Recommendation(name, layers, -100 * cell.difference.estimate)
     return Recommendation(name, layers, choice.below_full, choice.probability)
 
 
@@ -123,13 +122,13 @@ def answers_table(analysis: Analysis) -> ReportTable:
     """The smallest k that reaches the target, for every model and task."""
 
     def size(key: str) -> Read:
-        return lambda group: getattr(group["sizes"][0], key)
+        return lambda group: getattr(group.sizes[0], key)
 
     def full(key: str) -> Read:
         """Reads a part of the scores of full fine-tuning, or of the reference if that was not run."""
 
         def read(group: GroupAnalysis) -> Value:
-            cell = group["sizes"][0].cell(size("reference")(group))
+            cell = group.sizes[0].cell(size("reference")(group))
             value: Value = getattr(cell.validation, key) if cell else None
             return value
 
@@ -140,21 +139,21 @@ def answers_table(analysis: Analysis) -> ReportTable:
         instead = "" if reference in (FULL, None) else f"here {names.printed(reference)}"
         return [formatting.score_interval(full("low")(group), full("high")(group)), instead]
 
-    groups, settings = analysis["groups"], analysis["settings"]
+    groups, settings = analysis.groups, analysis.settings
     columns = (
         *(MODEL, TASK, Column("metric", "metric", names.metric, number=False)),
-        Column("layers", "layers" if len({group["layers"] for group in groups}) > 1 else ""),
+        Column("layers", "layers" if len({group.layers for group in groups}) > 1 else ""),
         Column("chance", "baseline", formatting.score),
         Column("full", "full", formatting.score, of=full("mean"), small=beside),
         *(Column("full_low", of=full("low")), Column("full_high", of=full("high"))),
         Column("reference", of=size("reference")),
-        *sufficient_columns(of=lambda group: group["sizes"][0].deciding_point),
-        Column("verdict", of=lambda group: group["sizes"][0].deciding_point.verdict),
+        *sufficient_columns(of=lambda group: group.sizes[0].deciding_point),
+        Column("verdict", of=lambda group: group.sizes[0].deciding_point.verdict),
         Column("seeds_to_decide", "seeds\nneeded", formatting.count, of=size("seeds_to_decide")),
     )
-    whole = _whole({group["sizes"][0].deciding_point.corrected for group in groups})
+    whole = _whole({group.sizes[0].deciding_point.corrected for group in groups})
     caption = (
-        f"The smallest number of tuned layers that reaches {formatting.target(settings['target'])} of full "
+        f"The smallest number of tuned layers that reaches {formatting.target(settings.target)} of full "
         f"fine-tuning’s {whole}. {THREE_WAYS} Seeds needed: roughly how many seeds in total would probably decide."
     )
     return ReportTable("answers", "Every task", caption, columns, tuple(map(Row, groups)))
@@ -170,7 +169,7 @@ def failures_by_depth_table(analysis: Analysis) -> ReportTable:
         "the baseline. Where predictions are known, the distance must exceed what the sample of examples explains. Where the "
         "baseline is unknown, only lost scores can be counted. Runs that are not above the baseline are counted separately."
     )
-    rows = tuple(map(Row, analysis["failures"]))
+    rows = tuple(map(Row, analysis.failures))
     return ReportTable("failures_by_depth", "Failures by how much was trained", caption, columns, rows)
 
 
@@ -186,20 +185,21 @@ def above_full_table(analysis: Analysis) -> ReportTable:
     )
     caption = (
         "Every k whose mean is above that of full fine-tuning. Of many comparisons some are above by chance; Holm’s method "
-        f"adjusts for all {analysis['comparisons']} comparisons of this page."
+        f"adjusts for all {analysis.comparisons} comparisons of this page."
     )
-    rows = sorted(analysis["above_full"], key=lambda row: (row["p_holm"] is None, row["p_holm"]))
+    rows = sorted(analysis.above_full, key=lambda row: (row.p_holm is None, row.p_holm or 0.0))
     return ReportTable("above_full", "Above full fine-tuning", caption, columns, tuple(map(Row, rows)))
 
 
 def _interval(low: str, high: str) -> Callable[[Any], list[str]]:
-    return lambda row: [formatting.difference_interval(row[low], row[high])]
+    return lambda row: [formatting.difference_interval(getattr(row, low), getattr(row, high))]
 
 
-def tasks_table(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> ReportTable:
+def tasks_table(model: ModelAnalysis, analysis: Analysis, suffix: str) -> ReportTable:
     """Each k over all tasks of a model: mean rank, mean share, and the worst task."""
-    found = model["tasks"]
-    whole = "gain" if analysis["settings"]["corrected"] else "score"
+    found = model.tasks
+    assert found is not None
+    whole = "gain" if analysis.settings.corrected else "score"
     columns = (
         Column("recipe", "tuned", names.printed, number=False, rank="place"),
         Column("tuned_layers"),
@@ -209,52 +209,53 @@ def tasks_table(model: Mapping[str, Any], analysis: Analysis, suffix: str) -> Re
         Column("worst_task", "worst\ntask", number=False),
         Column("tasks", "tasks"),
     )
-    layers = f", {model['layers']} layers" if model["layers"] else ""
-    excluded = f" Excluded by choice: {', '.join(found['left_out'])}." if found["left_out"] else ""
+    layers = f", {model.layers} layers" if model.layers else ""
+    excluded = f" Excluded by choice: {', '.join(found.left_out)}." if found.left_out else ""
     caption = (
-        f"{model['model']}{layers}, over {len(found['tasks'])} tasks. Rank 1 is the best mean of a task; ties share their "
+        f"{model.model}{layers}, over {len(found.tasks)} tasks. Rank 1 is the best mean of a task; ties share their "
         f"ranks. Shares are of full fine-tuning’s {whole}, as the mean over tasks and for the worst task.{excluded}"
     )
-    title = f"{model['model']} over all tasks"
-    return ReportTable(f"over_tasks{suffix}", title, caption, columns, tuple(map(Row, found["rows"])))
+    title = f"{model.model} over all tasks"
+    return ReportTable(f"over_tasks{suffix}", title, caption, columns, tuple(map(Row, found.rows)))
 
 
 def points_over_tasks_table(analysis: Analysis) -> ReportTable:
     """The smallest k that reaches the target in every task, for each model."""
     columns = (
-        Column("model", "model", of=lambda of: of[0]["model"], number=False),
-        Column("layers", "layers", of=lambda of: of[0]["layers"]),
-        Column("target", "share\nof full", formatting.target, of=lambda of: of[1]["target"]),
+        Column("model", "model", of=lambda of: of[0].model, number=False),
+        Column("layers", "layers", of=lambda of: of[0].layers),
+        Column("target", "share\nof full", formatting.target, of=lambda of: of[1].target),
         *sufficient_columns(of=lambda of: of[1]),
-        Column("left_out", "tasks\nexcluded", of=lambda of: ", ".join(of[0]["tasks"]["left_out"]), number=False),
+        Column("left_out", "tasks\nexcluded", of=lambda of: ", ".join(of[0].tasks.left_out), number=False),
     )
     caption = (
         f"The smallest number of tuned layers that reaches each share of full fine-tuning in every task. {THREE_WAYS}"
     )
     rows = (
-        Row((model, point), chosen=point["target"] == analysis["settings"]["target"])
-        for model in analysis["models"]
-        if model["tasks"]
-        for point in model["tasks"]["points"]
+        Row((model, point), chosen=point.target == analysis.settings.target)
+        for model in analysis.models
+        if model.tasks
+        for point in model.tasks.points
     )
     return ReportTable("points_over_tasks", "Operating points over all tasks", caption, columns, tuple(rows))
 
 
 def train_sizes_table(group: GroupAnalysis) -> ReportTable:
     """Each k over the train sizes of one model and task: from which size full fine-tuning is better, and how k compares."""
-    found = group["train_sizes"]
-    slopes = {row["recipe"]: row for row in found["interaction"]}
-    spreads = {row["recipe"]: row for row in found["spread"]}
+    found = group.train_sizes
+    assert found is not None
+    slopes = {row.recipe: row for row in found.interaction}
+    spreads = {row.recipe: row for row in found.spread}
 
-    def of(rows: Mapping[str, Any], key: str) -> Read:
-        return lambda row: rows[row["recipe"]][key] if row["recipe"] in rows else None
+    def of(rows: Mapping[Recipe, Any], key: str) -> Read:
+        return lambda row: getattr(rows.get(row.recipe), key, None)
 
     def between(row: Any) -> list[str]:
         return [formatting.difference_interval(of(slopes, "low")(row), of(slopes, "high")(row))]
 
     slope = "change of the\ndifference per\ntenfold examples"
     columns = (
-        Column("tuned", "tuned", names.printed, of=lambda row: str(row["recipe"]), number=False, rank="place"),
+        Column("tuned", "tuned", names.printed, of=lambda row: str(row.recipe), number=False, rank="place"),
         Column("full_better_from", "full is better\nfrom … examples", formatting.count),
         Column("slope_slope", slope, formatting.difference, of=of(slopes, "slope"), small=between),
         *(Column(f"slope_{key}", of=of(slopes, key)) for key in ("low", "high", "p")),
@@ -268,7 +269,7 @@ def train_sizes_table(group: GroupAnalysis) -> ReportTable:
         "if it falls, full fine-tuning gains more from more examples. The spread is the standard deviation between seeds, with "
         "failed runs, pooled over the sizes; below 1, k varies less than full fine-tuning."
     )
-    rows = tuple(map(Row, found["pays_from"]))
+    rows = tuple(map(Row, found.pays_from))
     return ReportTable("sizes", "Train sizes", caption, columns, rows)
 
 

@@ -8,7 +8,7 @@ from frostline.data.wording import capitalized
 from frostline.report import formatting, names
 from frostline.report.tables.table import Column, ReportTable, Row, Value, read
 from frostline.statistics.answer import Cell, Choice, OperatingPoint, SizeAnswer
-from frostline.statistics.cells import FAILURES
+from frostline.statistics.cells import FAILURES, Rate
 from frostline.statistics.curve import BEST_OF_FULL
 from frostline.statistics.recipe import HEAD_ONLY
 from frostline.statistics.run_result import ALTERNATIVES
@@ -145,7 +145,7 @@ def failures_table(curve: SizeAnswer) -> ReportTable:
 
     columns = (
         TUNED,
-        *failure_columns(lambda cell: cell.failures),
+        *failure_columns(),
         *mean("mean", "mean as\nshown", "validation"),
         *mean("mean_with_failures", "mean of all\nwith a score", "validation_with_failures"),
         Column("errors", "ended in\nan error", formatting.count, bad=lambda cell: bool(cell.errors)),
@@ -157,16 +157,17 @@ def failures_table(curve: SizeAnswer) -> ReportTable:
     return ReportTable("failures", "Failures by tuned layers", caption, columns, _by_k(curve))
 
 
-def rates_table(rates: Sequence[Mapping[str, Any]]) -> ReportTable:
+def rates_table(rates: Sequence[Rate]) -> ReportTable:
     """Failed runs, and means where they are known, by train size, k and learning rate."""
     means = (
         Column("mean", "mean as\nshown", formatting.score),
         Column("mean_with_failures", "mean of all\nwith a score", formatting.score),
     )
     columns = (
-        Column("tuned", "tuned", names.printed, of=lambda row: str(row["recipe"]), number=False, rank="place"),
-        *(train_size_column(row["train_size"] for row in rates), LEARNING_RATE, *failure_columns()),
-        *(means if all("mean" in row for row in rates) else ()),
+        Column("tuned", "tuned", names.printed, of=lambda row: str(row.recipe), number=False, rank="place"),
+        *(train_size_column(row.train_size for row in rates), LEARNING_RATE),
+        *failure_columns(),
+        *(means if any(row.mean_with_failures is not None for row in rates) else ()),
     )
     caption = (
         "Failed runs at each number of tuned layers and learning rate, with the 95 % confidence interval (Clopper-Pearson) of "
@@ -180,30 +181,27 @@ def train_size_column(sizes: Iterable[int | None]) -> Column:
     return Column("train_size", "train\nsize" if len(set(sizes)) > 1 else "", formatting.count)
 
 
-def failure_columns(of: Read = lambda row: row) -> list[Column]:
-    """Columns of the number of failed runs by kind, of all failed runs, and of the failure rate.
-
-    ``of`` reads the :func:`frostline.statistics.cells.failures` of a row.
-    """
+def failure_columns() -> list[Column]:
+    """Columns of the number of failed runs by kind, of all failed runs, and of the failure rate."""
 
     def counted(key: str, title: str = "", **more: Any) -> Column:
-        return Column(key, title, formatting.count, of=lambda row: read(of(row), key), **more)
+        return Column(key, title, formatting.count, of=lambda row: getattr(row.failures, key), **more)
 
     def is_there(key: str) -> Callable[[Any], bool]:
-        return lambda row: bool(read(of(row), key))
+        return lambda row: bool(getattr(row.failures, key))
 
     def end(n: int) -> Read:
-        return lambda row: (read(of(row), "interval") or (None, None))[n]
+        return lambda row: (row.failures.interval or (None, None))[n]
 
     def rate(row: Any) -> float | None:
-        failed, runs = read(of(row), "failed"), read(of(row), "runs")
+        failed, runs = row.failures.failed, row.failures.runs
         return failed / runs if runs else None
 
     def interval(row: Any) -> list[str]:
         return [formatting.percent_interval(end(0)(row), end(1)(row))]
 
     def both(row: Any) -> str:
-        return f"{read(of(row), 'failed')} of {read(of(row), 'runs')}"
+        return f"{row.failures.failed} of {row.failures.runs}"
 
     kinds = [name.replace(" ", "_") for name in FAILURES]
     return [

@@ -15,6 +15,7 @@ from frostline.statistics.cells import FAILURES
 from frostline.statistics.class_outputs import FOLDS, SCORES, THRESHOLD_SCORES
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.folder import DataRecord
+from frostline.sweep.results.forecast_record import Call
 from frostline.sweep.results.search_record import SearchRecord, Step
 from frostline.training.result import AuditRecord, Cost, RunRecord
 
@@ -96,14 +97,14 @@ class _Cost:
         return self.predicted / self.measured if self.measured else None
 
 
-def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[RunRecord]) -> ReportTable:
+def forecast_table(calls: Sequence[Call], results: Iterable[RunRecord]) -> ReportTable:
     """Forecast and measured time and memory: a row for each cell, for the forward pass, and in total.
 
     Args:
         calls: The recorded forecasts, one for each call of the command.
         results: The finished runs.
     """
-    cells = {(cell["recipe"], cell["train_size"]): cell for call in calls for cell in call["predicted"]["cells"]}
+    cells = {(cell.recipe, cell.train_size): cell for call in calls for cell in call.predicted.cells}
     measured: dict[tuple[str, int], list[Cost]] = {}
     for result in results:
         measured.setdefault((result.spec.recipe, result.spec.train_size), []).append(result.cost)
@@ -112,11 +113,11 @@ def forecast_table(calls: Sequence[Mapping[str, Any]], results: Iterable[RunReco
         known = measured.get((name, size), [])
         seconds = sum(cost.run_seconds for cost in known) / len(known) if known else None
         memory = max((cost.peak_memory_bytes for cost in known), default=None)
-        costs.append(_Cost(name, size, len(known), cell["seconds"], seconds, cell["memory_bytes"], memory))
-    ended = [call for call in calls if call["measured"]]
-    for name, key in (("forward pass", "forward_pass_seconds"), ("total", "seconds")) if ended else ():
-        predicted, taken = (sum(call[which][key] for call in ended) for which in ("predicted", "measured"))
-        costs.append(_Cost(name, None, None, predicted, taken))
+        costs.append(_Cost(name, size, len(known), cell.seconds, seconds, cell.memory_bytes, memory))
+    ended = [(call.predicted, call.measured) for call in calls if call.measured]
+    for part, key in (("forward pass", "forward_pass_seconds"), ("total", "seconds")) if ended else ():
+        predicted, taken = (sum(getattr(one, key) for one in those) for those in zip(*ended, strict=True))
+        costs.append(_Cost(part, None, None, predicted, taken))
     columns = (
         Column("tuned", "tuned", names.printed, number=False, rank="place"),
         *(train_size_column(size for _, size in cells), Column("runs", "runs", formatting.count)),

@@ -12,7 +12,7 @@ is trained again.
 """
 
 import traceback
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,20 +101,17 @@ class RunCheckpoints:
 
 def limit_copies(stack: Sequence[Run], prepared: Prepared) -> None:
     """Limit the copies to what the training of this stack leaves free. Only CUDA GPUs have copies."""
-    context = prepared.context
-    device = context.machine.device
-    if device.type == "cuda":
-        context.worker.copies.keep_within(memory_limit(device) - int(_needed(stack, prepared)))
-
-
-def _needed(stack: Sequence[Run], prepared: Prepared) -> float:
-    """Bytes that the device needs without copies: as forecast, or else an upper bound."""
     spec, forecast, context = stack[0], prepared.plan.forecast, prepared.context
-    for cell in forecast.cells if forecast else ():
-        if (cell.recipe, cell.train_size) == (spec.recipe, spec.train_size) and len(stack) <= cell.stack:
-            return cell.memory_bytes
-    in_use = torch.cuda.memory_allocated(context.machine.device) - context.worker.copies.bytes
-    return in_use + len(stack) * CostModel(context, prepared.plan.cached).memory_bound(spec)
+    device, copies = context.machine.device, context.worker.copies
+    if device.type != "cuda":
+        return
+    cells = forecast.cells if forecast else ()
+    of_run = [one for one in cells if (one.recipe, one.train_size) == (spec.recipe, spec.train_size)]
+    needed = next((one.memory_bytes for one in of_run if len(stack) <= one.stack), None)
+    if needed is None:  # not forecast: an upper bound
+        bound = CostModel(context, prepared.plan.cached).memory_bound(spec)
+        needed = torch.cuda.memory_allocated(device) - copies.bytes + len(stack) * bound
+    copies.keep_within(memory_limit(device) - int(needed))
 
 
 def smaller_parts(
@@ -197,22 +194,32 @@ def execute(
     def cost_of(stack: Sequence[Run]) -> float:
         return sum(costs[spec.digest] for spec in stack)
 
-    def train(stack: Sequence[Run], progress: Progress) -> None:
-        _train_stack(stack, prepared, cost_of(stack), progress, weights)
-
     def show(run: Run) -> None:
         show_ended(run, prepared, costs[run.digest], progress)
 
     # alone, seed by seed: an interrupted sweep then has complete curves
     queue = _by_group(stacks, context, cost_of) if shared or workers > 1 else Queue.as_given(stacks)
     leases = Leases(store.out, silent_after, at_a_time=context.worker.at_a_time)
-    dealt, end = shared_out(queue, store, leases, wait=wait, on_other=show), partial(_give_back, leases)
+    train = partial(_train_stack, prepared=prepared, costs=costs, weights=weights)
+
+    def end(stack: Sequence[Run]) -> None:
+        leases.release([run.digest for run in stack])
+
+    dealt = shared_out(queue, store, leases, wait=wait, on_other=show)
     all_cut = all(context.cut(spec) is not None for spec in missing)
     with memory_reused(release_large=all_cut), closing(dealt) as tasks, STOP.heeded():
         if workers > 1:
             run_concurrently(tasks, context.worker.at_a_time, train, _name, progress, end)
         else:
-            _run_here(tasks, train, progress, end)
+            for stack in tasks:
+                if stack is None:
+                    progress.begin("waiting for other processes")
+                    sleep(POLL)
+                else:
+                    STOP.since = monotonic()
+                    train(stack, progress)
+                    end(stack)
+                STOP.since = None
     context.worker.copies.keep_within(0)
 
 
@@ -224,29 +231,6 @@ def _by_group(stacks: Sequence[Stack], context: Experiment, cost_of: Callable[[S
         return context.cut(spec), subset_key(spec, targets, context.folds)
 
     return Queue.by_group(stacks, group_of, cost_of)
-
-
-def _run_here(
-    tasks: Iterable[list[Run] | None],
-    train: Callable[[list[Run], Progress], None],
-    progress: Progress,
-    end: Callable[[list[Run]], None],
-) -> None:
-    """Train one stack after the other in this process."""
-    for stack in tasks:
-        if stack is None:
-            progress.begin("waiting for other processes")
-            sleep(POLL)
-        else:
-            STOP.since = monotonic()
-            train(stack, progress)
-            end(stack)
-        STOP.since = None
-
-
-def _give_back(leases: Leases, stack: Sequence[Run]) -> None:
-    """Release the leases of a stack that has ended."""
-    leases.release([run.digest for run in stack])
 
 
 def show_ended(run: Run, prepared: Prepared, cost: float, progress: Progress) -> None:
@@ -279,10 +263,14 @@ def _predicted_costs(
 
 
 def _train_stack(
-    stack: Sequence[Run], prepared: Prepared, cost: float, progress: Progress, weights: BestWeights | None
+    stack: Sequence[Run],
+    progress: Progress,
+    prepared: Prepared,
+    costs: Mapping[str, float],
+    weights: BestWeights | None,
 ) -> None:
     """Train a stack and publish its results. What fails is retried in smaller parts; a run that fails for good is recorded."""
-    spec = stack[0]
+    spec, cost = stack[0], sum(costs[run.digest] for run in stack)
     progress.begin(_name(stack))
 
     def on_step(step: int, total: int) -> None:
@@ -308,7 +296,7 @@ def _train_stack(
         if parts:
             progress.note(note)
             for part in parts:
-                _train_stack(part, prepared, cost * len(part) / len(stack), progress, weights)
+                _train_stack(part, progress, prepared, costs, weights)
             return
         prepared.store.fail(failed)
         progress.result(failed)

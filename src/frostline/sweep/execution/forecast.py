@@ -213,7 +213,7 @@ def _forward_pass_speed(costs: CostModel, rows: Rows) -> float:
     ):
         for batch in [chosen[0], *chosen]:
             begun = perf_counter()
-            for array in compute(batch, None).selected.values():
+            for array in compute(batch, None)[0].values():
                 array.float().cpu()
             speeds.append(share * costs.batch_operations(batch) / (perf_counter() - begun))
     return statistics.median(speeds[1:])  # the first is a warm-up

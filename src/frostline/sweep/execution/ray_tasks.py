@@ -1,15 +1,14 @@
 """Connect to a cluster of Ray, or start one on this machine and end it again."""
 
-import math
 import os
 import platform
 import signal
-import tempfile
 import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
+from math import floor, inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import current_thread, main_thread
@@ -29,6 +28,7 @@ from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import read_settings
 from frostline.sweep.prepare import Prepared, prepare
 from frostline.sweep.progress import Progress
+from frostline.sweep.results.forecast_record import Cell
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import PREDICTIONS, Store, other_result
 from frostline.sweep.results.tensor_files import BestWeights, Rank, not_stored
@@ -93,8 +93,7 @@ class Cluster:
     def capacity(self, needs: Mapping[str, float]) -> int:
         """How many tasks with these needs can run at the same time."""
         return sum(
-            min(math.floor(node.get(name, 0) / number) for name, number in needs.items() if number)
-            for node in self.nodes()
+            min(floor(node.get(name, 0) / number) for name, number in needs.items() if number) for node in self.nodes()
         )
 
 
@@ -120,46 +119,37 @@ def connected(ray: Ray) -> Iterator[Cluster]:
     Raises:
         FrostlineError: Ray is not installed, or there is no cluster at the address.
     """
-    before, module = signal.getsignal(signal.SIGTERM), package()
+    handler, module = signal.getsignal(signal.SIGTERM), package()
     if module.is_initialized():
         yield Cluster(module)
         return
     address = ray.address or os.environ.get("RAY_ADDRESS") or "local"
-    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
-        own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": folder} if address == "local" else {}
+    is_own, usual = address == "local", os.environ.get("TMPDIR")
+    with TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": folder} if is_own else {}
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
+        if is_own:
+            os.environ["TMPDIR"] = folder  # for the temporary files of the processes that start now
         try:
-            with _temporary_files_in(folder if own else None):
-                module.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
+            module.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
         except (OSError, ValueError, RuntimeError) as error:  # also ConnectionError
             said = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise FrostlineError(
                 f"Ray cannot start a cluster on this machine ({said}): correct that, or give --address."
-                if own
+                if is_own
                 else f"There is no cluster of Ray at {address} ({said}): correct --address, or leave it out for this machine."
             ) from error
         finally:
+            os.environ.pop("TMPDIR", None)
+            if usual is not None:
+                os.environ["TMPDIR"] = usual
             if current_thread() is main_thread():
-                signal.signal(signal.SIGTERM, before)  # Ray replaces it
+                signal.signal(signal.SIGTERM, handler)  # Ray replaces it
         try:
-            yield Cluster(module, is_own=bool(own))
+            yield Cluster(module, is_own=is_own)
         finally:
             module.shutdown()
-
-
-@contextmanager
-def _temporary_files_in(folder: str | None) -> Iterator[None]:
-    """Processes that start here put their temporary files into this folder, if there is one."""
-    before = os.environ.get("TMPDIR")
-    if folder:
-        os.environ["TMPDIR"] = folder
-    try:
-        yield
-    finally:
-        os.environ.pop("TMPDIR", None)
-        if before is not None:
-            os.environ["TMPDIR"] = before
 
 
 @dataclass(frozen=True)
@@ -177,19 +167,14 @@ class Work:
 
 @dataclass
 class Trained:
-    """What a task returns.
+    """What a task returns. Everything but the notes is by the digest of a run."""
 
-    Attributes:
-        results: The files of each result by name, by the digest of its run.
-        failures: Why a run ended in an error, by its digest.
-        weights: The score and the trained parameters of each run that is the best one of its k so far, by its digest.
-        notes: Sentences that the user should read.
-    """
-
-    results: dict[str, dict[str, bytes]]
     failures: dict[str, Failure]
-    weights: dict[str, tuple[float, bytes]]
-    notes: list[str]
+    results: dict[str, dict[str, bytes]] = field(default_factory=dict)  # the files of each result, by name
+    weights: dict[str, tuple[float, bytes]] = field(
+        default_factory=dict
+    )  # score and file of the best run of each k so far
+    notes: list[str] = field(default_factory=list)  # sentences that the user should read
 
 
 class Notes(Progress):
@@ -221,24 +206,22 @@ def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, f
     """
     torch.set_num_threads(work.threads)
     try:
+        prepared, notes = _prepared(work), Notes()
+        known = {run.digest: run for run in prepared.plan.runs}
+        if unknown := set(digests) - known.keys():
+            raise FrostlineError(
+                f"{len(unknown)} of the runs are others here, as with another version of frostline: install the same on all "
+                "nodes."
+            )
         shared = folder if any(lease.holder == holder for lease in Leases(folder).current()) else None
-        return _train(replace(_prepared(work), checkpoints_in=shared), digests, best)
+        with TemporaryDirectory(prefix="frostline-") as own:
+            store, weights = Store(Path(own)), BestWeights(Path(own))
+            here = replace(prepared, store=store, checkpoints_in=shared)
+            execute(here, [known[one] for one in digests], notes, weights=weights if best is not None else None)
+            results = {digest: store.files(digest) for digest in store.done()}
+            return Trained(store.failures(), results, weights.better_than(best or {}), notes.sentences)
     except FrostlineError as error:
         raise FrostlineError(f"On the node {platform.node()}: {error}") from error
-
-
-def _train(prepared: Prepared, digests: Sequence[str], best: Mapping[str, Rank] | None) -> Trained:
-    known, notes = {run.digest: run for run in prepared.plan.runs}, Notes()
-    if unknown := set(digests) - known.keys():
-        raise FrostlineError(
-            f"{len(unknown)} of the runs are others here, as with another version of frostline: install the same on all nodes."
-        )
-    with TemporaryDirectory(prefix="frostline-") as folder:
-        store, weights = Store(Path(folder)), BestWeights.in_folder(Path(folder))
-        runs = [known[digest] for digest in digests]
-        execute(replace(prepared, store=store), runs, notes, weights=weights if best is not None else None)
-        results = {digest: store.files(digest) for digest in store.done()}
-        return Trained(results, store.failures(), weights.better_than(best or {}), notes.sentences)
 
 
 @lru_cache(maxsize=1)
@@ -247,28 +230,14 @@ def _prepared(work: Work) -> Prepared:
     with TemporaryDirectory(prefix="frostline-") as folder:
         out = Path(folder)
         Store(out).write_spec(work.written)
-        own = {"out": folder, "workers": 1, TRUST: work.trust_remote_code}
-        own |= {} if work.with_gpu else {"device": "cpu"}
+        device = {} if work.with_gpu else {"device": "cpu"}
+        own = {"out": folder, "workers": 1, TRUST: work.trust_remote_code, **device}
         spec = read_settings(work.written, out).model_copy(update=own)
         return prepare(spec, {}, Progress(), data=work.data, probes=work.probes)
 
 
 TASK_SECONDS = 60.0  # of training in one task, unless one run takes longer: what the loss of a node may cost
 SHARE = 4  # tasks for each one that can run at the same time, at least, so that all end at about the same time
-
-
-def predicted_costs(prepared: Prepared, runs: Sequence[Run]) -> tuple[dict[str, float], float]:
-    """The cost of each run, by digest, and the highest cost of a task with several runs.
-
-    Costs are seconds of one run alone if there is a forecast, else operations.
-    """
-    forecast = prepared.plan.forecast
-    cells = {(cell.recipe, cell.train_size): cell for cell in forecast.cells} if forecast else {}
-    if forecast and all((run.recipe, run.train_size) in cells for run in runs):
-        seconds = {run.digest: forecast.workers * cells[run.recipe, run.train_size].seconds for run in runs}
-        return seconds, TASK_SECONDS
-    model = CostModel(prepared.context, prepared.plan.cached)
-    return {run.digest: model.operations(run) for run in runs}, float("inf")
 
 
 def in_tasks(runs: Sequence[Run], costs: Mapping[str, float], limit: float, capacity: int) -> list[list[Run]]:
@@ -292,37 +261,6 @@ def in_tasks(runs: Sequence[Run], costs: Mapping[str, float], limit: float, capa
     return sorted(groups, key=lambda group: sum(costs[run.digest] for run in group), reverse=True)
 
 
-def memory_of(prepared: Prepared, runs: Sequence[Run]) -> int:
-    """The memory that these runs need one after the other, in bytes, as forecast; 0 if it is unknown."""
-    forecast = prepared.plan.forecast
-    kinds = {(run.recipe, run.train_size) for run in runs}
-    found = (
-        [cell.memory_bytes for cell in forecast.cells if (cell.recipe, cell.train_size) in kinds] if forecast else []
-    )
-    return int(max(found, default=0.0))
-
-
-def train_on_ray(
-    prepared: Prepared, runs: Sequence[Run], progress: Progress, ray: Ray, *, weights: BestWeights | None = None
-) -> None:
-    """Train those of ``runs`` that have no result as tasks of Ray, and publish their results. Other processes may join.
-
-    Args:
-        prepared: The sweep, which is registered in its folder.
-        runs: The requested runs.
-        progress: Shows progress.
-        ray: The cluster, and what each task asks of a node.
-        weights: Stores the trained parameters of the best run of each k; None stores none.
-
-    Raises:
-        FrostlineError: There is no such cluster, or a node cannot read the model.
-    """
-    ended = prepared.store.ended()
-    if any(run.digest not in ended for run in runs):
-        with driver_on(prepared, progress, ray) as driver:
-            driver.train(runs, weights)
-
-
 @contextmanager
 def driver_on(prepared: Prepared, progress: Progress, ray: Ray) -> "Iterator[Driver]":
     """Connect to Ray. While the context is open, runs of the sweep can be trained.
@@ -335,73 +273,86 @@ def driver_on(prepared: Prepared, progress: Progress, ray: Ray) -> "Iterator[Dri
         yield Driver(prepared, progress, cluster, ray)
 
 
-@dataclass
 class Driver:
     """Trains runs that a sweep has requested. All its tasks get the same settings and examples, so a node loads them once."""
 
-    prepared: Prepared
-    progress: Progress
-    cluster: Cluster
-    ray: Ray
-    weights: BestWeights | None = None
-    holder: str = ""  # of the leases, by which a node knows the folder of the sweep
-    under_way: dict[Any, list[Run]] = field(default_factory=dict)  # by the reference to what the task returns
-
-    def __post_init__(self) -> None:
-        device = self.prepared.spec.device
-        automatic = 1.0 if device != "cpu" and self.cluster.has_gpus else 0.0
-        self.gpus = automatic if self.ray.gpus is None else self.ray.gpus
-        anatomy, tokens = self.prepared.pretrained.anatomy, self.prepared.context.tokens
+    def __init__(self, prepared: Prepared, progress: Progress, cluster: Cluster, ray: Ray) -> None:
+        self.prepared, self.progress, self.cluster, self.ray = prepared, progress, cluster, ray
+        self.weights: BestWeights | None = None
+        self.holder = ""  # of the leases, by which a node knows the folder of the sweep
+        self.under_way: dict[Any, list[Run]] = {}  # by the reference to what the task returns
+        spec, requested = prepared.spec, prepared.requested
+        self.gpus = (1.0 if spec.device != "cpu" and cluster.has_gpus else 0.0) if ray.gpus is None else ray.gpus
+        if (model := Path(requested.model).expanduser()).exists():  # a node has another working directory
+            requested = requested.model_copy(update={"model": str(model.absolute())})
+        of_words, count = prepared.context.tokens.of_words, prepared.pretrained.anatomy.count
         work = Work(
             uuid.uuid4().hex,
-            _written(self.prepared),
-            self.prepared.data,
-            threads=self.ray.cpus,
+            {**requested.model_dump(mode="json"), "identity": asdict(prepared.identity)},
+            prepared.data,
+            threads=ray.cpus,
             with_gpu=self.gpus > 0,
-            trust_remote_code=self.prepared.spec.trust_remote_code,
-            probes=has_features(self.prepared.plan.states.wanted, anatomy.count, of_words=tokens.of_words),
+            trust_remote_code=spec.trust_remote_code,
+            probes=has_features(prepared.plan.states.wanted, count, of_words=of_words),
         )
-        self.work = self.cluster.module.put(work)
-        self.train_task = self.cluster.module.remote(max_retries=RETRIES)(train)
+        self.work = cluster.module.put(work)
+        self.train_task = cluster.module.remote(max_retries=RETRIES)(train)
 
     def train(self, runs: Sequence[Run], weights: BestWeights | None) -> None:
-        """Train those of ``runs`` that have no result, and publish their results.
+        """Train those of ``runs`` that have no result, and publish their results. Other processes may join.
+
+        Args:
+            runs: The requested runs. Their sweep is registered in its folder.
+            weights: Stores the trained parameters of the best run of each k; None stores none.
 
         Raises:
             FrostlineError: A node cannot read the model.
         """
-        store, self.weights = self.prepared.store, weights
+        prepared, store, self.weights = self.prepared, self.prepared.store, weights
         ended = store.ended()
         missing = [run for run in runs if run.digest not in ended]
         if not missing:
             return
-        costs, limit = predicted_costs(self.prepared, missing)
+        forecast, cells = prepared.plan.forecast, self._cells(missing)
+        if forecast and all(run.digest in cells for run in missing):  # in seconds of a run alone, else in operations
+            costs, limit = {one: forecast.workers * cell.seconds for one, cell in cells.items()}, TASK_SECONDS
+        else:
+            model = CostModel(prepared.context, prepared.plan.cached)
+            costs, limit = {run.digest: model.operations(run) for run in missing}, inf
         capacity = self.capacity(missing)
-        groups = in_tasks(missing, costs, limit, capacity)
         self.progress.start(len(missing), sum(costs.values()))
 
         def show(run: Run) -> None:
-            show_ended(run, self.prepared, costs[run.digest], self.progress)
+            show_ended(run, prepared, costs[run.digest], self.progress)
 
         leases = Leases(store.out, at_a_time=max(1, capacity))
         self.holder = leases.holder
-        shared = shared_out(Queue.as_given(groups), store, leases, wait=True, on_other=show)
+        queue = Queue.as_given(in_tasks(missing, costs, limit, capacity))
+        shared = shared_out(queue, store, leases, wait=True, on_other=show)
         with closing(shared) as tasks, closing(self.ended(tasks)) as ended_here:
             for run in ended_here:
                 leases.release([run.digest])
                 show(run)
 
+    def _cells(self, runs: Sequence[Run]) -> dict[str, Cell]:
+        """The forecast of each run that has one, by digest."""
+        forecast = self.prepared.plan.forecast
+        cells = {(cell.recipe, cell.train_size): cell for cell in forecast.cells} if forecast else {}
+        return {run.digest: cells[kind] for run in runs if (kind := (run.recipe, run.train_size)) in cells}
+
     def needs(self, runs: Sequence[Run]) -> dict[str, float]:
         """What a task with these runs asks of a node. On a GPU, a forecast tells nothing of the memory of the node."""
         on_gpu = self.gpus > 0 or self.prepared.context.machine.device.type != "cpu"
-        return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": 0 if on_gpu else memory_of(self.prepared, runs)}
+        memory = 0 if on_gpu else int(max((cell.memory_bytes for cell in self._cells(runs).values()), default=0))
+        return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": memory}
 
     def capacity(self, runs: Sequence[Run]) -> int:
         """How many tasks can run at the same time, whatever they train."""
         found = self.cluster.capacity(needs := self.needs(runs))
         if not found:
-            asked = ", ".join(_amount(name, number) for name, number in needs.items() if number)
-            self.progress.note(f"No node of the cluster has {asked}: waiting until there is one.")
+            asked = [f"{number:g} {name}" for name in ("CPU", "GPU") if (number := needs[name])]
+            asked += [f"{needs['memory'] / 1e9:.1f} GB of memory"] if needs["memory"] else []
+            self.progress.note(f"No node of the cluster has {', '.join(asked)}: waiting until there is one.")
         return found
 
     def ended(self, groups: Iterator[list[Run] | None]) -> Generator[Run, None, None]:
@@ -415,11 +366,16 @@ class Driver:
                     sleep(POLL if more else 0)
                     continue
                 self.progress.begin(f"{len(self.under_way)} tasks of Ray on {len(self.cluster.nodes())} nodes")
-                ready, _ = self.cluster.module.wait(list(self.under_way), timeout=POLL)
-                for task in ready:
+                for task in self.cluster.module.wait(list(self.under_way), timeout=POLL)[0]:
                     yield from self._publish(task, self.under_way.pop(task))
         finally:
-            self._cancel()
+            # The tasks of a cluster that was started here end with it. The others get time to remove their folders. If a task
+            # that has just ended is cancelled, Ray 2.60 sometimes ends this process with exit code 1.
+            if tasks := [] if self.cluster.is_own else list(self.under_way):
+                for task in tasks:
+                    self.cluster.module.cancel(task)
+                for task in self.cluster.module.wait(tasks, num_returns=len(tasks), timeout=ENDS_WITHIN)[1]:
+                    self.cluster.module.cancel(task, force=True)
 
     def _start(self, groups: Iterator[list[Run] | None]) -> bool:
         """Start tasks until as many wait as run, so that no node is idle. Returns False after the last group."""
@@ -450,13 +406,9 @@ class Driver:
         except exceptions.RayError as error:  # its process or its node was lost again and again
             if STOP.leaving_at_once:
                 raise STOP.leaving_at_once from error
-            reason = f"Ray lost the process of this run {RETRIES + 1} times ({first_line(error)})"
-            trained = Trained(
-                {},
-                {run.digest: Failure(digest=run.digest, spec=run, reason=reason, traceback=reason) for run in group},
-                {},
-                [],
-            )
+            why = f"Ray lost the process of this run {RETRIES + 1} times ({first_line(error)})"
+            lost = (Failure(digest=run.digest, spec=run, reason=why, traceback=why) for run in group)
+            trained = Trained({one.digest: one for one in lost})
         for run in group:
             if run.digest in trained.failures:
                 store.fail(trained.failures[run.digest])
@@ -471,29 +423,3 @@ class Driver:
             yield run
         for note in filter(None, trained.notes):
             self.progress.note(note)
-
-    def _cancel(self) -> None:
-        """End the tasks that are under way, and give them time to remove their folders.
-
-        The tasks of a cluster that was started here end with it. If a task that has just ended is cancelled, Ray 2.60 sometimes
-        ends this process with exit code 1.
-        """
-        tasks = [] if self.cluster.is_own else list(self.under_way)
-        for task in tasks:
-            self.cluster.module.cancel(task)
-        left = self.cluster.module.wait(tasks, num_returns=len(tasks), timeout=ENDS_WITHIN)[1] if tasks else []
-        for task in left:
-            self.cluster.module.cancel(task, force=True)
-
-
-def _written(prepared: Prepared) -> dict[str, object]:
-    """The contents of sweep.toml for a node: every run that was requested. A model in a folder has its whole path."""
-    spec = prepared.requested
-    model = Path(spec.model).expanduser()
-    written = spec.model_copy(update={"model": str(model.absolute()) if model.exists() else spec.model})
-    return {**written.model_dump(mode="json"), "identity": asdict(prepared.identity)}
-
-
-def _amount(name: str, number: float) -> str:
-    """A need in words."""
-    return f"{number / 1e9:.1f} GB of memory" if name == "memory" else f"{number:g} {name}"

@@ -49,7 +49,11 @@ def workers_for(prepared: Prepared, runs: Sequence[Run]) -> int:
     number of threads, and its results would not be bitwise identical.
     """
     cores, wanted = torch.get_num_threads(), prepared.spec.workers
-    if wanted == 1 or len(runs) < 2 or not _can_fork(prepared):
+    if wanted == 1 or len(runs) < 2 or prepared.context.machine.device.type != "cpu":
+        return 1
+    # Only Linux forks a process with threads safely. A worker of another pool may not start processes. Autograd refuses to run
+    # in a fork if there is an accelerator.
+    if sys.platform != "linux" or current_process().daemon or torch.accelerator.is_available():
         return 1
     if wanted != "auto":
         return min(wanted, len(runs))
@@ -63,16 +67,6 @@ def workers_for(prepared: Prepared, runs: Sequence[Run]) -> int:
     fit = psutil.virtual_memory().total // 2 // max(model.memory_bound(run) for run in distinct)
     workers = min(cores, len(runs), fit)
     return workers if 2 * workers >= cores else 1  # with fewer workers, one run on all cores is faster
-
-
-def _can_fork(prepared: Prepared) -> bool:
-    """Whether this process can fork workers.
-
-    Autograd refuses to run in a fork if there is an accelerator. Only Linux forks a process with threads safely.
-    """
-    device = prepared.context.machine.device.type
-    in_pool = current_process().daemon  # a worker of another pool, which may not start processes
-    return device == "cpu" and sys.platform == "linux" and not in_pool and not torch.accelerator.is_available()
 
 
 def run_concurrently(

@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,13 +31,14 @@ from frostline.data.files import (
     unseal_as,
     write_sealed,
 )
+from frostline.model.terms import EMBEDDINGS, layer_number
+from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweep.plan import expand, read_identity, read_origin, read_settings
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
-from frostline.sweep.results.tables import run_rows, score_rows
 from frostline.sweep.toml import TRUST
-from frostline.training.result import Count, Record, RunRecord
+from frostline.training.result import Count, Record, RunRecord, Score
 
 if TYPE_CHECKING:
     from frostline.sweep.prepare import Prepared
@@ -260,21 +261,76 @@ class Folder:
         """Every result in the folder, by digest, as it was when it was first asked for."""
         return self.store.results()
 
+    @cached_property
+    def _test_scores(self) -> dict[str, Mapping[str, float | None]]:
+        """The scores of each run on the test set, by digest."""
+        found = {run.digest: self.store.test(run.digest) for run in self.runs if run.digest in self.results}
+        return {digest: one[0].scores for digest, one in found.items() if one}
+
     def rows(self) -> list[RunResult]:
-        """The table of runs, with test scores if the sweep is complete."""
-        return run_rows(
-            self.runs,
-            self.store,
-            self.results,
-            model=self.spec.model,
-            task=self.identity.task,
-            layers=self.identity.layers,
-            with_test=self.is_complete,
-        )
+        """One row for each run, done or not, in the order of the grid, with test scores if the sweep is complete."""
+        failures, test_scores = self.store.failures(), self._test_scores if self.is_complete else {}
+        found = [self.results.get(run.digest) for run in self.runs]
+        cached = [one.cost.forward_pass_seconds for one in found if one and one.provenance.from_cache]
+        # Each call has its own forward pass. A resumed call computes only the examples that its runs need: the longest counts.
+        share = max(cached, default=0.0) / max(1, len(cached))
+        rows = []
+        for run, result in zip(self.runs, found, strict=True):
+            failure = failures.get(run.digest)
+            row = RunResult(
+                model=self.spec.model,
+                task=self.identity.task,
+                train_size=run.train_size,
+                recipe=run.recipe,
+                seed=run.seed,
+                learning_rate=run.learning_rate,
+                status="done" if result else "failed" if failure else "pending",
+                reason=result.reason if result else failure.reason if failure else "",
+                run=run.digest,
+            )
+            layers = self.identity.layers
+            if (k := layers if run.recipe == FULL else run.recipe.k) is not None:
+                row = replace(row, tuned_layers=k, tune_embeddings=run.recipe == FULL, tuned_share=k / layers)
+            elif result:  # for named parts and ways, only the audit says which layers run in training
+                places = result.audit.trained_places
+                numbers = [number for place in places if (number := layer_number(place)) is not None]
+                lowest = 0 if EMBEDDINGS in places else min(numbers, default=layers)
+                row = replace(
+                    row,
+                    tuned_layers=layers - lowest,
+                    tune_embeddings=EMBEDDINGS in places,
+                    tuned_share=result.audit.tuned_share,
+                )
+            if result:
+                row = replace(
+                    row,
+                    outcome=result.outcome,
+                    metric=result.metric,
+                    validation_best=result.validation_best,
+                    validation_last=result.validation_last,
+                    train_last=result.train_last,
+                    test=test_scores.get(run.digest, {}).get(result.metric),
+                    best_epoch=result.best_epoch,
+                    trainable_parameters=result.audit.trainable_parameters,
+                    train_seconds=result.cost.train_seconds,
+                    cache_seconds=share if result.provenance.from_cache else 0.0,
+                    concurrent_runs=result.provenance.workers,
+                    peak_memory_bytes=result.cost.peak_memory_bytes,
+                )
+            rows.append(row)
+        return rows
 
     def scores(self) -> list[dict[str, Any]]:
-        """Every score of every run, with test scores if the sweep is complete."""
-        return score_rows(self.runs, self.store, self.results, with_test=self.is_complete)
+        """Every score of every run, with test scores if the sweep is complete. A test score is of the best epoch."""
+        rows, test_scores = list[dict[str, Any]](), self._test_scores if self.is_complete else {}
+        for result in (self.results[run.digest] for run in self.runs if run.digest in self.results):
+            on_test = test_scores.get(result.digest, {})
+            scores = [
+                *result.scores,
+                *(Score(split="test", epoch=result.best_epoch, metric=name, value=on_test[name]) for name in on_test),
+            ]
+            rows += [{"run": result.digest, **score.model_dump()} for score in scores]
+        return rows
 
     def data(self) -> DataRecord:
         """What the checks of the data counted, and how it was read.

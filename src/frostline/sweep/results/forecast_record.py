@@ -3,10 +3,10 @@
 import heapq
 import json
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -23,35 +23,6 @@ def makespan(seconds: Sequence[float], workers: int) -> float:
     for one in sorted(seconds, reverse=True):
         heapq.heapreplace(busy_until, busy_until[0] + one)
     return max(busy_until)
-
-
-class Predicted(BaseModel):
-    """What tables and plans read of a forecast."""
-
-    cells: "list[Cell]"
-    forward_pass_seconds: Seconds
-    seconds: Seconds
-
-
-class Measured(BaseModel):
-    """What was measured when the runs had ended."""
-
-    forward_pass_seconds: Seconds
-    seconds: Seconds
-
-
-class Call(BaseModel):
-    """An entry of the record."""
-
-    call: str
-    predicted: Predicted
-    measured: Measured | None
-
-
-class Form(BaseModel):
-    """The record."""
-
-    calls: list[Call]
 
 
 @dataclass(frozen=True)
@@ -109,45 +80,58 @@ class Forecast:
         return max((cell.memory_bytes for cell in self.cells), default=0.0)
 
 
-def record(out: Path, forecast: Forecast) -> str:
-    """Record a forecast before the runs; returns the identifier of the new entry.
+class Measured(BaseModel):
+    """Wall-clock seconds of the forward pass over the frozen layers, and of the whole call."""
 
-    Each call of a sweep that has runs to train adds an entry.
-    """
-    call = uuid.uuid4().hex
-    facts = {**asdict(forecast), "seconds": forecast.seconds, "trainer_seconds": forecast.trainer_seconds}
-    _write(out, [*recorded(out), {"call": call, "predicted": facts, "measured": None}])
-    return call
+    forward_pass_seconds: Seconds
+    seconds: Seconds
 
 
-def record_measured(out: Path, call: str, measured: Mapping[str, float]) -> None:
-    """Add the measured time to the entry ``call``, if it still exists."""
-    calls = recorded(out)
-    _write(out, [{**one, "measured": dict(measured)} if one["call"] == call else one for one in calls])
+class Predicted(Measured):
+    """The same as forecast, with the cells."""
+
+    cells: list[Cell]
 
 
-def recorded(out: Path) -> list[dict[str, Any]]:
-    """All entries. ``measured`` is None for a call that did not finish. A missing or damaged file gives an empty list."""
+class Call(BaseModel):
+    """One call of a sweep that had runs to train; ``measured`` is None if it did not finish."""
+
+    call: str
+    predicted: Predicted
+    measured: Measured | None = None
+
+
+class ForecastRecord(BaseModel):
+    """``forecast.json``."""
+
+    calls: list[Call]
+
+    def write(self, out: Path) -> None:
+        """Write the record in place of an older one."""
+        write_sealed(out / FILE, self.model_dump(mode="json"), inside=out)
+
+
+def recorded(out: Path) -> list[Call]:
+    """All calls. A missing or damaged file gives an empty list."""
     require_inside(out / FILE, out)
     try:
         facts = unseal(read_inside(out / FILE, out))
-        Form.model_validate_json(json.dumps(facts), strict=True)
+        return ForecastRecord.model_validate_json(json.dumps(facts), strict=True).calls
     except (OSError, ValueError):
         return []
-    calls: list[dict[str, Any]] = facts["calls"]
-    return calls
 
 
-def forecast_seconds(out: Path) -> dict[tuple[str, int], float]:
-    """Seconds of one run in the last recorded forecast that has them, by k and train size; empty if there is none.
+def record(out: Path, forecast: Forecast) -> str:
+    """Record a forecast before the runs; returns the identifier of the new call."""
+    predicted = Predicted(
+        cells=list(forecast.cells), forward_pass_seconds=forecast.forward_pass_seconds, seconds=forecast.seconds
+    )
+    call = Call(call=uuid.uuid4().hex, predicted=predicted)
+    ForecastRecord(calls=[*recorded(out), call]).write(out)
+    return call.call
 
-    If several workers train at the same time, they are divided by the number of workers.
-    """
-    cells = [
-        cell for call in recorded(out) for cell in call["predicted"]["cells"]
-    ]  # a later call is about its own runs
-    return {(cell["recipe"], cell["train_size"]): cell["seconds"] for cell in cells}
 
-
-def _write(out: Path, calls: Sequence[Mapping[str, Any]]) -> None:
-    write_sealed(out / FILE, {"calls": calls}, inside=out)
+def record_measured(out: Path, call: str, measured: Measured) -> None:
+    """Add what was measured to a call, if its record still exists."""
+    calls = [one.model_copy(update={"measured": measured}) if one.call == call else one for one in recorded(out)]
+    ForecastRecord(calls=calls).write(out)

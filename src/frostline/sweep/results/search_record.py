@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, field_validator
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
+from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.store import SEARCH
 
 Facts = Mapping[str, Any]
@@ -177,25 +178,25 @@ def request_again(out: Path, runs: Set[str]) -> None:
         write_search(out, search.model_copy(update={"abandoned": sorted(set(search.abandoned) - runs)}))
 
 
-def newer_runs(search: SearchRecord, rows: Iterable[Facts]) -> list[Facts]:
+def newer_runs(search: SearchRecord, rows: Iterable[RunResult]) -> list[RunResult]:
     """The runs with the train size of a search that have ended since it ended itself; none if it has not."""
-    of_size = [row for row in rows if row["train_size"] == search.train_size and row["status"] != "pending"]
-    return [row for row in of_size if search.over and row["run"] not in search.known]
+    of_size = [row for row in rows if row.train_size == search.train_size and row.status != "pending"]
+    return [row for row in of_size if search.over and row.run not in search.known]
 
 
-def as_of_now(search: SearchRecord, rows: Sequence[Facts]) -> SearchRecord:
+def as_of_now(search: SearchRecord, rows: Sequence[RunResult]) -> SearchRecord:
     """The record with its verdict and its ``skipped`` brought up to date, if runs have been trained since it ended."""
     newer = newer_runs(search, rows)
     if not newer:
         return search
     since = "1 run has" if len(newer) == 1 else f"{len(newer)} runs have"
     why = f"{since} been added to this folder since the search ended; the answer counts all."
-    trained = {row["recipe"] for row in newer}
+    trained = {row.recipe for row in newer}
     skipped = [k for k in search.skipped if k not in trained]
     return search.model_copy(update={"why": why, "skipped": skipped})
 
 
-def selected_learning_rates(search: SearchRecord, rows: Sequence[Facts]) -> dict[str, float]:
+def selected_learning_rates(search: SearchRecord, rows: Sequence[RunResult]) -> dict[str, float]:
     """The learning rate that a search selected, for each k that no sweep has trained at other learning rates since."""
 
     def by_k(runs: Iterable[tuple[str, float | None]]) -> dict[str, set[float | None]]:
@@ -205,6 +206,6 @@ def selected_learning_rates(search: SearchRecord, rows: Sequence[Facts]) -> dict
         return rates
 
     tried = by_k((run.recipe, run.learning_rate) for step in search.steps for run in step.runs)
-    known = by_k((row["recipe"], row["learning_rate"]) for row in rows if row["status"] == "done")
+    known = by_k((row.recipe, row.learning_rate) for row in rows if row.status == "done")
     selected = search.selected_learning_rates.items()
     return {k: rate for k, rate in selected if known.get(k, set()) <= tried.get(k, set())}

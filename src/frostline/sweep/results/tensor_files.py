@@ -1,8 +1,10 @@
-"""The files of checkpoints: tensors as safetensors, everything else as JSON in the metadata. Nothing is pickled.
+"""Files of tensors beside the results: checkpoints of runs under way, and the trained parameters of the best run of each k.
 
     checkpoints/<run>.<steps>.<checksum>.safetensors
+    weights/<k>.<checksum>.safetensors
 
-A file is written under a temporary name, flushed to disk and renamed. Older ones of the same run are removed only after that.
+Nothing is pickled: what is no tensor is JSON in the metadata. A file is written under a temporary name, flushed to disk and
+renamed. Older ones of the same run or k are removed only after that.
 """
 
 import json
@@ -13,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -34,20 +36,46 @@ from frostline.data.files import (
 from frostline.sweep.results.store import DAMAGED, set_aside
 from frostline.training.run import Run, State
 
-FOLDER, ENDING = "checkpoints", ".safetensors"
+ENDING = ".safetensors"
 TENSOR, ARRAY, NUMBER = "$tensor", "$array", "$number"  # keys of leaves that JSON cannot express
 DAMAGE = (SafetensorError, KeyError, TypeError, ValueError, RecursionError)  # what reading a damaged file can raise
 
 
 @dataclass(frozen=True)
-class CheckpointFiles:
-    """The checkpoints in the folder of a sweep. ``about`` identifies what a state belongs to, in texts and numbers."""
+class TensorFiles:
+    """Files in a folder of a sweep. Their names end with their checksums."""
 
     out: Path
+    name: ClassVar[str]
 
     @property
     def folder(self) -> Path:
-        return self.out / FOLDER
+        return self.out / self.name
+
+    def _files(self, of: str = "*") -> list[Path]:
+        return sorted(file for file in self.folder.glob(f"{of}.*{ENDING}") if file.is_file())  # a pipe has no end
+
+    def _create(self, name: str, write: Callable[[Path], object]) -> Path:
+        """The new file that ``write`` writes. Its name begins with ``name``."""
+        with temporary_path(self.folder / name, inside=self.out) as part:
+            write(part)
+            sync(part)
+            move(part, target := self.folder / f"{name}.{file_checksum(part)}{ENDING}", inside=self.out)
+        return target
+
+    def _set_aside(self, file: Path) -> str:
+        """A sentence about a damaged file, which is moved away."""
+        return f"{file} is damaged: it is now in {set_aside(file, self.out / DAMAGED)}."
+
+
+def _is_intact(file: Path) -> bool:
+    return file.name.endswith(f".{file_checksum(file)}{ENDING}")
+
+
+class CheckpointFiles(TensorFiles):
+    """The states of runs under way. ``about`` identifies what a state belongs to, in texts and numbers."""
+
+    name = "checkpoints"
 
     def save(self, run: str, steps: int, state: State, about: Mapping[str, Any]) -> None:
         """Keep a state of a run instead of older ones.
@@ -64,12 +92,8 @@ class CheckpointFiles:
         """
         make_folder(self.folder, inside=self.out)
         tensors: dict[str, Tensor] = {}
-        tree = _to_json(state, tensors)
-        with temporary_path(self.folder / run, inside=self.out) as part:
-            save_file(tensors, part, {"state": json.dumps(tree), "about": json.dumps(about)})
-            sync(part)
-            target = self.folder / f"{run}.{steps}.{file_checksum(part)}{ENDING}"
-            move(part, target, inside=self.out)
+        metadata = {"state": json.dumps(_to_json(state, tensors)), "about": json.dumps(about)}
+        target = self._create(f"{run}.{steps}", lambda part: save_file(tensors, part, metadata))
         for file in self._files(run):
             if file != target and _steps(file) <= steps:  # a later one is of a process that has taken the run over
                 remove(file, inside=self.out)
@@ -89,7 +113,7 @@ class CheckpointFiles:
                 note(f"{file} cannot be read ({error.strerror}): the run starts from an earlier step.")
                 continue
             except DAMAGE:
-                note(f"{file} is damaged: it is now in {set_aside(file, self.out / DAMAGED)}.")
+                note(self._set_aside(file))
                 continue
             if found[0] == dict(about):
                 return found[1]
@@ -103,9 +127,6 @@ class CheckpointFiles:
         with suppress(OSError):  # it has other files, or another process has removed it
             self.folder.rmdir()  # empty, if at all
 
-    def _files(self, run: str) -> list[Path]:
-        return [file for file in self.folder.glob(f"{run}.*{ENDING}") if file.is_file()]  # a pipe has no end
-
 
 def _steps(file: Path) -> int:
     steps = file.name.split(".")[1]
@@ -118,7 +139,7 @@ def _read(file: Path) -> tuple[dict[str, Any], State]:
     Raises:
         ValueError: The file is not what was written.
     """
-    if not file.name.endswith(f".{file_checksum(file)}{ENDING}"):
+    if not _is_intact(file):
         raise ValueError("its checksum is wrong")
     with safe_open(file, "pt") as opened:
         metadata = opened.metadata()
@@ -135,7 +156,9 @@ def _to_json(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor | np.ndarray):
         kind, tensor = (TENSOR, value) if isinstance(value, Tensor) else (ARRAY, torch.from_numpy(value))
         name = str(len(tensors))
-        tensors[name] = _alone(tensor)
+        tensor = tensor.detach().cpu().contiguous()
+        shares_storage = tensor.untyped_storage().nbytes() != tensor.nbytes
+        tensors[name] = tensor.clone() if shares_storage else tensor
         return {kind: name}
     if isinstance(value, float) and not math.isfinite(value):
         return {NUMBER: repr(float(value))}
@@ -157,32 +180,20 @@ def _from_json(value: Any, tensors: Mapping[str, Tensor]) -> Any:
     return {name: _from_json(one, tensors) for name, one in value.items()}
 
 
-def _alone(tensor: Tensor) -> Tensor:
-    """The tensor on the host, contiguous, and without storage that it shares with others."""
-    tensor = tensor.detach().cpu().contiguous()
-    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
-
-
 Rank = tuple[int, float, int]  # the train size, the score and the negative seed of a run: the highest is the best
 NO_RANK: Rank = (0, 0.0, 0)  # lower than that of any run
 NAME = re.compile(r"[\w.-]+\.[0-9a-f]{32}\.safetensors")  # of a file: k and checksum
 UNUSABLE = (OSError, SafetensorError)  # what writing or reading a file can raise
 
 
-@dataclass(frozen=True)
-class BestWeights:
-    """A folder with one file for each k: the trained parameters of its best run. The file's name ends with its checksum.
+class BestWeights(TensorFiles):
+    """The trained parameters of the best run of each k.
 
     These files save time and are not needed for correctness. A run is a pure function of its settings, so training it again gives
     the same parameters.
     """
 
-    folder: Path
-
-    @classmethod
-    def in_folder(cls, out: Path) -> Self:
-        """The trained parameters in the folder of a sweep."""
-        return cls(out / "weights")
+    name = "weights"
 
     def save_if_best(self, run: Run, score: float, parameters: Mapping[str, Tensor]) -> None:
         """Save the trained parameters of ``run`` if it is better than the saved run of the same k.
@@ -220,26 +231,19 @@ class BestWeights:
         return {_about(file)["run"]: (found[file][1], file.read_bytes()) for file in better}
 
     def _save_if_best(self, run: Run, rank: Rank, write: Callable[[Path], object]) -> None:
-        out = self.folder.parent
         k = run.recipe.replace(" ", "-")
-        require_inside(self.folder, out)
+        require_inside(self.folder, self.out)
         self.folder.mkdir(exist_ok=True)
         if rank <= max(map(_rank, self._files(k)), default=NO_RANK):
             return
-        with temporary_path(self.folder / k, inside=out) as part:
-            write(part)
-            sync(part)
-            move(part, self.folder / f"{k}.{file_checksum(part)}.safetensors", inside=out)
+        self._create(k, write)
         # Of several runs that end at the same time, the last one to get here sees the files of all.
         ranks = {file: _rank(file) for file in self._files(k)}
         for file, other in ranks.items():
             if other < max(ranks.values()):
                 with suppress(FileNotFoundError):  # another process has removed it
-                    remove(file, inside=out) if _about(file) else self._set_aside(file)
+                    remove(file, inside=self.out) if _about(file) else self._set_aside(file)
         sync(self.folder)
-
-    def _files(self, k: str = "*") -> list[Path]:
-        return sorted(file for file in self.folder.glob(f"{k}.*.safetensors") if file.is_file())  # a pipe has no end
 
     def load(self, digest: str, note: Callable[[str], None]) -> dict[str, Tensor] | None:
         """The trained parameters of a run, by name; None if they are not stored.
@@ -247,26 +251,23 @@ class BestWeights:
         A damaged file is set aside. ``note`` is called with a sentence about it.
         """
         for file in self._files():
-            require_inside(file, self.folder.parent)
+            require_inside(file, self.out)
             about = _about(file)
             if about and about["run"] != digest:
                 continue
-            if about and file.name.endswith(f".{file_checksum(file)}.safetensors"):
+            if about and _is_intact(file):
                 return load_file(file)
-            note(f"{file} is damaged: it is now in {self._set_aside(file)}.")
+            note(self._set_aside(file))
         return None
 
     def remove(self) -> None:
         """Remove all stored parameters."""
-        require_inside(self.folder, self.folder.parent)
+        require_inside(self.folder, self.out)
         for file in [*self.folder.glob("*")]:
             if NAME.fullmatch(file.name) or is_left_over(file):
-                remove(file, inside=self.folder.parent)
+                remove(file, inside=self.out)
         with suppress(OSError):  # there is none, or it has files of others
             self.folder.rmdir()
-
-    def _set_aside(self, file: Path) -> Path:
-        return set_aside(file, self.folder.parent / DAMAGED)
 
 
 def not_stored(run: Run, error: Exception) -> str:
