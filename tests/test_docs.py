@@ -8,7 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
+from typing import Any
+
+from tiny import Frostline
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -77,6 +81,31 @@ def test_every_relative_link_exists() -> None:
     for page in [*PAGES, *(DOCS / "benchmarks").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists() or Path(target).name in generated, f"{page.name}: {target}"
+
+
+def test_the_layout_shows_the_path_of_a_sweep(settings: dict[str, Any], frostline: Frostline) -> None:
+    """From the shell to a step of training, a published result and results.csv."""
+    shown = re.findall(r"^\| `(\S+\.py)` \| `(\S+)` \|", (DOCS / "layout.md").read_text(encoding="utf-8"), re.MULTILINE)
+    ends, passed = {"backward", "Store.publish", "write_tables"}, set()
+    package = Path(sys.modules["frostline"].__file__ or "").parent
+
+    def on_call(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_qualname in ends:
+            while frame:
+                path = Path(frame.f_code.co_filename)
+                if path.is_relative_to(package):
+                    passed.add((path.relative_to(package).as_posix(), frame.f_code.co_qualname.split(".<locals>")[0]))
+                frame = frame.f_back
+
+    words = [(f"--{name.replace('_', '-')}", value) for name, value in settings.items()]
+    sys.setprofile(on_call)
+    try:
+        result = frostline("sweep", *chain.from_iterable(words), "--workers", 1, "--stack", 1)
+    finally:
+        sys.setprofile(None)
+    assert result.code == 0, result.err
+    assert passed == {*shown}
+    assert len(shown) <= 20 and len({file for file, _ in shown}) <= 12
 
 
 def test_the_picture_of_the_layout_is_up_to_date() -> None:
