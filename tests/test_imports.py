@@ -76,7 +76,6 @@ def test_analysis_and_its_page_need_no_torch() -> None:
     modules = (
         "statistics.curve",
         "report.answer.analysis",
-        "report.answer.groups",
         "report.pages.analysis_page",
         "studies.comparison",
     )

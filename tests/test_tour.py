@@ -78,7 +78,7 @@ ELSEWHERE = {
     "git clone https://github.com/frostline/frostline && cd frostline": "CI clones",
     "python3 -m venv .venv && source .venv/bin/activate": "make does the same",
     'pip install -e ".[demo]"': "make does the same",
-    "frostline sweep --model my-model --train reviews.csv --tune 0,1,all --out reviews --executor ray --address auto --gpus 1": (
+    "frostline sweep --model my-model --train reviews.csv --tune 0,1,full --out reviews --executor ray --address auto --gpus 1": (
         "tests/faults/test_ray.py, with a cluster"
     ),
     "frostline demo --seeds 1": "test_the_demo_as_printed, among the slow tests",
