@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -143,8 +144,7 @@ def study(out: Path) -> None:
     group = synthetic_group(
         quality, sizes=(50, 100), layers=6, ks=(0, 1, 2, 4, 6, "full"), model="a-model", task="SST-2"
     )
-    for run in group.runs:
-        run.train_last = 0.95  # type: ignore[index]
+    group = replace(group, runs=[replace(run, train_last=0.95) for run in group.runs])
     analysis = analyze([group], AnalysisSettings())
     rows = compare(protocol, analysis)
     facts = {name: getattr(protocol, name) for name in ("question", "source", "contradictions", "differences")}
