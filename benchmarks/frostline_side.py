@@ -7,6 +7,7 @@ from pathlib import Path
 
 from measuring import Facts, flags_of, timed
 
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.results.folder import Folder
 
 
@@ -32,7 +33,7 @@ def cell(run: Facts) -> Facts:
     """A result as a line of the journal. With several workers, its seconds are its share of the wall-clock time."""
     spec, cost = run["spec"], run["cost"]
     return {
-        **{"k": str(spec["recipe"]), "seed": spec["seed"], "rate": spec["learning_rate"]},
+        **{"k": Recipe(spec["recipe"]).short, "seed": spec["seed"], "rate": spec["learning_rate"]},
         **{"score": run["validation_best"], "last": run["validation_last"], "outcome": run["outcome"]},
         **{"training": cost["train_seconds"], "evaluation": cost["evaluation_seconds"], "cache": run["cache_seconds"]},
         "workers": run["provenance"]["workers"],

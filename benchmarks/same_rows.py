@@ -44,7 +44,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
     union = np.unique(np.concatenate(list(rows.values())))
     _write(folder / "train.jsonl", prepared.data.train, union - context.splits["train"][0])
     _write(folder / "validation.jsonl", prepared.data.validation, np.arange(len(context.splits["validation"])))
-    by_k = {str(run.recipe): run for run in plan.runs}
+    by_k = {run.recipe.short: run for run in plan.runs}
     facts = {
         "model": str(prepared.pretrained.folder),
         "labels": list(prepared.identity.labels),
@@ -58,7 +58,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
         **{name: getattr(spec, name) for name in SETTINGS},
         "cells": [
             {
-                **{"k": str(run.recipe), "seed": run.seed, "rate": run.learning_rate},
+                **{"k": run.recipe.short, "seed": run.seed, "rate": run.learning_rate},
                 "head_rate": run.head_learning_rate or run.learning_rate,
             }
             for run in plan.runs

@@ -16,6 +16,7 @@ from frostline.report.figures.drawing import INK, QUIET, STYLE, TRAIN, VALIDATIO
 OURS, USERS, BEST = SIDES = ("frostline", "trainer", "trainer-best")
 NAMES = {OURS: "frostline", USERS: "Trainer as users run it", BEST: "Trainer at its best"}
 DASHED = "the same without a run's share of the forward pass over the frozen layers"
+WHOLE = ("full", "all")  # full fine-tuning, in results of now and of before
 RATIOS = ("ratio", "ratio_with_cache")
 COLOURS = {USERS: VALIDATION, BEST: TRAIN}
 
@@ -231,7 +232,7 @@ def _line(axes: Axes, rows: Sequence[Facts], side: str, label: str) -> None:
     """Draw medians with their spread. Full is not connected to the other k."""
     places = _places([row["k"] for row in rows])
     for full in (False, True):
-        known = [(x, row[side]) for x, row in zip(places, rows, strict=True) if (row["k"] == "all") == full]
+        known = [(x, row[side]) for x, row in zip(places, rows, strict=True) if (row["k"] in WHOLE) == full]
         known = [(x, one) for x, one in known if one.get("ratio")]
         xs = [x for x, _ in known]
         medians = {name: [one[name]["median"] for _, one in known] for name in RATIOS}
@@ -246,8 +247,8 @@ def _line(axes: Axes, rows: Sequence[Facts], side: str, label: str) -> None:
 
 def _places(names: Sequence[str]) -> list[float]:
     """The position of each k on the axis. Full has a distance of 1.5 from the largest k."""
-    last = max((int(name) for name in names if name != "all"), default=0)
-    return [last + 1.5 if name == "all" else float(name) for name in names]
+    last = max((int(name) for name in names if name not in WHOLE), default=0)
+    return [last + 1.5 if name in WHOLE else float(name) for name in names]
 
 
 def _label_of(rows: Sequence[Facts], side: str) -> str:

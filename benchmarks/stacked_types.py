@@ -40,7 +40,7 @@ def main() -> None:
         anatomy, packed = find_layers(model, batches[0]), row.batches == "packed"
         refused: dict[str, list[str]] = {}
         for k in KS:
-            cut = anatomy.count - k if isinstance(k, int) else None
+            cut = None if k.k is None else anatomy.count - k.k
             why = stack_refusal(
                 model, anatomy, Trainable(k).parameters(anatomy), cut, packed=packed, batched=True, batches=batches
             )

@@ -9,6 +9,7 @@ from frostline.statistics.curve import compare
 from frostline.statistics.evidence import Evidence, Scores
 from frostline.statistics.inference import QUANTILE, holm, pair, seeds_needed
 from frostline.statistics.predictions import Labelled, RunPredictions
+from frostline.statistics.recipe import Recipe
 from simulation.draw import CHANCE, FULL, SPREAD, Array, left_out, pairs, predictions, run, seed_scores
 from simulation.shares import NAMES
 
@@ -107,7 +108,7 @@ def check_decision(scores: Array, left: Array | None, rows: int | None, got: dic
     point = answer.deciding_point
     assert (point.verdict != "undefined") == got["defined"]
     if got["defined"]:
-        named = {name: NAMES[int(got[name])] for name in ("estimate", "confident", "not_ruled_out")}
+        named = {name: Recipe(NAMES[int(got[name])]) for name in ("estimate", "confident", "not_ruled_out")}
         assert named == {name: getattr(point, name) for name in named}, (named, point)
     assert np.allclose(np.array([cell.difference.p for cell in answer.cells if cell.difference], float), got["p"])
 

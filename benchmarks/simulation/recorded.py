@@ -193,14 +193,14 @@ def replayed(runs: RecordedRuns, random: np.random.Generator) -> Replay:
         while True:
             batch = next(batches)
             for one in batch.candidates:
-                workers = WORKERS if len(batch.candidates) > 1 and one.recipe else 1
+                workers = WORKERS if len(batch.candidates) > 1 and one.recipe != HEAD_ONLY else 1
                 seen.known[one] = _observation(runs, one, workers)
     except StopIteration as end:
         stop = end.value
     surrogate, held_out = seen.surrogate(), [seed for seed in runs.fresh if seed not in seeds[:2]]
-    trained = sum(bool(one.recipe) for one in seen.known)
+    trained = sum(one.recipe != HEAD_ONLY for one in seen.known)
     if surrogate is None:
-        return Replay("last 0", not stop.nothing_learned, seeds, held_out, trained, {})
+        return Replay(HEAD_ONLY, not stop.nothing_learned, seeds, held_out, trained, {})
     choices = [choice for choice in surrogate.estimate.choices if choice.name not in runs.alternatives]
     probabilities = {choice.name: surrogate.probability(choice) for choice in choices}
     return Replay(surrogate.best.name, not stop.nothing_learned, seeds, held_out, trained, probabilities)

@@ -120,7 +120,9 @@ def test_pairs_for_a_model_with_one_token_type(tmp_path: Path) -> None:
         initializer_range=0.2,
         **sizes,
     )
-    RobertaModel(config).save_pretrained(tmp_path / "base")
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        RobertaModel(config).save_pretrained(tmp_path / "base")
     pairs = pd.DataFrame(sentences(160)).assign(second="the film was warm")
     settings = {"model": tmp_path / "base", "train": pairs, "text_column": "text", "text_pair_column": "second"}
     sweep = Sweep(**settings, out=tmp_path / "o", tune="0,all", seeds=1, progress=Progress(), **QUICK)

@@ -119,12 +119,13 @@ def test_every_source_gives_the_same_examples(tmp_path: Path, source: str) -> No
     assert np.array_equal(data.train.targets, expected.train.targets)
 
 
-def test_numbers_of_a_class_label_are_its_own_whatever_the_order_of_labels() -> None:
-    kind = datasets.List(datasets.ClassLabel(names=["X", "Y"]))
+@pytest.mark.parametrize(("names", "labels"), [("XY", "YX"), ("21", "12")])
+def test_numbers_of_a_class_label_are_its_own_whatever_the_order_of_labels(names: str, labels: str) -> None:
+    kind = datasets.List(datasets.ClassLabel(names=[*names]))
     features = datasets.Features({"tokens": datasets.List(datasets.Value("string")), "ner_tags": kind})
     rows = {"tokens": [["a", f"b{n}"] for n in range(30)], "ner_tags": [[0, 1]] * 30}
-    data = loaded(train=datasets.Dataset.from_dict(rows, features=features), test="none", labels=("Y", "X"))
-    assert data.task.labels == ("Y", "X") and data.train.targets[0].tolist() == [1, 0]
+    data = loaded(train=datasets.Dataset.from_dict(rows, features=features), test="none", labels=tuple(labels))
+    assert data.task.labels == tuple(labels) and data.train.targets[0].tolist() == [1, 0]
 
 
 def test_numbers_with_names() -> None:

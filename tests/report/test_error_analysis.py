@@ -85,7 +85,7 @@ def test_texts_with_wrong_labels_say_what_is_missed_and_what_is_extra() -> None:
     loss = np.log1p(np.exp(np.where(targets, -logits, logits))).mean(1)
     assert list(map(said, found.worst)) == [
         f"4 y: label price, label story, missed price (1.8 %), loss {loss[2]:.2f}",
-        f"3 x: wrongly predicted price (88.1 %), loss {loss[1]:.2f}",
+        f"3 x: no label, wrongly predicted price (88.1 %), loss {loss[1]:.2f}",
     ]
 
 

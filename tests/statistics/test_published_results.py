@@ -51,6 +51,17 @@ def test_columns_are_found_by_their_usual_names(tmp_path: Path) -> None:
     assert mine.runs[0].train_size is None and mine.runs[0].status == "done"
 
 
+def test_a_column_of_recipes_counts_more_than_numbers_of_layers(tmp_path: Path) -> None:
+    """``trainable`` was its name before."""
+    for name in ("recipe", "trainable"):
+        rows = [
+            {"seed": "0", name: kind, "tuned_layers": "2", "layers": "4", "score": "0.5"}
+            for kind in ("lora-2", "last 2")
+        ]
+        (found,) = read(tmp_path, rows)
+        assert [run.recipe for run in found.runs] == ["lora-2", "last 2"]
+
+
 def test_columns_are_named_and_set(tmp_path: Path) -> None:
     rows = [{"who": "0", "froze": "3", "f-one": "0.5"}, {"who": "0", "froze": "0", "f-one": "0.6"}]
     (found,) = read(

@@ -4,6 +4,7 @@ import json
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +31,9 @@ def test_every_form_is_read_as_one_name(given: Any, name: str) -> None:
     assert TypeAdapter(Recipe).validate_python(given) == name
 
 
-@pytest.mark.parametrize("given", [-1, True, 1.5, None, "", "-1", "last two", "Full", "lora 2", "0..L", "²"])
+@pytest.mark.parametrize(
+    "given", [-1, True, 1.5, None, "", "-1", "last two", "Full", "lora 2", "0..L", "²", np.arange(3)]
+)
 def test_other_values_are_refused(given: Any) -> None:
     with pytest.raises(ValidationError, match="numbers of layers such as 2"):
         TypeAdapter(Recipe).validate_python(given)

@@ -105,7 +105,7 @@ def test_finished_runs_cost_nothing(finished_small: Path, settings: dict[str, An
 def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **settings)
     prepared = sweep._prepare(Progress())
-    assert make_forecast(prepared, sweep._requested(prepared), Progress()) is None
+    assert make_forecast(prepared, runs := sweep._requested(prepared), runs, Progress()) is None
     sweep.run(save_model=False)
     assert recorded(sweep.out) == []
     assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1

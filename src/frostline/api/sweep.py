@@ -217,7 +217,7 @@ class Sweep:
     ) -> None:
         """Check the cuts and forecast the ``missing`` runs; with ``plain`` also for transformers' Trainer."""
         if prepared.plan.forecast is None or prepared.plan.forecast.runs != len(missing):
-            forecast = make_forecast(prepared, missing, progress, plain=plain)
+            forecast = make_forecast(prepared, self._requested(prepared), missing, progress, plain=plain)
             prepared.plan = replace(prepared.plan, forecast=forecast)
 
     def _requested(self, prepared: Prepared) -> list[Run]:

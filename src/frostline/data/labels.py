@@ -228,8 +228,13 @@ def _named_lists(table: Table, columns: Columns, labels: Sequence[str]) -> list[
     return found
 
 
-def named(item: object, names: Sequence[str]) -> str:
-    """The name of a label or tag. A number is an index of the names, unless the names themselves are numbers."""
+def named(item: object, names: Sequence[str], classes: Sequence[str] | None = None) -> str:
+    """The name of a label or tag. A number is an index of the ``classes`` of a ``ClassLabel``.
+
+    Without one, it is an index of the names, unless they are numbers themselves.
+    """
+    if classes is not None and isinstance(item, Integral):
+        return classes[int(item)] if 0 <= int(item) < len(classes) else str(item)
     text = str(item)
     if text in names or not INTEGER.fullmatch(text) or all(INTEGER.fullmatch(name) for name in names):
         return text

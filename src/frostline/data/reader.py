@@ -77,7 +77,7 @@ def read_table(
             table = read_delimited(path, column_names, skip_ragged=skip_ragged, encoding=codec)
         else:
             table = read_json(path, codec)
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise FrostlineError(f"{path}: the file changed while it was read; try again.") from None
     except OSError as error:
         said = " ".join(str(error.strerror or error).split())  # that of pyarrow has several lines

@@ -145,9 +145,9 @@ def refuse_new_tags(tables: Iterable[Table], column: str, labels: Sequence[str])
     for table in tables:
         if column not in table.columns or has_no_tags(table, column):
             continue
-        names = table.class_names.get(column, labels)
+        classes = table.class_names.get(column)
         for n, tags in enumerate(_tag_lists(table, column)):
-            for word, tag in enumerate(named(one, names) for one in tags):
+            for word, tag in enumerate(named(one, classes or labels, classes) for one in tags):
                 if tag not in labels and not INTEGER.fullmatch(tag):
                     new.setdefault(tag, table.location(n, column, word))
     if new:
@@ -170,7 +170,7 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
             without ``B-``.
     """
     index, entities = {label: n for n, label in enumerate(labels)}, are_entities(labels)
-    names = table.class_names.get(column, labels)  # a number is an index of the ``ClassLabel``, if there is one
+    classes = table.class_names.get(column)
     rows = []
     for n, (tags, sentence) in enumerate(zip(_tag_lists(table, column), sentences, strict=True)):
         words = words_of(sentence)
@@ -179,7 +179,7 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
                 f"{table.location(n, column)}: the numbers of tags ({len(tags)}) and words ({len(words)}) differ; give each "
                 "word one tag."
             )
-        names_of_tags = [named(tag, names) for tag in tags]
+        names_of_tags = [named(tag, classes or labels, classes) for tag in tags]
         unknown = next((k for k, tag in enumerate(names_of_tags) if tag not in index), None)
         if unknown is not None:
             tag = tags[unknown]

@@ -12,13 +12,14 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO, TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.data.columns import NAME_COLUMNS, WORDS, not_a_header
+from frostline.data.columns import NAME_COLUMNS, PAIRS, TEXTS, WORDS, not_a_header
 from frostline.data.table import Table, refuse_repeated_columns
 from frostline.data.wording import first_rows, quoted
 
@@ -54,7 +55,17 @@ def text_encoding(path: Path, given: str | None = None) -> str:
         )
     if is_wide and b"\0" not in content:
         raise FrostlineError(f"{path}: the file is not {given}; leave out --encoding, or correct it.")
+    if named in ("utf-16", "utf-32"):  # without a mark, one of the two orders of bytes makes sense
+        readable = (one for one in (f"{named}-le", f"{named}-be") if _first_error(content, one) is None)
+        if found := next((one for one in readable if "\n" in content.decode(one)), None):
+            return found
+        raise FrostlineError(f"{path}: the file is not {given}; leave out --encoding, or correct it.")
     error = _first_error(content, "utf-8")
+    begin = content[:4096]
+    if not is_wide and 2 * max(begin[::2].count(0), begin[1::2].count(0)) > max(1, len(begin) // 2):
+        raise FrostlineError(
+            f"{path}: the file seems to be UTF-16 without a mark; pass --encoding utf-16, or save it as UTF-8."
+        )
     if error is None and not is_wide and (named is None or named.startswith("utf-8") or not content.isascii()):
         return UTF8
     if named is not None and not named.startswith("utf-8"):
@@ -66,11 +77,23 @@ def text_encoding(path: Path, given: str | None = None) -> str:
             f"{path}: this is not a UTF-8 text file; export the table as CSV, or correct the ending of its name."
         )
     start = error.start if isinstance(error, UnicodeDecodeError) else 0
+    number = content.count(b"\n", 0, start) + 1
+    place = f"{path}, line {number}: byte {start:,} (0x{content[start]:02x})"
+    if start > len(content) - 4 and "end of data" in str(error):
+        raise FrostlineError(
+            f"{place} begins a character that is cut off; the file is not complete: write or copy it again."
+        )
+    lines = [line for line in content.split(b"\n") if not line.isascii()]
+    broken = sum(_first_error(line, "utf-8") is not None for line in lines)
+    if named is None and broken < len(lines):
+        raise FrostlineError(
+            f"{place} is not UTF-8, as in {broken:,} of the {len(lines):,} lines with other characters than ASCII: the file "
+            "mixes encodings, or is damaged; write these lines again."
+        )
     line = content[content.rfind(b"\n", 0, start) + 1 :].partition(b"\n")[0].decode("cp1252", "replace")
     word = next((word for word in re.split(r"[\s,;|\"]+", line) if not word.isascii()), line)
-    number = content.count(b"\n", 0, start) + 1
     raise FrostlineError(
-        f"{path}, line {number}: byte {start:,} (0x{content[start]:02x}) is not {given or 'UTF-8'}; in cp1252 it reads "
+        f"{place} is not {given or 'UTF-8'}; in cp1252 it reads "
         f"{quoted(word, 24)}: pass --encoding cp1252 if this is right, else that of the program that wrote it, or save it as "
         "UTF-8."
     )
@@ -230,9 +253,11 @@ def read_json(path: Path, encoding: str = UTF8) -> Table:
         names = [name.strip() for name in item]
         refuse_repeated_columns(f"{path}, row {row}", names)
         rows.append(dict(zip(names, item.values(), strict=True)))
-    if len(rows) == 1 and not any(isinstance(value, str) for value in rows[0].values()):
-        nested = any(isinstance(value, list | dict) for value in rows[0].values())
-        if nested and not any(name.casefold() in WORDS for name in rows[0]):  # neither a text nor words, so no example
+    if len(rows) == 1 and any(isinstance(value, list | dict) for value in rows[0].values()):
+        cells = {name.casefold(): value for name, value in rows[0].items()}
+        texts = any(isinstance(cells.get(name), str) for name in (*TEXTS, *chain.from_iterable(PAIRS)))
+        words = (value for name, value in cells.items() if name in WORDS and isinstance(value, list))
+        if not texts and not any(value and isinstance(value[0], str) for value in words):  # so no example
             raise FrostlineError(
                 f"{path}: the file has one object instead of one for each example; write a list of objects, an example each (in "
                 "pandas orient='records')."

@@ -24,6 +24,7 @@ from frostline.sweep.results.folder import Folder
 MAX_CLASSES = 12  # in a confusion matrix
 MAX_CHARACTERS = 600  # of a printed text
 MAX_EXAMPLES = 10
+SHOWN_LABELS = 12  # of the labels that a text has, and of the wrong ones
 Logits = NDArray[np.float32]
 
 
@@ -118,8 +119,11 @@ def _of_label_sets(examples: Examples, logits: Logits, labels: Sequence[str], ru
         own = [Part("label", label) for label, has in zip(labels, targets[n], strict=True) if has]
         order = [c for c in np.argsort(-losses[n], kind="stable").tolist() if wrong[n, c]]
         return [
-            *own,
-            *(Part(kind(n, c), labels[c], f" ({formatting.percent(float(probability[n, c]))})") for c in order),
+            *(own[:SHOWN_LABELS] or [Part("no", "label")]),
+            *(
+                Part(kind(n, c), labels[c], f" ({formatting.percent(float(probability[n, c]))})")
+                for c in order[:SHOWN_LABELS]
+            ),
         ]
 
     def kind(n: int, c: int) -> str:

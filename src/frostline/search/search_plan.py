@@ -71,7 +71,7 @@ class SearchPlan:
         batches = [search.whole_grid()] if exhaustive else list(initial_design(seen.space, seen.workers))
         tunes = {one.recipe for batch in batches for one in batch.candidates}
         runs = [run for run in search.runs.values() if run.recipe in tunes]
-        forecast = make_forecast(prepared, prepared.missing(runs), search.progress, plain=True)
+        forecast = make_forecast(prepared, runs, prepared.missing(runs), search.progress, plain=True)
         plan = replace(prepared.plan, forecast=forecast)
         cells = {cell.recipe: cell for cell in plan.forecast.cells} if plan.forecast else {}
         at_a_time = plan.forecast.workers if plan.forecast else 1

@@ -4,6 +4,7 @@ Settings, tables, files and messages all use this type. Imports no torch, becaus
 """
 
 import re
+from contextlib import suppress
 from operator import index
 from typing import Any, Final, Self, SupportsIndex
 
@@ -69,8 +70,10 @@ def _name_of(given: str | SupportsIndex) -> str:
             return "full"
         if re.fullmatch("[a-z][a-z0-9-]*", text):
             return text
-    elif not isinstance(given, bool | float) and hasattr(given, "__index__") and (k := index(given)) >= 0:
-        return f"last {k}" if k else "head only"
+    elif not isinstance(given, bool | float):
+        with suppress(TypeError):  # an array has no one number
+            if (k := index(given)) >= 0:
+                return f"last {k}" if k else "head only"
     raise ValueError("give numbers of layers such as 2, head, full, named, or names of ways such as lora-2")
 
 

@@ -132,13 +132,14 @@ def seconds_of(timed: Mapping[Recipe, Pace], recipe: Recipe, count: float, opera
 
 
 def make_forecast(
-    prepared: Prepared, missing: Sequence[Run], progress: Progress, *, plain: bool = False
+    prepared: Prepared, runs: Sequence[Run], missing: Sequence[Run], progress: Progress, *, plain: bool = False
 ) -> Forecast | None:
     """Run the exactness check, and forecast the time and memory of runs.
 
     Args:
         prepared: The sweep. Its model and its random generators are left as they were.
-        missing: The runs that have no result.
+        runs: The requested runs, which the number of workers depends on.
+        missing: Those that have no result.
         progress: Shows what is under way.
         plain: For a plan: also time plain transformers, and use the time budget of a plan. Otherwise timing takes only a small
             share of the time of the runs.
@@ -161,7 +162,7 @@ def make_forecast(
     rough_seconds = SLOWDOWN * (in_pass + sum(map(costs.operations, missing))) / speed
     budget = PLAN_SECONDS if plain else min(MAX_SECONDS, TIMING_SHARE * rough_seconds) - (perf_counter() - begun)
     in_loop, others = ([run for run in missing if run.way.in_loop == loop] for loop in (True, False))
-    workers = workers_for(prepared, missing)
+    workers = workers_for(prepared, runs)
     concurrent = min(workers, len(missing))
     cells, calibration, trainer = list[Cell](), Calibration({}, 0.0, 0.0), None
     if in_loop:

@@ -108,7 +108,7 @@ class Leases:
         self._over.set()
         self._thread.join()
         self.release(list(self.held))
-        folders = [folder for name in ("runs", "checkpoints") if not (folder := self.out / name).is_symlink()]
+        folders = [folder for name in ("runs", "checkpoints", "leases") if not (folder := self.out / name).is_symlink()]
         incomplete = [path for folder in folders for path in folder.glob(".*.part") if is_left_over(path)]
         if all(self.is_dead(lease) for lease in self.current()):  # nobody lives who could have been writing these
             for path in incomplete:
@@ -232,7 +232,7 @@ class Leases:
         while not self._over.wait(RENEWED):
             for run, number in list(self.held.items()):
                 with suppress(OSError):  # it was given back, or a network is interrupted
-                    os.utime(self._file(run, number))
+                    os.utime(self._file(run, number), follow_symlinks=False)
 
     def _file(self, run: str, number: int) -> Path:
         return self.folder / f"{run}.{number}.json"
