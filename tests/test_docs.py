@@ -4,6 +4,7 @@ import ast
 import csv
 import json
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -106,6 +107,12 @@ def test_the_layout_shows_the_path_of_a_sweep(settings: dict[str, Any], frostlin
     assert result.code == 0, result.err
     assert passed == {*shown}
     assert len(shown) <= 20 and len({file for file, _ in shown}) <= 12
+
+
+def test_references_in_docstrings_name_what_is_there() -> None:
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for name in re.findall(r":(?:mod|func|class|meth|attr|data):`~?(frostline\.[\w.]+)`", path.read_text("utf-8")):
+            pkgutil.resolve_name(name)
 
 
 def test_the_picture_of_the_layout_is_up_to_date() -> None:

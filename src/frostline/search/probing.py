@@ -4,7 +4,7 @@ They compete with every k, and the probes suggest the k to begin with.
 
 Cheap estimates of the k to begin a search with.
 
-They decide which k a race trains first, never which k is recommended. The report shows how close each estimate was. Imports no
+They decide which k a search trains first, never which k is recommended. The report shows how close each estimate was. Imports no
 torch.
 """
 

@@ -229,7 +229,7 @@ def _has(runs: Sequence[RunResult], learning_rate: float | None) -> bool:
 
 
 def by_depth(runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
-    """The runs of each k by its printed name, in the order of :func:`frostline.statistics.tune.sort_key`.
+    """The runs of each k by its printed name, in the order of :attr:`frostline.statistics.recipe.Recipe.order`.
 
     The runs of a k are sorted by train size, learning rate and seed, so the order of the table's rows does not matter.
     """
