@@ -207,7 +207,7 @@ def _named_lists(table: Table, columns: Columns, labels: Sequence[str]) -> list[
     """The names of the labels of each row. Numbers are indices of a ``ClassLabel`` if there is one, else of ``labels``."""
     column, separator = columns.label, columns.separator
     assert column is not None
-    classes = {str(n): name for n, name in enumerate(table.class_names.get(column, ()))}
+    classes = table.class_names.get(column)
     remedy = (
         "write a list of its labels, [] for none, or pass what separates the labels of a text with --label-separator"
         if separator is None
@@ -224,7 +224,7 @@ def _named_lists(table: Table, columns: Columns, labels: Sequence[str]) -> list[
         for item in items:
             if isinstance(item, bool) or not isinstance(item, str | Integral) or not str(item).strip():
                 raise FrostlineError(f"{location}: {quoted(item)} is no label; write a text or a whole number.")
-        found.append([classes.get(str(item), str(item)) if classes else named(item, labels) for item in items])
+        found.append([named(item, labels, classes) for item in items])
     return found
 
 
@@ -235,7 +235,7 @@ def named(item: object, names: Sequence[str], classes: Sequence[str] | None = No
     """
     if classes is not None and isinstance(item, Integral):
         return classes[int(item)] if 0 <= int(item) < len(classes) else str(item)
-    text = str(item)
+    text, names = str(item), classes or names
     if text in names or not INTEGER.fullmatch(text) or all(INTEGER.fullmatch(name) for name in names):
         return text
     return names[int(text)] if 0 <= int(text) < len(names) else text

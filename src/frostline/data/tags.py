@@ -147,7 +147,7 @@ def refuse_new_tags(tables: Iterable[Table], column: str, labels: Sequence[str])
             continue
         classes = table.class_names.get(column)
         for n, tags in enumerate(_tag_lists(table, column)):
-            for word, tag in enumerate(named(one, classes or labels, classes) for one in tags):
+            for word, tag in enumerate(named(one, labels, classes) for one in tags):
                 if tag not in labels and not INTEGER.fullmatch(tag):
                     new.setdefault(tag, table.location(n, column, word))
     if new:
@@ -179,7 +179,7 @@ def tag_indices(table: Table, column: str, labels: Sequence[str], sentences: Seq
                 f"{table.location(n, column)}: the numbers of tags ({len(tags)}) and words ({len(words)}) differ; give each "
                 "word one tag."
             )
-        names_of_tags = [named(tag, classes or labels, classes) for tag in tags]
+        names_of_tags = [named(tag, labels, classes) for tag in tags]
         unknown = next((k for k, tag in enumerate(names_of_tags) if tag not in index), None)
         if unknown is not None:
             tag = tags[unknown]
