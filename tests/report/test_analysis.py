@@ -165,5 +165,5 @@ def test_the_line_search_of_lee_et_al() -> None:
     rows = compare(protocol, found)
     assert len(rows) == 32 and {row["statistic"] for row in rows} == {"mean_at_best_rate"}
     assert np.median([abs(row["gap"]) for row in rows]) < 0.002
-    rates = next(group for group in found.groups if (group.model, group.task) == ("roberta-large", "QQP"))["rates"]
+    rates = next(group for group in found.groups if (group.model, group.task) == ("roberta-large", "QQP")).rates
     assert [row.failures.at_chance for row in rates] == [0, 5, 5, 5, 5]
