@@ -26,10 +26,10 @@ from frostline.statistics.cells import (
     summarize_cell,
     with_outcomes,
 )
-from frostline.statistics.decision import JointEstimate, Rule, decide
+from frostline.statistics.decision import JointEstimate, Lengths, Rule, decide
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio, holm
-from frostline.statistics.recipe import FULL, Recipe
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import Alternative, RunResult, Scored
 
 DECIDED, UNDECIDED, UNDEFINED = "decided", "undecided", "undefined"  # verdicts
@@ -129,7 +129,8 @@ def compare(
     deciding = next(point for point in points if settings.decides(point))
     ways = [cell for cell in described if Recipe(cell.recipe).is_way]
     others = [name for name in alternatives if name not in cells]
-    decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, others)
+    lengths = Lengths.of(runs, settings.longest)
+    decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, others, lengths)
     for choice in [decision, *choices] if decision else ():
         name = choice.choice
         own: Sequence[Scored] = cells[name].good if name in cells else [Alternative(name)]
@@ -146,7 +147,7 @@ def compare(
         seeds=len({run.seed for run in runs}),
         learning_rate_rule=BEST_OF_FULL if settings.one_learning_rate else BEST_OF_EACH_K,
         reference=reference,
-        reference_is_full=reference == FULL,
+        reference_is_full=reference is not None and Recipe(reference).is_full,
         learned=bool(learned),
         clear_distance=clear,
         cells=described,
@@ -188,12 +189,14 @@ def _decide(
     settings: AnalysisSettings,
     reference: str | None,
     alternatives: Sequence[str],
+    lengths: Lengths,
 ) -> tuple[Decision | None, list[Choice]]:
     """The decision between the alternatives and all k and ways with a usable score, and what is known about each.
 
     See ``decision.py``.
     """
-    usable = [step for step in steps if any(run.outcome in ANSWERS for run in step.in_mean)]
+    some = [step for step in steps if any(run.outcome in ANSWERS for run in step.in_mean)]
+    usable = sorted(some, key=lambda step: not _on_curve(step.recipe))
     if reference is None:  # then only what is shown to have learned can be recommended
         alternatives = [one for one in alternatives if evidence.learned([Alternative(one)], len(alternatives))]
         if not alternatives:
@@ -202,18 +205,23 @@ def _decide(
     depth = [
         1 + 1 / layers if step.tune_embeddings else (step.tuned_layers or 0) / layers
         for step in usable
-        if step.recipe.is_k
+        if _on_curve(step.recipe)
     ]
     # of the reference, as the costs of k are; a table of others may not know how many layers a way trains
     most = max((step.tuned_share or 0.0 for step in usable if step.recipe.is_k), default=0.0) or 1.0
-    shares = [step.tuned_share for step in usable if step.recipe.is_way]
+    shares = [step.tuned_share for step in usable if not _on_curve(step.recipe)]
     ways = [1.0 if share is None else min(1.0, share / most) for share in shares]
     good: dict[str, Sequence[RunResult]] = {step.recipe: cells[step.recipe].good for step in usable}
-    choices = JointEstimate.of(good, depth, alternatives, evidence, ways).choices
+    choices = JointEstimate.of(good, depth, alternatives, evidence, ways, lengths).choices
     base = evidence.chance if settings.corrected else None
     rule = Rule.of(settings, evidence.chance)
     full = next((choice for choice in choices if choice.name == reference), None)
     return decide(choices, full, rule, base=base, margin=settings.margin)
+
+
+def _on_curve(recipe: Recipe) -> bool:
+    """Whether this is a k of the shortest training."""
+    return recipe.is_k and recipe.epochs is None
 
 
 def _points(cells: Sequence[Cell], reference: Cell | None, settings: AnalysisSettings) -> list[OperatingPoint]:

@@ -4,9 +4,9 @@ The recommended choice has the highest value,
 
     value = expected score - price * cost,
 
-where the cost is the share of layers that it tunes, 0 for a model that trains none. The price is the score that full fine-tuning
-is worth: two points by default. Training time grows in proportion to the tuned layers. Unlike measured times, their share is the
-same in equal sweeps.
+where the cost is the share of layers that it tunes, 0 for a model that trains none, times its share of the longest training. The
+price is the score that full fine-tuning of this length is worth: two points by default. Training time grows in proportion to the
+tuned layers and the epochs. Unlike measured times, their shares are the same in equal sweeps.
 
 Expected scores are means of the posterior (``posterior.py``), so a k that looks best by luck is pulled towards its
 neighbours, and a way towards the k of its cost. Models that train no layer have no neighbours. A choice is never recommended
@@ -15,7 +15,7 @@ if another one has measured at least its score at no higher cost.
 With a wanted certainty, the recommended choice is instead the cheapest one that reaches the goal with that probability.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from frostline.statistics.analysis_settings import POINT, PRICE, TARGETS, AnalysisSettings, Goal
 from frostline.statistics.answer import BesideK, Choice, Decision
 from frostline.statistics.evidence import Evidence
-from frostline.statistics.posterior import Observed, Posterior, posterior
+from frostline.statistics.posterior import Observed, Posterior, expected_gain, posterior
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.run_result import Alternative, Scored
+from frostline.statistics.run_result import Alternative, RunResult, Scored
 
 Array = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ class Option:
         name: ``last 2``, ``all``, ``lora-2``, ``probe``.
         score: The mean of its measured scores.
         comparable: The same without the effects of the folds on which it was measured.
-        cost: The share of layers that it tunes; 1 for full fine-tuning.
+        cost: The share of layers that it tunes, times the share of the longest training; 1 for full fine-tuning of that length.
         draws: Of its mean score, from the posterior, ``[draws]``.
         is_way: Whether it is a way to tune, which is compared with the k of the same cost.
     """
@@ -134,12 +134,14 @@ def decide(
 
 
 def _smaller_k(choices: Sequence[Option]) -> list[Option | None]:
-    """For each choice the k before it; None for the first k, and for what is no k."""
+    """For each choice the k before it with the same training length; None for the first k, and for what is no k."""
     found: list[Option | None] = []
-    before: Option | None = None
+    before: dict[float | None, Option] = {}
     for choice in choices:
-        found.append(before if Recipe(choice.name).is_k else None)
-        before = choice if Recipe(choice.name).is_k else before
+        recipe = Recipe(choice.name)
+        found.append(before.get(recipe.epochs) if recipe.is_k else None)
+        if recipe.is_k:
+            before[recipe.epochs] = choice
     return found
 
 
@@ -153,7 +155,7 @@ def _beside_full(choice: Option, full: Option, rule: Rule) -> dict[str, Any]:
         "below_full": float(below.mean()),
         **{"low": low, "high": high},
         "probability": rule.probability(choice, full),
-        "cost_of_full": choice.cost,
+        "cost_of_full": choice.cost / full.cost if full.cost else choice.cost,
     }
 
 
@@ -190,15 +192,70 @@ def dominating(choice: Option, choices: Sequence[Option]) -> str | None:
 
 
 @dataclass(frozen=True)
+class Lengths:
+    """The training lengths of the choices.
+
+    Attributes:
+        shortest: The epochs of a recipe that names none.
+        longest: The most epochs; full fine-tuning of this length costs 1.
+        examples: The train size; None: unknown.
+    """
+
+    shortest: float = 1.0
+    longest: float = 1.0
+    examples: int | None = None
+
+    @classmethod
+    def of(cls, runs: Iterable[RunResult], longest: float | None = None) -> Self:
+        """Those of some runs of one train size, and of a search that may train up to ``longest`` epochs."""
+        known = [(run.num_train_epochs, run.train_size) for run in runs if run.num_train_epochs is not None]
+        if not known:
+            return cls()
+        epochs = [one for one, _ in known]
+        return cls(min(epochs), max([*epochs, longest or 0.0]), known[0][1])
+
+    def share(self, recipe: Recipe) -> float:
+        """The share of the longest training that a recipe takes."""
+        return (recipe.epochs or self.shortest) / self.longest
+
+    def longer(self, recipes: Sequence[Recipe], shares: Sequence[float], ks: int) -> dict[int, tuple[int, float]]:
+        """See :attr:`frostline.statistics.posterior.Observed.longer`.
+
+        Args:
+            recipes: All choices that have a recipe; the first ``ks`` are those of the curve.
+            shares: The share of layers that each tunes.
+            ks: At least 1.
+        """
+        found = {}
+        for n, recipe in enumerate(recipes):
+            if recipe.epochs is None:
+                continue
+            alike = [
+                m
+                for m, one in enumerate(recipes)
+                if one.trained == recipe.trained and self.share(one) < self.share(recipe)
+            ]
+            shorter = max(alike, key=lambda m: self.share(recipes[m]), default=None)
+            if shorter is None:  # then the k of the curve whose share is closest
+                shorter = min(range(ks), key=lambda m: abs(shares[m] - shares[n]))
+            before = recipes[shorter].epochs or self.shortest
+            found[n] = shorter, expected_gain(before, recipe.epochs, self.examples)
+        return found
+
+
+ONE_LENGTH = Lengths()
+
+
+@dataclass(frozen=True)
 class JointEstimate:
     """What is known about J choices together.
 
     Attributes:
-        names: ``last 2``, ``all``, ``lora-2``, ``probe``; every k comes first, ascending.
-        costs: Of each, the share of layers that it tunes. Measured times would make the decisions of equal sweeps differ.
+        names: ``last 2``, ``full``, ``lora-2``, ``probe``; every k comes first, ascending.
+        costs: Of each, as those of :class:`Option`. Measured times would make the decisions of equal sweeps differ.
         observed: Their scores.
         posterior: Of their mean scores.
-        ways: The positions of the ways to tune.
+        ways: The positions of what is no k of the shortest training.
     """
 
     names: tuple[str, ...]
@@ -215,21 +272,33 @@ class JointEstimate:
         alternatives: Sequence[str],
         evidence: Evidence,
         ways: Sequence[float] = (),
+        lengths: Lengths = ONE_LENGTH,
     ) -> Self:
         """The estimate from the runs that count for the mean of each choice.
 
         Args:
-            cells: The runs of each k, ascending, then those of each way. At least one of them has runs.
+            cells: The runs of each k with the shortest training, ascending, then those of all others. At least one of them has
+                runs.
             depth: The place of each k on the curve: its share of the layers, and more than 1 with the embeddings.
             alternatives: The models that train no layer; ``evidence`` knows their predictions by name.
             evidence: The scores and their uncertainty.
-            ways: The cost of each way.
+            ways: The share of layers that each of the others tunes.
+            lengths: Of training.
         """
         runs: list[Sequence[Scored]] = [*cells.values(), *([Alternative(name)] for name in alternatives)]
-        costs = (*(min(1.0, place) for place in depth), *ways, *(0.0 for _ in alternatives))
+        names, shares = [Recipe(name) for name in cells], [*(min(1.0, place) for place in depth), *ways]
+        costs = (
+            *(share * lengths.share(name) for share, name in zip(shares, names, strict=True)),
+            *(0.0 for _ in alternatives),
+        )
         observed = evidence.observed(runs, [*depth, *(None for _ in (*ways, *alternatives))])
-        observed = replace(observed, beside=_largest_affordable_k(costs[: len(depth)], ways))
-        return cls((*cells, *alternatives), costs, observed, posterior(observed), range(len(depth), len(cells)))
+        longer = lengths.longer(names, shares, len(depth))
+        beside = _largest_affordable_k(
+            shares[: len(depth)], {n: one for n, one in enumerate(shares) if n >= len(depth) and n not in longer}
+        )
+        observed = replace(observed, beside=beside, longer=longer)
+        others = range(len(depth), len(cells))
+        return cls((*cells, *alternatives), costs, observed, posterior(observed), others)
 
     @cached_property
     def choices(self) -> tuple[Option, ...]:
@@ -244,20 +313,20 @@ class JointEstimate:
                 comparable=float(mean),
                 cost=self.costs[n],
                 draws=self.posterior.draws[:, n],
-                is_way=n in self.ways,
+                is_way=n in self.ways and Recipe(self.names[n]).is_way,
             )
             for n, mean, score in means
         ]
         return tuple(sorted(choices, key=lambda choice: choice.cost))  # stable: k = 0 before the models without layers
 
 
-def _largest_affordable_k(ks: Sequence[float], ways: Sequence[float]) -> dict[int, int]:
+def _largest_affordable_k(ks: Sequence[float], ways: Mapping[int, float]) -> dict[int, int]:
     """For each way that runs layers in training, the position of the largest k that costs at most as much.
 
     A way that trains no layer reads other features than k = 0 does, so it is not expected to score as that.
     """
     beside = {}
-    for way, cost in enumerate(ways, start=len(ks)):
+    for way, cost in ways.items():
         affordable = [k for k, price in enumerate(ks) if price <= cost]  # rising, as the costs of k are
         if cost > 0 and affordable:
             beside[way] = affordable[-1]

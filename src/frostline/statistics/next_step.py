@@ -130,7 +130,7 @@ class NextStep:
 
     @cached_property
     def _rows(self) -> Array:
-        """The covariance that the rows cause, ``[J, J]``. A choice without scores resembles its nearest neighbour with scores."""
+        """The covariance that the rows cause, ``[J, J]``. A choice without scores resembles its nearest one with scores."""
         seen, count = self.observed.seen, len(self.costs)
         rows = np.zeros((count, count))
         rows[np.ix_(seen, seen)] = self.observed.rows
@@ -144,10 +144,16 @@ class NextStep:
     @cached_property
     def _nearest(self) -> dict[int, int]:
         """For every choice the nearest one on the curve that has scores; each choice with scores is its own."""
-        seen = self.observed.seen.tolist()
+        seen, longer = self.observed.seen.tolist(), self.observed.longer
         on_curve = [n for n in seen if self.observed.depth[n] is not None]
         order = sorted(range(len(self.costs)), key=lambda n: min(abs(n - one) for one in on_curve))
-        return {n: n if n in seen else min(on_curve, key=lambda one: abs(one - n)) for n in order}
+        found = {}
+        for n in order:
+            near = n
+            while near not in seen and near in longer:  # what trains longer resembles what trains less long
+                near = longer[near][0]
+            found[n] = near if near in seen else min(on_curve, key=lambda one: abs(one - near))
+        return found
 
     @cached_property
     def _seeds_behind_rows(self) -> dict[int, int]:

@@ -13,6 +13,9 @@ how much better it is than all others. Both come from draws of the joint posteri
   expects, so most are close to it, and some are not. Differences vary more near k = 0. The slope is Cauchy. The level is flat.
 - **Ways.** Another way to tune is expected to score as the k of the same cost. Differences are Cauchy around zero, with a common
   scale. The best of many ways is therefore pulled towards its k, unless it is clearly better.
+- **Training length.** The curve is that of the shortest training. A longer one is expected to gain on it, the more the fewer
+  steps the shorter one has. One factor multiplies what is expected at all k, because they gain alike. Differences from that are
+  Student's t with 3 degrees of freedom.
 - **Beside the curve.** A linear probe or a TF-IDF model has no neighbours. The prior of its mean is flat.
 
 A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.
@@ -40,6 +43,10 @@ TYPICAL_STEP = 0.02  # the prior's scale of the differences along a whole curve,
 TYPICAL_SLOPE = 0.05  # the prior's scale of the rise along a whole curve, in score
 TYPICAL_GAP = 0.01  # the prior's scale of the differences between a way and the k of the same cost, in score
 GAP_TAIL = 1.0  # their degrees of freedom: most ways score as their k, and a few are far worse
+STILL_TO_GAIN, HALF = 0.04, 1_000  # the prior's gain of training on and on, in score; half of it after so many examples
+TYPICAL_EXCESS = (
+    0.01  # the prior's scale of the differences between what a longer training gains and what is expected, in score
+)
 
 
 class Curve:
@@ -128,6 +135,63 @@ class Ways:
         self.scale = total / (2 * self.random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
 
 
+def expected_gain(epochs: float, more_epochs: float, examples: int | None) -> float:
+    """The score that a longer training is expected to gain, whatever is tuned.
+
+    What is still to be gained falls with the number of examples that were seen, each as often as it was: by half after ``HALF``.
+    """
+    seen = np.array([epochs, more_epochs]) * (examples or HALF)
+    left = STILL_TO_GAIN / (1 + seen / HALF)
+    return float(left[0] - left[1])
+
+
+class Longer:
+    """The prior of the N longer trainings in each chain: what they gain on the next shorter one of the same recipe.
+
+    Gains are Student's t around what is expected of them, times a factor that all share, and that is normal around 1.
+    """
+
+    def __init__(self, longer: Mapping[int, tuple[int, float]], choices: int, random: np.random.Generator) -> None:
+        """``longer``: the position of the next shorter one and the expected gain of each, by its own position; ``choices``: J."""
+        self.random, self.factor, self.scale = random, np.ones(CHAINS), np.full(CHAINS, TYPICAL_EXCESS**2)
+        self.expected = np.array([gain for _, gain in longer.values()])  # [N]
+        self.local = np.ones((CHAINS, len(longer)))
+        self.differences = np.zeros((len(longer), choices))  # [N, J]
+        for row, (one, (shorter, _)) in zip(self.differences, longer.items(), strict=True):
+            row[[one, shorter]] = 1, -1
+
+    @property
+    def weights(self) -> Array:
+        """The precision of each gain, ``[CHAINS, N]``."""
+        weights: Array = 1 / (self.scale[:, None] * self.local)
+        return weights
+
+    @property
+    def precision(self) -> Array:
+        """Of the means, ``[CHAINS, J, J]``."""
+        precision: Array = np.einsum("ij,ci,ik->cjk", self.differences, self.weights, self.differences)
+        return precision
+
+    @property
+    def evidence(self) -> Array:
+        """``precision`` times the means that are expected, ``[CHAINS, J]``."""
+        evidence: Array = (self.weights * self.factor[:, None] * self.expected) @ self.differences
+        return evidence
+
+    def update(self, means: Array) -> None:
+        """Draw factor and scales given the means ``[CHAINS, J]``."""
+        if not len(self.differences):
+            return
+        gains = means @ self.differences.T
+        certainty = 1 + self.weights @ self.expected**2
+        mean = (1 + (self.weights * gains) @ self.expected) / certainty
+        self.factor = mean + self.random.standard_normal(CHAINS) / np.sqrt(certainty)
+        squares = (gains - self.factor[:, None] * self.expected) ** 2
+        self.local = (TAIL + squares / self.scale[:, None]) / (2 * self.random.gamma((TAIL + 1) / 2, 1, squares.shape))
+        total = TYPICAL_EXCESS**2 + (squares / self.local).sum(1)
+        self.scale = total / (2 * self.random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
+
+
 def _warped(depth: Sequence[float]) -> Array:
     """Positions on a curve whose differences are proportional to the prior variance of the scores' differences."""
     place = np.asarray(depth, float)
@@ -162,6 +226,7 @@ class Observed:
         depth: Of each choice on the curve, rising: 0 for k = 0, 1 for the largest number of layers, more with the embeddings.
             None, after all others: the choice is not on the curve.
         beside: For ways to tune, by position: the position of the k that they are expected to score as.
+        longer: For longer trainings, by position: the position of the next shorter one, and the score it is expected to gain.
         measured: The mean score of each choice with scores, as it was measured; None: as in ``scores``. With folds, ``scores``
             are without the effects of the folds.
         fold_parameters: How many degrees of freedom the estimates of these effects have taken.
@@ -171,6 +236,7 @@ class Observed:
     row_covariance: Array | None
     depth: Sequence[float | None]
     beside: Mapping[int, int] = field(default_factory=dict)
+    longer: Mapping[int, tuple[int, float]] = field(default_factory=dict)
     measured: Sequence[float] | None = None
     fold_parameters: float = 0.0
 
@@ -262,7 +328,7 @@ class Posterior:
         draws: Of the mean scores, ``[draws, J]``.
         noise: How scores vary over seeds.
         spreads: The standard deviation over seeds of each choice in each chain, ``[CHAINS, J]``; without scores the common one.
-        curves: The precision of the means by the prior of curve and ways alone, in each chain, ``[CHAINS, J, J]``.
+        curves: The precision of the means by the prior of curve, ways and lengths alone, in each chain, ``[CHAINS, J, J]``.
     """
 
     draws: Array
@@ -287,15 +353,18 @@ def posterior(observed: Observed) -> Posterior:
     precision, evidence = _from_scores(observed, scaled(noise.correlation, own))
     curve = Curve(on_curve, len(observed.depth) - count, random)
     ways = Ways(observed.beside, len(observed.depth), random)
+    longer = Longer(observed.longer, len(observed.depth), random)
     draws = []
     for sweep in range(SWEEPS):
-        value = _normal(precision + curve.precision + ways.precision, evidence + curve.evidence, random)
+        prior = curve.precision + ways.precision + longer.precision
+        value = _normal(precision + prior, evidence + curve.evidence + longer.evidence, random)
         if count > 1:
             curve.update(np.diff(value[:, :count], axis=1))
         ways.update(value)
+        longer.update(value)
         if sweep >= BURN_IN:
             draws.append(value)
-    return Posterior(np.concatenate(draws), noise, spreads, curve.precision + ways.precision)
+    return Posterior(np.concatenate(draws), noise, spreads, curve.precision + ways.precision + longer.precision)
 
 
 def scaled(correlation: Array, spreads: Array) -> Array:

@@ -1,5 +1,7 @@
 """What a run trains, by its one name: ``last 2``, ``head only``, ``full``, ``named``, or that of a way such as ``lora-2``.
 
+Where several training lengths are compared, all but the shortest are part of the name: ``last 2 for 10 epochs``.
+
 Settings, tables, files and messages all use this type. Imports no torch, because settings are read without it.
 """
 
@@ -16,7 +18,7 @@ class Recipe(str):
     """The name of what a run trains. It is a string in JSON, CSV and TOML, and equal to its printed form.
 
     ``Recipe`` reads all forms: 2, ``2``, ``last-2`` and ``last 2``; 0, ``head``, ``head-only`` and ``head only``; ``full`` and
-    ``all``; ``named``; and names of ways.
+    ``all``; ``named``; and names of ways. Each may end in a training length: ``last 2 for 10 epochs``.
     """
 
     __slots__ = ()
@@ -30,29 +32,48 @@ class Recipe(str):
         return super().__new__(cls, _name_of(given))
 
     @property
+    def trained(self) -> "Recipe":
+        """What is trained, without the training length."""
+        return Recipe(self.partition(" for ")[0])
+
+    @property
+    def epochs(self) -> float | None:
+        """The training length in the name; None for the shortest one that is compared."""
+        return float(self.partition(" for ")[2].split()[0]) if " for " in self else None
+
+    def for_epochs(self, epochs: float | None) -> "Recipe":
+        """The same with this training length in its name; None: with none."""
+        return self.trained if epochs is None else Recipe(f"{self.trained} for {epochs:g} epochs")
+
+    @property
     def k(self) -> int | None:
         """The number of last layers that are trained; None for ``full``, ``named`` and ways, which have none."""
-        return 0 if self == "head only" else int(self[5:]) if self.startswith("last ") else None
+        return 0 if self.startswith("head only") else int(self.split()[1]) if self.startswith("last ") else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether this is full fine-tuning, of any length."""
+        return self.trained == FULL
 
     @property
     def is_k(self) -> bool:
         """Whether this is a number of last layers, or full fine-tuning."""
-        return self == FULL or self.k is not None
+        return self.k is not None or self.is_full
 
     @property
     def is_way(self) -> bool:
         """Whether this is the name of a way to tune (:mod:`frostline.training.recipes`)."""
-        return not self.is_k and self != NAMED
+        return not self.is_k and self.trained != NAMED
 
     @property
-    def order(self) -> tuple[bool, bool, bool, int, str]:
-        """The order in tables: k = 0, 1, ..., full fine-tuning, ways, named modules."""
-        return self == NAMED, self.is_way, self == FULL, self.k or 0, str(self)
+    def order(self) -> tuple[bool, bool, bool, int, str, float]:
+        """The order in tables: k = 0, 1, ..., full fine-tuning, ways, named modules; of each the shortest training first."""
+        return self.trained == NAMED, self.is_way, self.is_full, self.k or 0, str(self.trained), self.epochs or 0.0
 
     @property
     def short(self) -> str:
         """As a user types it and an axis shows it: ``0``, ``2``, ``full``."""
-        return str(self) if self.k is None else str(self.k)
+        return str(self.trained) if self.k is None else str(self.k)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -61,6 +82,8 @@ class Recipe(str):
 
 def _name_of(given: str | SupportsIndex) -> str:
     text = given if isinstance(given, str) else ""
+    if length := re.fullmatch(r"(.+) for (\d+(?:\.\d+)?) epochs", text):
+        return f"{_name_of(length[1])} for {float(length[2]):g} epochs"
     if number := re.fullmatch(r"(?:last[ -])?(\d{1,9})", text):
         given = int(number[1])
     if isinstance(given, str):

@@ -47,6 +47,7 @@ class RunResult:
     tuned_share: float | None = None
     seed: int | str
     learning_rate: float | None = None
+    num_train_epochs: float | None = None
     status: str = "done"
     reason: str = ""
     outcome: str | None = None

@@ -92,6 +92,7 @@ def parameter_groups(config: PreTrainedConfig, settings: Mapping[str, Any]) -> d
     """All parameter groups of a sweep with these settings, for each value of ``tune``."""
     spec = make_settings({**settings, "out": "-"})
     facts = {name: value for name, value in spec.model_dump().items() if name in Run.model_fields}
+    del facts["num_train_epochs"]  # several, and no group depends on them
     runs = [
         _run(k, spec.way_of(k), {**facts, "learning_rate": layers, "head_learning_rate": head})
         for k in spec.values_of("tune")

@@ -10,11 +10,12 @@ from frostline import FrostlineError
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.plan import Identity, read_settings
 from frostline.sweep.results.store import SEARCH
-from frostline.sweep.settings import Settings
+from frostline.sweep.settings import GRID, Settings
 from frostline.sweep.toml import TRUST
 from frostline.training.settings import TrainingSettings
 
-MUST_AGREE = {*TrainingSettings.model_fields, "head_learning_rate", TRUST}  # settings that all sweeps in a folder share
+# settings that all sweeps in a folder share
+MUST_AGREE = {*TrainingSettings.model_fields, "head_learning_rate", TRUST} - {*GRID}
 DIGESTS = {"weights": "model", "vocabulary": "tokenizer", "data": "data"}  # of the identity, with words for them
 OF_DATA = " (other rows or labels, or other rows are for validation or test)"
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:  # all import torch, which reading a folder does not need
 T = TypeVar("T")
 MOST_RUNS = 1_000_000  # of a grid
 Size = Annotated[int, Field(ge=1, le=2**40)]
-# train size, seed, learning rate, k, learning rate of the head
-Cell = tuple[int, int, float | None, Recipe, float | None]
+# train size, seed, learning rate, k, learning rate of the head, epochs
+Cell = tuple[int, int, float | None, Recipe, float | None, float]
 
 
 @dataclass(frozen=True)
@@ -122,35 +122,42 @@ def expand(spec: Settings, identity: Identity) -> list[Run]:
     for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
         common[name] = getattr(identity, name)
     sizes = [
-        len(part.train_size or (1,)) * len(part.seeds) * sum(len(part.learning_rate_pairs(k)) for k in part.tune)
+        len(part.train_size or (1,))
+        * len(part.seeds)
+        * len(part.num_train_epochs)
+        * sum(len(part.learning_rate_pairs(k)) for k in part.tune)
         for part in spec.grids()
     ]
     if sum(sizes) > MOST_RUNS:
         raise FrostlineError(
             f"The grid has {sum(sizes):,} runs, more than {MOST_RUNS:,}: give fewer values of tune, seeds, train_size or "
-            "learning_rate."
+            "learning_rate or num_train_epochs."
         )
     cells = {
-        (size, seed, rate, k, head_rate)
+        (size, seed, rate, k, head_rate, epochs)
         for part in spec.grids()
         for size in part.train_size or (identity.train_rows,)
         for seed in part.seeds
         for k in part.tune
         for rate, head_rate in part.learning_rate_pairs(k)
+        for epochs in (part.num_train_epochs if part.way_of(k).trains_model else part.num_train_epochs[:1])
     }
 
     def order(cell: Cell) -> tuple[Any, ...]:
-        size, seed, rate, k, _ = cell
-        return size, seed, k != HEAD_ONLY, rate or 0.0, *k.order
+        size, seed, rate, k, _, epochs = cell
+        return size, seed, k != HEAD_ONLY, epochs, rate or 0.0, *k.order
 
     ordered = sorted(cells, key=order)
     # Only one run of each k is validated, because all values come from settings that are valid.
     first = {k: _run(spec, common, cell) for k, cell in {cell[3]: cell for cell in ordered}.items()}
     return [
         first[k].model_copy(
-            update={"seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
+            update={
+                **{"seed": seed, "train_size": size, "num_train_epochs": epochs},
+                **{"learning_rate": rate, "head_learning_rate": head_rate},
+            }
         )
-        for size, seed, rate, k, head_rate in ordered
+        for size, seed, rate, k, head_rate, epochs in ordered
     ]
 
 
@@ -160,8 +167,11 @@ def one_of_each(runs: Sequence[Run]) -> list[Run]:
 
 
 def _run(spec: Settings, common: Mapping[str, Any], cell: Cell) -> Run:
-    size, seed, rate, k, head_rate = cell
-    own = {"recipe": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
+    size, seed, rate, k, head_rate, epochs = cell
+    own = {
+        **{"recipe": k, "seed": seed, "train_size": size, "num_train_epochs": epochs},
+        **{"learning_rate": rate, "head_learning_rate": head_rate},
+    }
     parts = {"tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)}
     return Run.model_validate({**common, **parts, **own})
 

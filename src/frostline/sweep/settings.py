@@ -16,6 +16,7 @@ from frostline.training.settings import (
     HEAD_LEARNING_RATE,
     HeadLearningRates,
     LearningRates,
+    Lengths,
     Seeds,
     Sizes,
     Threshold,
@@ -23,7 +24,7 @@ from frostline.training.settings import (
     Tunes,
 )
 
-GRID = ("tune", "seeds", "train_size", "learning_rate")  # the dimensions of a grid of runs
+GRID = ("tune", "seeds", "train_size", "learning_rate", "num_train_epochs")  # the dimensions of a grid of runs
 
 
 class ModelSettings(Strict):
@@ -46,6 +47,7 @@ class MoreRuns(Strict):
     seeds: Seeds | None = None
     train_size: Sizes | None = None
     learning_rate: LearningRates | None = None
+    num_train_epochs: Lengths | None = None
 
     def values(self) -> dict[str, Any]:
         """The values that are set."""
@@ -153,6 +155,10 @@ class OutputSettings(Strict):
 
 class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings, ModelSettings, DataSettings):
     """A grid of runs with one model on one data set."""
+
+    num_train_epochs: Lengths = Field(  # type: ignore[assignment]  # a run has one of them
+        (3.0,), description="training epochs; several are compared, as values of k are"
+    )
 
     def grids(self) -> list[Self]:
         """The parts of the grid. The runs of a part are all combinations of its values."""

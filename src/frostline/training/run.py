@@ -82,6 +82,11 @@ class Run(TrainingSettings):
         pooler = self.tune_pooler and self.way.head == OWN_HEAD  # another head does not read the pooler
         return Trainable(self.recipe, self.tune_modules, pooler)
 
+    def named_beside(self, shortest: float) -> Recipe:
+        """The recipe as tables name it: with its training length, unless this is the ``shortest`` that is compared."""
+        longer = self.num_train_epochs > shortest and self.way.trains_model
+        return self.recipe.for_epochs(self.num_train_epochs) if longer else self.recipe
+
     def seed_for(self, purpose: str) -> int:
         """The seed of a generator of this training; another one for each phase."""
         return generator_seed(self.seed, f"{purpose}, phase {self.phase}" if self.phase else purpose)

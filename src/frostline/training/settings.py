@@ -58,6 +58,12 @@ Sizes = Annotated[
     tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(as_list), AfterValidator(_not_empty_and_distinct)
 ]
 Folds = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], AfterValidator(_at_least_two_or_none)]
+Lengths = Annotated[
+    tuple[Positive, ...],
+    BeforeValidator(as_list),
+    AfterValidator(_not_empty_and_distinct),
+    AfterValidator(lambda given: tuple(sorted(given))),
+]
 LearningRates = Annotated[tuple[Positive, ...], BeforeValidator(as_list), AfterValidator(_not_empty_and_distinct)]
 HeadLearningRate = Annotated[
     Positive | None,  # None: the same as for the layers. Files use "same", because TOML has no null
@@ -76,7 +82,7 @@ class TrainingSettings(Strict):
     To add an optimizer setting, add a field here and use it in :mod:`frostline.training.updates`.
     """
 
-    num_train_epochs: Positive = Field(3, description="training epochs")
+    num_train_epochs: Positive = Field(3.0, description="training epochs")
     per_device_train_batch_size: int = Field(16, ge=1, description="training batch size")
     per_device_eval_batch_size: int = Field(64, ge=1, description="evaluation batch size")
     gradient_accumulation_steps: int = Field(

@@ -274,16 +274,17 @@ class Folder:
         cached = [one.cost.forward_pass_seconds for one in found if one and one.provenance.from_cache]
         # Each call has its own forward pass. A resumed call computes only the examples that its runs need: the longest counts.
         share = max(cached, default=0.0) / max(1, len(cached))
-        rows = []
+        rows, shortest = [], min(self.spec.values_of("num_train_epochs"))
         for run, result in zip(self.runs, found, strict=True):
             failure = failures.get(run.digest)
             row = RunResult(
                 model=self.spec.model,
                 task=self.identity.task,
                 train_size=run.train_size,
-                recipe=run.recipe,
+                recipe=run.named_beside(shortest),
                 seed=run.seed,
                 learning_rate=run.learning_rate,
+                num_train_epochs=run.num_train_epochs,
                 status="done" if result else "failed" if failure else "pending",
                 reason=result.reason if result else failure.reason if failure else "",
                 run=run.digest,

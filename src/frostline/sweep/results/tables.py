@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 COLUMNS = tuple(field.name for field in fields(RunResult) if field.name != "above_baseline")
 INTEGERS = ("train_size", "tuned_layers", "seed", "trainable_parameters", "concurrent_runs", "peak_memory_bytes")
 FLOATS = (
-    *("tuned_share", "learning_rate", "validation_best", "validation_last", "train_last", "test", "best_epoch"),
-    *("train_seconds", "cache_seconds"),
+    *("tuned_share", "learning_rate", "num_train_epochs", "validation_best", "validation_last", "train_last", "test"),
+    *("best_epoch", "train_seconds", "cache_seconds"),
 )
 COST = ("train_seconds", "cache_seconds", "peak_memory_bytes")  # not reproducible
 SCORE_COLUMNS = ("run", "split", "epoch", "metric", "value")
