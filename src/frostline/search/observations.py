@@ -14,11 +14,11 @@ import numpy as np
 from frostline.data.wording import capitalized
 from frostline.search import default_budget
 from frostline.statistics.cells import clear_distance, succeeded, with_outcomes
-from frostline.statistics.decision import JointEstimate, Option, Rule
+from frostline.statistics.decision import ONE_LENGTH, JointEstimate, Lengths, Option, Rule
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import FULL_MEAN
 from frostline.statistics.next_step import NextStep
-from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.forecast_record import makespan
 from frostline.sweep.results.search_record import Expected
@@ -59,8 +59,9 @@ class SearchSpace:
     """The candidates of a search.
 
     Attributes:
-        recipes: The cheapest first: k = 0, 1, ... The last one is the reference, with which each is compared: full
-            fine-tuning, or the largest k that the user allows.
+        recipes: The cheapest first: k = 0, 1, ... The last one is the reference: full fine-tuning, or the largest k that the user
+            allows. Then the same for each longer training.
+        lengths: Of training.
         learning_rates: To try for every recipe but k = 0, ascending.
         head_learning_rates: To try for k = 0.
         seeds: In the order in which they are used.
@@ -73,12 +74,27 @@ class SearchSpace:
     head_learning_rates: tuple[float, ...]
     seeds: tuple[int, ...]
     operations: Mapping[Recipe, float]
+    lengths: Lengths = ONE_LENGTH
     start_k: int = 2
+
+    @cached_property
+    def shortest(self) -> tuple[Recipe, ...]:
+        """The recipes of the shortest training, with which a search begins."""
+        return tuple(one for one in self.recipes if one.epochs is None)
 
     @property
     def reference(self) -> Recipe:
-        """What every other recipe is compared with."""
-        return self.recipes[-1]
+        """The dearest recipe of the shortest training."""
+        return self.shortest[-1]
+
+    def longer(self, recipe: Recipe) -> list[Recipe]:
+        """The longer trainings of what a recipe trains."""
+        alike = [one for one in self.recipes if one.trained == recipe.trained and one.epochs is not None]
+        return [one for one in alike if (one.epochs or 0.0) > (recipe.epochs or 0.0)]
+
+    def next_shorter(self, recipe: Recipe) -> Recipe | None:
+        """The same with the next shorter training; None for the shortest."""
+        return next((one for one in reversed(self.recipes) if recipe in self.longer(one)), None)
 
     @cached_property
     def layers(self) -> int:
@@ -91,7 +107,7 @@ class SearchSpace:
 
         It is the reference if only k = 0 is smaller, because k = 0 has learning rates of its own.
         """
-        start = min(self.start_k, max(one.k for one in self.recipes[:-1] if one.k is not None))
+        start = min(self.start_k, max(one.k for one in self.shortest[:-1] if one.k is not None))
         return Recipe(start) if start else self.reference
 
     @property
@@ -111,7 +127,7 @@ class SearchSpace:
 
     def candidates(self, recipe: Recipe, learning_rate: float, seeds: Sequence[int]) -> list[Candidate]:
         """A recipe with these seeds. k = 0 is cheap, so it is trained at all of its own learning rates."""
-        rates = self.head_learning_rates if recipe == HEAD_ONLY else (learning_rate,)
+        rates = self.head_learning_rates if recipe.k == 0 else (learning_rate,)
         return [Candidate(recipe, one, seed) for one in rates for seed in seeds]
 
 
@@ -221,7 +237,8 @@ class Observations:
         if self.budget_given is not None:
             return self.budget_given
         shares = self._reference_seconds or [self.run_seconds(self.space.reference) / self.workers]
-        return default_budget(float(np.median(shares)))
+        times = self.space.lengths.longest / self.space.lengths.shortest
+        return default_budget(float(np.median(shares)) * times)
 
     @property
     def budget_is_final(self) -> bool:
@@ -336,8 +353,12 @@ class Observations:
             return None
         cells = {str(recipe): self.runs(recipe) for recipe in space.recipes}
         depth = [1 + 1 / space.layers if one.k is None else one.k / space.layers for one in space.recipes]
-        estimate = JointEstimate.of(cells, depth, self.alternatives, self.evidence)
-        reference = space.reference
+        ks = len(space.shortest)
+        estimate = JointEstimate.of(
+            cells, depth[:ks], self.alternatives, self.evidence, [min(1.0, one) for one in depth[ks:]], space.lengths
+        )
+        with_score = [one for one in space.longer(space.reference) if self.best_learning_rate(one) is not None]
+        reference = (with_score or [space.reference])[-1]
         step = NextStep(
             estimate.observed,
             estimate.posterior,
@@ -384,4 +405,5 @@ def interim_analyses(seeds: int) -> int:
 def in_words(recipe: Recipe, *, capital: bool = False) -> str:
     """The name of a recipe in messages; ``capital`` is for the beginning of a sentence."""
     name = "full fine-tuning" if recipe.k is None else f"k = {recipe.k}"
-    return capitalized(name) if capital and recipe == FULL else name
+    length = f" for {recipe.epochs:g} epochs" if recipe.epochs else ""
+    return f"{capitalized(name) if capital and recipe.is_full else name}{length}"

@@ -210,17 +210,20 @@ def reference_failed(reference: Recipe) -> str:
 
 
 def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
-    """Train the reference at other learning rates until some run is above the baseline; the stop if no learning rate helps."""
+    """Train the reference at other learning rates, then longer, until a run is above the baseline; the stop if nothing helps."""
     space, reference = seen.space, seen.space.reference
-    trained: list[Recipe] = [reference, space.first, HEAD_ONLY]
+    longer = space.longer(reference)
+    trained: list[Recipe] = [reference, *longer, space.first, HEAD_ONLY]
     likely = seen.best_learning_rate(space.first)
-    for rate in sorted(space.learning_rates, key=lambda one: (one != likely, -one)):
-        if any(map(seen.above_baseline, trained)):
-            break
-        both = seen.missing([Candidate(reference, rate, seed) for seed in space.seeds[:2]])
-        if some := next((some for some in (both, both[:1]) if some and seen.fits_budget(some)), None):
-            why = "No run is above the baseline with 95 % confidence yet: try another learning rate."
-            yield from _train(seen, Batch(some, why))
+    for recipe in (reference, *longer):
+        for rate in sorted(space.learning_rates, key=lambda one: (one != likely, -one)):
+            if any(map(seen.above_baseline, trained)):
+                break
+            both = seen.missing([Candidate(recipe, rate, seed) for seed in space.seeds[:2]])
+            if some := next((some for some in (both, both[:1]) if some and seen.fits_budget(some)), None):
+                other = "another learning rate" if recipe == reference else in_words(recipe)
+                why = f"No run is above the baseline with 95 % confidence yet: try {other}."
+                yield from _train(seen, Batch(some, why))
     if any(map(seen.above_baseline, trained)):
         return None
     tried = _rates_tried(seen, reference)
@@ -294,9 +297,15 @@ def _rate_of(seen: Observations, recipe: Recipe) -> float | None:
     if (best := seen.best_learning_rate(recipe)) is not None:
         return best
     if tried := _rates_tried(seen, recipe):
-        return space.next_lower(tried[0]) if recipe != HEAD_ONLY else None
+        return space.next_lower(tried[0]) if recipe.k != 0 else None
+    if (shorter := space.next_shorter(recipe)) is not None and seen.best_learning_rate(shorter) is not None:
+        return seen.best_learning_rate(shorter)
     half = (space.start_k + space.layers) / 2
-    nearer = space.reference if recipe == space.reference or (recipe.k is not None and recipe.k > half) else space.first
+    nearer = (
+        space.reference
+        if recipe.is_full or recipe == space.reference or (recipe.k is not None and recipe.k > half)
+        else space.first
+    )
     return seen.best_learning_rate(nearer) or seen.best_learning_rate(space.first) or space.middle_rate
 
 
@@ -344,7 +353,7 @@ def _other_rates(seen: Observations, surrogate: Surrogate) -> Iterator[Acquisiti
     best = max(surrogate.rule.value(choice) for choice in surrogate.estimate.choices)
     for recipe in seen.space.recipes:
         rate = seen.best_learning_rate(recipe)
-        if recipe == HEAD_ONLY or rate is None:
+        if recipe.k == 0 or rate is None:
             continue
         tried, scored = _rates_tried(seen, recipe), seen.scores(recipe, rate)
         failed = min((one for one in tried if not seen.scores(recipe, one)), default=np.inf)

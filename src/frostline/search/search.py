@@ -6,7 +6,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from frostline.search.observations import Candidate, Observation, Observations, 
 from frostline.search.policy import NOTHING_LEARNED, Batch, Stop, policy, reference_failed
 from frostline.search.probing import fit_alternatives
 from frostline.statistics.answer import Answer
-from frostline.statistics.decision import Rule
+from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.statistics.run_result import Alternative
@@ -47,11 +47,17 @@ INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
 
 def runs_of(prepared: Prepared) -> Runs:
     """Every run that the search may train."""
+    shortest = min(prepared.requested.num_train_epochs)
     return {
-        Candidate(run.recipe, run.learning_rate, run.seed): run
+        Candidate(run.named_beside(shortest), run.learning_rate, run.seed): run
         for run in expand(prepared.requested, prepared.identity)
         if run.learning_rate is not None
     }
+
+
+def _order(candidate: Candidate) -> tuple[float, Any]:
+    """The shortest training first, and of each length the smallest k."""
+    return candidate.recipe.epochs or 0.0, candidate.recipe.order
 
 
 def run_together(prepared: Prepared, runs: Runs, processes: int | None, ray: Driver | None) -> int | None:
@@ -73,7 +79,7 @@ def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
     A few steps of the reference are timed, alone and stacked. Every other k takes less time and memory.
     """
     spec, context = prepared.requested, prepared.context
-    own = [run for run in runs.values() if run.recipe == spec.tune[-1]]
+    own = [run for one, run in runs.items() if one.recipe == spec.tune[-1]]
     some = [run for run in own if run.learning_rate == own[0].learning_rate][:STACK]
     on_gpu = context.machine.device.type == "cuda"
     if not on_gpu or prepared.identity.folds or spec.stack != "auto" or len(some) < STACK:
@@ -88,9 +94,14 @@ def sweep_of(spec: Settings, candidates: Sequence[Candidate]) -> Settings:
     """The sweep that consists of these candidates."""
     seeds: dict[tuple[Recipe, tuple[float, ...] | None], list[int]] = {}
     for one in candidates:  # k = 0 is trained at all of its own learning rates
-        seeds.setdefault((one.recipe, (one.learning_rate,) if one.recipe != HEAD_ONLY else None), []).append(one.seed)
+        seeds.setdefault((one.recipe, (one.learning_rate,) if one.recipe.k != 0 else None), []).append(one.seed)
     first, *others = [
-        MoreRuns(tune=(recipe,), learning_rate=rates, seeds=tuple(dict.fromkeys(some)))
+        MoreRuns(
+            tune=(recipe.trained,),
+            num_train_epochs=(recipe.epochs or min(spec.num_train_epochs),),
+            learning_rate=rates,
+            seeds=tuple(dict.fromkeys(some)),
+        )
         for (recipe, rates), some in seeds.items()
     ]
     return spec.model_copy(update={**first.values(), "grid": tuple(others)})
@@ -211,11 +222,16 @@ class Search:
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
             SearchSpace(
-                recipes=spec.tune,
+                recipes=tuple(dict.fromkeys(one.recipe for one in sorted(runs, key=_order))),
+                lengths=Lengths(
+                    min(spec.num_train_epochs), max(spec.num_train_epochs), next(iter(runs.values())).train_size
+                ),
                 learning_rates=tuple(sorted(spec.learning_rate)),
                 head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(HEAD_ONLY) if rate is not None),
                 seeds=spec.seeds,
-                operations={tune: costs.operations(run) for tune, run in {r.recipe: r for r in runs.values()}.items()},
+                operations={
+                    one: costs.operations(run) for one, run in {one.recipe: run for one, run in runs.items()}.items()
+                },
                 **space,
             ),
             Rule.of(settings_of(spec), rows.chance),
@@ -375,11 +391,12 @@ class Search:
             budget_seconds=seen.budget if seen.budget_is_final else None,
             spent_seconds=seen.spent,
             operations={recipe: space.operations[recipe] for recipe in space.recipes},
+            num_train_epochs=list(self.prepared.requested.num_train_epochs),
             learning_rates=list(space.learning_rates),
             head_learning_rates=list(space.head_learning_rates),
             selected_learning_rates={recipe: rate for recipe, rate in rates.items() if rate is not None},
             results_so_far=seen.results_so_far(),
-            skipped=list(untried),
+            skipped=[one for one in untried if one.epochs is None],
             failed_reference=reference if stop and stop.no_reference else None,
             untried=stop.untried if stop else None,
             requested=sorted(self.requested),

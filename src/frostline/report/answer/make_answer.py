@@ -80,7 +80,7 @@ def answer_one(
 ) -> SizeAnswer:
     """The answer for one train size: the curve of :func:`frostline.statistics.curve.compare`, a recommendation, a sentence."""
     corrected = settings.corrected and evidence.chance is not None
-    settings = replace(settings, corrected=corrected, learning_rates=search.learning_rates)
+    settings = replace(settings, corrected=corrected, learning_rates=search.learning_rates, longest=search.longest)
     answer = compare(runs, evidence, settings, search.alternatives)
     if reference := _missing_reference(runs, search):
         best = answer.decision.choice if answer.decision else None

@@ -25,6 +25,7 @@ class SearchOutcome:
         instead: Why the search ended without a result of the reference; None if there is one of it or of a larger k.
         awaited: The reference of every comparison, while there is no result of it or of a larger k.
         learning_rates: The learning rates that the search selected, by k.
+        longest: The most epochs that the search may train; None: there was no search.
         alternatives: The names of the models that train no layer and were fitted by the search.
         train_size: The train size of the search. It does not affect the answers for other sizes.
     """
@@ -35,6 +36,7 @@ class SearchOutcome:
     instead: str | None = None
     awaited: str | None = None
     learning_rates: Mapping[str, float] = field(default_factory=dict)
+    longest: float | None = None
     alternatives: Sequence[str] = ()
     train_size: int | None = None
 
@@ -52,6 +54,7 @@ class SearchOutcome:
             instead=_instead(search, of_search),
             awaited=None if _has_result(search.pending_reference, of_search) else search.pending_reference,
             learning_rates=selected_learning_rates(search, of_search),
+            longest=max(search.num_train_epochs),
             alternatives=alternatives,
             train_size=search.train_size,
         )

@@ -109,6 +109,7 @@ class SearchRecord(BaseModel):
         budget_seconds: The wall-clock time that all runs may take; None if unknown.
         spent_seconds: The wall-clock time of all runs so far.
         operations: Multiplications and additions of one training run, by k.
+        num_train_epochs: The training lengths that may be tried.
         learning_rates: The learning rates that may be tried.
         head_learning_rates: Those of k = 0.
         selected_learning_rates: The best learning rate so far, by k.
@@ -134,6 +135,7 @@ class SearchRecord(BaseModel):
     budget_seconds: float | None
     spent_seconds: float
     operations: dict[str, float]
+    num_train_epochs: list[float]
     learning_rates: list[float]
     head_learning_rates: list[float]
     selected_learning_rates: dict[str, float]
