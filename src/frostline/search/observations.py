@@ -80,7 +80,12 @@ class SearchSpace:
     @cached_property
     def shortest(self) -> tuple[Recipe, ...]:
         """The recipes of the shortest training, with which a search begins."""
-        return tuple(one for one in self.recipes if one.epochs is None)
+        return tuple(one for one in self.recipes if self.lengths.is_shortest(one))
+
+    @property
+    def head_only(self) -> Recipe:
+        """k = 0 with the shortest training."""
+        return self.recipes[0]
 
     @property
     def reference(self) -> Recipe:
@@ -89,7 +94,7 @@ class SearchSpace:
 
     def longer(self, recipe: Recipe) -> list[Recipe]:
         """The longer trainings of what a recipe trains."""
-        alike = [one for one in self.recipes if one.trained == recipe.trained and one.epochs is not None]
+        alike = [one for one in self.recipes if one.trained == recipe.trained]
         return [one for one in alike if (one.epochs or 0.0) > (recipe.epochs or 0.0)]
 
     def next_shorter(self, recipe: Recipe) -> Recipe | None:
@@ -108,7 +113,7 @@ class SearchSpace:
         It is the reference if only k = 0 is smaller, because k = 0 has learning rates of its own.
         """
         start = min(self.start_k, max(one.k for one in self.shortest[:-1] if one.k is not None))
-        return Recipe(start) if start else self.reference
+        return next(one for one in self.shortest if one.k == start) if start else self.reference
 
     @property
     def middle_rate(self) -> float:

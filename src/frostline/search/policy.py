@@ -21,7 +21,7 @@ from scipy.stats import norm
 from frostline.data.wording import duration, duration_at_least
 from frostline.search.observations import Candidate, Observations, SearchSpace, Surrogate, in_words
 from frostline.statistics.analysis_settings import POINT
-from frostline.statistics.recipe import HEAD_ONLY, Recipe
+from frostline.statistics.recipe import Recipe
 
 RATE_SPREAD = 0.01  # standard deviation of the score difference between neighbouring learning rates
 ROUNDS = (1, 2, 3)  # numbers of seeds of the two best choices whose gain is compared
@@ -79,7 +79,7 @@ Batches = Generator[Batch, None, None]
 def head_first(space: SearchSpace) -> Batch:
     """k = 0 with two seeds, at all of its learning rates."""
     return Batch(
-        tuple(space.candidates(HEAD_ONLY, space.middle_rate, space.seeds[:2])), "k = 0 first: it is the cheapest."
+        tuple(space.candidates(space.head_only, space.middle_rate, space.seeds[:2])), "k = 0 first: it is the cheapest."
     )
 
 
@@ -126,7 +126,7 @@ def policy(seen: Observations) -> Generator[Batch, None, Stop]:
     """
     space, first = seen.space, seen.space.first
     yield from _train(seen, head_first(space))
-    if seen.is_sufficient(HEAD_ONLY):
+    if seen.is_sufficient(space.head_only):
         return Stop(HEAD_IS_ENOUGH)
     if seen.alternative_score > seen.sufficient_score:
         return Stop(ALTERNATIVE_IS_ENOUGH)
@@ -213,7 +213,7 @@ def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
     """Train the reference at other learning rates, then longer, until a run is above the baseline; the stop if nothing helps."""
     space, reference = seen.space, seen.space.reference
     longer = space.longer(reference)
-    trained: list[Recipe] = [reference, *longer, space.first, HEAD_ONLY]
+    trained: list[Recipe] = [reference, *longer, space.first, space.head_only]
     likely = seen.best_learning_rate(space.first)
     for recipe in (reference, *longer):
         for rate in sorted(space.learning_rates, key=lambda one: (one != likely, -one)):

@@ -195,8 +195,12 @@ def _decide(
 
     See ``decision.py``.
     """
+
+    def on_curve(step: Cell) -> bool:
+        return step.recipe.is_k and lengths.is_shortest(step.recipe)
+
     some = [step for step in steps if any(run.outcome in ANSWERS for run in step.in_mean)]
-    usable = sorted(some, key=lambda step: not _on_curve(step.recipe))
+    usable = sorted(some, key=lambda step: not on_curve(step))
     if reference is None:  # then only what is shown to have learned can be recommended
         alternatives = [one for one in alternatives if evidence.learned([Alternative(one)], len(alternatives))]
         if not alternatives:
@@ -205,11 +209,11 @@ def _decide(
     depth = [
         1 + 1 / layers if step.tune_embeddings else (step.tuned_layers or 0) / layers
         for step in usable
-        if _on_curve(step.recipe)
+        if on_curve(step)
     ]
     # of the reference, as the costs of k are; a table of others may not know how many layers a way trains
     most = max((step.tuned_share or 0.0 for step in usable if step.recipe.is_k), default=0.0) or 1.0
-    shares = [step.tuned_share for step in usable if not _on_curve(step.recipe)]
+    shares = [step.tuned_share for step in usable if not on_curve(step)]
     ways = [1.0 if share is None else min(1.0, share / most) for share in shares]
     good: dict[str, Sequence[RunResult]] = {step.recipe: cells[step.recipe].good for step in usable}
     choices = JointEstimate.of(good, depth, alternatives, evidence, ways, lengths).choices
@@ -217,11 +221,6 @@ def _decide(
     rule = Rule.of(settings, evidence.chance)
     full = next((choice for choice in choices if choice.name == reference), None)
     return decide(choices, full, rule, base=base, margin=settings.margin)
-
-
-def _on_curve(recipe: Recipe) -> bool:
-    """Whether this is a k of the shortest training."""
-    return recipe.is_k and recipe.epochs is None
 
 
 def _points(cells: Sequence[Cell], reference: Cell | None, settings: AnalysisSettings) -> list[OperatingPoint]:

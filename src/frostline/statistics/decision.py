@@ -196,7 +196,7 @@ class Lengths:
     """The training lengths of the choices.
 
     Attributes:
-        shortest: The epochs of a recipe that names none.
+        shortest: The fewest epochs, which a recipe that names none is trained for.
         longest: The most epochs; full fine-tuning of this length costs 1.
         examples: The train size; None: unknown.
     """
@@ -214,6 +214,10 @@ class Lengths:
         epochs = [one for one, _ in known]
         return cls(min(epochs), max([*epochs, longest or 0.0]), known[0][1])
 
+    def is_shortest(self, recipe: Recipe) -> bool:
+        """Whether a recipe is trained for the fewest epochs."""
+        return recipe.epochs in (None, self.shortest)
+
     def share(self, recipe: Recipe) -> float:
         """The share of the longest training that a recipe takes."""
         return (recipe.epochs or self.shortest) / self.longest
@@ -228,7 +232,7 @@ class Lengths:
         """
         found = {}
         for n, recipe in enumerate(recipes):
-            if recipe.epochs is None:
+            if recipe.epochs is None or self.is_shortest(recipe):
                 continue
             alike = [
                 m

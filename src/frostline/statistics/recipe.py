@@ -1,6 +1,6 @@
 """What a run trains, by its one name: ``last 2``, ``head only``, ``full``, ``named``, or that of a way such as ``lora-2``.
 
-Where several training lengths are compared, all but the shortest are part of the name: ``last 2 for 10 epochs``.
+Where several training lengths are compared, they are part of the name: ``last 2 for 10 epochs``.
 
 Settings, tables, files and messages all use this type. Imports no torch, because settings are read without it.
 """
@@ -38,7 +38,7 @@ class Recipe(str):
 
     @property
     def epochs(self) -> float | None:
-        """The training length in the name; None for the shortest one that is compared."""
+        """The training length in the name; None where only one is compared."""
         return float(self.partition(" for ")[2].split()[0]) if " for " in self else None
 
     def for_epochs(self, epochs: float | None) -> "Recipe":

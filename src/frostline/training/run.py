@@ -7,7 +7,7 @@ of a run in the middle of its training, from which it continues to a bitwise ide
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -68,6 +68,11 @@ class Run(TrainingSettings):
         return copied
 
     @property
+    def kind(self) -> tuple[Recipe, int]:
+        """Recipe and train size: runs of one kind take about equally long."""
+        return self.recipe, self.train_size
+
+    @property
     def fold(self) -> int | None:
         """The fold that the run is scored on and not trained on; None without folds."""
         return self.seed % self.folds if isinstance(self.folds, int) and self.folds else None
@@ -82,10 +87,10 @@ class Run(TrainingSettings):
         pooler = self.tune_pooler and self.way.head == OWN_HEAD  # another head does not read the pooler
         return Trainable(self.recipe, self.tune_modules, pooler)
 
-    def named_beside(self, shortest: float) -> Recipe:
-        """The recipe as tables name it: with its training length, unless this is the ``shortest`` that is compared."""
-        longer = self.num_train_epochs > shortest and self.way.trains_model
-        return self.recipe.for_epochs(self.num_train_epochs) if longer else self.recipe
+    def named_among(self, lengths: Collection[float]) -> Recipe:
+        """The recipe as tables name it: with its training length, if there are several ``lengths``."""
+        several = len({*lengths}) > 1 and self.way.trains_model
+        return self.recipe.for_epochs(self.num_train_epochs) if several else self.recipe
 
     def seed_for(self, purpose: str) -> int:
         """The seed of a generator of this training; another one for each phase."""
