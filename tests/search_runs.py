@@ -23,6 +23,7 @@ def record_of(**more: Any) -> SearchRecord:
         "budget_seconds": None,
         "spent_seconds": 0.0,
         "operations": {"head only": 1.0, "full": 2.0},
+        "num_train_epochs": [3.0],
         "learning_rates": [1e-4],
         "head_learning_rates": [1e-3],
         "selected_learning_rates": {},

@@ -42,9 +42,12 @@ def tuning(name: str | None) -> str:
         return "no choice"
     if name in ALTERNATIVES:
         return {PROBE: "a linear probe on frozen features", WORDS: "a TF-IDF model"}[name]
-    if Recipe(name).is_way:
+    recipe = Recipe(name)
+    if recipe.epochs is not None:
+        return f"{tuning(recipe.trained)} for {recipe.epochs:g} epochs"
+    if recipe.is_way:
         return f"tuning with {name}"
-    k = Recipe(name).k
+    k = recipe.k
     if k is None:
         return "full fine-tuning" if name == FULL else "tuning the named parts"
     part = "classifier head only" if k == 0 else "last layer" if k == 1 else f"last {k} layers"

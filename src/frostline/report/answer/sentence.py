@@ -179,7 +179,8 @@ def times_not_comparable(cells: Mapping[str, Cell], full: Cell) -> str:
 
     Fewer layers never take more operations. Measured times also hold what other programs took of the processor.
     """
-    comparable = [cell for name, cell in cells.items() if Recipe(name).is_k and cell is not full and cell.times_cheaper]
+    alike = [cell for cell in cells.values() if cell.recipe.is_k and cell.recipe.epochs == full.recipe.epochs]
+    comparable = [cell for cell in alike if cell is not full and cell.times_cheaper]
     shares = {cell.recipe: float(cell.seconds or 0.0) / float(full.seconds or 1.0) for cell in comparable}
     longest = max(shares, key=lambda name: shares[name], default=None)
     if longest is None or shares[longest] < CLEARLY_LONGER:
@@ -190,13 +191,15 @@ def times_not_comparable(cells: Mapping[str, Cell], full: Cell) -> str:
     )
 
 
-def trained_too_little(full: Cell) -> str:
-    """A sentence if the reference has not fitted the examples that it was trained on; else empty.
+def trained_too_little(full: Cell, longest: float | None) -> str:
+    """A sentence if the reference has not fitted the examples that it was trained on, in the longest training; else empty.
 
     Its error on them (1 - score) is then not much smaller than on validation. ``docs/log.md`` has the tasks behind the limit.
     """
     on_train, on_validation = full.train_last.mean, full.validation_last.mean
     trains_layers = full.tuned_layers or full.tune_embeddings
+    if longest is not None and (full.recipe.epochs or longest) < longest:
+        return ""
     if not trains_layers or on_train is None or on_validation is None or on_train >= NEARLY_PERFECT:
         return ""
     if 1 - on_train < UNFITTED * (1 - on_validation):
@@ -336,7 +339,7 @@ def sentence(
     failed = failed_runs((cell.recipe, full.recipe, *no_answers), cells)
     left_out = not_tried(smaller(cell, search.skipped))
     beside = named_parts(named, full, comparison) + full_not_run(cells, comparison, search)
-    beside += times_not_comparable(cells, full) + trained_too_little(full)
+    beside += times_not_comparable(cells, full) + trained_too_little(full, comparison.settings.longest)
     return f"{_recommendation(found)}{failed}{left_out}{beside}"
 
 
@@ -417,7 +420,7 @@ def _without_training(answer: SizeAnswer, comparison: Comparison) -> str:
         largest = _largest(full, answer.cells)
         begin += f" against {score(choice.reference_score)} with {full_name}{largest}{on_same_rows(choice)}."
     sure = f"It is {probability(choice.probability)} sure to {comparison.reached(full_name)}."
-    return f"{begin} {_difference(choice)} {sure}{trained_too_little(full)}"
+    return f"{begin} {_difference(choice)} {sure}{trained_too_little(full, comparison.settings.longest)}"
 
 
 def _noun(name: str) -> str:
@@ -446,12 +449,17 @@ def _cost(cell: Cell, full: Cell) -> str:
 
 
 def _instruction(found: Recommendation) -> str:
-    """What to tune, as an instruction."""
+    """What to tune, as an instruction, with the training length if there are several."""
+    epochs = found.cell.recipe.epochs
+    return f"{_what(found)} for {epochs:g} epochs" if epochs else _what(found)
+
+
+def _what(found: Recommendation) -> str:
     recommended, layers = found.cell, found.layers
     if recommended.recipe in ALTERNATIVES:
         return f"Train no layer, but fit {tuning(recommended.recipe)}"
-    if Recipe(recommended.recipe).is_way:
-        return f"Tune with {recommended.recipe}"
+    if recommended.recipe.is_way:
+        return f"Tune with {recommended.recipe.trained}"
     if recommended.tune_embeddings:
         return "Tune all layers and the embeddings"
     k = recommended.tuned_layers or 0
