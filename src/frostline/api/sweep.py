@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
+from frostline.data.load import SPLITS
 from frostline.fast.switch import objects_frozen
 from frostline.report.rebuild import finish, rebuild
 from frostline.statistics.answer import Answer
@@ -19,7 +20,6 @@ from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.execution.workers import OtherGpus
-from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress, suitable_progress
