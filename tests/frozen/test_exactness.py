@@ -28,7 +28,7 @@ from frostline.frozen.exactness import (
 from frostline.frozen.forward_pass import ForwardPass
 from frostline.model import stacking
 from frostline.model.anatomy import find_layers
-from frostline.model.trainable import Trainable
+from frostline.model.ways import Way
 from frostline.statistics.recipe import Recipe
 from model.test_anatomy import REFUSED as NO_LAYERS
 from small_models import REASONS, TAG_TYPES, TYPES, small_batch, small_model
@@ -308,7 +308,7 @@ def test_max_uncut_layers_limits_the_compared_gradients(monkeypatch: pytest.Monk
     )
     (row,) = check(model, tuned_layers=["full"], max_uncut_layers=1)
     assert row.tuned_layers == "full" and row.batches == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
-    assert compared == [Trainable(Recipe(1)).parameters(find_layers(model))]
+    assert compared == [Way(tune=1).parameters(find_layers(model))]
 
 
 @pytest.mark.parametrize("name", ["bert", "deberta"])
@@ -378,7 +378,7 @@ def refusal_of(model_type: str, k: Recipe, **options: Any) -> str | None:
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     options = {"packed": False, "batched": True, **options}
     cut = anatomy.count - k if isinstance(k, int) else None
-    refusal = stack_refusal(model, anatomy, Trainable(Recipe(k)).parameters(anatomy), cut, batches=batches, **options)
+    refusal = stack_refusal(model, anatomy, Way(tune=k).parameters(anatomy), cut, batches=batches, **options)
     assert all(torch.equal(p, before[name]) and p.grad is None for name, p in model.named_parameters())
     assert not any("forward" in vars(module) for module in model.modules())
     return refusal
@@ -421,10 +421,7 @@ def test_the_check_makes_its_own_examples() -> None:
     model = small_model("llama")
     anatomy = find_layers(model)
     for cut in (1, 2):  # cut 1: one frozen layer runs
-        assert (
-            stack_refusal(model, anatomy, Trainable(Recipe(2)).parameters(anatomy), cut, packed=True, batched=True)
-            is None
-        )
+        assert stack_refusal(model, anatomy, Way(tune=2).parameters(anatomy), cut, packed=True, batched=True) is None
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama"])

@@ -26,7 +26,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN_HEAD
 from frostline.model.tokens import ZEROED_TYPES, Tokens
 from frostline.statistics.recipe import NAMED
-from frostline.sweep.parameter_groups import groups_by_tune, notes_on_seeds
+from frostline.sweep.parameter_groups import groups_by_tune, notes_on_modules, notes_on_seeds
 from frostline.sweep.plan import Identity, Plan, PlannedDevice, PlannedStates, one_of_each
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
@@ -86,7 +86,7 @@ def make_plan(
         notes=(
             *data.notes,
             *[ZEROED_TYPES] * any(tokens.zeroed_types for tokens in encoded.values()),
-            *(named.to_train.notes(pretrained.anatomy, pretrained.new) if named else ()),
+            *(notes_on_modules(named, pretrained.anatomy, pretrained.new) if named else ()),
             *notes_on_seeds(runs, pretrained.anatomy),
         ),
         results_bytes=len(runs)
@@ -99,12 +99,12 @@ def _states_wanted(spec: Settings, runs: Sequence[Run], context: Experiment, *, 
     """The hidden states that these runs (and probes) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
     different = one_of_each(runs)
-    probes = probes or any(run.way.reads_features for run in different)
+    probes = probes or any(run.way.estimator == "probe" for run in different)
     trainings = [training for run in different if run.way.in_loop for training in trainings_of(run, anatomy)]
     own: set[int] = set()
     others: set[int] = set()  # of heads that read all tokens
     for training in trainings:
-        depth = None if spec.frozen_dropout else training.to_train.depth(anatomy)
+        depth = None if spec.frozen_dropout else training.depth(anatomy)
         if depth is not None and depth != anatomy.count:
             of_head = own if training.way.head == OWN_HEAD else others
             of_head.add(anatomy.count - max(depth, training.way.head.layers))

@@ -16,7 +16,7 @@ from frostline.model.loading import Streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import Stream
 from frostline.model.terms import layer_number
-from frostline.model.trainable import Trainable
+from frostline.model.ways import Way
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep.operations import COPIES, COPY_BYTES
 from frostline.sweep.plan import Plan, one_of_each
@@ -41,7 +41,7 @@ def searchable(tunes: Sequence[Recipe], pretrained: Pretrained, machine: Machine
         return tuple(tunes)
     anatomy, free = pretrained.anatomy, device_memory(machine.device).free
     numbers = [k for k in tunes if k.k is not None and k.k < anatomy.count]
-    fit = [k for k in numbers if _bytes_for(pretrained, k.k or 0, Trainable(k).parameters(anatomy)) <= free]
+    fit = [k for k in numbers if _bytes_for(pretrained, k.k or 0, Way(tune=k).parameters(anatomy)) <= free]
     return tuple(fit if len(fit) > 1 else numbers[:2])
 
 
@@ -59,8 +59,7 @@ def load_upper_layers(spec: Settings, plan: Plan, pretrained: Pretrained, machin
     lowest = min(_lowest_cut(spec, plan, run, anatomy) for run in different)
     free = device_memory(machine.device).free
     needed, largest = max(
-        (_bytes_for(pretrained, anatomy.count - lowest, run.to_train.parameters(anatomy)), run.recipe)
-        for run in different
+        (_bytes_for(pretrained, anatomy.count - lowest, run.parameters(anatomy)), run.recipe) for run in different
     )
     if needed > free and len(plan.done) < len(plan.runs):
         raise FrostlineError(
@@ -77,13 +76,13 @@ def load_upper_layers(spec: Settings, plan: Plan, pretrained: Pretrained, machin
 
 def _lowest_cut(spec: Settings, plan: Plan, run: Run, anatomy: Anatomy) -> int:
     """The lowest cut from which a training of this run starts. Refuses one that needs the whole model."""
-    if not run.way.reads_model:
+    if run.way.estimator == "words":
         return anatomy.count
     cuts = []
     for training in trainings_of(run, anatomy):
         cut = starting_cut(plan.cached, anatomy, training)
         if cut is None:
-            depth = training.to_train.depth(anatomy)
+            depth = training.depth(anatomy)
             raise FrostlineError(_refusal(spec, run, uncached=depth is not None and depth < anatomy.count))
         cuts.append(cut)
     return min(cuts)

@@ -45,7 +45,7 @@ def check_cuts(prepared: Prepared) -> list[Check]:
 def _checks(prepared: Prepared, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
     """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
     pretrained, cached = prepared.pretrained.with_head(kind), prepared.plan.cached
-    depths = [spec.to_train.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
+    depths = [spec.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
     ks = {max(depth, kind.layers) for depth in depths if depth is not None}
     ends = {min(ks), max(ks)} if ks else set()
     all_cut = all(starting_cut(cached, pretrained.anatomy, spec) is not None for spec in runs)

@@ -26,7 +26,7 @@ from frostline.frozen.hidden_states import HiddenStates, cache_folder, missing_r
 from frostline.model.device import Machine, memory_ran_out, peak_memory
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
-from frostline.model.trainable import Trainable
+from frostline.model.ways import Way
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import runs_from_cache
@@ -600,6 +600,6 @@ def _remarks(costs: CostModel, runs: Sequence[Run]) -> Iterator[str]:
     if named is None:
         return
     matrices, anatomy, step = costs.matrices, costs.anatomy, costs.batches(named).steps.mean
-    whole = matrices.training(Trainable(FULL).parameters(anatomy), step, None)
-    saved = 1 - matrices.training(named.to_train.parameters(anatomy), step, costs.cut(named)) / whole
+    whole = matrices.training(Way().parameters(anatomy), step, None)
+    saved = 1 - matrices.training(named.parameters(anatomy), step, costs.cut(named)) / whole
     yield f"Named parts: a training step takes {100 * saved:.0f} % fewer operations than full fine-tuning."
