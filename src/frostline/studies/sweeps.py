@@ -81,7 +81,7 @@ def parameter_counts(
     for name, parameter in model.named_parameters():
         places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
     facts = {"tune_pooler": tune_pooler, "learning_rate": 1.0}
-    runs = {k: _run(k, way_named(k, modules=tune_modules and tuple(tune_modules)), facts) for k in ks}
+    runs = {k: _run(k, way_named(k, modules=tune_modules), facts) for k in ks}
     trained = {
         k: sum(p.numel() for p in planned(run, *_with_head_of(run, model, anatomy)).values()) for k, run in runs.items()
     }
