@@ -252,5 +252,5 @@ def test_a_comparison_with_probes_goes_on_and_grows(
     assert answer.runs.done == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved
     answer = sweep_of("words,full", progress=Progress(), **given).run()
     assert answer.runs == Counts(done=8, failed=0, pending=0)
-    (cell,) = recorded(out)[-1].predicted.cells
+    (cell,) = recorded(out)[-1].cells
     assert (cell.recipe, cell.runs) == ("words", 2) and 0 < cell.seconds < 60

@@ -185,4 +185,4 @@ def test_a_search_compares_what_fits(
     assert stream is not None
     assert stream.absent == set(stream.in_layers(prepared.context.pretrained.anatomy, range(16 - last)))
     limited = prepare(spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, range(3))), probes=True)
-    assert limited.requested.tune == ("head only", "last 1", "last 2")
+    assert limited.spec.tune == ("head only", "last 1", "last 2")

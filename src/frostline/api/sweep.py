@@ -25,7 +25,7 @@ from frostline.sweep.plan import Plan
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.results.folder import Folder, register
-from frostline.sweep.results.forecast_record import Measured, record, record_measured
+from frostline.sweep.results.forecast_record import Taken, record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
 from frostline.sweep.results.tensor_files import BestWeights
@@ -134,7 +134,7 @@ class Sweep:
                     execute(prepared, prepared.requested, progress, weights=weights)
                 if call is not None:
                     of_pass = prepared.context.worker.forward_pass_seconds
-                    measured = Measured(seconds=perf_counter() - begun, forward_pass_seconds=of_pass)
+                    measured = Taken(seconds=perf_counter() - begun, forward_pass_seconds=of_pass)
                     record_measured(self.out, call, measured)
                 return finish(prepared, progress, save_model=save_model)
 

@@ -27,8 +27,9 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN_HEAD
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.grid import Identity, Origin, expand, one_of_each, read_settings
+from frostline.sweep.operations import CostModel
 from frostline.sweep.parameter_groups import Group, groups_by_tune
-from frostline.sweep.results.forecast_record import Forecast
+from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.training.experiment import Experiment
@@ -95,6 +96,21 @@ class Plan:
         """Those of ``runs`` that have no result in the folder."""
         done = self.store.done()
         return [run for run in runs if run.digest not in done]
+
+    def cells(self, runs: Sequence[Run]) -> dict[str, Cell]:
+        """The forecast of each of ``runs`` that has one, by digest."""
+        cells = self.forecast.by_kind if self.forecast else {}
+        return {run.digest: cells[run.kind] for run in runs if run.kind in cells}
+
+    def costs(self, runs: Sequence[Run]) -> tuple[dict[str, float], bool]:
+        """The predicted cost of each of ``runs`` if it is trained alone, by digest, and whether these are wall-clock seconds.
+
+        They are operations unless all of the runs have a forecast.
+        """
+        cells, model = self.cells(runs), CostModel(self.context, self.cached)
+        if self.forecast and len(cells) == len(runs):
+            return {digest: self.forecast.workers * cell.seconds for digest, cell in cells.items()}, True
+        return {run.digest: model.operations(run) for run in runs}, False
 
     def grown(self) -> bool:
         """Whether another call has added runs to the folder since. Their examples are not tokenized here."""

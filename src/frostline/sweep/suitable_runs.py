@@ -113,7 +113,7 @@ def _why_unsuitable(run: Run, pretrained: Pretrained, data: Data) -> str | None:
 
 def _one_of_each_size(runs: Iterable[Run]) -> Iterable[Run]:
     """One run of each value of ``tune`` and each train size."""
-    return {(run.recipe, run.train_size): run for run in runs}.values()
+    return {run.kind: run for run in runs}.values()
 
 
 def _train_examples(run: Run, data: Data) -> Examples:

@@ -68,6 +68,11 @@ class Run(TrainingSettings):
         return copied
 
     @property
+    def kind(self) -> tuple[Recipe, int]:
+        """Recipe and train size: runs of one kind take about equally long."""
+        return self.recipe, self.train_size
+
+    @property
     def fold(self) -> int | None:
         """The fold that the run is scored on and not trained on; None without folds."""
         return self.seed % self.folds if isinstance(self.folds, int) and self.folds else None
