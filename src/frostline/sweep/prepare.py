@@ -28,7 +28,7 @@ from frostline.statistics.metrics import check_metric
 from frostline.statistics.recipe import NAMED, Recipe
 from frostline.sweep.grid import Identity, Origin, expand, read_identity
 from frostline.sweep.join import join_existing
-from frostline.sweep.parameter_groups import notes_on_seeds
+from frostline.sweep.parameter_groups import notes_on_modules, notes_on_seeds
 from frostline.sweep.plan import Plan, planned_states, rows_trained, states_wanted
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import ALTERNATIVES_FILE
@@ -124,7 +124,7 @@ def prepare(
         notes=(
             *data.notes,
             *[ZEROED_TYPES] * context.tokens.zeroed_types,
-            *(named.to_train.notes(pretrained.anatomy, pretrained.new) if named else ()),
+            *(notes_on_modules(named, pretrained.anatomy, pretrained.new) if named else ()),
             *notes_on_seeds(runs, pretrained.anatomy),
         ),
     )

@@ -78,7 +78,7 @@ def require_suitable(spec: Run, pretrained: Pretrained, task_type: str) -> None:
         )
     pretrained = pretrained.with_head(head_of(spec, task_type))
     anatomy = pretrained.anatomy
-    names = spec.to_train.parameters(anatomy)
+    names = spec.parameters(anatomy)
     layers = max(way.reinitialized, way.transferred or 0, way.low_rank_like)
     if layers > anatomy.count:
         raise FrostlineError(

@@ -24,6 +24,7 @@ from frostline.model.loading import read_config
 from frostline.model.model_files import readable, require_intact
 from frostline.model.terms import HEAD
 from frostline.model.tokens import encode
+from frostline.model.ways import Way
 from frostline.statistics.predictions import Labelled
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
@@ -42,7 +43,6 @@ from frostline.training.probes import (
     save_probe,
     words_of_rows,
 )
-from frostline.training.recipes import Way
 from frostline.training.run import Run
 
 PACKAGE, OLDEST = "sentence-transformers", 6  # before this version, it trusts local folders
@@ -473,7 +473,7 @@ def _new_model(spec: Run, context: Experiment) -> Any:
 def _fitted(spec: Run, context: Experiment, model: Any, steps: int) -> RunSetFit:
     """The model of a run. Its trained parameters are those of layers and embeddings, and of the logistic regression."""
     anatomy, parameters = context.pretrained.anatomy, dict(context.pretrained.model.named_parameters())
-    names = [name for name in spec.to_train.parameters(anatomy) if anatomy.places[name] != HEAD]
+    names = [name for name in spec.parameters(anatomy) if anatomy.places[name] != HEAD]
     head = sum(getattr(model.model_head, name).size for name in HEAD_PARTS[1:])
     return RunSetFit(model, context, sum(parameters[name].numel() for name in names) + head, steps)
 

@@ -14,12 +14,12 @@ import pytest
 import frostline
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.model.ways import Way
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.training.estimators import SetFitEstimator
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
-from frostline.training.recipes import Way
 from frostline.training.train import run
 from tiny import assert_same_predictions, sentences
 from training.runs import SIZES, context_of, spec_of
