@@ -9,12 +9,12 @@ import numpy as np
 from frostline.data.examples import Examples
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import CacheKey, load_or_compute
+from frostline.model.ways import Way
 from frostline.training.estimators import ESTIMATORS, examples_of
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
 from frostline.training.linear_models import WordsModel
 from frostline.training.probes import best_probe, fit_probes
-from frostline.training.recipes import Way
 from frostline.training.train import run
 from tagged import LABELS, small_base
 from tiny import sentences

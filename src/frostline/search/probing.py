@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from frostline.report.probe_report import report_probes
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.run_result import PROBE, WORDS
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.training.estimators import Fitted, examples_of, fit_words, probe_of_run
 from frostline.training.forward import train_rows, validation_rows
@@ -116,7 +116,7 @@ class Alternatives:
     estimates: Mapping[str, int | None] = field(default_factory=dict)
 
 
-def fit_alternatives(prepared: Prepared, runs: Sequence[Run], progress: Progress) -> Alternatives:
+def fit_alternatives(prepared: Plan, runs: Sequence[Run], progress: Progress) -> Alternatives:
     """Fit all of them on the examples of the first run, and once more for each other fold. Tags of words have no TF-IDF model.
 
     Args:
@@ -125,7 +125,7 @@ def fit_alternatives(prepared: Prepared, runs: Sequence[Run], progress: Progress
         progress: Where progress is reported.
     """
     progress.begin("fitting models that train no layer")
-    context, count = prepared.context, prepared.pretrained.anatomy.count
+    context, count = prepared.context, prepared.context.pretrained.anatomy.count
     train = [train_rows(context, run)[:MAX_EXAMPLES] for run in runs]
     scored = [validation_rows(context, run) for run in runs]
     words = [one for rows in train if (one := fit_words(context, rows))]
@@ -143,7 +143,7 @@ def fit_alternatives(prepared: Prepared, runs: Sequence[Run], progress: Progress
             train_rows=len(train[0]),
             data=prepared.data,
             tokens=context.tokens,
-            pretrained=prepared.pretrained,
+            pretrained=prepared.context.pretrained,
             max_length=prepared.identity.max_length,
             words=words[0].logits(scored[0], "validation") if words else None,
         )

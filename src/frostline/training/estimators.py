@@ -19,6 +19,7 @@ from frostline.data.examples import Examples
 from frostline.data.files import replace_file
 from frostline.frozen.forward_pass import POOLED, Rows
 from frostline.model.terms import HEAD
+from frostline.model.ways import Way
 from frostline.statistics.predictions import Labelled
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
@@ -34,7 +35,6 @@ from frostline.training.probes import (
     read_computed,
     words_of_rows,
 )
-from frostline.training.recipes import Way
 from frostline.training.result import TaskFacts
 from frostline.training.run import Run
 from frostline.training.saved_estimators import EstimatorFacts, require_package, save_probe, write_estimator
@@ -71,36 +71,25 @@ class Estimator:
     Attributes:
         fit: Fits a model to the training rows of a run. The same run gives the same model. If what it ``learned`` before is
             given, nothing is trained.
-        refuse: Raises a FrostlineError about a run with its training examples if the estimator is not for this task.
+        require_suitable: Refuses a run with its training examples if the estimator is not for this task, by a
+            :class:`WrongTrainSize` if it is not for so many.
         operations: Operations of a run, approximately. The last argument are those of training the whole model on all examples
             of the run once.
         require_installed: Refuses to run without a package.
-        most: The largest number of training examples of one class; None for any number.
     """
 
     fit: Callable[[Run, Experiment, Mapping[str, Tensor] | None], Fitted]
-    refuse: Callable[[Run, Examples], None]
+    require_suitable: Callable[[Run, Examples], None]
     operations: Callable[[Run, Experiment, float], float]
     require_installed: Callable[[], None] = lambda: None
-    most: int | None = None
-
-    def require_suitable(self, spec: Run, train: Examples) -> None:
-        """Refuse a run. ``train`` are its training examples.
-
-        Raises:
-            FrostlineError: The estimator is not for this task, or not for so many examples.
-        """
-        self.refuse(spec, train)
-        if self.most is not None and (largest := most_of_one_class(train)) > self.most:
-            raise FrostlineError(
-                f"{spec.recipe} is for at most {self.most} examples a class, but {spec.train_size:,} examples have "
-                f"{largest:,} of one class: leave it out, or run it with a smaller --train-size and the same --out."
-            )
 
 
-def most_of_one_class(examples: Examples) -> int:
-    """How many examples the largest class has."""
-    return int(np.unique(examples.targets, return_counts=True)[1].max())
+class WrongTrainSize(FrostlineError):
+    """A way is not for so many training examples. ``reason`` says why."""
+
+    def __init__(self, spec: Run, reason: str, advice: str) -> None:
+        super().__init__(f"{spec.recipe} cannot have {spec.train_size:,} examples: {reason}; {advice}.")
+        self.reason = reason
 
 
 def require_one_target(spec: Run, train: Examples) -> None:
@@ -197,6 +186,7 @@ def _operations_of_words(spec: Run, context: Experiment, training: float) -> flo
     return PER_TOKEN * float(context.tokens.lengths[train_rows(context, spec)].sum())
 
 
+MOST_OF_ONE_CLASS = 64  # the number of pairs grows with its square
 BODY, HEAD_PARTS = "body.", ("classes_", "coef_", "intercept_")  # names of what a run learns
 CARD = """# {task}
 
@@ -224,7 +214,10 @@ def _require_classes(spec: Run, train: Examples) -> None:
         raise FrostlineError(f"{spec.recipe} learns classes, but the task is a regression: leave it out.")
     if train.pairs is not None:
         raise FrostlineError(f"{spec.recipe} reads single texts, but the examples are pairs: leave it out.")
-    if most_of_one_class(train) == len(train):
+    if (largest := int(np.unique(train.targets, return_counts=True)[1].max())) > MOST_OF_ONE_CLASS:
+        advice = "leave it out, or run it with a smaller --train-size and the same --out"
+        raise WrongTrainSize(spec, f"it is for at most {MOST_OF_ONE_CLASS} examples a class, not {largest:,}", advice)
+    if largest == len(train):
         raise FrostlineError(
             f"{spec.recipe} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
         )
@@ -262,7 +255,7 @@ def _fit_setfit(spec: Run, context: Experiment, learned: Mapping[str, Tensor] | 
         replace_file(folder / "README.md", card.encode(), inside=folder)
 
     anatomy, parameters = context.pretrained.anatomy, dict(context.pretrained.model.named_parameters())
-    names = [name for name in spec.to_train.parameters(anatomy) if anatomy.places[name] != HEAD]
+    names = [name for name in spec.parameters(anatomy) if anatomy.places[name] != HEAD]
     trained = sum(parameters[name].numel() for name in names)
     trained += sum(getattr(model.model_head, name).size for name in HEAD_PARTS[1:])
     return Fitted(trained, logits, save, steps, 1.0, learned)
@@ -341,9 +334,7 @@ def _quiet() -> Iterator[None]:
 ESTIMATORS = {
     "probe": Estimator(_fit_probe, lambda spec, train: None, _operations_of_probes),
     "words": Estimator(_fit_words, _require_words, _operations_of_words),
-    "setfit": Estimator(
-        _fit_setfit, _require_classes, _operations_of_setfit, _require_setfit, most=64
-    ),  # pairs: most**2
+    "setfit": Estimator(_fit_setfit, _require_classes, _operations_of_setfit, _require_setfit),
 }
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from frostline.data.examples import Targets
 from frostline.frozen.exactness import packed_pass_is_exact
 from frostline.frozen.forward_pass import POOLED, ForwardBatch, ForwardPass, Rows, StateSelection
-from frostline.frozen.hidden_states import SHARD_ROWS, HiddenStates, temporary_states
+from frostline.frozen.hidden_states import SHARD_ROWS, HiddenStates, computed_states, scratch_folder
 from frostline.model.device import Machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import stream_of
@@ -159,7 +159,8 @@ def _vectors_of_batches(
         return
     for some in _groups(batches):
         rows = np.concatenate([batch.rows for batch in some])
-        with temporary_states(forward_pass, tokens, rows) as on_disk:
+        with scratch_folder() as folder:
+            on_disk = computed_states(folder, forward_pass, tokens, rows)
             for batch in some:
                 yield cached_vectors(on_disk, batch.rows, words_of_rows(tokens, batch.rows))
 
