@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frostline.report.answer.search_outcome import SearchOutcome
 
 from frostline.report.answer.make_answer import make_answer
-from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Counts
 from frostline.statistics.predictions import Labelled, RunPredictions

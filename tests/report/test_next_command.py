@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from frostline.report.answer.search_outcome import SearchOutcome
 
 from frostline.report import rebuild
 from frostline.report.answer.next_command import NextCommand, next_command
-from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.statistics.recipe import Recipe
 
 EACH = (

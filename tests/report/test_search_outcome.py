@@ -1,6 +1,7 @@
 """The state of a search, as the answer about the runs in its folder needs it."""
 
 from frostline.report.answer.search_outcome import SearchOutcome
+
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from search_runs import record_of

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frostline.report.answer.search_outcome import SearchOutcome
 from numpy.typing import NDArray
 
 from frostline.report import formatting
 from frostline.report.answer.make_answer import make_answer
-from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.report.answer.sentence import _without_training
 from frostline.report.figures.score_figures import validation_curve
 from frostline.report.names import score_title

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from frostline.report.answer.search_outcome import SearchOutcome
 from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.report.answer.make_answer import make_answer
-from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.search import FULL_RUNS
 from frostline.search import SECONDS as SECONDS_AT_LEAST
 from frostline.search.observations import Candidate, Observation, Observations, interim_analyses
