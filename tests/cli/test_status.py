@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import frostline.cli.status as status_module
+import frostline.cli.folders as status_module
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store

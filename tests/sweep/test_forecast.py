@@ -48,7 +48,7 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
     sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "o", tune="0,1,2,all,probe", train_size="20,40")
     prepared = sweep._prepare(Progress())
-    model, before = prepared.pretrained.model, states(prepared.pretrained.model)
+    model, before = prepared.context.pretrained.model, states(prepared.context.pretrained.model)
     found = sweep.plan().forecast
     assert found is not None and found.runs == 20 and found.forward_pass_seconds > 0
     assert {(cell.recipe, cell.train_size) for cell in found.cells} == {
@@ -59,11 +59,11 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
         found.forward_pass_seconds + sum(cell.runs * cell.seconds for cell in found.cells)
     )
     after = states(model)
-    fresh = {name for name in before["weights"] if name not in prepared.pretrained.new}
+    fresh = {name for name in before["weights"] if name not in prepared.context.pretrained.new}
     assert all(torch.equal(before["weights"][name], after["weights"][name]) for name in fresh)
     assert torch.equal(before["torch"], after["torch"])
     assert before["numpy"] == after["numpy"] and before["python"] == after["python"]
-    assert not prepared.pretrained._pretrained and all(p.grad is None for p in model.parameters())
+    assert not prepared.context.pretrained._pretrained and all(p.grad is None for p in model.parameters())
     assert prepared.context.states is None and not list(tmp_path.iterdir())
 
 
@@ -105,7 +105,7 @@ def test_finished_runs_cost_nothing(finished_small: Path, settings: dict[str, An
 def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **settings)
     prepared = sweep._prepare(Progress())
-    assert make_forecast(prepared, runs := sweep._requested(prepared), runs, Progress()) is None
+    assert make_forecast(prepared, runs := prepared.requested, runs, Progress()) is None
     sweep.run(save_model=False)
     assert recorded(sweep.out) == []
     assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
@@ -168,7 +168,7 @@ def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> N
     forecast = sweep.plan().forecast
     assert forecast is not None
     prepared = sweep._prepare(Progress())
-    execute(prepared, sweep._requested(prepared), watched)
+    execute(prepared, prepared.requested, watched)
     assert watched.arguments == (4, pytest.approx(forecast.seconds), True)
     assert watched.done == pytest.approx(watched.total)
 

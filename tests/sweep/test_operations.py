@@ -106,7 +106,7 @@ def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPat
         progress=Progress(), model=tiny_bert, train=tiny_table, out=out, tune="2", seeds=1, train_size=40
     )
     prepared = sweep._prepare(Progress())
-    return CostModel(prepared.context, prepared.plan.cached), sweep._requested(prepared)[0]
+    return CostModel(prepared.context, prepared.cached), prepared.requested[0]
 
 
 def spec_with(spec: Run, **values: Any) -> Run:

@@ -9,7 +9,7 @@ import pytest
 
 import frostline.sweep.results.leases as leases_module
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.plan import Identity
+from frostline.sweep.grid import Identity
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import Cell, Forecast, record
 from frostline.sweep.results.leases import Leases

@@ -19,7 +19,7 @@ from frostline.report.explanations import probe_sentence
 from frostline.report.probe_report import suffixes, write_probes
 from frostline.statistics.metrics import check_metric
 from frostline.sweep.inputs import encode_splits, length_limit, read_data, splits_of
-from frostline.sweep.make_plan import free_cache_bytes, passage_bytes, recipe_of
+from frostline.sweep.plan import free_cache_bytes, passage_bytes, recipe_of
 from frostline.sweep.prepare import load_model
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import OF_MODEL_AND_DATA, make_settings

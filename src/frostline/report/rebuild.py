@@ -22,13 +22,13 @@ from frostline.sweep.results.tables import write_tables
 from frostline.sweep.settings import Settings
 
 if TYPE_CHECKING:
-    from frostline.sweep.prepare import Prepared
+    from frostline.sweep.plan import Plan
     from frostline.sweep.progress import Progress
     from frostline.training.probes import Alternatives
 
 
 def finish(
-    prepared: "Prepared",
+    prepared: "Plan",
     progress: "Progress",
     *,
     save_model: bool = True,

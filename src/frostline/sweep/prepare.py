@@ -1,8 +1,8 @@
 """Prepare a sweep: read its data, load its model, make its plan. Nothing is written here."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.frozen.exactness import find_head_reads
 from frostline.model.anatomy import probe_batch
-from frostline.model.device import Machine, this_machine
+from frostline.model.device import Machine, device_memory, this_machine
 from frostline.model.loading import Streams, load_pretrained, never_streams
 from frostline.model.pretrained import Pretrained
-from frostline.model.tokens import Tokens
+from frostline.model.tokens import ZEROED_TYPES, Tokens
 from frostline.statistics.metrics import check_metric
-from frostline.statistics.recipe import Recipe
+from frostline.statistics.recipe import NAMED, Recipe
+from frostline.sweep.grid import Identity, Origin, expand, read_identity
 from frostline.sweep.inputs import (
     SPLITS,
     encode_splits,
@@ -34,8 +35,8 @@ from frostline.sweep.inputs import (
     splits_of,
 )
 from frostline.sweep.join import join_existing
-from frostline.sweep.make_plan import make_plan, rows_trained
-from frostline.sweep.plan import Identity, Origin, Plan, expand, read_identity, read_settings
+from frostline.sweep.parameter_groups import notes_on_seeds
+from frostline.sweep.plan import Plan, planned_states, rows_trained, states_wanted
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import ALTERNATIVES_FILE
 from frostline.sweep.results.store import SEARCH, Store
@@ -45,46 +46,7 @@ from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuita
 from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
-from frostline.training.run import Run
 from frostline.training.start import require_peft, with_modules
-
-
-@dataclass
-class Prepared:
-    """A sweep that is ready to run: its data, its model and its plan."""
-
-    spec: Settings
-    data: Data
-    identity: Identity
-    context: Experiment
-    plan: Plan
-    store: Store
-    requested: Settings  # the grid of this call alone; ``spec`` also has the runs of earlier calls
-    origin: Origin
-    checkpoints_in: Path | None = None  # the folder of the sweep that keeps checkpoints; None: that of ``store``
-
-    @property
-    def pretrained(self) -> Pretrained:
-        """The model."""
-        return self.context.pretrained
-
-    def set_damage_aside(self, progress: Progress) -> None:
-        """Verify all results in the folder. Damaged ones are set aside, so that their runs are missing."""
-        for damage in self.store.check():
-            progress.note(damage)
-
-    def missing(self, runs: Sequence[Run]) -> list[Run]:
-        """Those of ``runs`` that have no result in the folder."""
-        done = self.store.done()
-        return [run for run in runs if run.digest not in done]
-
-    def grown(self) -> bool:
-        """Whether another call has added runs to the folder since. Their examples are not tokenized here."""
-        older = self.store.read_spec()
-        known = {run.digest for run in self.plan.runs}
-        return older is not None and any(
-            run.digest not in known for run in expand(read_settings(older, self.store.out), self.identity)
-        )
 
 
 def prepare(
@@ -95,7 +57,7 @@ def prepare(
     tunes: Callable[[int], tuple[Recipe, ...]] | None = None,
     probes: bool = False,
     data: Data | None = None,
-) -> Prepared:
+) -> Plan:
     """Read the data, load the model, tokenize and plan. Nothing is written.
 
     Args:
@@ -142,29 +104,38 @@ def prepare(
         task_type=task.task_type,
         labels=task.labels,
     )
-    requested = spec = without_unsuitable_sizes(spec, identity, pretrained, data, progress)
+    spec = without_unsuitable_sizes(spec, identity, pretrained, data, progress)
+    grid = spec
     if older is not None and before is not None:
         identity = replace(identity, task=identity.task if spec.task else before.task)  # a file may have been renamed
-        spec = join_existing(spec, identity, older, store.out)
+        grid = join_existing(spec, identity, older, store.out)
     progress.begin("tokenizing the examples")
-    runs = expand(spec, identity)
+    runs = tuple(expand(grid, identity))
     require_suitable_runs(runs, pretrained, data)
     encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
     context = _experiment(spec, pretrained, machine, data, encoded, metric)
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
-    plan = make_plan(
+    named = next((run for run in runs if run.recipe == NAMED), None)
+    plan = Plan(
         spec=spec,
         identity=identity,
-        runs=runs,
-        context=context,
+        origin=origin,
         data=data,
-        encoded=encoded,
+        context=context,
         store=store,
-        probes=probes,
+        requested=runs if grid is spec else tuple(expand(spec, identity)),
+        runs=runs,
+        states=planned_states(states_wanted(spec, runs, context, probes=probes), context, runs, spec.cache_limit),
+        memory=device_memory(machine.device),
         processes=1 if origin.in_memory else max(1, len(machine.gpus)),  # other processes read the data from files
+        notes=(
+            *data.notes,
+            *[ZEROED_TYPES] * context.tokens.zeroed_types,
+            *(named.to_train.notes(pretrained.anatomy, pretrained.new) if named else ()),
+            *notes_on_seeds(runs, pretrained.anatomy),
+        ),
     )
-    plan = load_upper_layers(spec, plan, pretrained, machine)
-    return Prepared(spec, data, identity, context, plan, store, requested, origin)
+    return load_upper_layers(plan)
 
 
 def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:

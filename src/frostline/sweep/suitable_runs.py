@@ -10,7 +10,7 @@ from frostline.model.anatomy import Anatomy
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.plan import Identity, expand
+from frostline.sweep.grid import Identity, expand
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import Settings
 from frostline.training.estimators import estimator_of, most_of_one_class

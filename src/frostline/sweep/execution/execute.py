@@ -35,9 +35,8 @@ from frostline.sweep.execution.queue import POLL, Queue, Stack, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
 from frostline.sweep.execution.workers import run_concurrently, workers_for
-from frostline.sweep.make_plan import recipe_of, rows_needed
 from frostline.sweep.operations import CostModel
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import Plan, recipe_of, rows_needed
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.results.store import DamagedError, other_result
@@ -99,9 +98,9 @@ class RunCheckpoints:
         }
 
 
-def limit_copies(stack: Sequence[Run], prepared: Prepared) -> None:
+def limit_copies(stack: Sequence[Run], prepared: Plan) -> None:
     """Limit the copies to what the training of this stack leaves free. Only CUDA GPUs have copies."""
-    spec, forecast, context = stack[0], prepared.plan.forecast, prepared.context
+    spec, forecast, context = stack[0], prepared.forecast, prepared.context
     device, copies = context.machine.device, context.worker.copies
     if device.type != "cuda":
         return
@@ -109,7 +108,7 @@ def limit_copies(stack: Sequence[Run], prepared: Prepared) -> None:
     of_run = [one for one in cells if (one.recipe, one.train_size) == (spec.recipe, spec.train_size)]
     needed = next((one.memory_bytes for one in of_run if len(stack) <= one.stack), None)
     if needed is None:  # not forecast: an upper bound
-        bound = CostModel(context, prepared.plan.cached).memory_bound(spec)
+        bound = CostModel(context, prepared.cached).memory_bound(spec)
         needed = torch.cuda.memory_allocated(device) - copies.bytes + len(stack) * bound
     copies.keep_within(memory_limit(device) - int(needed))
 
@@ -154,7 +153,7 @@ FAILURES = (RuntimeError, MemoryError, AssertionError, ArithmeticError, ValueErr
 
 
 def execute(
-    prepared: Prepared,
+    prepared: Plan,
     runs: Sequence[Run],
     progress: Progress,
     *,
@@ -183,7 +182,7 @@ def execute(
     from_cache, workers = runs_from_cache(prepared, missing), workers_for(prepared, runs)
     rows = rows_needed(context, from_cache) if from_cache else None
     costs, forward_pass_cost = _predicted_costs(prepared, missing, rows, workers)
-    in_seconds = prepared.plan.forecast is not None
+    in_seconds = prepared.forecast is not None
     progress.start(len(missing), sum(costs.values()) + forward_pass_cost, seconds=in_seconds)
     prepare_hidden_states(prepared, missing, progress, forward_pass_cost)
     context.worker.copies.keep_within(0)  # stacks take precedence
@@ -233,7 +232,7 @@ def _by_group(stacks: Sequence[Stack], context: Experiment, cost_of: Callable[[S
     return Queue.by_group(stacks, group_of, cost_of)
 
 
-def show_ended(run: Run, prepared: Prepared, cost: float, progress: Progress) -> None:
+def show_ended(run: Run, prepared: Plan, cost: float, progress: Progress) -> None:
     """Show a run that another process has ended. If its record is damaged, a note says so."""
     progress.finish(cost)
     try:
@@ -246,18 +245,18 @@ def show_ended(run: Run, prepared: Prepared, cost: float, progress: Progress) ->
 
 
 def _predicted_costs(
-    prepared: Prepared, runs: Sequence[Run], rows: Rows | None, workers: int
+    prepared: Plan, runs: Sequence[Run], rows: Rows | None, workers: int
 ) -> tuple[dict[str, float], float]:
     """The predicted cost of each run, by digest, and of the forward pass over the frozen layers for ``rows``.
 
     Costs are wall-clock seconds if there is a forecast, else operations. The operations of a run are divided by the number of
     workers, because that many runs are trained at the same time.
     """
-    forecast = prepared.plan.forecast
+    forecast = prepared.forecast
     seconds = {(cell.recipe, cell.train_size): cell.seconds for cell in forecast.cells} if forecast else {}
     if forecast and all((run.recipe, run.train_size) in seconds for run in runs):
         return {run.digest: seconds[run.recipe, run.train_size] for run in runs}, forecast.forward_pass_seconds
-    model = CostModel(prepared.context, prepared.plan.cached)
+    model = CostModel(prepared.context, prepared.cached)
     forward_pass_cost = 0.0 if rows is None else model.forward_pass_operations(rows)
     return {run.digest: model.operations(run) / workers for run in runs}, forward_pass_cost
 
@@ -265,7 +264,7 @@ def _predicted_costs(
 def _train_stack(
     stack: Sequence[Run],
     progress: Progress,
-    prepared: Prepared,
+    prepared: Plan,
     costs: Mapping[str, float],
     weights: BestWeights | None,
 ) -> None:
@@ -334,7 +333,7 @@ def _save_best(stack: Sequence[Run], results: Sequence[Result], weights: BestWei
         progress.note(not_stored(spec, error))
 
 
-def prepare_hidden_states(prepared: Prepared, runs: Sequence[Run], progress: Progress, cost: float = 0.0) -> None:
+def prepare_hidden_states(prepared: Plan, runs: Sequence[Run], progress: Progress, cost: float = 0.0) -> None:
     """Run the exactness check, and load or compute the hidden states that these runs read.
 
     ``cost`` is the predicted cost of the forward pass over the frozen layers, for the progress display.
@@ -342,16 +341,16 @@ def prepare_hidden_states(prepared: Prepared, runs: Sequence[Run], progress: Pro
     check_cuts(prepared)
     if from_cache := runs_from_cache(prepared, runs):
         rows, states = rows_needed(prepared.context, from_cache), prepared.context.states
-        if states is not None and states.selection == prepared.plan.cached:
+        if states is not None and states.selection == prepared.cached:
             if states.has(rows):
                 return
             rows = np.union1d(rows, states.rows)
         _load_hidden_states(prepared, rows, progress, cost)
 
 
-def runs_from_cache(prepared: Prepared, runs: Sequence[Run]) -> list[Run]:
+def runs_from_cache(prepared: Plan, runs: Sequence[Run]) -> list[Run]:
     """Those of the runs that start from cached hidden states."""
-    cached, anatomy = prepared.plan.cached, prepared.pretrained.anatomy
+    cached, anatomy = prepared.cached, prepared.context.pretrained.anatomy
     return [
         spec
         for spec in runs
@@ -359,9 +358,9 @@ def runs_from_cache(prepared: Prepared, runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def _load_hidden_states(prepared: Prepared, rows: Rows, progress: Progress, cost: float) -> None:
+def _load_hidden_states(prepared: Plan, rows: Rows, progress: Progress, cost: float) -> None:
     """Load the hidden states of these rows from the cache, and compute those that are not there."""
-    context, pretrained, cached = prepared.context, prepared.pretrained, prepared.plan.cached
+    context, pretrained, cached = prepared.context, prepared.context.pretrained, prepared.cached
     progress.begin("hidden states")
     pretrained.restore()  # an earlier call on the same sweep leaves the parameters as its last run trained them
     loaded = 0.0

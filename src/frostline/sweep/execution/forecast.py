@@ -32,7 +32,6 @@ from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import runs_from_cache
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import run_in_each_worker, workers_for
-from frostline.sweep.make_plan import nearest_existing, recipe_of, rows_needed
 from frostline.sweep.operations import (
     COPY_BYTES,
     SCORED_BYTES,
@@ -43,7 +42,7 @@ from frostline.sweep.operations import (
     batch_totals,
     kernel_bytes,
 )
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import Plan, nearest_existing, recipe_of, rows_needed
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.training.experiment import Experiment, Worker
@@ -132,7 +131,7 @@ def seconds_of(timed: Mapping[Recipe, Pace], recipe: Recipe, count: float, opera
 
 
 def make_forecast(
-    prepared: Prepared, runs: Sequence[Run], missing: Sequence[Run], progress: Progress, *, plain: bool = False
+    prepared: Plan, runs: Sequence[Run], missing: Sequence[Run], progress: Progress, *, plain: bool = False
 ) -> Forecast | None:
     """Run the exactness check, and forecast the time and memory of runs.
 
@@ -152,10 +151,10 @@ def make_forecast(
     progress.begin("checking that the model can be cut")
     check_cuts(prepared)
     progress.begin("timing a few steps")
-    begun, context, cached = perf_counter(), prepared.context, prepared.plan.cached
+    begun, context, cached = perf_counter(), prepared.context, prepared.cached
     costs, from_cache = CostModel(context, cached), runs_from_cache(prepared, missing)
     rows = rows_needed(context, from_cache or missing)
-    recipe = recipe_of(prepared.pretrained, context.machine, context.forward_pass(cached))
+    recipe = recipe_of(prepared.context.pretrained, context.machine, context.forward_pass(cached))
     uncached = missing_rows(context.tokens, rows, cached, recipe) if from_cache else rows[:0]
     speed = _forward_pass_speed(costs, uncached if len(uncached) else missing_rows(context.tokens, rows, cached))
     in_pass = costs.forward_pass_operations(uncached)
@@ -176,7 +175,7 @@ def make_forecast(
         if not each:
             return None
         calibration = each[len(each) // 2]  # the median
-        if plain and prepared.pretrained.stream is None:  # otherwise Trainer could not train it
+        if plain and prepared.context.pretrained.stream is None:  # otherwise Trainer could not train it
             trainer = _time_plain(context, in_loop, speed / 2, calibration)
         cells = list(_cells(costs, calibration, trainer, in_loop, concurrent))
     cells += _cells_of_estimators(costs, others, speed / SLOWDOWN, calibration.memory_bytes, plain=trainer is not None)
@@ -191,7 +190,7 @@ def make_forecast(
         forward_pass_seconds=pass_seconds,
         calibration_seconds=perf_counter() - begun,
         remarks=tuple(_remarks(costs, missing)) if in_loop else (),
-        processes=min(prepared.plan.device.processes, len(missing)),
+        processes=min(prepared.processes, len(missing)),
     )
 
 

@@ -24,9 +24,10 @@ from frostline.data.wording import first_line
 from frostline.sweep.execution.execute import execute, show_ended
 from frostline.sweep.execution.queue import POLL, Queue, shared_out
 from frostline.sweep.execution.stopping import STOP
+from frostline.sweep.grid import read_settings
 from frostline.sweep.operations import CostModel
-from frostline.sweep.plan import read_settings
-from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.plan import Plan
+from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell
 from frostline.sweep.results.leases import Leases
@@ -207,7 +208,7 @@ def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, f
     torch.set_num_threads(work.threads)
     try:
         prepared, notes = _prepared(work), Notes()
-        known = {run.digest: run for run in prepared.plan.runs}
+        known = {run.digest: run for run in prepared.runs}
         if unknown := set(digests) - known.keys():
             raise FrostlineError(
                 f"{len(unknown)} of the runs are others here, as with another version of frostline: install the same on all "
@@ -225,7 +226,7 @@ def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, f
 
 
 @lru_cache(maxsize=1)
-def _prepared(work: Work) -> Prepared:
+def _prepared(work: Work) -> Plan:
     """The sweep with its model. A process of Ray does several tasks, one after the other."""
     with TemporaryDirectory(prefix="frostline-") as folder:
         out = Path(folder)
@@ -262,7 +263,7 @@ def in_tasks(runs: Sequence[Run], costs: Mapping[str, float], limit: float, capa
 
 
 @contextmanager
-def driver_on(prepared: Prepared, progress: Progress, ray: Ray) -> "Iterator[Driver]":
+def driver_on(prepared: Plan, progress: Progress, ray: Ray) -> "Iterator[Driver]":
     """Connect to Ray. While the context is open, runs of the sweep can be trained.
 
     Raises:
@@ -276,24 +277,24 @@ def driver_on(prepared: Prepared, progress: Progress, ray: Ray) -> "Iterator[Dri
 class Driver:
     """Trains runs that a sweep has requested. All its tasks get the same settings and examples, so a node loads them once."""
 
-    def __init__(self, prepared: Prepared, progress: Progress, cluster: Cluster, ray: Ray) -> None:
+    def __init__(self, prepared: Plan, progress: Progress, cluster: Cluster, ray: Ray) -> None:
         self.prepared, self.progress, self.cluster, self.ray = prepared, progress, cluster, ray
         self.weights: BestWeights | None = None
         self.holder = ""  # of the leases, by which a node knows the folder of the sweep
         self.under_way: dict[Any, list[Run]] = {}  # by the reference to what the task returns
-        spec, requested = prepared.spec, prepared.requested
+        spec = prepared.spec
         self.gpus = (1.0 if spec.device != "cpu" and cluster.has_gpus else 0.0) if ray.gpus is None else ray.gpus
-        if (model := Path(requested.model).expanduser()).exists():  # a node has another working directory
-            requested = requested.model_copy(update={"model": str(model.absolute())})
-        of_words, count = prepared.context.tokens.of_words, prepared.pretrained.anatomy.count
+        if (model := Path(spec.model).expanduser()).exists():  # a node has another working directory
+            spec = spec.model_copy(update={"model": str(model.absolute())})
+        of_words, count = prepared.context.tokens.of_words, prepared.context.pretrained.anatomy.count
         work = Work(
             uuid.uuid4().hex,
-            {**requested.model_dump(mode="json"), "identity": asdict(prepared.identity)},
+            {**spec.model_dump(mode="json"), "identity": asdict(prepared.identity)},
             prepared.data,
             threads=ray.cpus,
             with_gpu=self.gpus > 0,
             trust_remote_code=spec.trust_remote_code,
-            probes=has_features(prepared.plan.states.wanted, count, of_words=of_words),
+            probes=has_features(prepared.states.wanted, count, of_words=of_words),
         )
         self.work = cluster.module.put(work)
         self.train_task = cluster.module.remote(max_retries=RETRIES)(train)
@@ -313,11 +314,11 @@ class Driver:
         missing = [run for run in runs if run.digest not in ended]
         if not missing:
             return
-        forecast, cells = prepared.plan.forecast, self._cells(missing)
+        forecast, cells = prepared.forecast, self._cells(missing)
         if forecast and all(run.digest in cells for run in missing):  # in seconds of a run alone, else in operations
             costs, limit = {one: forecast.workers * cell.seconds for one, cell in cells.items()}, TASK_SECONDS
         else:
-            model = CostModel(prepared.context, prepared.plan.cached)
+            model = CostModel(prepared.context, prepared.cached)
             costs, limit = {run.digest: model.operations(run) for run in missing}, inf
         capacity = self.capacity(missing)
         self.progress.start(len(missing), sum(costs.values()))
@@ -336,7 +337,7 @@ class Driver:
 
     def _cells(self, runs: Sequence[Run]) -> dict[str, Cell]:
         """The forecast of each run that has one, by digest."""
-        forecast = self.prepared.plan.forecast
+        forecast = self.prepared.forecast
         cells = {(cell.recipe, cell.train_size): cell for cell in forecast.cells} if forecast else {}
         return {run.digest: cells[kind] for run in runs if (kind := (run.recipe, run.train_size)) in cells}
 
