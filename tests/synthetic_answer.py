@@ -67,12 +67,17 @@ def make_runs(
 
 
 def answer_of(
-    made: Made, *, validation: Labelled = VALIDATION, search: SearchOutcome = NO_SEARCH, **settings: Any
+    made: Made,
+    *,
+    validation: Labelled = VALIDATION,
+    layers: int = LAYERS,
+    search: SearchOutcome = NO_SEARCH,
+    **settings: Any,
 ) -> Answer:
     """The answer for these runs. Asserts that it is plain JSON."""
     runs, logits = made
     evidence = RunPredictions(validation, logits.__getitem__, search.interim_analyses)
-    group = RunGroup(model="m", task="t", layers=LAYERS, runs=runs, evidence=evidence, search=search)
+    group = RunGroup(model="m", task="t", layers=layers, runs=runs, evidence=evidence, search=search)
     answer = make_answer(group, AnalysisSettings(**settings))
     json.dumps(answer.to_json(), allow_nan=False)
     return answer

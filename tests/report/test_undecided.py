@@ -1,8 +1,8 @@
 """Sentences for results without a recommendation."""
 
 import pytest
-from frostline.report.answer.search_outcome import SearchOutcome
 
+from frostline.statistics.run_group import SearchOutcome
 from synthetic_answer import answer_of, cells, clear, make_runs
 
 

@@ -76,8 +76,9 @@ def curves_of(
     first, metric, chance = answer.sizes[0].train_size, answer.metric, answer.chance
     sizes, figures = [], {}
     for size in answer.sizes:
-        own = suffix if size.train_size == first else f"{suffix}_{size.train_size}"
-        examples = f"{size.train_size:,} examples" if len(answer.sizes) > 1 else ""
+        is_first = size.train_size == first
+        own = suffix if is_first else f"{suffix}_{size.train_size}"
+        examples = f"{size.train_size:,} examples" if (about and size.train_size) or not is_first else ""
         tables = _tables(size, metric, price, ways or {}, tested=tested)
         title = ", ".join(filter(None, (about, examples)))
         seeds = len({point.seed for cell in size.cells for point in cell.points})

@@ -220,7 +220,7 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
         Column("below_full", "expected\npoints lost", formatting.points, small=_points_interval),
         *(Column("low"), Column("high")),
         Column("cost_of_full", "layers\n(cost)", formatting.percent),
-        *(Column("expected", "expected\nscore", formatting.score), Column("value", "value", formatting.score)),
+        *(Column("expected"), Column("value", "value", formatting.score)),
         *(Column(key, title, formatting.percent, of=probability(key)) for key, title in targets.items()),
         Column("better_than_previous", "better than the\nnext smaller k", formatting.percent),
         Column("dominated_by"),
