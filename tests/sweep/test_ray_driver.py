@@ -98,12 +98,12 @@ def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepare
 def test_what_a_task_asks_for(
     train: Train, prepared: Plan, here: RayHere, node: dict[str, float], memory: list[float], gpus: int
 ) -> None:
-    cell = Cell("head only", 20, 2, 0.5, 0.5, 1.0, 7e9, None, True, 1)
+    cell = Cell("head only", 20, 2, 1.0, 7e9)
     cells = (cell, replace(cell, recipe="last 1", seconds=9.0, memory_bytes=9e9))
     here.resources = [node]
     here.before = stop
     with pytest.raises(KeyboardInterrupt):
-        train(forecast=Forecast(cells, 0, 0))
+        train(forecast=Forecast(cells, 0))
     assert here.options == [{"num_cpus": 1, "num_gpus": gpus, "memory": needed} for needed in memory]
 
 

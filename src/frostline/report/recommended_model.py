@@ -124,7 +124,7 @@ def save_recommended(
         _save_fitted(prepared, answer, progress, spec, estimator)
         weights.remove()
         return target
-    adapter = prepared.spec.keep_adapter and spec.way.has_adapter
+    adapter = prepared.spec.keep_adapter and bool(spec.way.low_rank)
     if not _is_saved(target, recommended.run, answer) or (adapter and not (target / ADAPTER).is_dir()):
         prepare_hidden_states(prepared, [spec], progress)
         learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, prepared)
@@ -194,7 +194,7 @@ def _learned_before(folder: Path, spec: Run, prepared: Plan) -> dict[str, Tensor
         return None
     if facts.get("run") != spec.digest or facts.get("trained_again") is not False:
         return None
-    names = spec.to_train.parameters(prepared.context.for_run(spec).pretrained.anatomy)
+    names = spec.parameters(prepared.context.for_run(spec).pretrained.anatomy)
     if not names <= stored.keys():
         return None
     learned = {name: stored[name] for name in names}
@@ -379,7 +379,7 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         notes=[_plain(note) for note in answer.notes if not PATH.search(note)],
         splits={name: split["rows"] for name, split in answer.data["report"]["splits"].items()},
         trainable=names.printed(recommended.recipe),
-        named=[_plain(part) for part in spec.tune_modules or ()],
+        named=[_plain(part) for part in spec.way.modules or ()],
         classes=[replace(one, label=_plain(one.label)) for one in answer.classes or ()],
         outputs=[_plain(text) for text in output_sentences(answer)],
         labels=json.dumps(labels, indent=1, ensure_ascii=False),
@@ -399,7 +399,7 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
                 mode="json", exclude={"weights", "vocabulary", "data", "way", "phase"}
             ).items()
         },
-        way=_plain(spec.way.in_words),
+        way=_plain(spec.way.in_words) if spec.recipe.is_way else "",
         saved=saved,
         versions={name: version(name) for name in VERSIONS},
         formatting=formatting,

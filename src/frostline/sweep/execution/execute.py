@@ -100,14 +100,14 @@ class RunCheckpoints:
 
 def limit_copies(stack: Sequence[Run], prepared: Plan) -> None:
     """Limit the copies to what the training of this stack leaves free. Only CUDA GPUs have copies."""
-    spec, forecast, context = stack[0], prepared.forecast, prepared.context
+    spec, context = stack[0], prepared.context
     device, copies = context.machine.device, context.worker.copies
     if device.type != "cuda":
         return
-    cells = forecast.cells if forecast else ()
-    of_run = [one for one in cells if (one.recipe, one.train_size) == (spec.recipe, spec.train_size)]
-    needed = next((one.memory_bytes for one in of_run if len(stack) <= one.stack), None)
-    if needed is None:  # not forecast: an upper bound
+    cell = prepared.cells([spec]).get(spec.digest)
+    if cell is not None and len(stack) <= cell.stack:
+        needed = cell.memory_bytes
+    else:  # not forecast: an upper bound
         bound = CostModel(context, prepared.cached).memory_bound(spec)
         needed = torch.cuda.memory_allocated(device) - copies.bytes + len(stack) * bound
     copies.keep_within(memory_limit(device) - int(needed))
@@ -181,8 +181,13 @@ def execute(
         return
     from_cache, workers = runs_from_cache(prepared, missing), workers_for(prepared, runs)
     rows = rows_needed(context, from_cache) if from_cache else None
-    costs, forward_pass_cost = _predicted_costs(prepared, missing, rows, workers)
-    in_seconds = prepared.forecast is not None
+    alone, in_seconds = prepared.costs(missing)
+    costs = {digest: cost / min(workers, len(missing)) for digest, cost in alone.items()}  # so many at the same time
+    forward_pass_cost = 0.0
+    if prepared.forecast and in_seconds:
+        forward_pass_cost = prepared.forecast.forward_pass_seconds
+    elif rows is not None:
+        forward_pass_cost = CostModel(context, prepared.cached).forward_pass_operations(rows)
     progress.start(len(missing), sum(costs.values()) + forward_pass_cost, seconds=in_seconds)
     prepare_hidden_states(prepared, missing, progress, forward_pass_cost)
     context.worker.copies.keep_within(0)  # stacks take precedence
@@ -242,23 +247,6 @@ def show_ended(run: Run, prepared: Plan, cost: float, progress: Progress) -> Non
         return
     if ended is not None:
         progress.result(ended)
-
-
-def _predicted_costs(
-    prepared: Plan, runs: Sequence[Run], rows: Rows | None, workers: int
-) -> tuple[dict[str, float], float]:
-    """The predicted cost of each run, by digest, and of the forward pass over the frozen layers for ``rows``.
-
-    Costs are wall-clock seconds if there is a forecast, else operations. The operations of a run are divided by the number of
-    workers, because that many runs are trained at the same time.
-    """
-    forecast = prepared.forecast
-    seconds = {(cell.recipe, cell.train_size): cell.seconds for cell in forecast.cells} if forecast else {}
-    if forecast and all((run.recipe, run.train_size) in seconds for run in runs):
-        return {run.digest: seconds[run.recipe, run.train_size] for run in runs}, forecast.forward_pass_seconds
-    model = CostModel(prepared.context, prepared.cached)
-    forward_pass_cost = 0.0 if rows is None else model.forward_pass_operations(rows)
-    return {run.digest: model.operations(run) / workers for run in runs}, forward_pass_cost
 
 
 def _train_stack(

@@ -25,11 +25,9 @@ from frostline.sweep.execution.execute import execute, show_ended
 from frostline.sweep.execution.queue import POLL, Queue, shared_out
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.grid import read_settings
-from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import Plan
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
-from frostline.sweep.results.forecast_record import Cell
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import PREDICTIONS, Store, other_result
 from frostline.sweep.results.tensor_files import BestWeights, Rank, not_stored
@@ -314,13 +312,8 @@ class Driver:
         missing = [run for run in runs if run.digest not in ended]
         if not missing:
             return
-        forecast, cells = prepared.forecast, self._cells(missing)
-        if forecast and all(run.digest in cells for run in missing):  # in seconds of a run alone, else in operations
-            costs, limit = {one: forecast.workers * cell.seconds for one, cell in cells.items()}, TASK_SECONDS
-        else:
-            model = CostModel(prepared.context, prepared.cached)
-            costs, limit = {run.digest: model.operations(run) for run in missing}, inf
-        capacity = self.capacity(missing)
+        costs, in_seconds = prepared.costs(missing)
+        limit, capacity = TASK_SECONDS if in_seconds else inf, self.capacity(missing)
         self.progress.start(len(missing), sum(costs.values()))
 
         def show(run: Run) -> None:
@@ -335,16 +328,12 @@ class Driver:
                 leases.release([run.digest])
                 show(run)
 
-    def _cells(self, runs: Sequence[Run]) -> dict[str, Cell]:
-        """The forecast of each run that has one, by digest."""
-        forecast = self.prepared.forecast
-        cells = {(cell.recipe, cell.train_size): cell for cell in forecast.cells} if forecast else {}
-        return {run.digest: cells[kind] for run in runs if (kind := (run.recipe, run.train_size)) in cells}
-
     def needs(self, runs: Sequence[Run]) -> dict[str, float]:
         """What a task with these runs asks of a node. On a GPU, a forecast tells nothing of the memory of the node."""
         on_gpu = self.gpus > 0 or self.prepared.context.machine.device.type != "cpu"
-        memory = 0 if on_gpu else int(max((cell.memory_bytes for cell in self._cells(runs).values()), default=0))
+        memory = (
+            0 if on_gpu else int(max((cell.memory_bytes for cell in self.prepared.cells(runs).values()), default=0))
+        )
         return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": memory}
 
     def capacity(self, runs: Sequence[Run]) -> int:

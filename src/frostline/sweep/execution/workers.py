@@ -63,7 +63,7 @@ def workers_for(prepared: Plan, runs: Sequence[Run]) -> int:
     operations = (model.operations(run) + STEP_OVERHEAD * model.batches(run).steps.count for run in runs)
     if sum(operations) < MIN_OPERATIONS:
         return 1
-    distinct = {(run.recipe, run.train_size): run for run in runs}.values()
+    distinct = {run.kind: run for run in runs}.values()
     fit = psutil.virtual_memory().total // 2 // max(model.memory_bound(run) for run in distinct)
     workers = min(cores, len(runs), fit)
     return workers if 2 * workers >= cores else 1  # with fewer workers, one run on all cores is faster

@@ -31,7 +31,7 @@ def test_a_size_that_is_too_large_is_left_out_with_a_note(given: dict[str, Any])
     prepared = sweep_of("last-1,setfit,full", progress=progress, **given)._prepare(progress)
     others = {(name, size) for name in ("last 1", "full") for size in (8, 32)}
     assert cells(prepared.runs) == {*others, ("setfit", 8)}
-    assert "setfit is left out at train size 32: it is for at most 6 examples a class." in progress.notes
+    assert "setfit is left out at train size 32: it is for at most 6 examples a class, not 16." in progress.notes
 
 
 def test_a_size_that_has_too_few_steps_for_all_phases_is_left_out_with_a_note(given: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ def test_the_same_command_goes_on_and_another_one_adds(given: dict[str, Any]) ->
 
 def test_a_way_without_any_size_that_is_small_enough_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(
-        FrostlineError, match="setfit is for at most 6 examples a class, but 24 examples have 12 of one"
+        FrostlineError, match="setfit cannot have 24 examples: it is for at most 6 examples a class, not 12"
     ):
         sweep_of("setfit,full", progress=Progress(), **{**given, "train_size": "24,32"})._prepare(Progress())
     assert not given["out"].exists()
