@@ -12,7 +12,8 @@ from frostline import FrostlineError
 from frostline.api.sweep import Sweep, sweep_of
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.ways import DEFAULT_WAYS
-from frostline.report.answer.analysis import analyze, load_groups
+from frostline.report.answer.analysis import analyze
+from frostline.report.answer.run_groups import load_groups
 from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer, Counts
