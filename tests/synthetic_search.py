@@ -51,9 +51,9 @@ class Rows:
     Otherwise the errors of each run are drawn independently.
     """
 
-    def __init__(self, *, same_errors: bool) -> None:
+    def __init__(self, *, same_errors: bool, seconds: Mapping[Recipe, float] = SECONDS) -> None:
         self.targets = np.arange(800) % 2
-        self.same_errors, self.logits = same_errors, {}
+        self.same_errors, self.logits, self.seconds = same_errors, {}, seconds
         labelled = Labelled(self.targets, "text-classification", ("0", "1"), "accuracy")
         self.evidence = RunPredictions(labelled, self.logits.__getitem__, interim_analyses(5))
 
@@ -62,7 +62,7 @@ class Rows:
             return Observation(None, 0.0)
         seed = 0 if self.same_errors else zlib.crc32(str(candidate).encode())
         self.logits[str(candidate)] = self.logits_with(score, seed)
-        return Observation(round(800 * score) / 800, SECONDS[candidate.recipe], str(candidate))
+        return Observation(round(800 * score) / 800, self.seconds[candidate.recipe], str(candidate))
 
     def logits_with(self, score: float, seed: int = 0) -> Any:
         """Predictions with this score; ``seed`` decides which rows are wrong."""
@@ -102,7 +102,7 @@ def run_search(seen: Observations, score: Any, rows: Rows | None = None) -> tupl
             for one in batch.candidates:
                 value = score(one)
                 found = Observation(value, SECONDS[one.recipe]) if rows is None else rows.observe(one, value)
-                workers = seen.workers if len(batch.candidates) > 1 and one.recipe != "head only" else 1
+                workers = seen.workers if len(batch.candidates) > 1 and one.recipe.k != 0 else 1
                 seen.known[one] = replace(found, workers=workers)
     except StopIteration as end:
         stop: Stop = end.value

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from frostline.report.answer.search_outcome import SearchOutcome
+from frostline.statistics.run_group import SearchOutcome
 from synthetic_answer import Made, answer_of, cells, clear, make_runs, with_named
 
 
@@ -54,7 +54,7 @@ def test_more_epochs_are_advised_if_training_examples_are_not_fitted(on_train: f
     said = answer_of((runs, logits)).sentence
     remark = (
         f" Full fine-tuning scores {on_train or 0:.3f} on examples that it was trained on and 0.900 on validation. It has not "
-        "fitted its examples yet, so a higher --num-train-epochs may help."
+        "fitted its examples yet, so longer training may help: add --num-train-epochs 3,10."
     )
     assert said.endswith(remark) == unfitted and ("epochs" in said) == unfitted
 

@@ -12,7 +12,7 @@ from frostline.data.wording import parse_duration
 from frostline.search.observations import Candidate, Observations
 from frostline.search.policy import BRIEF, initial_design
 from frostline.statistics.analysis_settings import Goal
-from frostline.statistics.decision import Rule
+from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.recipe import Recipe
 from synthetic_search import (
     LAYERS,
@@ -274,3 +274,26 @@ def test_a_search_begins_with_it_if_scores_change_nothing(recipes: int, workers:
     _, batches = run_search(seen, lambda one: RISING[one.recipe] - 0.001 * (one.learning_rate != 1e-4))
     wanted = list(initial_design(seen.space, workers))
     assert len(wanted) == 3 and batches[:3] == wanted
+
+
+@pytest.mark.parametrize(
+    ("gain", "wanted"),
+    [
+        (0.05, "last 4 for 10 epochs"),  # five points are worth a training that is three times as long
+        (0.0, "last 4 for 3 epochs"),
+    ],
+)
+def test_a_longer_training_is_tried_and_named_where_it_pays(gain: float, wanted: str) -> None:
+    recipes = {
+        recipe.for_epochs(epochs): seconds * epochs / 3 for epochs in (3, 10) for recipe, seconds in SECONDS.items()
+    }
+    scores = {one: RISING[one.trained] + (gain if one.epochs == 10 and one.k != 0 else 0.0) for one in recipes}
+    rows = Rows(same_errors=True, seconds=recipes)
+    operations = {one: 1e9 * seconds for one, seconds in recipes.items()}
+    seen = nothing_seen(
+        rows, recipes=tuple(recipes), operations=operations, lengths=Lengths(3.0, 10.0, 500), budget_given=1e4
+    )
+    _, batches = run_search(seen, exact(scores), rows)
+    assert best(seen) == wanted
+    first = [one.recipe.epochs for batch in batches[:3] for one in batch.candidates]
+    assert first == [3.0] * len(first)

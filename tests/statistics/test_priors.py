@@ -1,6 +1,6 @@
 """What the posterior expects of a k between others, and of ways to tune, before it has seen them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -57,3 +57,23 @@ def test_a_curve_that_rose_early_is_expected_to_stay_near_its_end(rise: float) -
 @pytest.mark.parametrize("rise", [0.04, 0.2])
 def test_a_straight_curve_is_expected_to_go_on_straight(rise: float) -> None:
     assert expected_share(0.7 + rise * DEPTH / DEPTH[-1], [3, 5]) == pytest.approx([3 / 7, 5 / 7], abs=0.06)
+
+
+def expected_gains(measured: Mapping[int, float]) -> NDArray[np.float64]:
+    """What longer training of each of three k is expected to gain if some of the gains were measured; beforehand it is .01."""
+    means = {0: 0.7, 1: 0.78, 2: 0.8}
+    means |= {3 + k: means[k] + gain for k, gain in measured.items()}
+    scores = [
+        {str(seed): means[n] + noise for seed, noise in enumerate((-0.005, 0.0, 0.005))} if n in means else {}
+        for n in range(6)
+    ]
+    longer = {3 + k: (k, 0.01) for k in range(3)}
+    draws = posterior(Observed(scores, None, [0, 0.5, 1, None, None, None], longer=longer)).draws
+    return np.asarray((draws[:, 3:] - draws[:, :3]).mean(0))
+
+
+def test_longer_training_gains_what_is_expected_until_another_k_was_trained_as_long() -> None:
+    nothing, much = expected_gains({1: 0.0, 2: 0.0}), expected_gains({1: 0.03, 2: 0.03})
+    assert expected_gains({}) == pytest.approx([0.01] * 3, abs=0.004)
+    assert nothing[0] < 0.007 < 0.014 < much[0]
+    assert much[1:] == pytest.approx([0.03] * 2, abs=0.006)

@@ -53,3 +53,19 @@ def test_full_named_parts_and_ways_have_no_k() -> None:
     assert [one.k for one in (HEAD_ONLY, FULL, NAMED, Recipe("lora-2"))] == [0, None, None, None]
     assert [one.is_k for one in (HEAD_ONLY, FULL, NAMED, Recipe("lora-2"))] == [True, True, False, False]
     assert [one.is_way for one in (HEAD_ONLY, FULL, NAMED, Recipe("lora-2"))] == [False, False, False, True]
+
+
+@given(st.sampled_from(ORDER), st.floats(0.01, 1e5).map(lambda epochs: float(f"{epochs:g}")))
+def test_a_training_length_is_part_of_the_name_and_of_nothing_else(name: str, epochs: float) -> None:
+    plain, longer = Recipe(name), Recipe(name).for_epochs(epochs)
+    if "e" not in f"{epochs:g}":
+        assert longer == f"{name} for {epochs:g} epochs" == Recipe(str(longer))
+        assert longer.epochs == epochs and longer.trained == plain and plain.epochs is None
+        assert (longer.k, longer.is_k, longer.is_way, longer.is_full) == (
+            plain.k,
+            plain.is_k,
+            plain.is_way,
+            plain.is_full,
+        )
+        assert plain.order < longer.order < longer.for_epochs(2 * epochs).order
+        assert longer.for_epochs(None) == plain

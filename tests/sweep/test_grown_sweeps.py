@@ -33,6 +33,21 @@ def test_an_extended_sweep_equals_the_same_grid_in_one_call(settings: dict[str, 
     pd.testing.assert_frame_equal(table(grown), table(whole))
 
 
+def test_training_lengths_of_one_folder_have_the_results_of_one_folder_each(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    alone = [run_sweep(settings, num_train_epochs=epochs, out=tmp_path / f"{epochs}") for epochs in (1, 2)]
+    both = run_sweep(settings, num_train_epochs=2)
+    both = run_sweep(settings, num_train_epochs="1,2")
+    joined = pd.concat([table(one) for one in alone]).set_index("run")
+    found = table(both).set_index("run").loc[joined.index]
+    pd.testing.assert_frame_equal(found.drop(columns="recipe"), joined.drop(columns="recipe"))
+    named = [
+        f"{recipe} for {epochs:g} epochs" for recipe, epochs in zip(joined.recipe, joined.num_train_epochs, strict=True)
+    ]
+    assert found.recipe.tolist() == named and len(found) == 2 * len(table(alone[0]))
+
+
 def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: dict[str, Any]) -> None:
     first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
     prepared = first._prepare(Progress())  # it has read the folder before the other call changes it

@@ -10,7 +10,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
+from frostline.data.load import SPLITS
 from frostline.fast.switch import objects_frozen
+from frostline.model.ways import DEFAULT_WAYS
 from frostline.report.rebuild import finish, rebuild
 from frostline.statistics.answer import Answer
 from frostline.sweep import slurm
@@ -19,7 +21,6 @@ from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.execution.workers import OtherGpus
-from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress, suitable_progress
@@ -30,7 +31,6 @@ from frostline.sweep.results.tables import frame
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import Settings, comparison, make_settings
 from frostline.sweep.slurm import TASKS
-from frostline.training.recipes import DEFAULT_WAYS
 from frostline.training.run import Run
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def compare(*, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | No
         ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :class:`frostline.Sweep`, except ``tune``. ``way`` defines ways of your own
-            by name, as dictionaries of the fields of :class:`frostline.training.recipes.Way`.
+            by name, as dictionaries of the fields of :class:`frostline.model.ways.Way`.
 
     Returns:
         The answer, as in ``answer.json``.

@@ -167,12 +167,12 @@ def states_wanted(spec: Settings, runs: Sequence[Run], context: Experiment, *, p
     """The hidden states that these runs (and probes after every layer) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
     different = one_of_each(runs)
-    probes = probes or any(run.way.reads_features for run in different)
+    probes = probes or any(run.way.estimator == "probe" for run in different)
     trainings = [training for run in different if run.way.in_loop for training in trainings_of(run, anatomy)]
     own: set[int] = set()
     others: set[int] = set()  # of heads that read all tokens
     for training in trainings:
-        depth = None if spec.frozen_dropout else training.to_train.depth(anatomy)
+        depth = None if spec.frozen_dropout else training.depth(anatomy)
         if depth is not None and depth != anatomy.count:
             of_head = own if training.way.head == OWN_HEAD else others
             of_head.add(anatomy.count - max(depth, training.way.head.layers))

@@ -113,7 +113,7 @@ def _measured(store: Store, runs: Sequence[Run], note: Callable[[str], None]) ->
 
 def _layers(run: Run, layers: int) -> int:
     """The layers that a run trains. Named parts, and ways that do not tune the last layers, count as the whole model."""
-    k = run.way.last_layers if run.recipe.is_way else run.recipe.k
+    k = run.way.tune.k
     return layers + 1 if k is None else k
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from math import ceil
 
 from frostline.data.wording import capitalized, ranges
 from frostline.report import formatting, names
-from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.formatting import points, probability, score, score_interval
 from frostline.report.names import tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
@@ -13,6 +13,7 @@ from frostline.statistics.answer import Cell, Choice, Difference, SizeAnswer
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio
 from frostline.statistics.recipe import NAMED, Recipe
+from frostline.statistics.run_group import NO_SEARCH, SearchOutcome
 from frostline.statistics.run_result import ALTERNATIVES, Alternative
 
 
@@ -165,6 +166,7 @@ def _seeds_shown(cell: Cell, seeds: int) -> str:
 
 NEARLY_PERFECT = 0.95  # a score on training examples that leaves little to learn
 UNFITTED = 2 / 3  # the error on training examples as a share of that on validation, from which more epochs help
+LONGER = 3.3  # times as many epochs, which are then tried
 CLEARLY_LONGER = 1.1  # times as long; fewer layers never take longer by themselves
 
 
@@ -204,9 +206,11 @@ def trained_too_little(full: Cell, longest: float | None) -> str:
         return ""
     if 1 - on_train < UNFITTED * (1 - on_validation):
         return ""
+    epochs = full.num_train_epochs or 3
+    longer = f"--num-train-epochs {epochs:g},{ceil(LONGER * epochs)}"
     return (
         f" {capitalized(tuning(full.recipe))} scores {score(on_train)} on examples that it was trained on and "
-        f"{score(on_validation)} on validation. It has not fitted its examples yet, so a higher --num-train-epochs may help."
+        f"{score(on_validation)} on validation. It has not fitted its examples yet, so longer training may help: add {longer}."
     )
 
 

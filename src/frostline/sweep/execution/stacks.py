@@ -66,7 +66,7 @@ def stack_size(
 def _largest(runs: Sequence[Run], context: Experiment, wanted: int | str, *, head_only: bool) -> tuple[int, str | None]:
     """The largest stack of these runs for one worker, and the reason if they cannot be stacked."""
     spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
-    names = spec.to_train.parameters(pretrained.anatomy)
+    names = spec.parameters(pretrained.anatomy)
     parameters = start_values(spec, context)
     refusal = stack_refusal(
         pretrained.model,
@@ -96,8 +96,9 @@ def _known_size(spec: Run, names: Set[str], context: Experiment) -> int:
         (
             found.size
             for found in context.worker.stack_sizes.values()
-            if found.spec.model_copy(update={"recipe": spec.recipe}).stack_key == spec.stack_key
-            and found.spec.to_train.parameters(anatomy) >= names
+            if found.spec.recipe.is_way == spec.recipe.is_way  # k and k, because a way changes more than the layers
+            and found.spec.model_copy(update={"recipe": spec.recipe}).stack_key == spec.stack_key
+            and found.spec.parameters(anatomy) >= names
         ),
         default=1,
     )
