@@ -25,13 +25,12 @@ def labelled_context(tiny_bert):
 def test_cached_and_recomputed_features_give_the_same_probe(tiny_bert, tmp_path) -> None:
 
     from frostline.frozen.forward_pass import StateSelection
-    from frostline.frozen.hidden_states import CacheKey, load_or_compute
+    from frostline.frozen.hidden_states import computed_states
 
     context, spec = labelled_context(tiny_bert), probe_spec()
     selection = StateSelection((), head=False, pooled=(0, 1, 2, 3))
-    recipe = CacheKey("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
     rows = np.arange(len(context.tokens))
-    states = load_or_compute(context.forward_pass(selection), context.tokens, rows, recipe, folder=tmp_path)
+    states = computed_states(tmp_path, context.forward_pass(selection), context.tokens, rows)
     fits = [ProbeEstimator().fit(spec, one) for one in (context, context.with_worker(states=states))]
     assert fits[0].fitted.input == fits[1].fitted.input
     logits = [fit.logits(context.splits["test"], "test") for fit in fits]

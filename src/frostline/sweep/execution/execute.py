@@ -282,8 +282,6 @@ def _train_stack(
     checkpoints = RunCheckpoints(files, stack, prepared.context, progress.note)
     more: dict[str, Any] = {"on_step": on_step, "checkpoints": checkpoints}
     limit_copies(stack, prepared)
-    if prepared.context.states is not None:
-        prepared.context.states.begin_group(prepared.context.cut(spec))
     try:
         alone = len(stack) == 1
         results = [run(spec, prepared.context, **more)] if alone else run_stacked(stack, prepared.context, **more)
