@@ -3,15 +3,18 @@
 import heapq
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, Field
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
 from frostline.statistics.recipe import Recipe
+
+if TYPE_CHECKING:
+    from frostline.training.run import Run
 
 FILE = "forecast.json"
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
@@ -59,6 +62,10 @@ class Forecast:
     @property
     def runs(self) -> int:
         return sum(cell.runs for cell in self.cells)
+
+    def has(self, runs: Iterable["Run"]) -> bool:
+        """Whether there is a forecast of all these runs."""
+        return {(run.recipe, run.train_size) for run in runs} <= {(cell.recipe, cell.train_size) for cell in self.cells}
 
     @property
     def seconds(self) -> float:
