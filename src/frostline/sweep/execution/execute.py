@@ -88,7 +88,7 @@ def execute(
         executor: Trains the runs; by default this machine.
         weights: Stores the trained parameters of the best run of each k; None stores none.
         wait: Whether to wait for the runs that other processes train.
-        silent_after: Seconds after which this process takes over the runs of one on another machine, if it does not hear from it.
+        silent_after: Seconds after which this process takes over the runs of another one, if it does not hear from it.
         shared: Whether other processes are known to train runs, too.
     """
     store = prepared.store

@@ -8,8 +8,8 @@ cannot both take it over. Every few seconds, a holder renews the times of its fi
 the holder of its last lease is dead. That is so if
 
 - it ran on this machine, and the list of processes says that it has ended;
-- it runs on another machine, and its file has had no new time for ``silent_after`` seconds, a setting of the process that waits.
-  The file system sets the time of a file. Its clock is read from a new file, so clocks of machines are not compared.
+- its file has had no new time for ``silent_after`` seconds, a setting of the process that waits. The file system sets the time of a
+  file. Its clock is read from a new file, so clocks of machines are not compared.
 
 A folder may come from others. What their leases say is therefore shown, but nothing is computed from it that could take long.
 
@@ -39,7 +39,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from frostline import FrostlineError
 from frostline.data.files import create_file, is_left_over, make_folder, read_inside, remove
 
-SILENT_AFTER = 30.0  # seconds without a sign of life, after which a holder on another machine is dead
+SILENT_AFTER = 30.0  # seconds without a sign of life, after which a holder is dead
 RENEWED = 5.0  # seconds between two signs of life
 LEASE_BYTES = 64 * 2**10  # the largest size of a lease that is read
 FILE = re.compile(r"(?P<run>\w{1,64})\.(?P<number>[1-9][0-9]{0,3})\.json", re.ASCII)
@@ -132,11 +132,10 @@ class Leases:
 
     def is_dead(self, lease: Lease) -> bool:
         """Whether the holder of a current lease is dead. The description of this module has the rules."""
-        if lease.holder in (self.holder, NOBODY):
-            return lease.holder == NOBODY
-        if lease.kernel == kernel() != "":
-            return started(lease.pid) != lease.started
-        return lease.silent > self.silent_after
+        if lease.holder == self.holder:
+            return False
+        ended = lease.kernel == kernel() != "" and started(lease.pid) != lease.started
+        return lease.holder == NOBODY or ended or lease.silent > self.silent_after
 
     def _last(self) -> dict[str, Lease]:
         """The last lease of each run."""
