@@ -12,7 +12,9 @@ import frostline
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep, sweep_of
 from frostline.frozen.forward_pass import StateSelection
-from frostline.report.answer.analysis import analyze, load_groups
+from frostline.model.ways import DEFAULT_WAYS
+from frostline.report.answer.analysis import analyze
+from frostline.report.answer.run_groups import load_groups
 from frostline.report.explanations import loading
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer, Counts
@@ -21,7 +23,6 @@ from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
-from frostline.training.recipes import DEFAULT_WAYS, way_named
 from tagged import conll, tagged
 from tiny import sentences, write_csv
 
@@ -170,7 +171,7 @@ def test_a_head_that_reads_one_vector_of_a_text_is_refused_for_tags_of_words(tin
 
 def test_the_default_ways_exist() -> None:
     names = DEFAULT_WAYS.split(",")
-    assert [name for name in names if way_named(Recipe(name), {}) is None] == ["last-2", "full"]
+    assert [name for name in names if not Recipe(name).is_way] == ["last-2", "full"]
 
 
 def test_tune_is_no_setting_of_a_comparison(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
@@ -252,5 +253,5 @@ def test_a_comparison_with_probes_goes_on_and_grows(
     assert answer.runs.done == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved
     answer = sweep_of("words,full", progress=Progress(), **given).run()
     assert answer.runs == Counts(done=8, failed=0, pending=0)
-    (cell,) = recorded(out)[-1].predicted.cells
+    (cell,) = recorded(out)[-1].cells
     assert (cell.recipe, cell.runs) == ("words", 2) and 0 < cell.seconds < 60

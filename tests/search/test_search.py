@@ -12,7 +12,8 @@ import pytest
 import frostline
 import frostline.search.search as search_module
 from frostline import FrostlineError
-from frostline.report.answer.analysis import analyze, load_groups
+from frostline.report.answer.analysis import analyze
+from frostline.report.answer.run_groups import load_groups
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.inference import corrected_quantile
 from frostline.statistics.predictions import RunPredictions

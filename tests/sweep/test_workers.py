@@ -173,7 +173,7 @@ def test_the_number_of_workers(settings: dict[str, Any], monkeypatch: pytest.Mon
     def count(**more: Any) -> int:
         sweep = frostline.Sweep(progress=Progress(), **{**settings, **more})
         prepared = sweep._prepare(Progress())
-        return workers_for(prepared, sweep._requested(prepared))
+        return workers_for(prepared, prepared.requested)
 
     assert count() == 1  # too little work
     assert count(workers=3, seeds=5) == 3 and count(workers=1) == 1

@@ -17,9 +17,9 @@ from sklearn.preprocessing import StandardScaler
 from transformers import AutoModel, AutoTokenizer
 
 import frostline
+from frostline.model.ways import Way
 from frostline.training.estimators import ProbeEstimator, examples_of
 from frostline.training.probes import Probed
-from frostline.training.recipes import Way
 from tagged import LABELS, small_base, tagged
 from training.probe_tables import EXACT
 from training.runs import spec_of, with_states

@@ -9,6 +9,7 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder, new_folder
+from frostline.data.load import load_data
 from frostline.data.wording import comma_separated, listed
 from frostline.fast.switch import memory_reused
 from frostline.frozen.hidden_states import HiddenStates, cache_folder, load_or_compute, missing_rows
@@ -18,12 +19,10 @@ from frostline.model.tokens import Tokens
 from frostline.report.explanations import probe_sentence
 from frostline.report.probe_report import suffixes, write_probes
 from frostline.statistics.metrics import check_metric
-from frostline.sweep.inputs import encode_splits, length_limit, read_data, splits_of
-from frostline.sweep.make_plan import free_cache_bytes, passage_bytes, recipe_of
-from frostline.sweep.prepare import load_model
+from frostline.sweep.plan import free_cache_bytes, passage_bytes, recipe_of
+from frostline.sweep.prepare import encode_splits, length_limit, load_model
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import OF_MODEL_AND_DATA, make_settings
-from frostline.sweep.streaming import whether_to_stream
 from frostline.training.linear_models import FITS, WordsModel
 from frostline.training.probes import Probed, features_after, fit_probes, probe_forward_pass
 
@@ -77,18 +76,19 @@ def probe(
     spec = make_settings({**plain, "test": "none", "out": "", "tune": 0})
     named = comma_separated(label_columns) if isinstance(label_columns, str) else label_columns
     columns: Sequence[str | None] = named or [spec.label_column]
-    data = [read_data(spec.model_copy(update={"label_column": name}), tables) for name in columns]
+    data = [
+        load_data(spec.model_copy(update={"label_column": name}), tables, data_seed=spec.data_seed) for name in columns
+    ]
     if kind != "ridge" and any(one.train.has_label_sets for one in data):
         raise FrostlineError(
             f"{data[0].task.name}: --kind {kind} is for one label for each text; leave it out, and ridge fits every label."
         )
     progress.begin("loading the model")
     machine = this_machine(spec.device, spec.precision)
-    streams = whether_to_stream(spec.stream, machine.device)
-    pretrained = load_model(spec, data[0].task, machine, streams=streams)
+    pretrained = load_model(spec, data[0].task, machine)
     progress.begin("encoding the examples")
     max_length = length_limit(spec, pretrained)
-    encoded = [encode_splits(spec, splits_of(one), max_length, pretrained) for one in data]
+    encoded = [encode_splits(spec, one, max_length, pretrained) for one in data]
     if folder is not None:
         make_folder(folder, inside=folder)
     tokens = Tokens.join([tokens for splits in encoded for tokens in splits.values()])

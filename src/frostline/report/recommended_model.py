@@ -32,8 +32,8 @@ from frostline.report.answer.recommended_classes import output_sentences
 from frostline.report.explanations import loading
 from frostline.statistics.answer import Answer
 from frostline.sweep.execution.execute import prepare_hidden_states
-from frostline.sweep.plan import Identity
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.grid import Identity
+from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import DAMAGED, set_aside
@@ -79,7 +79,7 @@ class Saved:
 
 
 def save_recommended(
-    prepared: Prepared,
+    prepared: Plan,
     answer: Answer,
     progress: Progress,
     alternatives: Alternatives | None = None,
@@ -115,7 +115,7 @@ def save_recommended(
                 advice = "run the command of the search again to save it"
                 progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")
             return None
-        if prepared.requested.calibrate or prepared.requested.threshold is not None:
+        if prepared.spec.calibrate or prepared.spec.threshold is not None:
             progress.note(ONLY_FINE_TUNED)
         alternatives.save(decision.choice, target)
         return target
@@ -124,7 +124,7 @@ def save_recommended(
         _save_fitted(prepared, answer, progress, spec, estimator)
         weights.remove()
         return target
-    adapter = prepared.requested.keep_adapter and spec.way.has_adapter
+    adapter = prepared.spec.keep_adapter and bool(spec.way.low_rank)
     if not _is_saved(target, recommended.run, answer) or (adapter and not (target / ADAPTER).is_dir()):
         prepare_hidden_states(prepared, [spec], progress)
         learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, prepared)
@@ -164,9 +164,9 @@ def _set_changed_aside(target: Path, progress: Progress) -> None:
         progress.note(f"{target} is not what was saved ({error}): it is now in {aside}.")
 
 
-def _save_fitted(prepared: Prepared, answer: Answer, progress: Progress, spec: Run, estimator: Estimator) -> None:
+def _save_fitted(prepared: Plan, answer: Answer, progress: Progress, spec: Run, estimator: Estimator) -> None:
     """Save the model of an estimator, restored from what its run learned, or fitted again."""
-    if prepared.requested.calibrate or prepared.requested.threshold is not None:
+    if prepared.spec.calibrate or prepared.spec.threshold is not None:
         progress.note(ONLY_FINE_TUNED)
     target, context = prepared.store.out / "model", prepared.context
     if _facts_in(target / RECORD) == (spec.digest, answer.sentence):
@@ -178,12 +178,12 @@ def _save_fitted(prepared: Prepared, answer: Answer, progress: Progress, spec: R
     save_fitted(target, fitted, prepared.identity, answer, spec, Saved(gap, trained_again=learned is None))
 
 
-def _gap(prepared: Prepared, spec: Run, logits: NDArray[np.float32]) -> float:
+def _gap(prepared: Plan, spec: Run, logits: NDArray[np.float32]) -> float:
     """The largest difference between these logits of the validation rows and those in the run's result."""
     return float(np.nanmax(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits)))
 
 
-def _learned_before(folder: Path, spec: Run, prepared: Prepared) -> dict[str, Tensor] | None:
+def _learned_before(folder: Path, spec: Run, prepared: Plan) -> dict[str, Tensor] | None:
     """What the run itself has learned, from its model that an earlier command saved.
 
     None if the folder does not hold that, or if somebody has changed the model since.
@@ -194,7 +194,7 @@ def _learned_before(folder: Path, spec: Run, prepared: Prepared) -> dict[str, Te
         return None
     if facts.get("run") != spec.digest or facts.get("trained_again") is not False:
         return None
-    names = spec.to_train.parameters(prepared.context.for_run(spec).pretrained.anatomy)
+    names = spec.parameters(prepared.context.for_run(spec).pretrained.anatomy)
     if not names <= stored.keys():
         return None
     learned = {name: stored[name] for name in names}
@@ -379,7 +379,7 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         notes=[_plain(note) for note in answer.notes if not PATH.search(note)],
         splits={name: split["rows"] for name, split in answer.data["report"]["splits"].items()},
         trainable=names.printed(recommended.recipe),
-        named=[_plain(part) for part in spec.tune_modules or ()],
+        named=[_plain(part) for part in spec.way.modules or ()],
         classes=[replace(one, label=_plain(one.label)) for one in answer.classes or ()],
         outputs=[_plain(text) for text in output_sentences(answer)],
         labels=json.dumps(labels, indent=1, ensure_ascii=False),
@@ -399,7 +399,7 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
                 mode="json", exclude={"weights", "vocabulary", "data", "way", "phase"}
             ).items()
         },
-        way=_plain(spec.way.in_words),
+        way=_plain(spec.way.in_words) if spec.recipe.is_way else "",
         saved=saved,
         versions={name: version(name) for name in VERSIONS},
         formatting=formatting,

@@ -22,7 +22,7 @@ from frostline.report.explanations import probe_sentence
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.predictions import expand_to_all_rows
 from frostline.statistics.run_result import PROBE, WORDS
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.training.forward import train_rows, validation_rows
 from frostline.training.linear_models import WordsModel
@@ -119,7 +119,7 @@ MAX_EXAMPLES = 5000  # training examples for these models; more would hardly imp
 
 
 def fit_alternatives(
-    prepared: Prepared, runs: Sequence[Run], progress: Progress
+    prepared: Plan, runs: Sequence[Run], progress: Progress
 ) -> tuple[Alternatives, Mapping[str, int | None]]:
     """Fit all of them on the examples of the first run, and once more for each other fold. Tags of words have no TF-IDF model.
 
@@ -157,7 +157,7 @@ def fit_alternatives(
     return Alternatives(probed, words, values, _on_test(prepared, probed, words), about), estimates
 
 
-def _examples(prepared: Prepared, run: Run) -> tuple[Data, dict[str, Rows], NDArray[np.bool_]]:
+def _examples(prepared: Plan, run: Run) -> tuple[Data, dict[str, Rows], NDArray[np.bool_]]:
     """The examples of a run, their rows in the hidden states, and which validation rows it is scored on, ``[rows]``."""
     context = prepared.context
     rows = {"train": train_rows(context, run)[:MAX_EXAMPLES], "validation": validation_rows(context, run)}
@@ -169,7 +169,7 @@ def _examples(prepared: Prepared, run: Run) -> tuple[Data, dict[str, Rows], NDAr
     return data, rows, scored
 
 
-def _on_test(prepared: Prepared, probed: Probed | None, words: WordsModel | None) -> dict[str, NDArray[np.float32]]:
+def _on_test(prepared: Plan, probed: Probed | None, words: WordsModel | None) -> dict[str, NDArray[np.float32]]:
     """The predictions for the test rows, by name, of the models that can be saved."""
     context, test = prepared.context, prepared.data.test
     found: dict[str, NDArray[np.float32]] = {}
@@ -182,18 +182,18 @@ def _on_test(prepared: Prepared, probed: Probed | None, words: WordsModel | None
 
 
 def _probes(
-    prepared: Prepared, data: Data, rows: Mapping[str, Rows], words: WordsModel | None
+    prepared: Plan, data: Data, rows: Mapping[str, Rows], words: WordsModel | None
 ) -> tuple[Probed, dict[str, int | None]] | None:
     """The probes, and the estimate of k by each method; None if the hidden states could not be cached."""
     identity, states = prepared.identity, prepared.context.states
-    count, tokens = prepared.pretrained.anatomy.count, prepared.context.tokens
+    count, tokens = prepared.context.pretrained.anatomy.count, prepared.context.tokens
     if states is None or not has_features(states.selection, count, of_words=tokens.of_words):
         return None
     probed = fit_probes(
         data,
         states,
         rows,
-        pretrained=prepared.pretrained,
+        pretrained=prepared.context.pretrained,
         machine=prepared.context.machine,
         metric=identity.metric,
         max_length=identity.max_length,

@@ -29,8 +29,7 @@ from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import OtherGpus, workers_for
 from frostline.sweep.operations import CostModel
-from frostline.sweep.plan import expand
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register, write_alternatives
 from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
@@ -45,34 +44,34 @@ STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times
 INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
 
 
-def runs_of(prepared: Prepared) -> Runs:
+def runs_of(prepared: Plan) -> Runs:
     """Every run that the search may train."""
     return {
         Candidate(run.recipe, run.learning_rate, run.seed): run
-        for run in expand(prepared.requested, prepared.identity)
+        for run in prepared.requested
         if run.learning_rate is not None
     }
 
 
-def run_together(prepared: Prepared, runs: Runs, processes: int | None, ray: Driver | None) -> int | None:
+def run_together(prepared: Plan, runs: Runs, processes: int | None, ray: Driver | None) -> int | None:
     """How many runs are trained at the same time, by all processes; None if this one is alone."""
     if ray is not None:
         return processes or max(1, ray.capacity(list(runs.values())))
-    processes = processes or prepared.plan.device.processes
+    processes = processes or prepared.processes
     return None if processes == 1 else processes * run_here(prepared, runs)
 
 
-def run_here(prepared: Prepared, runs: Runs) -> int:
+def run_here(prepared: Plan, runs: Runs) -> int:
     """How many long runs this process trains at the same time."""
-    return workers_for(prepared, [run for run in runs.values() if run.recipe == prepared.requested.tune[-1]][:2])
+    return workers_for(prepared, [run for run in runs.values() if run.recipe == prepared.spec.tune[-1]][:2])
 
 
-def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
+def stacked_on_gpu(prepared: Plan, runs: Runs) -> int:
     """How many runs of one k a GPU trains as one stack in about the time of one: ``STACK``, or 1.
 
     A few steps of the reference are timed, alone and stacked. Every other k takes less time and memory.
     """
-    spec, context = prepared.requested, prepared.context
+    spec, context = prepared.spec, prepared.context
     own = [run for run in runs.values() if run.recipe == spec.tune[-1]]
     some = [run for run in own if run.learning_rate == own[0].learning_rate][:STACK]
     on_gpu = context.machine.device.type == "cuda"
@@ -114,7 +113,7 @@ class Search:
         others: The processes on other GPUs. Its context must be open until the search has ended.
     """
 
-    prepared: Prepared
+    prepared: Plan
     progress: Progress
     alternatives: Alternatives
     estimates: Mapping[str, int | None]
@@ -132,7 +131,7 @@ class Search:
     @classmethod
     def start(
         cls,
-        prepared: Prepared,
+        prepared: Plan,
         progress: Progress,
         budget: float | None,
         *,
@@ -148,10 +147,11 @@ class Search:
             processes: How many processes or tasks of Ray train the runs; None: this one, or all that fit into the cluster.
             ray: Trains the runs as tasks of Ray; None trains them here.
         """
-        prepared.set_damage_aside(progress)
+        for damage in prepared.store.check():
+            progress.note(damage)
         runs = runs_of(prepared)
         # hidden states for the first seeds, on whose examples the models without tuned layers are fitted
-        seeds = prepared.requested.seeds[: max(2, prepared.identity.folds)]
+        seeds = prepared.spec.seeds[: max(2, prepared.identity.folds)]
         early = [run for seed in seeds for run in runs.values() if run.seed == seed]
         prepare_hidden_states(prepared, early, progress)
         of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
@@ -160,14 +160,14 @@ class Search:
         return cls._of(prepared, progress, runs, budget, *fitted, together=together, ray=ray)
 
     @classmethod
-    def plan(cls, prepared: Prepared, progress: Progress, budget: float | None, *, exhaustive: bool) -> None:
+    def plan(cls, prepared: Plan, progress: Progress, budget: float | None, *, exhaustive: bool) -> None:
         """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
         search = cls.without_probes(prepared, progress, budget)
         search._request(search.whole_grid() if exhaustive else next(policy(search.seen)))
 
     @classmethod
     def without_probes(
-        cls, prepared: Prepared, progress: Progress, budget: float | None, processes: int | None = None
+        cls, prepared: Plan, progress: Progress, budget: float | None, processes: int | None = None
     ) -> Self:
         """A search before models that train no layer are fitted. Nothing is written.
 
@@ -182,7 +182,7 @@ class Search:
     @classmethod
     def _of(
         cls,
-        prepared: Prepared,
+        prepared: Plan,
         progress: Progress,
         runs: Runs,
         budget: float | None,
@@ -193,7 +193,7 @@ class Search:
         ray: Driver | None = None,
     ) -> Self:
         """Set up the observations."""
-        earlier, spec = read_search(prepared.store.out), prepared.requested
+        earlier, spec = read_search(prepared.store.out), prepared.spec
         identity, validation = prepared.identity, prepared.data.validation
         rows = Labelled(validation.targets, identity.task_type, identity.labels, identity.metric)
         fitted, by_digest = alternatives.values, {run.digest: run for run in runs.values()}
@@ -206,7 +206,7 @@ class Search:
 
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
-        costs, space = CostModel(prepared.context, prepared.plan.cached), {}
+        costs, space = CostModel(prepared.context, prepared.cached), {}
         if estimate := estimates.get("probes"):
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
@@ -304,7 +304,7 @@ class Search:
         runs = {one: self.runs[one] for one in batch.candidates}
         self.requested |= {run.digest for run in runs.values()}
         self._write()  # if the search is killed now, the next one knows that these runs were its own
-        spec = sweep_of(self.prepared.requested, [*self.seen.known, *batch.candidates])
+        spec = sweep_of(self.prepared.spec, [*self.seen.known, *batch.candidates])
         register(replace(self.prepared, spec=spec))
         return runs
 

@@ -1,7 +1,6 @@
 """Train one run: from a recipe to a result. May import from data, statistics, fast, model and frozen.
 
 - settings.py: the settings of training that all runs of a sweep share.
-- recipes.py: ways to tune as data: what is trained, from what, how fast and in which order.
 - run.py: a run and its digest, steps, phases and checkpoints. Start reading here.
 - experiment.py: the model and data that all runs share, and what one worker has loaded.
 - problem.py: targets, loss and scores, also for several labels and for tags.

@@ -24,6 +24,7 @@ from frostline.model.loading import read_config
 from frostline.model.model_files import readable, require_intact
 from frostline.model.terms import HEAD
 from frostline.model.tokens import encode
+from frostline.model.ways import Way
 from frostline.statistics.predictions import Labelled
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
@@ -42,7 +43,6 @@ from frostline.training.probes import (
     save_probe,
     words_of_rows,
 )
-from frostline.training.recipes import Way
 from frostline.training.run import Run
 
 PACKAGE, OLDEST = "sentence-transformers", 6  # before this version, it trusts local folders
@@ -181,10 +181,6 @@ class Refitted:
 class Estimator(Protocol):
     """Fits a model to the examples of a run."""
 
-    @property
-    def most(self) -> int | None:
-        """The largest number of training examples of one class; None for any number."""
-
     def require_installed(self) -> None:
         """Refuse to run without a package.
 
@@ -196,7 +192,8 @@ class Estimator(Protocol):
         """Refuse a run. ``train`` are its training examples.
 
         Raises:
-            FrostlineError: The estimator is not for this task, or not for so many examples.
+            WrongTrainSize: The estimator is not for so many examples.
+            FrostlineError: The estimator is not for this task.
         """
 
     def fit(self, spec: Run, context: Experiment) -> Fitted:
@@ -215,9 +212,12 @@ class Estimator(Protocol):
         """
 
 
-def most_of_one_class(examples: Examples) -> int:
-    """How many examples the largest class has."""
-    return int(np.unique(examples.targets, return_counts=True)[1].max())
+class WrongTrainSize(FrostlineError):
+    """A way is not for so many training examples. ``reason`` says why."""
+
+    def __init__(self, spec: Run, reason: str, advice: str) -> None:
+        super().__init__(f"{spec.recipe} cannot have {spec.train_size:,} examples: {reason}; {advice}.")
+        self.reason = reason
 
 
 def require_one_target(spec: Run, train: Examples) -> None:
@@ -254,8 +254,6 @@ class RunProbe(Refitted):
 
 class ProbeEstimator:
     """Fits probes after every layer, and takes the one with the best cross-validated score on training rows."""
-
-    most = None
 
     def require_installed(self) -> None: ...
 
@@ -330,8 +328,6 @@ class RunWords(Refitted):
 
 class WordsEstimator:
     """Fits a TF-IDF model of words and word pairs."""
-
-    most = None
 
     def require_installed(self) -> None: ...
 
@@ -408,11 +404,9 @@ class SetFitEstimator:
             raise FrostlineError(f"{spec.recipe} learns classes, but the task is a regression: leave it out.")
         if train.pairs is not None:
             raise FrostlineError(f"{spec.recipe} reads single texts, but the examples are pairs: leave it out.")
-        if (largest := most_of_one_class(train)) > self.most:
-            raise FrostlineError(
-                f"{spec.recipe} is for at most {self.most} examples a class, but {spec.train_size:,} examples have "
-                f"{largest:,} of one class: leave it out, or run it with a smaller --train-size and the same --out."
-            )
+        if (largest := int(np.unique(train.targets, return_counts=True)[1].max())) > self.most:
+            advice = "leave it out, or run it with a smaller --train-size and the same --out"
+            raise WrongTrainSize(spec, f"it is for at most {self.most} examples a class, not {largest:,}", advice)
         if largest == len(train):
             raise FrostlineError(
                 f"{spec.recipe} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
@@ -479,7 +473,7 @@ def _new_model(spec: Run, context: Experiment) -> Any:
 def _fitted(spec: Run, context: Experiment, model: Any, steps: int) -> RunSetFit:
     """The model of a run. Its trained parameters are those of layers and embeddings, and of the logistic regression."""
     anatomy, parameters = context.pretrained.anatomy, dict(context.pretrained.model.named_parameters())
-    names = [name for name in spec.to_train.parameters(anatomy) if anatomy.places[name] != HEAD]
+    names = [name for name in spec.parameters(anatomy) if anatomy.places[name] != HEAD]
     head = sum(getattr(model.model_head, name).size for name in HEAD_PARTS[1:])
     return RunSetFit(model, context, sum(parameters[name].numel() for name in names) + head, steps)
 

@@ -24,7 +24,7 @@ from frostline.data.splits import NO_TEST_SET
 from frostline.fast.switch import memory_reused
 from frostline.frozen.exactness import packed_pass_is_exact
 from frostline.frozen.forward_pass import POOLED, ForwardBatch, ForwardPass, Rows, StateSelection
-from frostline.frozen.hidden_states import SHARD_ROWS, HiddenStates, temporary_states
+from frostline.frozen.hidden_states import SHARD_ROWS, HiddenStates, computed_states, scratch_folder
 from frostline.model.device import Machine, this_machine
 from frostline.model.loading import Streams, load_pretrained, never_streams
 from frostline.model.pretrained import Pretrained
@@ -169,7 +169,8 @@ def _vectors_of_batches(
         return
     for some in _groups(batches):
         rows = np.concatenate([batch.rows for batch in some])
-        with temporary_states(forward_pass, tokens, rows) as on_disk:
+        with scratch_folder() as folder:
+            on_disk = computed_states(folder, forward_pass, tokens, rows)
             for batch in some:
                 yield cached_vectors(on_disk, batch.rows, words_of_rows(tokens, batch.rows))
 

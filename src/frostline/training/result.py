@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # they import torch, which reading a result does not need
     from frostline.training.experiment import Experiment
     from frostline.training.learner import TrainingRecord
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 Logits = dict[str, NDArray[Any]]  # by split, [rows, C]
 Number = FiniteFloat | None  # None: undefined, or never measured

@@ -14,12 +14,12 @@ import pytest
 import frostline
 from frostline import FrostlineError
 from frostline.data.examples import Examples
+from frostline.model.ways import Way
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.training.estimators import SetFitEstimator
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
-from frostline.training.recipes import Way
 from frostline.training.train import run
 from tiny import assert_same_predictions, sentences
 from training.runs import SIZES, context_of, spec_of
@@ -148,7 +148,7 @@ def test_an_interrupted_run_is_trained_again_from_its_start(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (examples(["a"] * 66, [0] * 65 + [1]), "at most 64 examples a class, but 12 examples have 65 of one class"),
+        (examples(["a"] * 66, [0] * 65 + [1]), "for at most 64 examples a class, not 65"),
         (examples(["a", "b"], [1, 1]), "needs two classes"),
         (examples(["a", "b"], [0, 1], pairs=("c", "d")), "the examples are pairs"),
         (examples(["a", "b"], [0.5, 1.0]), "the task is a regression"),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from frostline.training.recipes import Way
+from frostline.model.ways import Way
 from frostline.training.train import run
 from training.runs import context_of, spec_of
 

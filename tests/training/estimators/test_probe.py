@@ -13,7 +13,7 @@ LABELS = ("negative", "positive")
 
 
 def probe_spec(**more):
-    from frostline.training.recipes import Way
+    from frostline.model.ways import Way
 
     return spec_of("probe", way=Way(estimator="probe"), **{"learning_rate": None, **more})
 

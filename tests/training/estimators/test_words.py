@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from frostline.data.examples import Examples
+from frostline.model.ways import Way
 from frostline.training.estimators import WordsEstimator
 from frostline.training.forward import train_rows
 from frostline.training.linear_models import WordsModel
-from frostline.training.recipes import Way
 from tiny import sentences
 from training.runs import SIZES, context_of, spec_of
 

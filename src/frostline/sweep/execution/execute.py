@@ -20,9 +20,8 @@ from frostline.sweep.execution.queue import POLL, Queue, Stack, shared_out
 from frostline.sweep.execution.stacks import in_stacks, name_of, stack_size, train_stack
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.execution.workers import run_concurrently, workers_for
-from frostline.sweep.make_plan import recipe_of, rows_needed
 from frostline.sweep.operations import CostModel
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import Plan, recipe_of, rows_needed
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.results.store import DamagedError
@@ -56,6 +55,7 @@ class Executor(Protocol):
         runs: Sequence[Run],
         missing: Sequence[Run],
         costs: Mapping[str, float],
+        in_seconds: bool,
         weights: BestWeights | None,
     ) -> Job:
         """Start the progress display, and prepare training.
@@ -63,13 +63,14 @@ class Executor(Protocol):
         Args:
             runs: The requested runs.
             missing: Those of them that have no result.
-            costs: The cost of each missing run, by digest, as :func:`predicted_costs` gives it.
+            costs: The cost of each missing run if it is trained alone, by digest.
+            in_seconds: Whether these are wall-clock seconds; else they are operations.
             weights: Stores the trained parameters of the best run of each k; None stores none.
         """
 
 
 def execute(
-    prepared: Prepared,
+    prepared: Plan,
     runs: Sequence[Run],
     progress: Progress,
     *,
@@ -98,8 +99,8 @@ def execute(
     if not missing:
         return
     executor = executor or partial(on_this_machine, prepared, progress, shared=shared)
-    costs = predicted_costs(prepared, missing)
-    job = executor(runs=runs, missing=missing, costs=costs, weights=weights)
+    costs, in_seconds = prepared.costs(missing)
+    job = executor(runs=runs, missing=missing, costs=costs, in_seconds=in_seconds, weights=weights)
 
     def show(run: Run) -> None:
         progress.finish(costs[run.digest])
@@ -120,23 +121,15 @@ def execute(
                 show(run)
 
 
-def predicted_costs(prepared: Prepared, runs: Sequence[Run]) -> dict[str, float]:
-    """The predicted cost of each run that trains alone, by digest: seconds if all are forecast, else operations."""
-    if (forecast := prepared.plan.forecast) and forecast.has(runs):
-        seconds = {(cell.recipe, cell.train_size): forecast.workers * cell.seconds for cell in forecast.cells}
-        return {run.digest: seconds[run.recipe, run.train_size] for run in runs}
-    model = CostModel(prepared.context, prepared.plan.cached)
-    return {run.digest: model.operations(run) for run in runs}
-
-
 def on_this_machine(
-    prepared: Prepared,
+    prepared: Plan,
     progress: Progress,
     *,
     shared: bool,
     runs: Sequence[Run],
     missing: Sequence[Run],
     costs: Mapping[str, float],
+    in_seconds: bool,
     weights: BestWeights | None,
 ) -> Job:
     """Compute the hidden states, then train in this process or in forked workers. Runs of one k are stacked.
@@ -145,14 +138,14 @@ def on_this_machine(
         prepared: The sweep.
         progress: Shows progress.
         shared: Whether other processes are known to train runs, too.
-        runs, missing, costs, weights: As for every :class:`Executor`.
+        runs, missing, costs, in_seconds, weights: As for every :class:`Executor`.
     """
-    context, forecast, workers = prepared.context, prepared.plan.forecast, workers_for(prepared, runs)
+    context, forecast, workers = prepared.context, prepared.forecast, workers_for(prepared, runs)
     of_pass, seconds = 0.0, None
-    if forecast and forecast.has(missing):
+    if forecast and in_seconds:
         of_pass, seconds = workers * forecast.forward_pass_seconds, forecast.seconds
     elif from_cache := runs_from_cache(prepared, missing):
-        model = CostModel(context, prepared.plan.cached)
+        model = CostModel(context, prepared.cached)
         of_pass = workers * model.forward_pass_operations(rows_needed(context, from_cache))
     progress.start(len(missing), sum(costs.values()) + of_pass, seconds)
     prepare_hidden_states(prepared, missing, progress, of_pass)
@@ -192,7 +185,7 @@ def on_this_machine(
     return Job(queue, at_a_time, train)
 
 
-def prepare_hidden_states(prepared: Prepared, runs: Sequence[Run], progress: Progress, cost: float = 0.0) -> None:
+def prepare_hidden_states(prepared: Plan, runs: Sequence[Run], progress: Progress, cost: float = 0.0) -> None:
     """Run the exactness check, and load or compute the hidden states that these runs read.
 
     ``cost`` is the predicted cost of the forward pass over the frozen layers, for the progress display.
@@ -200,16 +193,16 @@ def prepare_hidden_states(prepared: Prepared, runs: Sequence[Run], progress: Pro
     check_cuts(prepared)
     if from_cache := runs_from_cache(prepared, runs):
         rows, states = rows_needed(prepared.context, from_cache), prepared.context.states
-        if states is not None and states.selection == prepared.plan.cached:
+        if states is not None and states.selection == prepared.cached:
             if states.has(rows):
                 return
             rows = np.union1d(rows, states.rows)
         _load_hidden_states(prepared, rows, progress, cost)
 
 
-def runs_from_cache(prepared: Prepared, runs: Sequence[Run]) -> list[Run]:
+def runs_from_cache(prepared: Plan, runs: Sequence[Run]) -> list[Run]:
     """Those of the runs that start from cached hidden states."""
-    cached, anatomy = prepared.plan.cached, prepared.pretrained.anatomy
+    cached, anatomy = prepared.cached, prepared.context.pretrained.anatomy
     return [
         spec
         for spec in runs
@@ -217,9 +210,9 @@ def runs_from_cache(prepared: Prepared, runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def _load_hidden_states(prepared: Prepared, rows: Rows, progress: Progress, cost: float) -> None:
+def _load_hidden_states(prepared: Plan, rows: Rows, progress: Progress, cost: float) -> None:
     """Load the hidden states of these rows from the cache, and compute those that are not there."""
-    context, pretrained, cached = prepared.context, prepared.pretrained, prepared.plan.cached
+    context, pretrained, cached = prepared.context, prepared.context.pretrained, prepared.cached
     progress.begin("hidden states")
     pretrained.restore()  # an earlier call on the same sweep leaves the parameters as its last run trained them
     loaded = 0.0

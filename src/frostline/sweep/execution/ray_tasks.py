@@ -29,8 +29,9 @@ from frostline.sweep.execution.execute import Job, execute
 from frostline.sweep.execution.queue import POLL, Queue, Stack
 from frostline.sweep.execution.stacks import publish
 from frostline.sweep.execution.stopping import STOP
-from frostline.sweep.plan import read_settings
-from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.grid import read_settings
+from frostline.sweep.plan import Plan
+from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import PREDICTIONS, Store
@@ -185,7 +186,7 @@ def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, f
     torch.set_num_threads(work.threads)
     try:
         prepared, notes = _prepared(work), Notes()
-        known = {run.digest: run for run in prepared.plan.runs}
+        known = {run.digest: run for run in prepared.runs}
         if unknown := set(digests) - known.keys():
             raise FrostlineError(
                 f"{len(unknown)} of the runs are others here, as with another version of frostline: install the same on all "
@@ -203,7 +204,7 @@ def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, f
 
 
 @lru_cache(maxsize=1)
-def _prepared(work: Work) -> Prepared:
+def _prepared(work: Work) -> Plan:
     """The sweep with its model. A process of Ray does several tasks, one after the other."""
     with TemporaryDirectory(prefix="frostline-") as folder:
         out = Path(folder)
@@ -240,7 +241,7 @@ def in_tasks(runs: Sequence[Run], costs: Mapping[str, float], limit: float, capa
 
 
 @contextmanager
-def driver_on(prepared: Prepared, progress: Progress, ray: Ray) -> "Iterator[Driver]":
+def driver_on(prepared: Plan, progress: Progress, ray: Ray) -> "Iterator[Driver]":
     """Connect to Ray. While the context is open, runs of the sweep can be trained.
 
     Raises:
@@ -259,22 +260,22 @@ def fitting(nodes: Iterable[Mapping[str, float]], needs: Mapping[str, float]) ->
 class Driver:
     """Trains runs of a sweep. All its tasks get the same settings and examples, so a node loads them once."""
 
-    def __init__(self, prepared: Prepared, progress: Progress, ray: Ray, module: Any, *, is_own: bool = False) -> None:
+    def __init__(self, prepared: Plan, progress: Progress, ray: Ray, module: Any, *, is_own: bool = False) -> None:
         self.prepared, self.progress, self.ray, self.module, self.is_own = prepared, progress, ray, module, is_own
-        spec, requested = prepared.spec, prepared.requested
+        spec = prepared.spec
         has_gpus = any(node.get("GPU", 0) > 0 for node in self._nodes())
         self.gpus = float(spec.device != "cpu" and has_gpus) if ray.gpus is None else ray.gpus
-        if (model := Path(requested.model).expanduser()).exists():  # a node has another working directory
-            requested = requested.model_copy(update={"model": str(model.absolute())})
-        of_words, count = prepared.context.tokens.of_words, prepared.pretrained.anatomy.count
+        if (model := Path(spec.model).expanduser()).exists():  # a node has another working directory
+            spec = spec.model_copy(update={"model": str(model.absolute())})
+        of_words, count = prepared.context.tokens.of_words, prepared.context.pretrained.anatomy.count
         work = Work(
             uuid.uuid4().hex,
-            {**requested.model_dump(mode="json"), "identity": asdict(prepared.identity)},
+            {**spec.model_dump(mode="json"), "identity": asdict(prepared.identity)},
             prepared.data,
             threads=ray.cpus,
             with_gpu=self.gpus > 0,
             trust_remote_code=spec.trust_remote_code,
-            probes=has_features(prepared.plan.states.wanted, count, of_words=of_words),
+            probes=has_features(prepared.states.wanted, count, of_words=of_words),
         )
         self.work = module.put(work)
         self.train_task = module.remote(max_retries=RETRIES)(train)
@@ -294,11 +295,10 @@ class Driver:
 
     def _needs(self, runs: Sequence[Run]) -> dict[str, float]:
         """What a task with these runs asks of a node. On a GPU, a forecast tells nothing of the memory of the node."""
-        forecast, kinds = self.prepared.plan.forecast, {(run.recipe, run.train_size) for run in runs}
         on_gpu = self.gpus > 0 or self.prepared.context.machine.device.type != "cpu"
-        cells = forecast.cells if forecast and not on_gpu else ()
-        memory = max((cell.memory_bytes for cell in cells if (cell.recipe, cell.train_size) in kinds), default=0)
-        return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": int(memory)}
+        cells = {} if on_gpu else self.prepared.cells(runs)
+        memory = int(max((cell.memory_bytes for cell in cells.values()), default=0))
+        return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": memory}
 
     def begin(
         self,
@@ -306,13 +306,13 @@ class Driver:
         runs: Sequence[Run],
         missing: Sequence[Run],
         costs: Mapping[str, float],
+        in_seconds: bool,
         weights: BestWeights | None,
     ) -> Job:
         """Deal the missing runs out to tasks. This is an :class:`~frostline.sweep.execution.execute.Executor`."""
-        forecast, capacity = self.prepared.plan.forecast, self.capacity(missing)
+        capacity = self.capacity(missing)
         self.progress.start(len(missing), sum(costs.values()))
-        limit = TASK_SECONDS if forecast and forecast.has(missing) else inf  # costs are then operations
-        queue = Queue(in_tasks(missing, costs, limit, capacity))
+        queue = Queue(in_tasks(missing, costs, TASK_SECONDS if in_seconds else inf, capacity))
         return Job(queue, max(1, capacity), partial(self._train, weights=weights))
 
     def _train(self, groups: Iterator[Stack | None], weights: BestWeights | None) -> Generator[Stack]:

@@ -23,7 +23,7 @@ from frostline.frozen.exactness import stack_refusal
 from frostline.model.device import memory_limit, memory_ran_out, release_unused
 from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
 from frostline.sweep.operations import COPIES, CostModel
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store, other_result
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
@@ -90,7 +90,7 @@ def stack_size(
 def _largest(runs: Sequence[Run], context: Experiment, wanted: int | str, *, head_only: bool) -> tuple[int, str | None]:
     """The largest stack of these runs for one worker, and the reason if they cannot be stacked."""
     spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
-    names = spec.to_train.parameters(pretrained.anatomy)
+    names = spec.parameters(pretrained.anatomy)
     parameters = start_values(spec, context)
     refusal = stack_refusal(
         pretrained.model,
@@ -120,8 +120,9 @@ def _known_size(spec: Run, names: Set[str], context: Experiment) -> int:
         (
             found.size
             for found in context.worker.stack_sizes.values()
-            if found.spec.model_copy(update={"recipe": spec.recipe}).stack_key == spec.stack_key
-            and found.spec.to_train.parameters(anatomy) >= names
+            if found.spec.recipe.is_way == spec.recipe.is_way  # k and k, because a way changes more than the layers
+            and found.spec.model_copy(update={"recipe": spec.recipe}).stack_key == spec.stack_key
+            and found.spec.parameters(anatomy) >= names
         ),
         default=1,
     )
@@ -160,7 +161,7 @@ def _fastest_size(profile: Callable[[int], tuple[float, int]], most: int, limit:
 def train_stack(
     stack: Sequence[Run],
     progress: Progress,
-    prepared: Prepared,
+    prepared: Plan,
     costs: Mapping[str, float],
     weights: BestWeights | None,
 ) -> None:
@@ -230,22 +231,17 @@ def publish(
         add()
 
 
-def limit_copies(stack: Sequence[Run], prepared: Prepared) -> None:
+def limit_copies(stack: Sequence[Run], prepared: Plan) -> None:
     """Limit the copies of hidden states on a GPU to what the training of this stack leaves free. A CPU has no copies."""
-    spec, forecast, context = stack[0], prepared.plan.forecast, prepared.context
+    spec, context = stack[0], prepared.context
     device, copies = context.machine.device, context.worker.copies
     if device.type != "cuda":
         return
-    needed = next(
-        (
-            int(cell.memory_bytes)
-            for cell in (forecast.cells if forecast else ())
-            if (cell.recipe, cell.train_size) == (spec.recipe, spec.train_size) and len(stack) <= cell.stack
-        ),
-        None,
-    )
-    if needed is None:  # not forecast: an upper bound
-        bound = CostModel(context, prepared.plan.cached).memory_bound(spec)
+    cell = prepared.cells([spec]).get(spec.digest)
+    if cell is not None and len(stack) <= cell.stack:
+        needed = int(cell.memory_bytes)
+    else:  # not forecast: an upper bound
+        bound = CostModel(context, prepared.cached).memory_bound(spec)
         needed = torch.cuda.memory_allocated(device) - copies.bytes + len(stack) * bound
     copies.keep_within(memory_limit(device) - needed)
 

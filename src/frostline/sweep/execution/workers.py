@@ -30,7 +30,7 @@ from frostline.fast.switch import enabled
 from frostline.sweep.execution.queue import POLL
 from frostline.sweep.execution.stopping import LONGEST_STEP, STOP, Stopped
 from frostline.sweep.operations import CostModel
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.slurm import TERMINATED
 from frostline.training.run import Run
@@ -42,7 +42,7 @@ STEP_OVERHEAD = 1e8  # a training step takes about a millisecond besides its ope
 MESSAGE_INTERVAL = 0.1  # seconds between two progress messages of a worker
 
 
-def workers_for(prepared: Prepared, runs: Sequence[Run]) -> int:
+def workers_for(prepared: Plan, runs: Sequence[Run]) -> int:
     """The number of workers for a grid of ``runs``. 1 means this process itself, with all threads of torch.
 
     The number must not depend on which runs are done or on how busy the machine is. Otherwise a resumed sweep could use another
@@ -59,11 +59,11 @@ def workers_for(prepared: Prepared, runs: Sequence[Run]) -> int:
         return min(wanted, len(runs))
     if not enabled("workers"):
         return 1
-    model = CostModel(prepared.context, prepared.plan.cached)
+    model = CostModel(prepared.context, prepared.cached)
     operations = (model.operations(run) + STEP_OVERHEAD * model.batches(run).steps.count for run in runs)
     if sum(operations) < MIN_OPERATIONS:
         return 1
-    distinct = {(run.recipe, run.train_size): run for run in runs}.values()
+    distinct = {run.kind: run for run in runs}.values()
     fit = psutil.virtual_memory().total // 2 // max(model.memory_bound(run) for run in distinct)
     workers = min(cores, len(runs), fit)
     return workers if 2 * workers >= cores else 1  # with fewer workers, one run on all cores is faster
@@ -272,12 +272,12 @@ class OtherGpus:
     None is left when its context closes: it waits until they end, and stops them if it is left with an error.
     """
 
-    def __init__(self, prepared: Prepared, progress: Progress, *options: str) -> None:
+    def __init__(self, prepared: Plan, progress: Progress, *options: str) -> None:
         """Start nothing yet. ``options`` are those of ``frostline work``."""
         self.progress = progress
         trust = ["--trust-remote-code"] if prepared.spec.trust_remote_code else []
         self._command = [*WORK, str(prepared.store.out), *trust, *options]
-        self._free = prepared.context.machine.gpus[1 : prepared.plan.device.processes]
+        self._free = prepared.context.machine.gpus[1 : prepared.processes]
         self._started: list[tuple[subprocess.Popen[bytes], Thread]] = []
 
     def __enter__(self) -> Self:

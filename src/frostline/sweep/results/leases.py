@@ -8,8 +8,8 @@ cannot both take it over. Every few seconds, a holder renews the times of its fi
 the holder of its last lease is dead. That is so if
 
 - it ran on this machine, and the list of processes says that it has ended;
-- its file has had no new time for ``silent_after`` seconds, a setting of the process that waits. The file system sets the time of a
-  file. Its clock is read from a new file, so clocks of machines are not compared.
+- its file has had no new time for ``silent_after`` seconds, a setting of the process that waits. The file system sets the time of
+  a file. Its clock is read from a new file, so clocks of machines are not compared.
 
 A folder may come from others. What their leases say is therefore shown, but nothing is computed from it that could take long.
 
