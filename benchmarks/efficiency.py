@@ -37,9 +37,8 @@ from frostline.sweep.execution.cuts import check_cuts  # noqa: E402
 from frostline.sweep.execution.execute import runs_from_cache  # noqa: E402
 from frostline.sweep.execution.forecast import disk_speed  # noqa: E402
 from frostline.sweep.execution.workers import run_in_each_worker, workers_for  # noqa: E402
-from frostline.sweep.make_plan import rows_needed  # noqa: E402
 from frostline.sweep.operations import CostModel, batch_totals  # noqa: E402
-from frostline.sweep.prepare import Prepared  # noqa: E402
+from frostline.sweep.plan import Plan, rows_needed  # noqa: E402
 from frostline.sweep.progress import Progress  # noqa: E402
 
 IMPORTS = perf_counter() - START
@@ -94,13 +93,13 @@ def seconds_of(work: Callable[[], Any], choice: Choice = min, seconds: float = 0
     return choice(times)
 
 
-def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
+def matrix_rate(prepared: Plan, tokens: int, choice: Choice = min) -> float:
     """Operations per second of the matrix products of a layer with this many tokens, in the precision of the sweep.
 
     It is the higher speed of two ways: with weights in the sweep's precision, or under autocast.
     """
-    machine, model = prepared.context.machine, prepared.pretrained.model
-    layer = prepared.pretrained.anatomy.layers(model)[0]
+    machine, model = prepared.context.machine, prepared.context.pretrained.model
+    layer = prepared.context.pretrained.anatomy.layers(model)[0]
     shapes = [p.shape for p in layer.parameters() if p.dim() == 2]
     layers = [nn.Linear(columns, rows, bias=False, device=machine.device) for rows, columns in shapes]
     given = [torch.randn(tokens, columns, device=machine.device, dtype=machine.dtype) for _, columns in shapes]
@@ -122,13 +121,13 @@ def matrix_rate(prepared: Prepared, tokens: int, choice: Choice = min) -> float:
     return sum(2 * tokens * rows * columns for rows, columns in shapes) / best
 
 
-def usual_rate(prepared: Prepared, runs: Sequence[Any], tokens: int) -> float:
+def usual_rate(prepared: Plan, runs: Sequence[Any], tokens: int) -> float:
     """The same speed for all training processes together; the median instead of the best time."""
     rates = run_in_each_worker(workers_for(prepared, runs), partial(matrix_rate, prepared, tokens, statistics.median))
     return sum(rates)
 
 
-def memory_rate(prepared: Prepared) -> float:
+def memory_rate(prepared: Plan) -> float:
     """Bytes read and written per second in a copy that is larger than any processor cache."""
     source = torch.ones(1 << 26, device=prepared.context.machine.device)
     target = torch.empty_like(source)
@@ -151,8 +150,8 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         clock.begin("checking that the model can be cut")
         check_cuts(prepared)  # from here on, the work that needs only the head's token is known
         clock.lap("calibration")
-        workload = CostModel(prepared.context, prepared.plan.cached)
-        runs = sweep._requested(prepared)
+        workload = CostModel(prepared.context, prepared.cached)
+        runs = prepared.requested
         steps = _tokens(workload, runs)
         rates = _rates(workload, prepared, runs, steps)
         usual = [usual_rate(prepared, runs, steps)]
@@ -184,7 +183,7 @@ def _best(rates: dict[str, float]) -> float:
     return max(rates["training"], rates["evaluation"], rates["pass"])
 
 
-def _rates(workload: CostModel, prepared: Prepared, runs: Sequence[Any], steps: int) -> dict[str, float]:
+def _rates(workload: CostModel, prepared: Plan, runs: Sequence[Any], steps: int) -> dict[str, float]:
     scored = max(1, round(statistics.median(workload.batches(run).scored.mean.tokens for run in runs)))
     cache_folder().mkdir(parents=True, exist_ok=True)
     return {
@@ -199,7 +198,7 @@ def _rates(workload: CostModel, prepared: Prepared, runs: Sequence[Any], steps: 
 def _phases(
     clock: Clock,
     workload: CostModel,
-    prepared: Prepared,
+    prepared: Plan,
     runs: Sequence[Any],
     results: dict[str, Any],
     rows: np.ndarray,
@@ -223,7 +222,7 @@ def _phases(
     training = evaluation = 0.0
     for tune in dict.fromkeys(run.recipe for run in runs):
         same = [run for run in runs if run.recipe == tune and run.digest in results]
-        names = same[0].to_train.parameters(workload.anatomy)
+        names = same[0].parameters(workload.anatomy)
         works = [(run, workload.batches(run)) for run in same]
         steps = sum(matrices.training(names, work.steps, workload.cut(run)) for run, work in works)
         moved = sum(work.steps.count for _, work in works) * OPTIMIZER_BYTES * matrices.updated_parameters(names)

@@ -18,7 +18,7 @@ from frostline import Sweep
 from frostline.cli.printing import size_of
 from frostline.frozen.hidden_states import load_or_compute
 from frostline.model.device import anonymous_memory, sampled_peak
-from frostline.sweep.make_plan import recipe_of
+from frostline.sweep.plan import recipe_of
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import LineProgress
 
@@ -34,7 +34,7 @@ def main() -> None:
         with sampled_peak(lambda: anonymous_memory(process)) as peak_before:
             prepared = prepare(sweep.spec, {}, LineProgress())
         loaded = perf_counter() - start
-        context, plan = prepared.context, prepared.plan
+        context, plan = prepared.context, prepared
         print(
             f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, tokenized and planned in {loaded:.0f} s"
         )

@@ -48,7 +48,7 @@ def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
     with _peaks() as until:
         sweep = Sweep(progress=Progress(), **settings, out=work / "out")
         prepared = sweep._prepare(Progress())
-        (spec,) = sweep._requested(prepared)
+        (spec,) = prepared.requested
         prepare_hidden_states(prepared, [spec], Progress())
     with memory_reused(release_large=True), _peaks() as most:
         run(spec, prepared.context)

@@ -37,7 +37,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
             "the other sides support neither class weights, nor frozen dropout, nor several evaluations per epoch"
         )
     prepared = prepare(spec, {}, Progress())
-    context, plan, anatomy = prepared.context, prepared.plan, prepared.pretrained.anatomy
+    context, plan, anatomy = prepared.context, prepared, prepared.context.pretrained.anatomy
     if len({run.train_size for run in plan.runs}) > 1:
         raise SystemExit("give one --train-size")
     rows = {run.seed: train_rows(context, run) for run in plan.runs}
@@ -46,7 +46,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
     _write(folder / "validation.jsonl", prepared.data.validation, np.arange(len(context.splits["validation"])))
     by_k = {run.recipe.short: run for run in plan.runs}
     facts = {
-        "model": str(prepared.pretrained.folder),
+        "model": str(prepared.context.pretrained.folder),
         "labels": list(prepared.identity.labels),
         "task_type": prepared.identity.task_type,
         "metric": prepared.identity.metric,
@@ -64,7 +64,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
             for run in plan.runs
         ],
         "subsets": {seed: np.searchsorted(union, some).tolist() for seed, some in rows.items()},
-        "trained": {k: sorted(run.to_train.parameters(anatomy)) for k, run in by_k.items()},
+        "trained": {k: sorted(run.parameters(anatomy)) for k, run in by_k.items()},
         "head": [name for name, place in anatomy.places.items() if place in (HEAD, POOLER)],
     }
     (folder / "task.json").write_text(json.dumps(facts))

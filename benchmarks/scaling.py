@@ -94,7 +94,7 @@ def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory(dir=work) as out:
         given = {name: value for name, value in settings.items() if value is not None}
         prepared = prepare(make_settings({**given, "out": out}), {}, Progress())
-        execute(prepared, prepared.plan.runs, Progress())
+        execute(prepared, prepared.runs, Progress())
         costs = [run.cost for run in prepared.store.results().values()]
         if failures := prepared.store.failures():
             sys.exit(f"a run failed: {next(iter(failures.values())).reason}")

@@ -97,7 +97,7 @@ def measure(side: str, work: Path, tune: int) -> Facts:
     begun = _memory()
     with _phase("load", phases):
         prepared = sweep._prepare(progress)
-    requested = sweep._requested(prepared)
+    requested = prepared.requested
     with _phase("check and hidden states", phases):
         prepare_hidden_states(prepared, requested, progress)
     with _phase("train", phases):
@@ -106,7 +106,7 @@ def measure(side: str, work: Path, tune: int) -> Facts:
     if side == "streamed":
         with _phase("save", phases):
             (work / "saved").mkdir()
-            save_files(prepared.pretrained.model, work / "saved")
+            save_files(prepared.context.pretrained.model, work / "saved")
     (digest,) = Store(work / side).done()
     logits = Store(work / side).predictions(digest)["validation_best"]
     return {
@@ -114,7 +114,7 @@ def measure(side: str, work: Path, tune: int) -> Facts:
         "phases": phases,
         "peak": {kind: max(one[kind] for one in phases.values()) for kind in KINDS},
         "seconds": sum(one["seconds"] for one in phases.values()),
-        "notes": [note.replace(str(work), "WORK") for note in prepared.plan.notes],
+        "notes": [note.replace(str(work), "WORK") for note in prepared.notes],
         "logits": logits.tobytes().hex(),
     }
 

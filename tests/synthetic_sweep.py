@@ -16,7 +16,7 @@ from frostline.report.rebuild import rebuild
 from frostline.report.tables.sweep_tables import CHECKS
 from frostline.statistics.metrics import score
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.plan import Identity, expand
+from frostline.sweep.grid import Identity, expand
 from frostline.sweep.results.folder import write_rows
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings

@@ -118,7 +118,7 @@ def run_sweep(settings: Mapping[str, Any], **other: Any) -> Sweep:
     """Train the runs of a sweep, without report and model."""
     sweep = Sweep(progress=Progress(), **{**settings, **other})
     prepared = sweep._prepare(Progress())
-    requested = sweep._requested(prepared)
+    requested = prepared.requested
     prepared.store.retry({run.digest for run in requested}, ("failed",))
     register(prepared)
     execute(prepared, requested, Progress())

@@ -10,7 +10,7 @@ import pytest
 import frostline as package
 from frostline import FrostlineError
 from frostline.model.loading import load_config, load_pretrained
-from frostline.sweep.plan import read_settings
+from frostline.sweep.grid import read_settings
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store
 from frostline.sweep.slurm import script

@@ -96,6 +96,17 @@ def test_columns_of_zero_and_one_are_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("ending", "separator", "remedy"),
+    [("csv", "|", "commas, not '|'"), ("tsv", ",", "tabs, not ','"), ("txt", ";", "tabs, not ';'")],
+)
+def test_columns_that_are_separated_otherwise(tmp_path: Path, ending: str, separator: str, remedy: str) -> None:
+    (tmp_path / f"t.{ending}").write_text(f"text{separator}label\na film{separator}good\n")
+    with pytest.raises(FrostlineError) as caught:
+        choose_columns(read_table(tmp_path / f"t.{ending}"))
+    assert str(caught.value).endswith(f"its only column is 'text{separator}label'; separate the columns by {remedy}.")
+
+
+@pytest.mark.parametrize(
     ("content", "is_conll"),
     [
         ("@paul\tO\nsings\tO\n\nAnna\tB-x\n", True),

@@ -76,54 +76,124 @@ def test_pandas_and_arrow() -> None:
     assert read_table(arrow).texts("text") == ("a", "b")
 
 
-def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:
+def test_a_path_that_is_no_file_is_refused(tmp_path: Path) -> None:
     written(tmp_path, "train.csv", "text,label\na,1\n")
-    sentence = refusal(tmp_path / "trian.csv")
-    assert "trian.csv: there is no such file (did you mean 'train.csv'?); check" in sentence
+    assert "trian.csv: there is no such file (did you mean 'train.csv'?); check" in refusal(tmp_path / "trian.csv")
     assert "no folder" in refusal(tmp_path / "nowhere" / "train.csv")
-
-
-def test_a_folder_is_refused(tmp_path: Path) -> None:
     assert "this is a folder" in refusal(tmp_path) and "--data" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("ending", [".csv", ".tsv", ".jsonl", ".json", ".parquet", ".conll"])
-def test_a_pointer_of_git_lfs_is_refused(tmp_path: Path, ending: str) -> None:
-    content = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
-    sentence = refusal(written(tmp_path, f"a{ending}", content))
-    assert f"pointer of Git LFS instead of the file; get it with `git -C {tmp_path} lfs pull`" in sentence
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+ROWS = [{"text": f"t{n}", "label": "ab"[n % 2]} for n in range(3)]
+LINES = "\n".join(json.dumps(row, indent=1) for row in ROWS)
+IN_QUOTES = "put a text that contains ',' or a line break in double quotes."
+REFUSED: list[tuple[str, str | bytes, dict[str, object], str]] = [  # file endings, content, options, part of the sentence
+    *((end, content, {}, "the file is empty; give") for end in (".csv", ".tsv", ".jsonl", ".json") for content in ("", "\ufeff")),
+    (".csv", "text,label\n", {}, "the file has no rows; give a file"),
+    (".tsv", "text\tlabel", {}, "the file has no rows; give a file"),
+    (".json", "[]", {}, "the file has no rows; give a file"),
+    (".jsonl", "{}\n", {}, "the file has no rows; give a file"),
+    (".parquet", "text,label\n", {}, "this is not a Parquet file"),
+    *((end, LFS, {}, "pointer of Git LFS instead of the file; get it") for end in (".csv", ".json", ".parquet", ".conll")),
+    (".csv", b"\x89PNG\r\n\x1a\n\0\0", {}, "this is not a text file in UTF-8; export the table as CSV"),
+    (".xlsx", "?", {}, "'.xlsx' is not known; save the table as one of .csv, .tsv, .txt, .jsonl"),
+    # Encodings
+    (
+        ".csv",
+        b"text\ncaf\xe9\n",
+        {},
+        "line 2: byte 8 (0xe9) is not UTF-8; in cp1252 it reads 'caf\xe9': pass --encoding cp1252 if this is right, else that of "
+        "the program that wrote it, or save it as UTF-8.",
+    ),
+    (".csv", b"text\ncaf\x81 \x8d\n", {"encoding": "cp1252"}, "is not cp1252"),
+    (".csv", b"text\ncaf\xe9\n", {"encoding": "cp949"}, "line 2: byte 8 (0xe9) is not cp949; in cp1252 it reads 'caf\xe9'"),
+    (".csv", b"text\ncaf\xe9\n", {"encoding": "utf-16"}, "line 2: byte 8 (0xe9) is not utf-16"),
+    (".csv", b"text\na\n", {"encoding": "cp1525"}, "--encoding 'cp1525' is not known; give one such as"),
+    (".csv", b"text\na\n", {"encoding": "rot13"}, "--encoding 'rot13' is not known"),
+    # Rows and columns
+    (".csv", 'text,label\n"two\nlines",1\na, b,1\n', {}, f"row 3: the row has 3 cells and the header has 2; {IN_QUOTES}"),
+    (".tsv", "text\tlabel\na\t1\na\tb\t1\n", {}, "header has 2; remove the tab or line break from its text, or save the file as"),
+    (".csv", "text\tlabel\nfine\tgood\na\tb\tbad\n", {}, "or save the file as .csv with commas."),
+    (".csv", "text,label\n\na\n", {}, "row 3: the row has 1 cell and"),
+    (".csv", "review_txt,verdict\nfine,good\na, b,bad\n", {}, IN_QUOTES),
+    (".csv", "text,2019\n1,2\n1,2,3\n", {}, IN_QUOTES),
+    (".csv", 'text,label\ngood,1\n"She" said so,1\nbad,0\n', {}, "row 3: the quotation marks do not match"),
+    (".csv", 'text,label\ngood,1\n"never closed,1\nbad,0\n', {}, "or save the file as .tsv, where quotation marks are literal"),
+    (".csv", "text,text\na,b\n", {}, "row 1: several columns are named 'text'"),
+    (".csv", "a,b\n", {"column_names": ["x", "x"]}, "--column-names: several columns are named 'x'"),
+    (".csv", "text,label\na,1\n", {"column_names": ["text", "label"]}, "leave out --column-names"),
+    (".tsv", "a\t1\tx\nb\t2\n", {"column_names": [*"123"]}, "row 2: the row has 2 cells and --column-names has 3"),
+    (".jsonl", '{"text": "a"}', {"column_names": ["text"]}, "--column-names is for CSV and TSV files"),
+    (".conll", "a\tO\n", {"column_names": ["word", "tag"]}, "--column-names is for CSV and TSV files"),
+    (".csv", "text,label\na,b\n", {"tag_column": 2}, "--tag-column is for CoNLL files; name the column with --label-column"),
+    # JSON
+    *((end, '{"text": "a"}\n{"text": "b"\n', {}, "line 2: this is not JSON") for end in (".jsonl", ".json")),
+    (".jsonl", '{"text": "a"}\n["b"]\n', {}, "row 2: this is a list; write an object"),
+    (".json", '[{"text": "a"},\n{]', {}, "line 2: this is not JSON"),
+    (".json", '{"a": ' * 100_000, {}, "nested too deep"),
+    (".json", LINES, {}, "write one object per line or one list of objects"),
+    (".json", '[["t0", "a"], ["t1", "b"]]', {}, "row 1: this is a list; write an object"),
+    (".json", '"[{}]"', {}, "row 1: this is a str; write an object"),
+    (".json", json.dumps(ROWS)[:-9], {}, "line 1: this is not JSON"),
+    *(
+        (end, json.dumps(content, indent=indent), {}, "the file has one object instead of one for each example; write a list of")
+        for end, indent in ((".json", None), (".json", 1), (".jsonl", None))
+        for content in (
+            {"data": ROWS},
+            {"train": ROWS, "test": ROWS},
+            {"text": ["t0", "t1"], "label": ["a", "b"]},
+            {"text": {"0": "t0", "1": "t1"}, "label": {"0": "a", "1": "b"}},
+            {"data": []},
+            {"tokens": [["a"], ["b"]], "tags": [["O"], ["O"]]},
+        )
+    ),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json"])
-@pytest.mark.parametrize("content", ["", "\ufeff"])
-def test_an_empty_file_is_refused(tmp_path: Path, name: str, content: str) -> None:
-    sentence = refusal(written(tmp_path, name, content))
-    assert name in sentence and "is empty" in sentence and "give a file" in sentence
+@pytest.mark.parametrize(("ending", "content", "options", "message"), REFUSED)
+def test_bad_files_are_refused(
+    tmp_path: Path, ending: str, content: str | bytes, options: dict[str, object], message: str
+) -> None:
+    path = written(tmp_path, f"a{ending}", content)
+    sentence = refusal(path, **options)
+    assert message in sentence and (str(path) in sentence or sentence.startswith("--"))
 
 
-@pytest.mark.parametrize(
-    ("name", "content"), [("a.csv", "text,label\n"), ("a.tsv", "text\tlabel"), ("a.json", "[]"), ("a.jsonl", "{}\n")]
-)
-def test_a_file_without_rows_is_refused(tmp_path: Path, name: str, content: str) -> None:
-    sentence = refusal(written(tmp_path, name, content))
-    assert name in sentence and "the file has no rows" in sentence and "give a file" in sentence
+def test_bad_tables_in_memory_are_refused(tmp_path: Path) -> None:
+    dataset, frame = datasets.Dataset.from_dict({"text": ["a"]}), pd.DataFrame({"text": ["a"]})
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "empty.parquet")
+    frame.to_parquet(tmp_path / "a.parquet")
+    for source, options, message in (
+        (datasets.DatasetDict(train=dataset), {}, "one split of it"),
+        (pd.Series(["a"]), {}, "a Series is not a table"),
+        ([{"text": "a"}], {}, "a list cannot be read as a table"),
+        (frame[:0], {}, "no rows"),
+        (dataset.select([]), {}, "no rows"),
+        (tmp_path / "empty.parquet", {}, "no rows"),
+        (pa.table([["a"], ["b"]], names=["text", "text"]), {}, "several columns are named 'text'"),
+        (pd.DataFrame([["a", "b"]], columns=["text", "text"]), {}, "several columns are named 'text'"),
+        (frame, {"column_names": ["text"]}, "--column-names is for CSV and TSV files"),
+        (frame, {"tag_column": 2}, "the data: --tag-column is for CoNLL files"),
+        (frame, {"encoding": "cp1252"}, "--encoding is for text files; leave it out"),
+        (tmp_path / "a.parquet", {"encoding": "cp1252"}, "--encoding is for text files; leave it out"),
+    ):
+        assert message in refusal(source, **options)  # type: ignore[arg-type]
 
 
 WRITTEN = {
     "cp1252": "It costs 5 €, “really”",
     "cp949": "정말 좋은 영화예요",
     "cp1251": "Отличный фильм",
-    "utf-16": "café noir",
-    "utf-16-le": "café noir",
-    "utf-32": "café noir",
+    **dict.fromkeys(("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"), "café noir"),
 }
 
 
 @pytest.mark.parametrize("encoding", WRITTEN)
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.conll"])
-def test_a_file_in_another_encoding_is_refused_and_read_with_its_encoding(
+def test_a_file_in_another_encoding_is_read_with_it_and_refused_without(
     tmp_path: Path, name: str, encoding: str
 ) -> None:
+    """A byte order mark says the encoding, also if another one is given."""
     text = WRITTEN[encoding]
     word = text.replace(" ", "_")
     lines = {
@@ -134,80 +204,22 @@ def test_a_file_in_another_encoding_is_refused_and_read_with_its_encoding(
         ".conll": f"good\tO\n{word}\tO\n\n",
     }
     path = written(tmp_path, name, lines[Path(name).suffix].encode(encoding))
-    assert "pass --encoding " in refusal(path)
-    table = read_table(path, encoding=encoding)
-    assert table.notes == ()
-    if name == "a.conll":
-        assert table.cells("tokens") == [["good", word]]
-    else:
-        assert table.texts("text") == ("good", text)
-        without_order = encoding.removesuffix("-le")
-        assert read_table(path, encoding=without_order).texts("text") == ("good", text)
-
-
-@pytest.mark.parametrize(
-    ("content", "encoding", "message"),
-    [
-        (
-            b"text\ncaf\xe9\n",
-            None,
-            "line 2: byte 8 (0xe9) is not UTF-8; in cp1252 it reads 'café': pass --encoding cp1252 if this is right, else that "
-            "of the program that wrote it, or save it as UTF-8.",
-        ),
-        (b"text\ncaf\x81 \x8d\n", "cp1252", "is not cp1252"),
-        ("text\ncafé".encode()[:-1], None, "begins a character that is cut off; the file is not complete"),
-        (
-            b"text\ncaf\xc3\xa9\ncaf\xe9\n",
-            None,
-            "as in 1 of the 2 lines with other characters than ASCII: the file mixes",
-        ),
-        (b"text\ncaf\xe9\n", "cp949", "line 2: byte 8 (0xe9) is not cp949; in cp1252 it reads 'café'"),
-        (b"text\ncaf\xe9\n", "utf-16", "the file is not utf-16; leave out --encoding, or correct it"),
-        ("text\na\n".encode("utf-16"), "cp1252", "the file is UTF-16, not cp1252; pass --encoding utf-16"),
-        (b"text\na\n", "cp1525", "--encoding 'cp1525' is not known; give one such as"),
-        (b"text\na\n", "rot13", "--encoding 'rot13' is not known"),
-    ],
-)
-def test_wrong_encodings_are_refused(tmp_path: Path, content: bytes, encoding: str | None, message: str) -> None:
-    path = written(tmp_path, "a.csv", content)
-    sentence = refusal(path, encoding=encoding)
-    assert message in sentence and (str(path) in sentence or "--encoding" in sentence)
+    marked = encoding in ("utf-16", "utf-32", "utf-8-sig")
+    if not marked:
+        assert "pass --encoding " in refusal(path)
+    for given in (None, "cp1252") if marked else (encoding, encoding.removesuffix("-le").removesuffix("-be")):
+        table = read_table(path, encoding=given)
+        assert name == "a.conll" or table.texts("text") == ("good", text)
+        assert name != "a.conll" or table.cells("tokens") == [["good", word]]
 
 
 def test_a_file_that_is_utf8_is_read_as_utf8_whatever_is_given(tmp_path: Path) -> None:
     """A folder may have files of both kinds."""
-    for content in ("text\ncafé\n", "\ufefftext\ncafé\n", "text\n가나다\n"):
-        path = written(tmp_path, "a.csv", content)
-        table = read_table(path, encoding="cp1252")
-        assert table.texts("text") == (content.split("\n")[1],)
-        assert table.notes == (f"{path} is UTF-8, so it is not read as cp1252.",)
-    for same in ("cp949", "utf-8", "UTF8", "utf_8_sig"):
-        assert read_table(written(tmp_path, "b.csv", "text\na\n"), encoding=same).notes == ()
-        assert same == "cp949" or read_table(path, encoding=same).notes == ()
-    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "d.parquet")
-    for source in (tmp_path / "d.parquet", pd.DataFrame({"text": ["a"]})):
-        assert "--encoding is for text files; leave it out" in refusal(source, encoding="cp1252")
-
-
-@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\0\0", b"PK\x03\x04\x14\0\x06\0\xe9"])
-def test_a_file_that_is_not_text_is_refused(tmp_path: Path, content: bytes) -> None:
-    sentence = refusal(written(tmp_path, "a.csv", content))
-    assert "this is not a UTF-8 text file; export the table as CSV" in sentence
-
-
-def test_invalid_and_empty_parquet_files_are_refused(tmp_path: Path) -> None:
-    assert "not a Parquet file" in refusal(written(tmp_path, "a.parquet", "text,label\n"))
-    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "b.parquet")
-    assert "no rows" in refusal(tmp_path / "b.parquet")
-
-
-def test_objects_that_are_not_tables_are_refused() -> None:
-
-    dataset = datasets.Dataset.from_dict({"text": ["a"]})
-    assert "one split of it" in refusal(datasets.DatasetDict(train=dataset))
-    assert "a Series is not a table" in refusal(pd.Series(["a"]))
-    assert "a list cannot be read as a table" in refusal([{"text": "a"}])
-    assert "no rows" in refusal(pd.DataFrame({"text": []})) and "no rows" in refusal(dataset.select([]))
+    for text in ("caf\xe9", "가나다"):
+        path = written(tmp_path, "a.csv", f"text\n{text}\n")
+        for given in ("cp1252", "utf-16", "utf-8", "UTF8", "utf_8_sig"):
+            assert read_table(path, encoding=given).texts("text") == (text,)
+    assert read_table(written(tmp_path, "b.csv", "text\na\n"), encoding="cp949").texts("text") == ("a",)
 
 
 def test_quotation_marks_in_tsv_are_literal(tmp_path: Path) -> None:
@@ -237,41 +249,6 @@ def test_column_names_are_stripped_and_missing_names_are_numbered(tmp_path: Path
     assert list(read_table(written(tmp_path, "a.csv", ", text ,\n0,a,b\n")).columns) == ["column 1", "text", "column 3"]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "remedy"),
-    [
-        ("a.csv", 'text,label\n"two\nlines",1\na, b,1\n', "in double quotes"),
-        ("a.tsv", "text\tlabel\na\t1\na\tb\t1\n", "remove the tab or line break from"),
-    ],
-)
-def test_a_row_with_too_many_or_too_few_cells_is_refused(tmp_path: Path, name: str, content: str, remedy: str) -> None:
-    sentence = refusal(written(tmp_path, name, content))
-    assert f"{name}, row 3: the row has 3 cells and the header has 2;" in sentence and remedy in sentence
-    assert "row 3: the row has 1 cell and" in refusal(written(tmp_path, name, content.splitlines()[0] + "\n\na\n"))
-
-
-def test_column_names_are_refused_if_there_is_a_header(tmp_path: Path) -> None:
-    path = written(tmp_path, "a.csv", "text,label\na,1\n")
-    assert "leave out --column-names" in refusal(path, column_names=["text", "label"])
-    assert "--column-names" in refusal(written(tmp_path, "a.jsonl", '{"text": "a"}'), column_names=["text"])
-    assert "--column-names" in refusal(pd.DataFrame({"text": ["a"]}), column_names=["text"])
-
-
-@pytest.mark.parametrize("row", ['"She" said so,1', '"never closed,1'])
-def test_unbalanced_quotation_marks_are_refused(tmp_path: Path, row: str) -> None:
-    sentence = refusal(written(tmp_path, "a.csv", f"text,label\ngood,1\n{row}\nbad,0\n"))
-    assert "a.csv, row 3: the quotation marks do not match" in sentence and ".tsv" in sentence
-
-
-def test_repeated_columns_are_refused(tmp_path: Path) -> None:
-    assert "row 1: several columns are named 'text'" in refusal(written(tmp_path, "a.csv", "text,text\na,b\n"))
-    assert "--column-names: several columns are named 'x'" in refusal(
-        written(tmp_path, "b.csv", "a,b\n"), column_names=["x", "x"]
-    )
-    assert "several columns are named 'text'" in refusal(pa.table([["a"], ["b"]], names=["text", "text"]))
-    assert "several columns are named 'text'" in refusal(pd.DataFrame([["a", "b"]], columns=["text", "text"]))
-
-
 MANY = "a fine film,good\na dull film,bad\n" * 2000
 WITHOUT_HEADER = {
     "a late row is longer": (
@@ -299,71 +276,11 @@ def test_a_file_without_a_header_says_so(tmp_path: Path, case: str, ending: str)
     assert message.endswith(("--column-names.", ", or choose with --text-column if row 1 is a header."))
 
 
-@pytest.mark.parametrize(
-    ("content", "remedy"),
-    [
-        ("text,label\nfine,good\na, b,bad\n", "put a text that contains ',' or a line break in double quotes."),
-        ("text\tlabel\nfine\tgood\na\tb\tbad\n", "or save the file as .csv with commas."),
-        ("review_txt,verdict\nfine,good\na, b,bad\n", "put a text that contains ',' or a line break in double quotes."),
-        ("text,2019\n1,2\n1,2,3\n", "put a text that contains ',' or a line break in double quotes."),
-    ],
-)
-def test_a_ragged_row_below_a_header_needs_quotes(tmp_path: Path, content: str, remedy: str) -> None:
-    assert refusal(written(tmp_path, "a.csv", content)).endswith(remedy)
-
-
 def test_json_lines_keep_every_text(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": text, "label": i}, ensure_ascii=False) for i, text in enumerate(UNUSUAL))
     table = read_table(written(tmp_path, "a.jsonl", lines))
     assert table.texts("text") == tuple(UNUSUAL)
     assert table.rows.tolist() == list(range(1, len(UNUSUAL) + 1))
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
-def test_an_invalid_line_is_refused(tmp_path: Path, name: str) -> None:
-    sentence = refusal(written(tmp_path, name, '{"text": "a"}\n{"text": "b"\n'))
-    assert f"{name}, line 2: this is not JSON" in sentence and "correct that line" in sentence
-    assert "row 2: this is a list; write an object" in refusal(written(tmp_path, name, '{"text": "a"}\n["b"]\n'))
-    assert "line 2: this is not JSON" in refusal(written(tmp_path, "b.json", '[{"text": "a"},\n{]'))
-    assert "nested too deep" in refusal(written(tmp_path, name, '{"a": ' * 100_000))
-
-
-ROWS = [{"text": f"t{n}", "label": "ab"[n % 2]} for n in range(3)]
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"data": ROWS},
-        {"train": ROWS, "test": ROWS},
-        {"text": ["t0", "t1"], "label": ["a", "b"]},
-        {"text": {"0": "t0", "1": "t1"}, "label": {"0": "a", "1": "b"}},
-        {"data": []},
-        {"version": "1", "data": ROWS},
-        {"tokens": [["a"], ["b"]], "tags": [["O"], ["O"]]},
-    ],
-)
-def test_one_object_with_all_examples_is_refused(
-    tmp_path: Path, content: dict[str, object], indent: int | None
-) -> None:
-    for name in ("a.json", "a.jsonl"):
-        sentence = refusal(written(tmp_path, name, json.dumps(content, indent=indent)))
-        assert f"{name}: the file has one object instead of one for each example; write a list of objects" in sentence
-
-
-@pytest.mark.parametrize(
-    ("content", "remedy"),
-    [
-        ("\n".join(json.dumps(row, indent=1) for row in ROWS), "write one object per line or one list of objects"),
-        ('[["t0", "a"], ["t1", "b"]]', "row 1: this is a list; write an object"),
-        ('"[{}]"', "row 1: this is a str; write an object"),
-        (json.dumps(ROWS)[:-9], "line 1: this is not JSON"),
-        ('{"text": "a", " text": "b"}', "row 1: several columns are named 'text'"),
-    ],
-)
-def test_other_json_is_refused_with_the_reason(tmp_path: Path, content: str, remedy: str) -> None:
-    assert remedy in refusal(written(tmp_path, "a.json", content))
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -417,17 +334,3 @@ def test_the_first_rows_keep_their_row_numbers(tmp_path: Path) -> None:
 )
 def test_forms_of_a_format(tmp_path: Path, name: str, content: str, texts: tuple[str, ...]) -> None:
     assert read_table(written(tmp_path, name, content)).texts("text") == texts
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "options", "message"),
-    [
-        ("a.xlsx", "?", {}, "'.xlsx' is not known; save the table as one of .csv, .tsv, .txt, .jsonl"),
-        ("a.tsv", "text\tlabel\ra\t1\r", {}, "old Macs"),
-        ("a.tsv", "a\t1\tx\nb\t2\n", {"column_names": [*"123"]}, "row 2: the row has 2 cells and --column-names has 3"),
-    ],
-)
-def test_other_files_that_are_refused(
-    tmp_path: Path, name: str, content: str, options: dict[str, object], message: str
-) -> None:
-    assert message in refusal(written(tmp_path, name, content), **options)

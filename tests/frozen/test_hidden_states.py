@@ -30,13 +30,13 @@ from frostline.frozen.cut import cut_at
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import (
     cache_folder,
+    computed_states,
     find_damage,
     list_entries,
     missing_rows,
     remove_entries,
     scratch_folder,
     similar_recipes,
-    temporary_states,
     verify_entries,
 )
 from frostline.model.anatomy import Anatomy, find_layers
@@ -447,17 +447,15 @@ def test_other_disk_errors_are_raised_unchanged(cache: Cache, monkeypatch: pytes
     assert not list(cache.folder.glob("*/*.part"))
 
 
-def test_they_are_those_of_a_forward_pass_and_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(temporary, "cache_folder", lambda: tmp_path / "cache")
+def test_computed_states_are_those_of_a_forward_pass(tmp_path: Path) -> None:
     forward_pass = pass_over(small_model("bert"), selection=StateSelection((1,), head=False))
     tokens, rows = ragged_tokens(12), np.array([7, 2, 5, 2])
-    with temporary_states(forward_pass, tokens, rows) as states:
-        for row in rows:
-            one = np.array([row])
-            (expected,) = forward_pass.hidden_states(tokens, forward_pass.batches(tokens.lengths, one))
-            assert torch.equal(states.tokens(1, one)[0], expected["tokens-1"])
-        assert not states.has(np.array([0]))
-    assert not any((tmp_path / "cache").iterdir())
+    states = computed_states(tmp_path, forward_pass, tokens, rows)
+    for row in rows:
+        one = np.array([row])
+        (expected,) = forward_pass.hidden_states(tokens, forward_pass.batches(tokens.lengths, one))
+        assert torch.equal(states.tokens(1, one)[0], expected["tokens-1"])
+    assert not states.has(np.array([0]))
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])

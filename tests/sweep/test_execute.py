@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import frostline
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as execute_module
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.report.rebuild import rebuild
@@ -68,7 +68,7 @@ def test_trained_parameters_that_cannot_be_stored_do_not_fail_the_run(settings: 
     progress.note = notes.append  # type: ignore[method-assign]
     register(prepared)
     (tmp_path / "file").touch()
-    execute(prepared, sweep._requested(prepared), progress, weights=BestWeights(tmp_path / "file"))
+    execute(prepared, prepared.requested, progress, weights=BestWeights(tmp_path / "file"))
     assert set(sweep.table().status) == {"done"}
     assert any(re.search(r"The trained parameters of last \d, seed \d could not be stored", note) for note in notes)
 
@@ -152,7 +152,7 @@ def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(
     monkeypatch.setattr(Leases, "taken", taken_in_time)
     prepared = Sweep(**{**settings, "stack": 1, "workers": workers, "progress": Progress()})._prepare(Progress())
     register(prepared)
-    execute(prepared, prepared.plan.runs, shown)
+    execute(prepared, prepared.runs, shown)
     assert len(prepared.store.done()) == 4 and shown.runs_done == 5
     assert [path.name for path in (prepared.store.out / "damaged").iterdir()] == shown.aside
     assert not list((prepared.store.out / "leases").iterdir())

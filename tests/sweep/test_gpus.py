@@ -11,13 +11,13 @@ import pytest
 import torch
 
 import frostline.api.work as work_module
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as execute_module
 import frostline.sweep.execution.workers as gpus_module
 from frostline import Sweep, find, work
+from frostline.cli.plan_output import print_device
 from frostline.model.device import Machine
 from frostline.search.search import run_together, runs_of
 from frostline.sweep.execution.workers import OtherGpus
-from frostline.sweep.plan import PlannedDevice
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import register
 from frostline.sweep.results.store import Store
@@ -67,10 +67,12 @@ def test_gpus_have_the_names_of_the_variable(
     assert Machine(torch.device("cpu"), "float32").gpus == []
 
 
-def test_a_sweep_trains_on_each_gpu(settings: dict[str, Any], calls: Path) -> None:
+def test_a_sweep_trains_on_each_gpu(settings: dict[str, Any], calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = Path(settings["out"])
     plan = Sweep(progress=Progress(), **settings).plan()
-    assert plan.device.processes == 3 and plan.forecast and plan.forecast.processes == 3
+    print_device(plan)
+    assert "3 GPUs: one process trains on each." in capsys.readouterr().out
+    assert plan.processes == 3 and plan.forecast and plan.forecast.processes == 3
     one_by_one = sum(cell.runs * cell.seconds for cell in plan.forecast.cells)
     assert plan.forecast.seconds - plan.forecast.forward_pass_seconds < 0.8 * one_by_one
     for _ in range(2):  # the second time, there is nothing to train
@@ -141,7 +143,7 @@ def test_tables_in_memory_are_trained_on_one_gpu(tiny_bert: Path, calls: Path, t
     import pandas as pd
 
     sweep = Sweep(model=tiny_bert, train=pd.DataFrame(sentences(60)), tune=0, seeds=2, out=tmp_path / "o")
-    assert sweep.plan(timed=False).device.processes == 1
+    assert sweep.plan(timed=False).processes == 1
 
 
 @pytest.mark.parametrize("ends", ["by itself", "with an error"])
@@ -180,13 +182,3 @@ def test_a_process_that_ends_too_early_is_named(
         others.start(2)
     expected = [f"The process on GPU 5 has ended ({said}): the others train its runs."] if said else []
     assert notes.notes == expected
-
-
-def test_the_plan_shows_the_gpus(capsys: pytest.CaptureFixture[str]) -> None:
-    from frostline.cli.plan_output import print_device
-    from frostline.model.device import DeviceMemory
-
-    print_device(PlannedDevice("NVIDIA T4", "float16", DeviceMemory(16_000_000_000, 15_000_000_000, 0), processes=4))
-    assert "4 GPUs: one process trains on each." in capsys.readouterr().out
-    print_device(PlannedDevice("NVIDIA T4", "float16", DeviceMemory(16_000_000_000, 15_000_000_000, 0)))
-    assert "GPUs" not in capsys.readouterr().out

@@ -38,7 +38,7 @@ def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: d
     prepared = first._prepare(Progress())  # it has read the folder before the other call changes it
     run_sweep(settings, tune="1,all", seeds=2)
     register(prepared)
-    execute(prepared, first._requested(prepared), Progress())
+    execute(prepared, prepared.requested, Progress())
     both = {(k, seed, 20, 1e-3) for k in ("last 1", "full") for seed in (0, 1)} | {("head only", 0, 20, 1e-2)}
     assert cells(first) == both
 
@@ -81,7 +81,7 @@ def test_results_do_not_depend_on_the_order_of_calls(settings: dict[str, Any], t
     sweep = Sweep(progress=Progress(), **wanted)
     prepared = sweep._prepare(Progress())
     register(prepared)
-    runs = sweep._requested(prepared)
+    runs = prepared.requested
     for tune in ("last 1", "full", "last 2"):
         execute(prepared, [spec for spec in runs if spec.recipe == tune], Progress())
     one, other = (Folder(out).store for out in (settings["out"], whole.out))
@@ -105,8 +105,8 @@ def test_an_older_run_of_an_extended_sweep_reads_its_own_rows(settings: dict[str
     run_sweep(settings, tune="1", seeds=1, num_train_epochs=1)
     grown = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 2})
     prepared = prepare(grown.spec, {}, Progress())
-    execute(prepared, prepared.plan.runs, Progress())
-    older = next(spec for spec in prepared.plan.runs if spec.seed == 0)
+    execute(prepared, prepared.runs, Progress())
+    older = next(spec for spec in prepared.runs if spec.seed == 0)
     with pytest.raises(AssertionError, match="hidden states of these rows were not loaded"):
         run(older, prepared.context)
     prepare_hidden_states(prepared, [older], Progress())

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.sweep.make_plan import rows_needed
+from frostline.sweep.plan import rows_needed
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from tiny import Frostline, contents, run_sweep, sentences, tiny_bert_folder, write_csv
@@ -78,12 +78,12 @@ def test_cached_hidden_states_need_no_more_disk_space(
 ) -> None:
     """A sweep whose hidden states have filled the disk can be resumed."""
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    monkeypatch.setattr("frostline.sweep.make_plan.free_bytes", lambda path: 0)
+    monkeypatch.setattr("frostline.sweep.plan.free_bytes", lambda path: 0)
     again = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
-    assert again.plan.cached == again.plan.states.wanted and again.plan.cached.cuts
+    assert again.cached == again.states.wanted and again.cached.cuts
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
     elsewhere = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
-    assert not elsewhere.plan.cached.cuts
+    assert not elsewhere.cached.cuts
     assert not (tmp_path / "empty").exists()  # planning creates no cache
 
 
@@ -92,7 +92,7 @@ def test_precision_auto_uses_the_precision_of_the_sweep_in_the_folder(
 ) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     prepared = prepare(Sweep(**{**settings, "precision": "auto", "out": out}).spec, {}, Progress())
-    assert prepared.identity.precision == "float32" and len(prepared.plan.done) == 4
+    assert prepared.identity.precision == "float32" and len(prepared.store.done()) == 4
 
 
 def test_a_token_that_the_model_does_not_know_is_refused(
@@ -140,7 +140,7 @@ def test_only_used_examples_are_tokenized(settings: dict[str, Any], folds: int) 
     sweep = Sweep(progress=Progress(), **(given if not folds else {**given, "validation": None}))
     prepared = prepare(sweep.spec, sweep.sources, Progress())
     context = prepared.context
-    used = rows_needed(context, prepared.plan.runs)
+    used = rows_needed(context, prepared.runs)
     train = context.splits["train"]
     assert 0 < np.isin(train, used).sum() <= 32 < len(train)
     assert (context.tokens.lengths[used] > 0).all() and not context.tokens.lengths[np.setdiff1d(train, used)].any()
@@ -186,7 +186,7 @@ def test_a_renamed_file_does_not_rename_the_sweep(
     copy = shutil.copy(tiny_table, tmp_path / "copy.csv")
     for task, named in ((None, "films"), ("reviews", "reviews")):
         prepared = prepare(Sweep(**{**settings, "train": copy, "out": out, "task": task}).spec, {}, Progress())
-        assert prepared.identity.task == named and len(prepared.plan.done) == 4
+        assert prepared.identity.task == named and len(prepared.store.done()) == 4
 
 
 def test_a_glue_task_sets_the_metric_unless_another_is_requested(settings: dict[str, Any], tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import frostline.sweep.execution.execute as checkpoints_module
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as checkpoints_module
+import frostline.sweep.execution.stacks as execute_module
 from frostline import FrostlineError, Ray, Sweep
 from frostline.cli.program import signals_heeded
 from frostline.sweep.execution import ray_tasks
+from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.ray_tasks import driver_on
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import register
 from frostline.sweep.results.forecast_record import Cell, Forecast
@@ -51,7 +52,7 @@ def shown() -> Notes:
 
 
 @pytest.fixture
-def prepared(settings: dict[str, Any]) -> Prepared:
+def prepared(settings: dict[str, Any]) -> Plan:
     """A sweep with four runs."""
     made = Sweep(**{**settings, "stack": 1, "progress": Progress()})._prepare(Progress())
     register(made)
@@ -59,13 +60,13 @@ def prepared(settings: dict[str, Any]) -> Prepared:
 
 
 @pytest.fixture
-def train(prepared: Prepared, shown: Notes, here: RayHere) -> Train:
+def train(prepared: Plan, shown: Notes, here: RayHere) -> Train:
     """A function that trains the runs of the sweep and returns its results."""
 
-    def call(**more: Any) -> Store:
-        weights = more.pop("weights", None)
-        with driver_on(prepared, shown, Ray(**more)) as driver:
-            driver.train(prepared.plan.runs, weights)
+    def call(weights: BestWeights | None = None, **changes: Any) -> Store:
+        changed = replace(prepared, **changes)
+        with driver_on(changed, shown, Ray()) as driver:
+            execute(changed, prepared.runs, shown, executor=driver.begin, weights=weights)
         return prepared.store
 
     return call
@@ -82,7 +83,7 @@ def test_the_results_are_those_of_this_process(train: Train, shown: Notes, here:
     assert len(here.options) == 3  # the two runs of k = 0 shared a task, and now nothing is left to train
 
 
-def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepared: Prepared) -> None:
+def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepared: Plan) -> None:
     weights = BestWeights(prepared.store.out)
     results = train(weights=weights).results().values()
     usable = [one for one in results if one.outcome == "ok"]
@@ -97,15 +98,14 @@ def test_the_trained_parameters_of_the_best_runs_come_back(train: Train, prepare
     ("node", "memory", "gpus"), [({"CPU": 2, "memory": 1e11}, [9e9, 9e9, 7e9], 0), ({"CPU": 8, "GPU": 1}, [0, 0], 1)]
 )
 def test_what_a_task_asks_for(
-    train: Train, prepared: Prepared, here: RayHere, node: dict[str, float], memory: list[float], gpus: int
+    train: Train, prepared: Plan, here: RayHere, node: dict[str, float], memory: list[float], gpus: int
 ) -> None:
-    cell = Cell("head only", 20, 2, 0.5, 0.5, 1.0, 7e9, None, True, 1)
+    cell = Cell("head only", 20, 2, 1.0, 7e9)
     cells = (cell, replace(cell, recipe="last 1", seconds=9.0, memory_bytes=9e9))
-    prepared.plan = replace(prepared.plan, forecast=Forecast(cells, 0, 0))
     here.resources = [node]
     here.before = stop
     with pytest.raises(KeyboardInterrupt):
-        train()
+        train(forecast=Forecast(cells, 0))
     assert here.options == [{"num_cpus": 1, "num_gpus": gpus, "memory": needed} for needed in memory]
 
 
@@ -117,7 +117,7 @@ def test_what_no_node_has_is_named(train: Train, here: RayHere, shown: Notes) ->
 
 
 def test_a_task_that_is_lost_for_good_is_a_failed_run(
-    train: Train, prepared: Prepared, here: RayHere, finished_small: Path
+    train: Train, prepared: Plan, here: RayHere, finished_small: Path
 ) -> None:
     def lose(number: int) -> None:
         if number == 1:
@@ -135,7 +135,7 @@ def test_a_task_that_is_lost_for_good_is_a_failed_run(
 @pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_no_run_is_lost_by_a_signal_of_which_ray_makes_an_error(
-    train: Train, prepared: Prepared, here: RayHere, number: signal.Signals
+    train: Train, prepared: Plan, here: RayHere, number: signal.Signals
 ) -> None:
     def swallow(task: int) -> None:
         try:
@@ -149,22 +149,20 @@ def test_no_run_is_lost_by_a_signal_of_which_ray_makes_an_error(
     assert not prepared.store.ended() and not list((prepared.store.out / "leases").iterdir())
 
 
-def test_a_node_that_cannot_read_the_model_is_named(train: Train, prepared: Prepared, here: RayHere) -> None:
-    prepared.requested = prepared.requested.model_copy(update={"model": "/nowhere/m"})
+def test_a_node_that_cannot_read_the_model_is_named(train: Train, prepared: Plan, here: RayHere) -> None:
     with pytest.raises(FrostlineError, match=r"On the node \S+: .*/nowhere/m"):
-        train()
+        train(spec=prepared.spec.model_copy(update={"model": "/nowhere/m"}))
     assert set(here.cancelled) == {1, 2} and not list((prepared.store.out / "leases").iterdir())
 
 
-def test_a_node_with_another_version_is_named(train: Train, prepared: Prepared, here: RayHere) -> None:
-    prepared.requested = prepared.requested.model_copy(update={"weight_decay": 0.5})
+def test_a_node_with_another_version_is_named(train: Train, prepared: Plan, here: RayHere) -> None:
     with pytest.raises(FrostlineError, match=r"On the node .*of the runs are others here"):
-        train()
+        train(spec=prepared.spec.model_copy(update={"weight_decay": 0.5}))
 
 
 @pytest.mark.parametrize("when", ["while it waits", "while it shows a result"])
 def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
-    train: Train, prepared: Prepared, here: RayHere, shown: Notes, when: str
+    train: Train, prepared: Plan, here: RayHere, shown: Notes, when: str
 ) -> None:
     def interrupt(*_: object) -> None:
         if prepared.store.done():
@@ -180,7 +178,7 @@ def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
     assert not list((prepared.store.out / "leases").iterdir())
 
 
-def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(prepared: Prepared, here: RayHere) -> None:
+def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(prepared: Plan, here: RayHere) -> None:
     shown, begun = SetsAside(prepared.store.out), monotonic()
 
     def begin(what: str) -> None:
@@ -188,16 +186,16 @@ def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(prepa
 
     shown.begin = begin  # type: ignore[method-assign]
     with driver_on(prepared, shown, Ray()) as driver:
-        driver.train(prepared.plan.runs, None)
+        execute(prepared, prepared.runs, shown, executor=driver.begin)
     assert len(prepared.store.done()) == 4 and shown.runs_done == 5
 
 
 @pytest.mark.parametrize("trained_here", [False, True])
 def test_a_torn_result_of_another_process_is_noted(
-    train: Train, prepared: Prepared, here: RayHere, finished_small: Path, shown: Notes, trained_here: bool
+    train: Train, prepared: Plan, here: RayHere, finished_small: Path, shown: Notes, trained_here: bool
 ) -> None:
     here.resources = [{"CPU": 2 if trained_here else 1}]  # with 1, the runs of k = 0 wait until a task has ended
-    first, torn = Store(finished_small), prepared.plan.runs[0].digest
+    first, torn = Store(finished_small), prepared.runs[0].digest
 
     def publish_torn(number: int) -> None:
         if number == 0:
@@ -212,7 +210,7 @@ def test_a_torn_result_of_another_process_is_noted(
 
 
 def test_what_another_process_publishes_first_stands(
-    train: Train, prepared: Prepared, here: RayHere, finished_small: Path, shown: Notes
+    train: Train, prepared: Plan, here: RayHere, finished_small: Path, shown: Notes
 ) -> None:
     first, store = Store(finished_small), prepared.store
 
@@ -235,7 +233,7 @@ def test_tables_that_are_in_no_file_reach_the_nodes(
     )
     register(made)
     with driver_on(made, Progress(), Ray()) as driver:
-        driver.train(made.plan.runs[:1], None)
+        execute(made, made.runs[:1], Progress(), executor=driver.begin)
     (digest,) = made.store.done()
     assert made.store.predictions(digest).keys() == Store(finished_small).predictions(digest).keys()
 
@@ -271,7 +269,7 @@ def test_a_lost_run_continues_from_its_checkpoint_if_the_node_shares_the_folder(
     monkeypatch.setattr(checkpoints_module, "EVERY", -1.0)  # after each step
     if not shared:
         real = ray_tasks.train
-        monkeypatch.setattr(ray_tasks, "train", lambda *args: real(*args[:3], tmp_path / "elsewhere", args[4]))
+        monkeypatch.setattr(ray_tasks, "train", lambda *args: real(*args[:3], tmp_path / "elsewhere"))
     with monkeypatch.context() as losing:
         losing.setattr(execute_module, "run", lose_one)
         store = train()

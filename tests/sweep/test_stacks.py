@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as execute_module
 import frostline.sweep.execution.stacks as stacks_module
 from frostline.api.sweep import Sweep
 from frostline.frozen.forward_pass import StateSelection
@@ -84,7 +84,7 @@ def test_a_stack_that_runs_out_of_memory_ends_the_doubling() -> None:
 @pytest.fixture
 def context(settings: dict[str, Any]) -> Experiment:
     prepared = prepare(Sweep(progress=Progress(), **settings).spec, {}, Progress())
-    prepare_hidden_states(prepared, prepared.plan.runs, Progress())
+    prepare_hidden_states(prepared, prepared.runs, Progress())
     return prepared.context
 
 

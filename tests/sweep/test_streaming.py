@@ -30,8 +30,8 @@ def own_cache(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
     """The results of all runs without their costs, their predictions, and the cached hidden states, bit by bit."""
     prepared, store = sweep._prepare(Progress()), Store(sweep.out)
-    assert (prepared.pretrained.stream is not None) == streamed
-    digests = {run.digest for run in prepared.plan.runs}
+    assert (prepared.context.pretrained.stream is not None) == streamed
+    digests = {run.digest for run in prepared.runs}
     assert digests == store.done()
     cache = sorted(sweep.out.with_suffix(".cache").rglob("*.npy"))
     assert cache
@@ -103,8 +103,8 @@ def test_each_seed_trains_other_layers(tiny_table: Path, tmp_path: Path, monkeyp
         own_cache(tmp_path / name, monkeypatch)
         own = settings(model, tiny_table, tmp_path / name, stream=stream, seeds=(0, 3), tune="0,random-1")
         made.append(run_sweep(own))
-    anatomy, runs = made[0]._prepare(Progress()).pretrained.anatomy, made[0].plan(timed=False).runs
-    assert [run.to_train.depth(anatomy) for run in runs if run.recipe == "random-1"] == [3, 1]
+    anatomy, runs = made[0]._prepare(Progress()).context.pretrained.anatomy, made[0].plan(timed=False).runs
+    assert [run.depth(anatomy) for run in runs if run.recipe == "random-1"] == [3, 1]
     assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
 
 
@@ -179,10 +179,10 @@ def test_a_search_compares_what_fits(
     prepared = prepare(
         spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, (*range(layers + 1), "full"))), probes=True
     )
-    last = prepared.requested.tune[-1].k or 0
-    assert prepared.requested.tune == tuple(map(Recipe, range(last + 1))) and 1 < last < 15
-    stream = prepared.pretrained.stream
+    last = prepared.spec.tune[-1].k or 0
+    assert prepared.spec.tune == tuple(map(Recipe, range(last + 1))) and 1 < last < 15
+    stream = prepared.context.pretrained.stream
     assert stream is not None
-    assert stream.absent == set(stream.in_layers(prepared.pretrained.anatomy, range(16 - last)))
+    assert stream.absent == set(stream.in_layers(prepared.context.pretrained.anatomy, range(16 - last)))
     limited = prepare(spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, range(3))), probes=True)
-    assert limited.requested.tune == ("head only", "last 1", "last 2")
+    assert limited.spec.tune == ("head only", "last 1", "last 2")

@@ -15,10 +15,10 @@ from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained
 from frostline.model.packing import is_packable
 from frostline.model.tokens import encode
+from frostline.model.ways import Way
 from frostline.statistics.metrics import score
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import TagProblem
-from frostline.training.recipes import Way
 from frostline.training.train import run, run_stacked, training_session
 from frostline.training.updates import backward
 from tagged import LABELS, aligned_labels, small_base, tagged

@@ -16,7 +16,8 @@ from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep import slurm
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
-from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.plan import Plan
+from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.settings import budget_seconds, search_settings
 
@@ -112,17 +113,17 @@ def submit(
 @contextmanager
 def _prepared(
     settings: Mapping[str, Any], max_k: int | None, progress: Progress | None
-) -> Iterator[tuple[Prepared, Progress]]:
+) -> Iterator[tuple[Plan, Progress]]:
     """Load the model and the data, and show what the user should know of them."""
     sources, plain = split_off_tables(settings)
     spec, shown = search_settings({**DEFAULTS, **plain}, max_k), progress or suitable_progress()
     try:
         prepared = prepare(spec, sources, shown, tunes=lambda layers: _values_of_tune(layers, max_k), probes=True)
-        for note in prepared.plan.notes:
+        for note in prepared.notes:
             shown.note(note)
-        if max_k is None and FULL not in prepared.requested.tune:
+        if max_k is None and FULL not in prepared.spec.tune:
             shown.note(
-                f"The search compares k = 0 to {prepared.requested.tune[-1].k}, as many layers as fit into memory beside their "
+                f"The search compares k = 0 to {prepared.spec.tune[-1].k}, as many layers as fit into memory beside their "
                 "optimizer. Full fine-tuning cannot be streamed."
             )
         yield prepared, shown

@@ -10,7 +10,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
+from frostline.data.load import SPLITS
 from frostline.fast.switch import objects_frozen
+from frostline.model.ways import DEFAULT_WAYS
 from frostline.report.rebuild import finish, rebuild
 from frostline.statistics.answer import Answer
 from frostline.sweep import slurm
@@ -19,18 +21,16 @@ from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.execution.workers import OtherGpus
-from frostline.sweep.inputs import SPLITS
-from frostline.sweep.plan import Plan, expand
-from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.plan import Plan
+from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.results.folder import Folder, register
-from frostline.sweep.results.forecast_record import Measured, record, record_measured
+from frostline.sweep.results.forecast_record import Taken, record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import Settings, comparison, make_settings
 from frostline.sweep.slurm import TASKS
-from frostline.training.recipes import DEFAULT_WAYS
 from frostline.training.run import Run
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Sweep:
         self.sources, plain = split_off_tables(settings)
         self.spec: Settings = make_settings(plain)
         self._progress = progress
-        self._prepared: Prepared | None = None
+        self._prepared: Plan | None = None
 
     @property
     def out(self) -> Path:
@@ -92,9 +92,8 @@ class Sweep:
             prepared = self._prepare(progress)
             if timed:
                 with objects_frozen():
-                    missing = prepared.missing(self._requested(prepared))
-                    self._check_and_forecast(prepared, missing, progress, plain=True)
-            return prepared.plan
+                    prepared = self._timed(prepared, prepared.missing(prepared.requested), progress, plain=True)
+            return prepared
 
     def run(self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None) -> Answer:
         """Train every run that has no result yet, and write tables, answer, report and model into ``out``.
@@ -116,26 +115,26 @@ class Sweep:
         with self._shown() as progress:
             prepared = self._prepare(progress)
             with objects_frozen():
-                requested = self._begin(prepared, progress, retry)
+                self._begin(prepared, progress, retry)
                 ended = prepared.store.ended()
-                missing = [run for run in requested if run.digest not in ended]
-                self._check_and_forecast(prepared, missing, progress)
-                self._register(prepared, requested)
+                missing = [run for run in prepared.requested if run.digest not in ended]
+                prepared = self._timed(prepared, missing, progress)
+                self._register(prepared)
                 weights = BestWeights(self.out) if save_model else None
                 if ray is not None:
                     if missing:
                         with driver_on(prepared, progress, ray) as driver:
-                            driver.train(missing, weights)
+                            execute(prepared, missing, progress, executor=driver.begin, weights=weights)
                     return finish(prepared, progress, save_model=save_model)
-                forecast = prepared.plan.forecast
+                forecast = prepared.forecast
                 call = record(self.out, forecast) if missing and forecast else None
                 begun = perf_counter()
                 with OtherGpus(prepared, progress) as others:
                     others.start(len(missing))
-                    execute(prepared, requested, progress, weights=weights)
+                    execute(prepared, prepared.requested, progress, weights=weights)
                 if call is not None:
                     of_pass = prepared.context.worker.forward_pass_seconds
-                    measured = Measured(seconds=perf_counter() - begun, forward_pass_seconds=of_pass)
+                    measured = Taken(seconds=perf_counter() - begun, forward_pass_seconds=of_pass)
                     record_measured(self.out, call, measured)
                 return finish(prepared, progress, save_model=save_model)
 
@@ -160,11 +159,11 @@ class Sweep:
             )
         with self._shown() as progress:
             prepared = self._prepare(progress)
-            requested = self._begin(prepared, progress, retry)
-            if prepared.missing(requested):
+            self._begin(prepared, progress, retry)
+            if prepared.missing(prepared.requested):
                 progress.begin("checking that the model can be cut")
                 check_cuts(prepared)
-            self._register(prepared, requested)
+            self._register(prepared)
         return slurm.submit(self.out, text)
 
     def table(self) -> "pd.DataFrame":
@@ -194,35 +193,27 @@ class Sweep:
         answer = self.answer()
         return validation_curve(answer.sizes[0], metric=answer.metric, chance=answer.chance)
 
-    def _begin(self, prepared: Prepared, progress: Progress, retry: Collection[str]) -> list[Run]:
-        """Show the notes, set aside what no longer counts, and return the runs of this call."""
-        for note in prepared.plan.notes:
+    def _begin(self, prepared: Plan, progress: Progress, retry: Collection[str]) -> None:
+        """Show the notes, and set aside damaged results and those that no longer count."""
+        for note in (*prepared.notes, *prepared.store.check()):
             progress.note(note)
-        prepared.set_damage_aside(progress)
-        requested = self._requested(prepared)
-        prepared.store.retry({spec.digest for spec in requested}, retry)
-        return requested
+        prepared.store.retry({run.digest for run in prepared.requested}, retry)
 
-    def _register(self, prepared: Prepared, requested: Sequence[Run]) -> None:
+    def _register(self, prepared: Plan) -> None:
         register(prepared)
-        request_again(self.out, {run.digest for run in requested})
+        request_again(self.out, {run.digest for run in prepared.requested})
 
-    def _prepare(self, progress: Progress) -> Prepared:
+    def _prepare(self, progress: Progress) -> Plan:
         if self._prepared is None or self._prepared.grown():
             self._prepared = prepare(self.spec, self.sources, progress)
         return self._prepared
 
-    def _check_and_forecast(
-        self, prepared: Prepared, missing: Sequence[Run], progress: Progress, *, plain: bool = False
-    ) -> None:
-        """Check the cuts and forecast the ``missing`` runs; with ``plain`` also for transformers' Trainer."""
-        if prepared.plan.forecast is None or prepared.plan.forecast.runs != len(missing):
-            forecast = make_forecast(prepared, self._requested(prepared), missing, progress, plain=plain)
-            prepared.plan = replace(prepared.plan, forecast=forecast)
-
-    def _requested(self, prepared: Prepared) -> list[Run]:
-        """The runs of this call. The grid in the folder may be larger."""
-        return expand(prepared.requested, prepared.identity)
+    def _timed(self, prepared: Plan, missing: Sequence[Run], progress: Progress, *, plain: bool = False) -> Plan:
+        """The plan with a forecast of the ``missing`` runs, after the cuts are checked; ``plain``: also for Trainer."""
+        if prepared.forecast is None or prepared.forecast.runs != len(missing):
+            forecast = make_forecast(prepared, prepared.requested, missing, progress, plain=plain)
+            self._prepared = prepared = replace(prepared, forecast=forecast)
+        return prepared
 
     @contextmanager
     def _shown(self) -> Iterator[Progress]:
@@ -242,7 +233,7 @@ def compare(*, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | No
         ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :class:`frostline.Sweep`, except ``tune``. ``way`` defines ways of your own
-            by name, as dictionaries of the fields of :class:`frostline.training.recipes.Way`.
+            by name, as dictionaries of the fields of :class:`frostline.model.ways.Way`.
 
     Returns:
         The answer, as in ``answer.json``.

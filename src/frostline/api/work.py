@@ -13,7 +13,8 @@ from frostline.fast.switch import objects_frozen
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.queue import POLL
 from frostline.sweep.execution.workers import OtherGpus
-from frostline.sweep.prepare import Prepared, prepare
+from frostline.sweep.plan import Plan
+from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.leases import SILENT_AFTER
@@ -96,7 +97,7 @@ def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silen
                 sleep(POLL)
 
 
-def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data | None, *, trusted: bool) -> Prepared:
+def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data | None, *, trusted: bool) -> Plan:
     """The sweep in a folder, prepared from nothing but the folder, the model and the data."""
     if splits := folder.origin.in_memory:
         raise FrostlineError(

@@ -5,7 +5,7 @@ into flags, and the ``*_output.py`` files print. Commands import heavy libraries
 fast. A new command needs its place in ``program.COMMANDS``.
 """
 
-from frostline.cli import analyze, find_and_sweep, merge, models, predict, report, status, work  # noqa: F401  registers the commands
+from frostline.cli import analyze, find_and_sweep, folders, models, predict  # noqa: F401  registers the commands
 from frostline.cli.program import COMMANDS, app, main
 
 # --help lists them in the order of a typical project

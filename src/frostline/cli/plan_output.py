@@ -1,6 +1,6 @@
 """Print the plan of a sweep or a search, its forecast and its parameter groups."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from frostline.cli.printing import print_table, size_of, wrapped
@@ -11,7 +11,7 @@ from frostline.statistics.recipe import Recipe
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.search.search_plan import SearchPlan
     from frostline.sweep.parameter_groups import Group
-    from frostline.sweep.plan import Plan, PlannedDevice
+    from frostline.sweep.plan import Plan
     from frostline.sweep.results.forecast_record import Forecast
 
 
@@ -19,9 +19,11 @@ def print_plan(plan: "Plan") -> None:
     """Print the runs of a plan, the hidden states that they share, and the disk space that they need."""
     for note in plan.notes:
         print(note)
-    print_device(plan.device)
-    print(f"{len(plan.runs)} runs, {len(plan.done)} of them done; {plan.parameters:,} parameters in the model.")
-    rows = list(_plan_rows(plan))
+    print_device(plan)
+    missing = {run.digest for run in plan.missing(plan.runs)}
+    done = len(plan.runs) - len(missing)
+    print(f"{len(plan.runs)} runs, {done} of them done; {plan.parameters:,} parameters in the model.")
+    rows = list(_plan_rows(plan, missing))
     print_table(rows, tuple(rows[0]))
     if too_large := [row["tune"] for row in rows if row.get("fits") == "no"]:
         print(
@@ -38,21 +40,20 @@ def print_plan(plan: "Plan") -> None:
             f"frozen layers caches hidden states {'; '.join(states)}: {size_of(plan.states.bytes)}."
         )
     print("", *wrapped(shared), sep="\n")
-    if missing := len(plan.states.wanted.cuts) - len(plan.cached.cuts):
+    if more := len(plan.states.wanted.cuts) - len(plan.cached.cuts):
         print(
-            f"Not cached, because they do not fit into {size_of(plan.states.limit_bytes)}: hidden states after {missing} more "
-            f"{'layer' if missing == 1 else 'layers'}. Runs that need them start from the nearest cached layer below."
+            f"Not cached, because they do not fit into {size_of(plan.states.limit_bytes)}: hidden states after {more} more "
+            f"{'layer' if more == 1 else 'layers'}. Runs that need them start from the nearest cached layer below."
         )
     print_space(plan)
 
 
-def print_device(device: "PlannedDevice") -> None:
+def print_device(plan: "Plan") -> None:
     """Print the device that trains, and its memory."""
-    print(
-        f"\nDevice: {device.name}, {size_of(device.memory.free)} free of {size_of(device.memory.total)}, {device.precision}."
-    )
-    if device.processes > 1:
-        print(f"{device.processes} GPUs: one process trains on each.")
+    machine, memory = plan.context.machine, plan.memory
+    print(f"\nDevice: {machine.name}, {size_of(memory.free)} free of {size_of(memory.total)}, {machine.precision}.")
+    if plan.processes > 1:
+        print(f"{plan.processes} GPUs: one process trains on each.")
 
 
 def print_space(plan: "Plan") -> None:
@@ -64,10 +65,10 @@ def print_space(plan: "Plan") -> None:
     print(f"Examples truncated at {plan.runs[0].max_length} tokens, of those in use: {truncated}.")
 
 
-def _plan_rows(plan: "Plan") -> Iterator[dict[str, Any]]:
+def _plan_rows(plan: "Plan", missing: Set[str]) -> Iterator[dict[str, Any]]:
     """A row for each k; with a forecast of several train sizes, a row for each k and size."""
     forecast = plan.forecast
-    cells = {(cell.recipe, cell.train_size): cell for cell in forecast.cells} if forecast else {}
+    cells = forecast.by_kind if forecast else {}
     stacked = any(cell.stack > 1 for cell in cells.values())
     sizes = sorted({run.train_size for run in plan.runs})
     several = len(sizes) > 1 and bool(cells)
@@ -77,10 +78,10 @@ def _plan_rows(plan: "Plan") -> Iterator[dict[str, Any]]:
             if not runs:
                 continue
             row: dict[str, Any] = {"tune": runs[0].recipe} | ({"examples": f"{size:,}"} if several else {})
-            row |= {"runs": len(runs), "done": sum(run.digest in plan.done for run in runs)}
+            row |= {"runs": len(runs), "done": sum(run.digest not in missing for run in runs)}
             row["trainable parameters"] = f"{plan.trained[k]:,}"
             if forecast and cells:
-                cell = cells.get((runs[0].recipe, runs[0].train_size))  # None if all these runs are done
+                cell = cells.get(runs[0].kind)  # None if all these runs are done
                 names = ["per run", "in total", "memory", "per run with Trainer", *["stack"] * stacked, "fits"]
                 row |= dict.fromkeys(names, "")
                 if cell:
@@ -89,7 +90,7 @@ def _plan_rows(plan: "Plan") -> Iterator[dict[str, Any]]:
                     if cell.trainer_seconds is not None:
                         row["per run with Trainer"] = duration(cell.trainer_seconds)
                     row |= {"stack": cell.stack} if stacked else {}
-                    row["fits"] = "yes" if plan.device.fits(cell.memory_bytes, forecast.workers) else "no"
+                    row["fits"] = "yes" if plan.memory.fits(cell.memory_bytes, forecast.workers) else "no"
             yield row
 
 
@@ -101,8 +102,6 @@ def print_forecast(forecast: "Forecast | None") -> None:
     if not forecast.cells:
         print("\nAll requested runs are done: nothing is left to run.")
         return
-    for remark in forecast.remarks:
-        print(remark)
     runs = forecast.seconds - forecast.forward_pass_seconds
     at_a_time = f", {forecast.workers} at a time" if forecast.workers > 1 else ""
     at_a_time += f", on {forecast.processes} GPUs" if forecast.processes > 1 else ""
@@ -150,7 +149,7 @@ COLUMNS = ("first steps", "runs", "done", "time")
 
 def print_search_plan(made: "SearchPlan") -> None:
     """Print the budget of a search, its first steps, and the time, memory and disk space that they need."""
-    print_device(made.plan.device)
+    print_device(made.plan)
     print(*wrapped(f"{_of_reference(made)} {_of_budget(made)}"), "", sep="\n")
     print_table(list(_steps(made)), COLUMNS)
     if not made.exhaustive:
@@ -175,7 +174,7 @@ def _of_reference(made: "SearchPlan") -> str:
         return f"{name}: no forecast, because {'all its runs are done' if forecast else 'no step could be timed'}."
     trainer = "" if cell.trainer_seconds is None else f" ({duration(cell.trainer_seconds)} with transformers' Trainer)"
     text = f"{name}: about {duration(seconds)} a run{trainer} and {size_of(cell.memory_bytes)} of memory."
-    if not made.plan.device.fits(cell.memory_bytes, forecast.workers):
+    if not made.plan.memory.fits(cell.memory_bytes, forecast.workers):
         text += " That is more than is free: give --max-k, fewer --workers or --gradient-checkpointing."
     return text
 

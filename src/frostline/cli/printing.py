@@ -1,9 +1,7 @@
 """Prints tables, sizes and long sentences on the terminal."""
 
-import sys
 import textwrap
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from frostline.data.wording import harmless
@@ -20,27 +18,19 @@ def wrapped(text: str) -> list[str]:
     return [line.replace(formatting.UNBROKEN, " ") for line in lines]
 
 
-def print_damage(folder: Path) -> None:
-    """Verify all results in the folder of a sweep. Set damaged ones aside, and print a sentence on stderr for each."""
-    from frostline.sweep.results.store import Store
-
-    for damage in Store(folder).check():
-        print(damage, file=sys.stderr)
+def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Print rows as aligned columns."""
+    print(*table_lines(rows, columns), sep="\n")
 
 
-def print_run_counts(folder: Path, counts: Mapping[str, int]) -> None:
-    """Print how many runs of a sweep are in each state."""
-    print(f"{folder}: " + ", ".join(f"{count} {state}" for state, count in counts.items()))
-
-
-def print_table(rows: Iterable[Mapping[str, Any]], columns: tuple[str, ...]) -> None:
-    """Print rows as aligned columns, each row on one line; numbers are aligned to the right."""
+def table_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+    """Rows as aligned columns below their names, each row on one line; numbers are aligned to the right."""
     cells = [[harmless(_text(row[name]), keep="") for name in columns] for row in rows]
     widths = [max(len(name), *(len(row[n]) for row in cells)) if cells else len(name) for n, name in enumerate(columns)]
     right = [all(row[n][:1] in "-0123456789" for row in cells) for n in range(len(columns))]
     for row in [list(columns), *cells]:
         parts = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)]
-        print("  ".join(parts).rstrip())
+        yield "  ".join(parts).rstrip()
 
 
 def _text(value: Any) -> str:

@@ -42,6 +42,7 @@ INDICATORS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, 
 ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d[\d.]*)"""
 TEXT_LIST = re.compile(rf"(\w+\()?[\[({{]\s*({ITEM}([,\s]+{ITEM})*,?)?\s*[\])}}](, dtype=\w+\)|\))?", re.DOTALL)
 LABEL_LIST = re.compile(r"""(\w+\()?([\[({]).*[,'"].*[\])}]|\[[-\d.\s]*\]|\{\}|\(\)|\w+\(\[.*\)""", re.DOTALL)
+SEPARATORS = "\t;|,"  # of columns
 NAME_COLUMNS = "name the columns with --column-names"
 HEADER_WORDS = 6  # a name of a column has no more
 LOOKED_AT = 1000  # rows that show what a column holds
@@ -278,7 +279,11 @@ def no_common_name(table: Table, what: str, flag: str, others: str = "") -> str:
 
 
 def misread(table: Table, flag: str) -> str | None:
-    """That the first row of a file seems to be an example, or that texts are inside the objects of a column; else None."""
+    """That columns are separated otherwise, the first row seems to be an example, or texts are inside objects; else None."""
+    only = next(iter(table.columns)) if table.has_header and len(table.columns) == 1 else ""
+    if separated := next((one for one in SEPARATORS if one in only), None):
+        wanted = "tabs" if separated != "\t" and Path(table.name).suffix.lower() in ENDINGS["TSV"] else "commas"
+        return f"{table.name}: its only column is {quoted(only)}; separate the columns by {wanted}, not {quoted(separated)}."
     rows = zip(*(table.cells(name) for name in table.columns), strict=True)
     if table.has_header and (reason := not_a_header(list(table.columns), rows)):
         return f"{table.name}, row 1: {reason}; {NAME_COLUMNS}, or choose with {flag} if row 1 is a header."

@@ -10,8 +10,8 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.data.conll import read_conll
 from frostline.data.kinds import ENDINGS, FORMAT_OF
-from frostline.data.table import Table, refuse_repeated_columns
-from frostline.data.text_files import UTF8, read_delimited, read_json, text_encoding
+from frostline.data.table import Table, checked_names
+from frostline.data.text_files import read_delimited, read_json
 from frostline.data.wording import did_you_mean, first_line, quoted
 
 DELIMITED = (*ENDINGS["CSV"], *ENDINGS["TSV"])
@@ -35,6 +35,12 @@ def read_table(
     The options are those of :class:`frostline.data.kinds.DataSettings`. One that does not suit the format is an error. ``name``
     is the name in errors of a source that is no file. With ``of_tokens``, a TSV or text file is read as a CoNLL file.
     """
+    options = {
+        "column_names": column_names,
+        "encoding": encoding,
+        "tag_column": tag_column,
+        "word_column": word_column,
+    }
     if not isinstance(source, str | Path):
         reader = FRAME_READERS.get(type(source).__module__.partition(".")[0])
         if reader is None:
@@ -42,67 +48,51 @@ def read_table(
                 f"{name or 'the data'}: a {type(source).__name__} cannot be read as a table; give a file, a "
                 "datasets.Dataset, a pandas DataFrame or a pyarrow Table."
             )
-        _refuse_options(name or "the data", column_names, tag_column, word_column, encoding)
+        _refuse_options(name or "the data", None, options)
         table = reader(source, name or f"the {type(source).__name__}")
         if not len(table):
             raise FrostlineError(f"{table.name}: the table has no rows; give one with an example per row.")
         return table
-    path, ending = Path(source), Path(source).suffix.lower()
+    path, form = Path(source), FORMAT_OF.get(Path(source).suffix.lower())
     require_file(path)
-    if ending not in FORMAT_OF:
+    if form is None:
         raise FrostlineError(
-            f"{path}: the file ending {quoted(ending)} is not known; save the table as one of {', '.join(EXTENSIONS)}."
+            f"{path}: the file ending {quoted(path.suffix.lower())} is not known; save the table as one of "
+            f"{', '.join(EXTENSIONS)}."
         )
-    is_conll = ending in ENDINGS["CoNLL"] or (of_tokens and ending in ENDINGS["TSV"])
-    is_delimited, is_parquet = ending in DELIMITED and not is_conll, FORMAT_OF[ending] == "Parquet"
-    _refuse_options(
-        path,
-        None if is_delimited else column_names,
-        None if is_conll else tag_column,
-        None if is_conll else word_column,
-        encoding if is_parquet else None,
-    )
+    form = "CoNLL" if of_tokens and form == "TSV" else form
+    _refuse_options(path, form, options)
     try:
         with path.open("rb") as file:
             if file.read(len(POINTER)) == POINTER:
                 raise FrostlineError(
                     f"{path}: this is a pointer of Git LFS instead of the file; get it with `git -C {path.parent} lfs pull`."
                 )
-        if is_parquet:
+        if form == "Parquet":
             return _read_parquet(path)
-        codec = text_encoding(path, encoding)
-        if is_conll:
-            table = read_conll(path, tag_column, word_column, encoding=codec)
-        elif is_delimited:
-            table = read_delimited(path, column_names, skip_ragged=skip_ragged, encoding=codec)
-        else:
-            table = read_json(path, codec)
-    except UnicodeError:
-        raise FrostlineError(f"{path}: the file changed while it was read; try again.") from None
+        if form == "CoNLL":
+            return read_conll(path, tag_column, word_column, encoding=encoding)
+        if form == "JSON lines":
+            return read_json(path, encoding)
+        return read_delimited(path, column_names, skip_ragged=skip_ragged, encoding=encoding)
     except OSError as error:
         said = " ".join(str(error.strerror or error).split())  # that of pyarrow has several lines
         raise FrostlineError(f"{path}: the file cannot be read ({said}); check the file.") from None
-    if encoding is not None and codec == UTF8 and not encoding.casefold().startswith("utf"):
-        table = replace(table, notes=(*table.notes, f"{path} is UTF-8, so it is not read as {encoding}."))
-    return table
 
 
-def _refuse_options(
-    name: str | Path,
-    column_names: Sequence[str] | None,
-    tag_column: int | None,
-    word_column: int | None,
-    encoding: str | None,
-) -> None:
-    """Raise an error if an option is given that does not suit the format of a table."""
-    if column_names:
-        raise FrostlineError(f"{name}: --column-names is for CSV and TSV files without a header; leave it out.")
-    if encoding is not None:
-        raise FrostlineError(f"{name}: --encoding is for text files; leave it out.")
-    given = {"--tag-column": (tag_column, "--label-column"), "--word-column": (word_column, "--text-column")}
-    for flag, (number, instead) in given.items():
-        if number is not None:
-            raise FrostlineError(f"{name}: {flag} is for CoNLL files; name the column with {instead} instead.")
+OPTIONS = {  # the formats that have an option, and what to do with others
+    "column_names": (("CSV", "TSV"), "CSV and TSV files without a header; leave it out"),
+    "encoding": (("CSV", "TSV", "JSON lines", "CoNLL"), "text files; leave it out"),
+    "tag_column": (("CoNLL",), "CoNLL files; name the column with --label-column instead"),
+    "word_column": (("CoNLL",), "CoNLL files; name the column with --text-column instead"),
+}
+
+
+def _refuse_options(name: str | Path, form: str | None, given: Mapping[str, object]) -> None:
+    """Raise an error if an option is given that the format of a table does not have. A table in memory has none."""
+    for option, (forms, remedy) in OPTIONS.items():
+        if given[option] and form not in forms:
+            raise FrostlineError(f"{name}: --{option.replace('_', '-')} is for {remedy}.")
 
 
 def require_file(path: Path) -> None:
@@ -145,8 +135,7 @@ def _read_parquet(path: Path) -> Table:
 
 def _from_arrow(table: Any, name: str) -> Table:
     """A ``pyarrow.Table``. The class names of ``datasets`` and a ``note`` are read from its schema."""
-    names = [one.strip() for one in table.column_names]
-    refuse_repeated_columns(name, names)
+    names = checked_names(name, table.column_names)
     class_names: dict[str, tuple[str, ...]] = {}
     if b"huggingface" in (table.schema.metadata or {}):
         from datasets import Features
@@ -190,8 +179,7 @@ def _from_pandas(frame: Any, name: str) -> Table:
     named = [level for level in frame.index.names if level is not None and level not in frame.columns]
     if named:
         frame = frame.reset_index(level=named)
-    names = [str(one).strip() for one in frame.columns]
-    refuse_repeated_columns(name, names)
+    names = checked_names(name, map(str, frame.columns))
     columns = {}
     for position, one in enumerate(names):
         values = frame.iloc[:, position]

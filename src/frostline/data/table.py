@@ -1,6 +1,6 @@
 """A table of cells, with the row numbers of its source."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from numbers import Number
@@ -126,8 +126,10 @@ def is_storable(text: str) -> bool:
     return True
 
 
-def refuse_repeated_columns(name: str, columns: list[str]) -> None:
-    """Raise an error if two columns have the same name. ``name`` is the table, or the file and row, for the message."""
-    repeated = [one for one in dict.fromkeys(columns) if columns.count(one) > 1]
+def checked_names(where: str, names: Iterable[str]) -> list[str]:
+    """The names of columns without white space around them. Equal names are an error, which says ``where`` they are."""
+    stripped = [name.strip() for name in names]
+    repeated = [one for one in dict.fromkeys(stripped) if stripped.count(one) > 1]
     if repeated:
-        raise FrostlineError(f"{name}: several columns are named {listed(repeated)}; give each column its own name.")
+        raise FrostlineError(f"{where}: several columns are named {listed(repeated)}; give each column its own name.")
+    return stripped

@@ -14,12 +14,13 @@ modules of the last layer can run for it alone, follows from the gradients of th
 """
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,14 +34,13 @@ from frostline.fast.last_layer import HeadTokenPart, head_position
 from frostline.fast.switch import enabled
 from frostline.frozen.cut import UpperModel, cut_at, hidden_states_by_cut
 from frostline.frozen.forward_pass import (
-    ForwardBatch,
     ForwardPass,
     StateSelection,
     embeddings_are_lookups,
     selection_for,
     tokens_per_batch,
 )
-from frostline.frozen.hidden_states import CacheKey, HiddenStates, load_or_compute
+from frostline.frozen.hidden_states import HiddenStates, computed_states
 from frostline.model.anatomy import Anatomy, Batch, find_layers, position_limit, probe_batch
 from frostline.model.device import random_state_restored
 from frostline.model.heads import padding_id, real_logits
@@ -51,8 +51,8 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.stacking import Start, stacked
 from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import TYPES, Tokens, encode, padding_fill, suited, vocabulary_tables
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import FULL, NAMED, Recipe
+from frostline.model.ways import Way
+from frostline.statistics.recipe import FULL, Recipe
 
 
 @contextmanager
@@ -77,46 +77,32 @@ TOLERANCE = 1e-5  # relative, fp32
 LAYER_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, TypeError, AttributeError, AssertionError)
 
 
-class Difference(NamedTuple):
-    """The largest absolute differences, each divided by the largest absolute value."""
-
-    logits: float
-    gradients: float
-
-    @property
-    def is_small(self) -> bool:
-        """Whether both differences are below the tolerance. NaN counts as large."""
-        return all(difference < TOLERANCE for difference in self)
-
-    def __str__(self) -> str:
-        return (
-            f"logits differ by {self.logits:.1e} and gradients by {self.gradients:.1e}, relative to the largest value"
-        )
+Results = tuple[Tensor, Sequence[Tensor]]  # logits, and the gradient of each trained parameter
 
 
-NOT_COMPARED = Difference(float("inf"), float("inf"))
+def results_of(forward: Callable[[], Tensor], trained: Sequence[nn.Parameter]) -> Results:
+    """The logits that ``forward`` computes, and the gradients of these parameters."""
+    torch.manual_seed(0)  # some model types draw random numbers even in eval mode
+    logits = forward()
+    found = torch.autograd.grad(weighted_sum(logits), trained, allow_unused=True)
+    gradients = [p.new_zeros(()) if gradient is None else gradient for p, gradient in zip(trained, found, strict=True)]
+    return logits.detach(), gradients
 
 
-def largest(differences: Iterable[Difference]) -> Difference:
-    """The largest difference of the logits and the largest difference of the gradients. NaN counts as the largest value."""
-    logits, gradients = zip(*differences, strict=True)
-    return Difference(max(logits, key=_nan_as_infinity), max(gradients, key=_nan_as_infinity))
+def differences(actual: Results, expected: Results) -> Tensor:
+    """``[2]``: the largest difference of the logits and that of all gradients together. NaN if a result is NaN.
+
+    Each is divided by the largest absolute value that is expected; that of gradients is absolute if all of these are zero.
+    """
+    pairs = list(zip(actual[1], expected[1], strict=True))
+    worst = torch.stack([(one - other).abs().max() for one, other in pairs]).max()
+    scale = torch.stack([other.abs().max() for _, other in pairs]).max()
+    return torch.tensor([relative_difference(actual[0], expected[0]), float(worst / scale if scale else worst)])
 
 
 def relative_difference(actual: Tensor, expected: Tensor) -> float:
     """The largest difference of two tensors, divided by the largest absolute value of ``expected``."""
     return float((actual - expected).abs().max() / expected.abs().max())
-
-
-def gradient_difference(pairs: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """The relative difference over all gradients together; absolute if all expected gradients are zero.
-
-    Args:
-        pairs: The actual and the expected gradient of each parameter.
-    """
-    scale = max(float(expected.abs().max()) for _, expected in pairs)
-    worst = max((float((actual - expected).abs().max()) for actual, expected in pairs), key=_nan_as_infinity)
-    return worst / scale if scale else worst
 
 
 def weighted_sum(logits: Tensor) -> Tensor:
@@ -125,8 +111,8 @@ def weighted_sum(logits: Tensor) -> Tensor:
     return (logits * weights).sum()
 
 
-def _nan_as_infinity(value: float) -> float:
-    return value if value == value else float("inf")
+def _in_words(found: Tensor) -> str:
+    return f"logits differ by {found[0]:.1e} and gradients by {found[1]:.1e}, relative to the largest value"
 
 
 LENGTHS = (40, 31, 7, 22)  # tokens of each example; check_lengths makes the first longer than a sliding window
@@ -314,110 +300,116 @@ class CutComparison:
         self.head_reads = find_head_reads(model, anatomy, batch)
         self.head_token = find_head_token_part(model, anatomy, batch, self.head_reads)
         self.hidden = hidden_states_by_cut(model, anatomy, batch)
-        self.cut: int | None = None
-        self.trained: dict[str, nn.Parameter] = {}
 
     def check(self, k: Recipe, names: frozenset[str]) -> Check:
         """Check the cut for k. ``names`` are the trained parameters; none of them may be below the last k layers."""
-        for name, parameter in self.model.named_parameters():
-            parameter.requires_grad_(name in names)
-        self.trained = {name: p for name, p in self.model.named_parameters() if name in names}
+        trained = only_trained(self.model, names)
         mask = self.batch["attention_mask"]
-        self.reference = self.results(lambda: real_logits(self.model(**self.batch).logits, mask))
+        reference = results_of(lambda: real_logits(self.model(**self.batch).logits, mask), trained)
         # With k = L nothing is cut: the output of the embeddings is not cached, because it is cheap to compute.
-        self.cut = self.anatomy.count - k.k if k.k is not None and k.k < self.anatomy.count else None
+        cut = self.anatomy.count - k.k if k.k is not None and k.k < self.anatomy.count else None
+
+        def difference(forward: Callable[[], Tensor]) -> Tensor:
+            return differences(results_of(forward, trained), reference)
+
+        failure, found = "", torch.full((2,), torch.inf)
         for batches, head_token in product(("packed", "padded"), dict.fromkeys((self.head_token, None))):
-            failure = None
             try:
-                difference = self.compare(batches, head_token)
+                found, failure = self.compare(cut, difference, head_token, packed=batches == "packed"), ""
             except LAYER_ERRORS as error:
                 failure = first_line(error)
             else:
-                if difference.is_small:
-                    return Check(k, batches, *difference, head_token=head_token)
+                if (found < TOLERANCE).all():
+                    return Check(k, batches, float(found[0]), float(found[1]), head_token=head_token)
         if failure:
             reason = f"Layers above the cut need more from the layers below than hidden states and fail ({failure})."
             return Check(k, None, None, None, reason)
-        return Check(k, None, *difference, refused=self.reason(difference))
+        return Check(k, None, float(found[0]), float(found[1]), self.reason(found, reference[0]))
 
-    def compare(self, batches: str, head_token: HeadTokenPart | None) -> Difference:
-        """The largest difference in the three comparisons; infinite if the layers cannot run packed batches."""
-        packed = batches == "packed"
-        if packed and not is_packable(self.model):
-            return NOT_COMPARED
+    def compare(
+        self,
+        cut: int | None,
+        difference: Callable[[Callable[[], Tensor]], Tensor],
+        head_token: HeadTokenPart | None,
+        *,
+        packed: bool,
+    ) -> Tensor:
+        """The largest ``difference`` in the three comparisons, ``[2]``; infinite if the layers cannot run packed batches."""
+        model, anatomy = self.model, self.anatomy
+        unpackable = torch.full((2,), torch.inf)
+        if packed and not is_packable(model):
+            return unpackable
         with ExitStack() as opened:
-            cached = (
-                None if self.cut is None else opened.enter_context(self.cached(self.cut, head_token, packed=packed))
-            )
-            packing = opened.enter_context(packable(self.model)) if packed else None
-            upper = opened.enter_context(
-                cut_at(self.model, self.anatomy, self.cut, packing=packing, head_token=head_token)
-            )
-            hidden = None if self.cut is None else self.hidden[self.cut]
-            differences = [self.difference(lambda: upper(self.batch, hidden))]
-            if self.cut is not None and cached is not None:
-                differences.append(self.difference(lambda: self.from_cache(upper, *cached)))
-                with wrong_below(self.model, self.anatomy, self.cut):
-                    differences.append(self.difference(lambda: upper(self.batch, hidden)))
-            if packing and not packing.calls and self.cut != self.anatomy.count:
-                return NOT_COMPARED
-        return largest(differences)
+            if cut is not None:  # before the model is cut
+                selection = selection_for((cut,), anatomy, self.head_reads)
+                on_disk = _states_on_disk(
+                    model, anatomy, self.batch, selection, self.head_reads, head_token, packed=packed
+                )
+                states, tokens = opened.enter_context(on_disk)
+            packing = opened.enter_context(packable(model)) if packed else None
+            upper = opened.enter_context(cut_at(model, anatomy, cut, packing=packing, head_token=head_token))
+            if cut is None:
+                found = [difference(lambda: upper(self.batch))]
+            else:
+                found = [difference(lambda: upper(self.batch, self.hidden[cut]))]
+                found.append(difference(lambda: self.from_cache(upper, cut, states, tokens)))
+                with wrong_below(model, anatomy, cut):
+                    found.append(difference(lambda: upper(self.batch, self.hidden[cut])))
+            if packing and not packing.calls and cut != anatomy.count:
+                return unpackable
+        return torch.stack(found).amax(0)
 
-    def results(self, forward: Callable[[], Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Logits and the gradients of the trained parameters."""
-        torch.manual_seed(0)  # some model types draw random numbers even in eval mode
-        logits = forward()
-        found = torch.autograd.grad(weighted_sum(logits), list(self.trained.values()), allow_unused=True)
-        gradients = [torch.zeros(()) if gradient is None else gradient for gradient in found]
-        return logits.detach(), dict(zip(self.trained, gradients, strict=True))
-
-    def difference(self, forward: Callable[[], Tensor]) -> Difference:
-        """The differences of logits and gradients from the reference."""
-        logits, gradients = self.results(forward)
-        expected_logits, expected = self.reference
-        pairs = [(gradients[name], gradient) for name, gradient in expected.items()]
-        return Difference(relative_difference(logits, expected_logits), gradient_difference(pairs))
-
-    @contextmanager
-    def cached(
-        self, cut: int, head_token: HeadTokenPart | None, *, packed: bool
-    ) -> Iterator[tuple[HiddenStates, Tokens]]:
-        """The hidden states of the batch as a sweep caches them: computed by a forward pass, written to disk, read back."""
-        tokens = table_of(self.batch, self.model)
-        selection = selection_for((cut,), self.anatomy, self.head_reads)
-        recipe = CacheKey("check", "", "", "", "", 0, "", "", "", head_reads=self.head_reads)
-        packed = packed and embeddings_are_lookups(self.model, self.anatomy)
-        enough = 2 * int((tokens.lengths + LENGTH_MULTIPLE).sum())  # a larger batch would only hold more copies
-        forward_pass = ForwardPass(
-            self.model,
-            self.anatomy,
-            selection,
-            self.head_reads,
-            packed,
-            head_token=head_token,
-            max_tokens=min(enough, tokens_per_batch(self.model.device, self.anatomy)),
-        )
-        with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
-            yield load_or_compute(forward_pass, tokens, np.arange(len(tokens)), recipe, folder=Path(folder)), tokens
-
-    def from_cache(self, upper: UpperModel, states: HiddenStates, tokens: Tokens) -> Tensor:
+    def from_cache(self, upper: UpperModel, cut: int, states: HiddenStates, tokens: Tokens) -> Tensor:
         """Logits from cached hidden states, read as in a run."""
-        assert self.cut is not None
-        rows, device = np.arange(len(tokens)), self.batch["input_ids"].device
+        rows, device = np.arange(len(tokens)), self.model.device
         if states.selection.head:
             one_token = tokens.one_token(rows, last=self.head_reads == "last")
             return upper({name: x.to(device) for name, x in one_token.items()}, states.head(rows).to(device))
-        return upper(self.batch, states.tokens(self.cut, rows).to(device))
+        return upper(self.batch, states.tokens(cut, rows).to(device))
 
-    def reason(self, difference: Difference) -> str:
+    def reason(self, found: Tensor, logits: Tensor) -> str:
         """Why the cut model differs from the uncut one: because of padding, or for an unknown reason."""
         with torch.no_grad():
             last = last_example_alone(self.batch)
             alone = real_logits(self.model(**last).logits, last["attention_mask"])
-        by_padding = relative_difference(alone, self.reference[0][-len(alone) :])
+        by_padding = relative_difference(alone, logits[-len(alone) :])
         if not by_padding < TOLERANCE:
-            return f"Its output for an example depends on the padding in the batch (by {by_padding:.1e}); {difference}."
-        return f"Something other than the hidden states passes from below the cut to the logits; {difference}."
+            return f"Its output for an example depends on the padding in the batch (by {by_padding:.1e}); {_in_words(found)}."
+        return f"Something other than the hidden states passes from below the cut to the logits; {_in_words(found)}."
+
+
+def only_trained(model: PreTrainedModel, names: frozenset[str]) -> list[nn.Parameter]:
+    """Make exactly these parameters trainable, and return them."""
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in names)
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+@contextmanager
+def _states_on_disk(
+    model: PreTrainedModel,
+    anatomy: Anatomy,
+    batch: Batch,
+    selection: StateSelection,
+    head_reads: str,
+    head_token: HeadTokenPart | None = None,
+    *,
+    packed: bool,
+) -> Iterator[tuple[HiddenStates, Tokens]]:
+    """The hidden states of a batch as a sweep caches them: computed by a forward pass, written to disk, read back."""
+    tokens = table_of(batch, model)
+    enough = 2 * int((tokens.lengths + LENGTH_MULTIPLE).sum())  # a larger batch would only hold more copies
+    forward_pass = ForwardPass(
+        model,
+        anatomy,
+        selection,
+        head_reads,
+        packed and embeddings_are_lookups(model, anatomy),
+        head_token=head_token,
+        max_tokens=min(enough, tokens_per_batch(model.device, anatomy)),
+    )
+    with tempfile.TemporaryDirectory(prefix="frostline-check-") as folder:
+        yield computed_states(Path(folder), forward_pass, tokens, np.arange(len(tokens))), tokens
 
 
 def packed_pass_is_exact(model: PreTrainedModel, anatomy: Anatomy) -> bool:
@@ -429,23 +421,16 @@ def packed_pass_is_exact(model: PreTrainedModel, anatomy: Anatomy) -> bool:
     if not (is_packable(model) and embeddings_are_lookups(model, anatomy)):
         return False
     batch = probe_batch(model, check_lengths(model))
-    tokens = table_of(batch, model)
     selection = StateSelection(tuple(range(anatomy.count + 1)), head=False)
-    forward_pass = ForwardPass(model, anatomy, selection, "all", packed=True)
-    one_batch = ForwardBatch(
-        rows=np.arange(len(tokens)),
-        lengths=tokens.lengths,
-        padded_lengths=tokens.lengths,
-        capacity=2 * int(tokens.lengths.sum()),
-        examples=2 * len(tokens),
-    )
-    with restored(model), torch.no_grad():
+    with restored(model):
         try:
             padded = hidden_states_by_cut(model, anatomy, batch)
-            (packed,) = forward_pass.hidden_states(tokens, [one_batch])
+            with _states_on_disk(model, anatomy, batch, selection, "all", packed=True) as (states, tokens):
+                rows = np.arange(len(tokens))
+                packed = {n: states.tokens(n, rows).to(model.device) for n in padded}
         except LAYER_ERRORS:
             return False
-    return all(relative_difference(packed[f"tokens-{n}"], expected[0]) < TOLERANCE for n, expected in padded.items())
+    return all(relative_difference(packed[n], expected) < TOLERANCE for n, expected in padded.items())
 
 
 TEXTS = ("The first of these texts is the longest one, in 2024!", "A second text", "third")
@@ -457,7 +442,6 @@ def check(
     tuned_layers: Sequence[int | str] | None = None,
     tune_modules: Sequence[str] | None = None,
     max_uncut_layers: int | None = None,
-    lengths: Sequence[int] | None = None,
     batch: Batch | None = None,
 ) -> list[Check]:
     """Compare the cut model with the uncut model, with cached hidden states and with packed batches.
@@ -469,8 +453,7 @@ def check(
             that must run for them.
         max_uncut_layers: For ``all``, compare only the gradients of this many last layers. None compares the gradients of all
             parameters, which needs twice the memory of the model.
-        lengths: Tokens of each example in the batch that the check makes.
-        batch: A right-padded batch to use instead, for a model type that needs more inputs than tokens.
+        batch: A right-padded batch to compare on, for a model type that needs more inputs than tokens. By default random tokens.
 
     Returns:
         One result for each k. A model type that cannot be cut at all has a single result without k.
@@ -480,7 +463,7 @@ def check(
     """
     if not isinstance(model, PreTrainedModel):
         raise FrostlineError(f"{type(model).__name__} is not a model of transformers: check a PreTrainedModel.")
-    batch = probe_batch(model, lengths or check_lengths(model)) if batch is None else batch
+    batch = probe_batch(model, check_lengths(model)) if batch is None else batch
     with restored(model):
         try:
             anatomy = find_layers(model, batch)
@@ -497,9 +480,9 @@ def check(
             checks = []
             for recipe in map(Recipe, [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers):
                 trained = Recipe(max_uncut_layers) if recipe == FULL and max_uncut_layers is not None else recipe
-                checks.append(comparison.check(recipe, Trainable(trained).parameters(anatomy)))
+                checks.append(comparison.check(recipe, Way(tune=trained).parameters(anatomy)))
             if tune_modules:
-                names = Trainable(NAMED, tuple(tune_modules)).parameters(anatomy)
+                names = Way(modules=tuple(tune_modules)).parameters(anatomy)
                 depth = anatomy.depth(names)
                 checks.append(comparison.check(FULL if depth is None else Recipe(depth), names))
             return checks
@@ -560,21 +543,16 @@ def stack_refusal(
     (:mod:`frostline.model.stacking`). ``batches``, one for each run, are for a model type that needs more inputs than tokens.
     """
     batches = batches or [probe_batch(model, lengths, seed=run) for run, lengths in enumerate(STACK_LENGTHS)]
-    separate: list[tuple[Tensor, Sequence[Tensor | None]]] = []  # logits and gradients of each run
     with restored(model), packable(model) if packed else nullcontext() as packing:
         try:
             hidden = [None if cut is None else hidden_states_by_cut(model, anatomy, batch)[cut] for batch in batches]
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad_(name in names)
-            trained = {name: p for name, p in model.named_parameters() if name in names}
-            with _different_values(trained) as start:
+            trained = only_trained(model, names)
+            with _different_values({name: p for name, p in model.named_parameters() if name in names}) as start:
+                separate: list[Results] = []
                 with cut_at(model, anatomy, cut, packing=packing, head_token=head_token) as upper:
                     for run, batch in enumerate(batches):
                         start(run)
-                        torch.manual_seed(0)
-                        logits = upper(batch, hidden[run])
-                        own = torch.autograd.grad(weighted_sum(logits), list(trained.values()), allow_unused=True)
-                        separate.append((logits.detach(), own))
+                        separate.append(results_of(partial(upper, batch, hidden[run]), trained))
                 with (
                     stacked(model, names, len(batches), start, batched=batched) as parameters,
                     cut_at(model, anatomy, cut, packing=packing, runs=len(batches), head_token=head_token) as upper,
@@ -587,15 +565,14 @@ def stack_refusal(
                     tokens = [int(batch["attention_mask"].sum()) for batch in batches]
                     parts = torch.split(joined, examples if sum(examples) == len(joined) else tokens)
                     torch.stack([weighted_sum(part) for part in parts]).sum().backward()  # type: ignore[no-untyped-call]
-            differences = []
-            for (expected, gradients), part, of_run in zip(separate, parts, parameters, strict=True):
-                found = [torch.zeros_like(p) if p.grad is None else p.grad for p in of_run.values()]
-                pairs = [(x, torch.zeros_like(x) if g is None else g) for x, g in zip(found, gradients, strict=True)]
-                differences.append(Difference(relative_difference(part.detach(), expected), gradient_difference(pairs)))
+            found = []
+            for expected, part, of_run in zip(separate, parts, parameters, strict=True):
+                gradients = [p.new_zeros(()) if p.grad is None else p.grad for p in of_run.values()]
+                found.append(differences((part.detach(), gradients), expected))
         except LAYER_ERRORS as error:
             return f"Its modules cannot compute the examples of several runs together ({first_line(error)})."
-    difference = largest(differences)
-    return None if difference.is_small else f"In a stack, {difference}."
+    difference = torch.stack(found).amax(0)
+    return None if (difference < TOLERANCE).all() else f"In a stack, {_in_words(difference)}."
 
 
 @contextmanager

@@ -510,14 +510,8 @@ def scratch_folder() -> Iterator[Path]:
         ) from error
 
 
-@contextmanager
-def temporary_states(forward_pass: ForwardPass, tokens: Tokens, rows: Rows) -> Iterator[HiddenStates]:
-    """The selected hidden states of these rows of ``tokens``, while the context is open.
-
-    Raises:
-        FrostlineError: The disk is full, or its folder cannot be written.
-    """
+def computed_states(folder: Path, forward_pass: ForwardPass, tokens: Tokens, rows: Rows) -> HiddenStates:
+    """The selected hidden states of these rows of ``tokens``, which are computed and written into a folder of the caller."""
     unique = missing_rows(tokens, rows, forward_pass.selection)
-    with scratch_folder() as folder:
-        shard = write_shard(folder, forward_pass, tokens, unique, lambda examples: None)
-        yield HiddenStates(forward_pass.selection, [Shard(shard)], tokens.keys, rows)
+    shard = write_shard(folder, forward_pass, tokens, unique, lambda examples: None)
+    return HiddenStates(forward_pass.selection, [Shard(shard)], tokens.keys, rows)

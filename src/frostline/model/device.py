@@ -222,6 +222,10 @@ class DeviceMemory:
     free: int
     held: int
 
+    def fits(self, memory_bytes: float, at_a_time: int) -> bool:
+        """Whether processes that take this many bytes each fit into the free memory. This process is one of them."""
+        return at_a_time * max(0.0, memory_bytes - self.held) <= self.free
+
 
 def device_memory(device: torch.device) -> DeviceMemory:
     """The memory of a CUDA GPU. Other devices use that of the machine."""

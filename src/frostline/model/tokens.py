@@ -73,14 +73,10 @@ class Tokens:
         """Whether the examples are sentences of words."""
         return self.words is not None
 
-    def truncated(self, rows: NDArray[np.bool_] | None = None) -> float:
-        """The share of encoded examples that were truncated; NaN if none was encoded.
-
-        Args:
-            rows: ``[N]``, true for the examples that count; None: all.
-        """
-        encoded = self.lengths > 0 if rows is None else rows & (self.lengths > 0)
-        return float((self.dropped[encoded] > 0).mean()) if encoded.any() else float("nan")
+    def truncated(self, rows: NDArray[np.int64] | slice = slice(None)) -> float:
+        """The share of these examples that were truncated, of those that were encoded; NaN if none was."""
+        dropped = self.dropped[rows][self.lengths[rows] > 0]
+        return float((dropped > 0).mean()) if len(dropped) else float("nan")
 
     def batch(self, rows: NDArray[np.int64], length: int | None = None) -> dict[str, Tensor]:
         """The model's inputs for the examples ``rows``, ``[B, S]`` each. S is ``length``, or by default the longest length."""

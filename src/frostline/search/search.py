@@ -18,7 +18,7 @@ from frostline.report.names import tuning
 from frostline.report.rebuild import finish, settings_of
 from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, in_words, interim_analyses
 from frostline.search.policy import NOTHING_LEARNED, Batch, Stop, policy, reference_failed
-from frostline.search.probing import fit_alternatives
+from frostline.search.probing import Alternatives, fit_alternatives
 from frostline.statistics.answer import Answer
 from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
@@ -29,14 +29,12 @@ from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import OtherGpus, workers_for
 from frostline.sweep.operations import CostModel
-from frostline.sweep.plan import expand
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register, write_alternatives
 from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
-from frostline.training.probes import Alternatives
 from frostline.training.run import Run
 from frostline.training.train import profile_step
 
@@ -45,34 +43,34 @@ STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times
 INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
 
 
-def runs_of(prepared: Prepared) -> Runs:
+def runs_of(prepared: Plan) -> Runs:
     """Every run that the search may train."""
     return {
         Candidate(run.recipe, run.learning_rate, run.seed): run
-        for run in expand(prepared.requested, prepared.identity)
+        for run in prepared.requested
         if run.learning_rate is not None
     }
 
 
-def run_together(prepared: Prepared, runs: Runs, processes: int | None, ray: Driver | None) -> int | None:
+def run_together(prepared: Plan, runs: Runs, processes: int | None, ray: Driver | None) -> int | None:
     """How many runs are trained at the same time, by all processes; None if this one is alone."""
     if ray is not None:
         return processes or max(1, ray.capacity(list(runs.values())))
-    processes = processes or prepared.plan.device.processes
+    processes = processes or prepared.processes
     return None if processes == 1 else processes * run_here(prepared, runs)
 
 
-def run_here(prepared: Prepared, runs: Runs) -> int:
+def run_here(prepared: Plan, runs: Runs) -> int:
     """How many long runs this process trains at the same time."""
-    return workers_for(prepared, [run for run in runs.values() if run.recipe == prepared.requested.tune[-1]][:2])
+    return workers_for(prepared, [run for run in runs.values() if run.recipe == prepared.spec.tune[-1]][:2])
 
 
-def stacked_on_gpu(prepared: Prepared, runs: Runs) -> int:
+def stacked_on_gpu(prepared: Plan, runs: Runs) -> int:
     """How many runs of one k a GPU trains as one stack in about the time of one: ``STACK``, or 1.
 
     A few steps of the reference are timed, alone and stacked. Every other k takes less time and memory.
     """
-    spec, context = prepared.requested, prepared.context
+    spec, context = prepared.spec, prepared.context
     own = [run for run in runs.values() if run.recipe == spec.tune[-1]]
     some = [run for run in own if run.learning_rate == own[0].learning_rate][:STACK]
     on_gpu = context.machine.device.type == "cuda"
@@ -104,7 +102,6 @@ class Search:
         prepared: Model, data and cache, for one training-set size.
         progress: Where progress is reported.
         alternatives: Models without tuned layers, which compete with every k.
-        estimates: The estimates of k by method.
         runs: Every run that the search may train. The folder may have others.
         seen: The results so far.
         requested: Digests of the runs that this search, or an earlier one in this folder, requested.
@@ -114,10 +111,9 @@ class Search:
         others: The processes on other GPUs. Its context must be open until the search has ended.
     """
 
-    prepared: Prepared
+    prepared: Plan
     progress: Progress
     alternatives: Alternatives
-    estimates: Mapping[str, int | None]
     runs: Runs
     seen: Observations
     requested: set[str]
@@ -132,7 +128,7 @@ class Search:
     @classmethod
     def start(
         cls,
-        prepared: Prepared,
+        prepared: Plan,
         progress: Progress,
         budget: float | None,
         *,
@@ -148,52 +144,52 @@ class Search:
             processes: How many processes or tasks of Ray train the runs; None: this one, or all that fit into the cluster.
             ray: Trains the runs as tasks of Ray; None trains them here.
         """
-        prepared.set_damage_aside(progress)
+        for damage in prepared.store.check():
+            progress.note(damage)
         runs = runs_of(prepared)
         # hidden states for the first seeds, on whose examples the models without tuned layers are fitted
-        seeds = prepared.requested.seeds[: max(2, prepared.identity.folds)]
+        seeds = prepared.spec.seeds[: max(2, prepared.identity.folds)]
         early = [run for seed in seeds for run in runs.values() if run.seed == seed]
         prepare_hidden_states(prepared, early, progress)
         of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
         fitted = fit_alternatives(prepared, of_folds, progress)
         together = run_together(prepared, runs, processes, ray)
-        return cls._of(prepared, progress, runs, budget, *fitted, together=together, ray=ray)
+        return cls._of(prepared, progress, runs, budget, fitted, together=together, ray=ray)
 
     @classmethod
-    def plan(cls, prepared: Prepared, progress: Progress, budget: float | None, *, exhaustive: bool) -> None:
+    def plan(cls, prepared: Plan, progress: Progress, budget: float | None, *, exhaustive: bool) -> None:
         """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
         search = cls.without_probes(prepared, progress, budget)
         search._request(search.whole_grid() if exhaustive else next(policy(search.seen)))
 
     @classmethod
     def without_probes(
-        cls, prepared: Prepared, progress: Progress, budget: float | None, processes: int | None = None
+        cls, prepared: Plan, progress: Progress, budget: float | None, processes: int | None = None
     ) -> Self:
         """A search before models that train no layer are fitted. Nothing is written.
 
         The estimates of k are those of an earlier search in the folder. Without one, learning rates are compared at the dearest
         k that probes may suggest.
         """
-        runs, nothing = runs_of(prepared), Alternatives(None, None, {}, {}, {})
+        runs = runs_of(prepared)
         together, earlier = run_together(prepared, runs, processes, None), read_search(prepared.store.out)
         estimates = {one.by: one.k for one in earlier.estimates} if earlier else {"probes": prepared.identity.layers}
-        return cls._of(prepared, progress, runs, budget, nothing, estimates, together=together)
+        return cls._of(prepared, progress, runs, budget, Alternatives(estimates=estimates), together=together)
 
     @classmethod
     def _of(
         cls,
-        prepared: Prepared,
+        prepared: Plan,
         progress: Progress,
         runs: Runs,
         budget: float | None,
         alternatives: Alternatives,
-        estimates: Mapping[str, int | None],
         *,
         together: int | None = None,
         ray: Driver | None = None,
     ) -> Self:
         """Set up the observations."""
-        earlier, spec = read_search(prepared.store.out), prepared.requested
+        earlier, spec = read_search(prepared.store.out), prepared.spec
         identity, validation = prepared.identity, prepared.data.validation
         rows = Labelled(validation.targets, identity.task_type, identity.labels, identity.metric)
         fitted, by_digest = alternatives.values, {run.digest: run for run in runs.values()}
@@ -206,8 +202,8 @@ class Search:
 
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
-        costs, space = CostModel(prepared.context, prepared.plan.cached), {}
-        if estimate := estimates.get("probes"):
+        costs, space = CostModel(prepared.context, prepared.cached), {}
+        if estimate := alternatives.estimates.get("probes"):
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
             SearchSpace(
@@ -229,7 +225,7 @@ class Search:
         )
         requested = set(earlier.requested) if earlier else set()
         alternatives = replace(alternatives, values=defined)
-        return cls(prepared, progress, alternatives, estimates, runs, seen, requested, together, ray)
+        return cls(prepared, progress, alternatives, runs, seen, requested, together, ray)
 
     def run(self, *, exhaustive: bool) -> Answer:
         """Search until the policy stops or is interrupted.
@@ -240,8 +236,8 @@ class Search:
         Returns:
             The answer, as in answer.json.
         """
-        if sentence := self.alternatives.sentence:
-            self.progress.note(f"Linear probes{', on the first fold' if self.seen.own_rows else ''}: {sentence}")
+        if probes := self.alternatives.probes:
+            self.progress.note(f"Linear probes{', on the first fold' if self.seen.own_rows else ''}: {probes.sentence}")
         out = self.prepared.store.out
         write_alternatives(out, self.alternatives.values, self.alternatives.test)
         self._write()  # from now on the test scores are hidden until the search is over
@@ -252,12 +248,12 @@ class Search:
             if self.prepared.store.read_spec() is None:  # no run was requested yet
                 raise
             self._write(Stop("The search was interrupted. The same command continues it."))
-            answer = finish(self.prepared, self.progress, alternatives=self.alternatives, interrupted=True)
+            answer = finish(self.prepared, self.progress, alternatives=self.alternatives.models, interrupted=True)
             saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
             self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
             raise
         self._write(stop, over=True)
-        return finish(self.prepared, self.progress, alternatives=self.alternatives)
+        return finish(self.prepared, self.progress, alternatives=self.alternatives.models)
 
     def _follow_policy(self) -> Stop:
         """Train what the policy asks for until it stops."""
@@ -304,17 +300,17 @@ class Search:
         runs = {one: self.runs[one] for one in batch.candidates}
         self.requested |= {run.digest for run in runs.values()}
         self._write()  # if the search is killed now, the next one knows that these runs were its own
-        spec = sweep_of(self.prepared.requested, [*self.seen.known, *batch.candidates])
+        spec = sweep_of(self.prepared.spec, [*self.seen.known, *batch.candidates])
         register(replace(self.prepared, spec=spec))
         return runs
 
     def _train(self, runs: Sequence[Run]) -> None:
         weights = BestWeights(self.prepared.store.out)
-        if self.ray is None:
+        executor = self.ray.begin if self.ray else None
+        if executor is None:
             self.others.start(len(self.prepared.missing(runs)))
-            execute(self.prepared, runs, self.progress, weights=weights, shared=self.together is not None)
-        else:
-            self.ray.train(runs, weights)
+        shared = self.together is not None
+        execute(self.prepared, runs, self.progress, executor=executor, weights=weights, shared=shared)
 
     def _observe(self, why: str, runs: Runs) -> None:
         """Add what became of these runs to the record and to the observations."""
@@ -385,8 +381,8 @@ class Search:
             requested=sorted(self.requested),
             abandoned=self._abandoned() if over else [],
             known=sorted(store.ended()) if over else [],
-            probes=None if self.alternatives.facts is None else dict(self.alternatives.facts),
-            estimates=[Estimate(by=by, k=k) for by, k in self.estimates.items() if k is not None],
+            probes=self.alternatives.probes,
+            estimates=[Estimate(by=by, k=k) for by, k in self.alternatives.estimates.items() if k is not None],
             steps=self.steps,
         )
         write_search(store.out, record)

@@ -72,7 +72,7 @@ class SearchPlan:
         tunes = {one.recipe for batch in batches for one in batch.candidates}
         runs = [run for run in search.runs.values() if run.recipe in tunes]
         forecast = make_forecast(prepared, runs, prepared.missing(runs), search.progress, plain=True)
-        plan = replace(prepared.plan, forecast=forecast)
+        plan = replace(prepared, forecast=forecast)
         cells = {cell.recipe: cell for cell in plan.forecast.cells} if plan.forecast else {}
         at_a_time = plan.forecast.workers if plan.forecast else 1
         seconds = {name: at_a_time * cell.seconds for name, cell in cells.items()}  # wall-clock seconds of one run

@@ -8,7 +8,7 @@ from typing import Any
 
 from frostline import FrostlineError
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.plan import Identity, read_settings
+from frostline.sweep.grid import Identity, read_settings
 from frostline.sweep.results.store import SEARCH
 from frostline.sweep.settings import Settings
 from frostline.sweep.toml import TRUST

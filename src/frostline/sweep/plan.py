@@ -1,187 +1,41 @@
-"""The plan of a sweep: its runs, the hidden states that they share, and the disk space that both need."""
+"""The plan of a sweep: its experiment, its runs, and the hidden states that they share, as far as they fit on the disk."""
 
-import json
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+import numpy as np
+import torch
+from torch import nn
 
-from frostline import FrostlineError
-from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
-from frostline.sweep.results.forecast_record import Forecast
-from frostline.sweep.settings import Settings, make_settings
-from frostline.sweep.toml import NOT_SETTINGS
-from frostline.training.run import Run
-
-if TYPE_CHECKING:  # all import torch, which reading a folder does not need
-    from frostline.frozen.forward_pass import StateSelection
-    from frostline.model.device import DeviceMemory
-    from frostline.sweep.parameter_groups import Group
-
-T = TypeVar("T")
-MOST_RUNS = 1_000_000  # of a grid
-Size = Annotated[int, Field(ge=1, le=2**40)]
-# train size, seed, learning rate, k, learning rate of the head
-Cell = tuple[int, int, float | None, Recipe, float | None]
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a sweep was started: what another process needs, besides the settings, to find the model and the data."""
-
-    folder: str  # from which relative paths start, as seen from the folder of the sweep: it names nothing else of the machine
-    in_memory: tuple[str, ...]  # the splits that were given in Python, not as files
-
-    @classmethod
-    def here(cls, out: Path, in_memory: tuple[str, ...]) -> Self:
-        """The origin of a sweep in ``out`` that is started in the working folder."""
-        here = Path.cwd()
-        same_drive = here.drive == out.absolute().drive  # on Windows, there is no way from one drive to another
-        return cls(os.path.relpath(here, out.resolve()) if same_drive else str(here), in_memory)
-
-    def folder_for(self, out: Path) -> Path:
-        """The folder from which relative paths start, for the sweep in ``out``."""
-        return Path(os.path.normpath(out.resolve() / self.folder))
-
-
-def read_origin(written: Mapping[str, Any], out: Path) -> Origin:
-    """The origin in the contents of sweep.toml."""
-    return _from_toml(Origin, written.get("origin", {"folder": "", "in_memory": []}), out)
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What identifies a sweep besides its settings: digests of model and data, and resolved defaults."""
-
-    weights: str
-    vocabulary: str
-    data: str
-    layers: Annotated[int, Field(ge=1, le=10_000)]  # L
-    metric: str
-    precision: str
-    max_length: Size
-    train_rows: Size
-    folds: Annotated[int, Field(ge=0, le=2**40)]
-    task: str
-    task_type: str
-    labels: tuple[str, ...]
-
-
-def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
-    """The identity in the contents of sweep.toml.
-
-    Raises:
-        FrostlineError: A key is missing or has a wrong value.
-    """
-    if "identity" not in written:
-        raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged, or no sweep has written it: restore it, or give the folder of another sweep."
-        )
-    return _from_toml(Identity, written["identity"], out)
-
-
-def _from_toml(kind: type[T], facts: Any, out: Path) -> T:
-    """The values of a dataclass in a table of sweep.toml, which somebody else may have written."""
-    try:
-        return TypeAdapter(kind).validate_json(json.dumps(facts, default=str), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where, said = ".".join(map(str, first["loc"])), first["msg"].lower()
-        raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged ({where}: {said}): restore it, or start again in another folder."
-        ) from error
-
-
-def read_settings(written: Mapping[str, Any], out: Path) -> Settings:
-    """The specification in the contents of sweep.toml. It trusts no code that comes with a model, whatever the file says.
-
-    Raises:
-        FrostlineError: A setting is missing or has a wrong value.
-    """
-    try:
-        return make_settings({name: value for name, value in written.items() if name not in NOT_SETTINGS})
-    except FrostlineError as error:
-        raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged ({str(error).rstrip('.')}): restore it, or start again in another folder."
-        ) from error
-
-
-def expand(spec: Settings, identity: Identity) -> list[Run]:
-    """Every run of the grid, in the order in which they are trained.
-
-    All k of one seed come before the next seed, so that an interrupted sweep has complete curves. k = 0 comes first, because it
-    has learning rates of its own.
-
-    Raises:
-        FrostlineError: The grid has more runs than one folder can hold.
-    """
-    common = {name: getattr(spec, name) for name in Run.model_fields if name in Settings.model_fields}
-    for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
-        common[name] = getattr(identity, name)
-    sizes = [
-        len(part.train_size or (1,)) * len(part.seeds) * sum(len(part.learning_rate_pairs(k)) for k in part.tune)
-        for part in spec.grids()
-    ]
-    if sum(sizes) > MOST_RUNS:
-        raise FrostlineError(
-            f"The grid has {sum(sizes):,} runs, more than {MOST_RUNS:,}: give fewer values of tune, seeds, train_size or "
-            "learning_rate."
-        )
-    cells = {
-        (size, seed, rate, k, head_rate)
-        for part in spec.grids()
-        for size in part.train_size or (identity.train_rows,)
-        for seed in part.seeds
-        for k in part.tune
-        for rate, head_rate in part.learning_rate_pairs(k)
-    }
-
-    def order(cell: Cell) -> tuple[Any, ...]:
-        size, seed, rate, k, _ = cell
-        return size, seed, k != HEAD_ONLY, rate or 0.0, *k.order
-
-    ordered = sorted(cells, key=order)
-    # Only one run of each k is validated, because all values come from settings that are valid.
-    first = {k: _run(spec, common, cell) for k, cell in {cell[3]: cell for cell in ordered}.items()}
-    return [
-        first[k].model_copy(
-            update={"seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
-        )
-        for size, seed, rate, k, head_rate in ordered
-    ]
-
-
-def one_of_each(runs: Sequence[Run]) -> list[Run]:
-    """One run of each recipe; several if seeds choose other parameters."""
-    return list({(run.recipe, run.to_train): run for run in runs}.values())
-
-
-def _run(spec: Settings, common: Mapping[str, Any], cell: Cell) -> Run:
-    size, seed, rate, k, head_rate = cell
-    own = {"recipe": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
-    parts = {"tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)}
-    return Run.model_validate({**common, **parts, **own})
-
-
-@dataclass(frozen=True)
-class PlannedDevice:
-    """The device that trains, before it does: its name, the precision of its products, and its memory.
-
-    With several GPUs, it is the first one, and as many ``processes`` train, each on a GPU of its own.
-    """
-
-    name: str
-    precision: str
-    memory: "DeviceMemory"
-    processes: int = 1
-
-    def fits(self, memory_bytes: float, at_a_time: int) -> bool:
-        """Whether processes that take this many bytes each fit into the free memory. This process is one of them."""
-        held = self.memory.held
-        return at_a_time * max(0.0, memory_bytes - held) <= self.memory.free
+from frostline.data.load import Data
+from frostline.frozen.forward_pass import ForwardPass, Lengths, Rows, StateSelection, selection_for
+from frostline.frozen.hidden_states import (
+    RESERVED_BYTES,
+    SHARD_ROWS,
+    CacheKey,
+    cache_folder,
+    missing_rows,
+    similar_recipes,
+)
+from frostline.model.anatomy import Anatomy, count_parameters
+from frostline.model.device import DeviceMemory, Machine, free_bytes
+from frostline.model.pretrained import Pretrained
+from frostline.model.terms import OWN_HEAD
+from frostline.statistics.recipe import Recipe
+from frostline.sweep.grid import Identity, Origin, expand, one_of_each, read_settings
+from frostline.sweep.operations import CostModel
+from frostline.sweep.parameter_groups import Group, groups_by_tune
+from frostline.sweep.results.forecast_record import Cell, Forecast
+from frostline.sweep.results.store import Store
+from frostline.sweep.settings import Settings
+from frostline.training.experiment import Experiment
+from frostline.training.forward import subset_rows, train_rows
+from frostline.training.probes import features_after
+from frostline.training.run import Run, trainings_of
 
 
 @dataclass(frozen=True)
@@ -190,49 +44,91 @@ class PlannedStates:
 
     rows: int  # distinct examples in the forward pass over the frozen layers
     tokens: int  # of these examples
-    wanted: "StateSelection"  # what the runs could use
-    cached: "StateSelection"  # the part of it that fits into the limit
+    wanted: StateSelection  # what the runs could use
+    cached: StateSelection  # the part of it that fits into the limit
     bytes: int  # of the cached ones, on disk
     limit_bytes: int  # that they may take
     free_bytes: int  # of the disk
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The plan of a sweep.
+    """A sweep that is ready to run: its experiment, its runs, and what they share.
 
     Attributes:
-        device: The device that trains.
-        runs: All runs of the grid.
-        done: Digests of the runs that have a result.
-        parameters: The number of parameters of the model.
-        groups: The groups of parameters, trained and frozen, by k.
+        spec: The settings of this call.
+        identity: What identifies the sweep besides its settings.
+        origin: Where it was started.
+        data: The examples.
+        context: The model, the encoded examples and the device.
+        store: The results in its folder.
+        requested: The runs of this call.
+        runs: These, and the runs of earlier calls in the folder.
         states: The hidden states that the runs share.
-        truncated: The share of examples that are truncated at ``max_length``, by split.
-        truncated_by_class: The share of truncated training examples, by class.
+        memory: Of the device that trains.
+        processes: How many processes train. With several GPUs, each trains on one of its own.
         notes: Sentences that the user should read.
-        results_bytes: The size of all results with their predictions.
-        model_bytes: The size of the saved model.
         forecast: Time and memory of the runs without a result; None until steps are timed.
+        checkpoints_in: The folder of the sweep that keeps checkpoints; None: that of ``store``.
     """
 
-    device: PlannedDevice
+    spec: Settings
+    identity: Identity
+    origin: Origin
+    data: Data
+    context: Experiment
+    store: Store
+    requested: tuple[Run, ...]
     runs: tuple[Run, ...]
-    done: frozenset[str]
-    parameters: int
-    groups: "Mapping[Recipe, tuple[Group, ...]]"
     states: PlannedStates
-    truncated: Mapping[str, float]
-    truncated_by_class: Mapping[str, float]
+    memory: DeviceMemory
+    processes: int
     notes: tuple[str, ...]
-    results_bytes: int
-    model_bytes: int
     forecast: Forecast | None = None
+    checkpoints_in: Path | None = None
 
     @property
-    def cached(self) -> "StateSelection":
+    def cached(self) -> StateSelection:
         """The hidden states that are cached."""
         return self.states.cached
+
+    def missing(self, runs: Sequence[Run]) -> list[Run]:
+        """Those of ``runs`` that have no result in the folder."""
+        done = self.store.done()
+        return [run for run in runs if run.digest not in done]
+
+    def cells(self, runs: Sequence[Run]) -> dict[str, Cell]:
+        """The forecast of each of ``runs`` that has one, by digest."""
+        cells = self.forecast.by_kind if self.forecast else {}
+        return {run.digest: cells[run.kind] for run in runs if run.kind in cells}
+
+    def costs(self, runs: Sequence[Run]) -> tuple[dict[str, float], bool]:
+        """The predicted cost of each of ``runs`` if it is trained alone, by digest, and whether these are wall-clock seconds.
+
+        They are operations unless all of the runs have a forecast.
+        """
+        cells, model = self.cells(runs), CostModel(self.context, self.cached)
+        if self.forecast and len(cells) == len(runs):
+            return {digest: self.forecast.workers * cell.seconds for digest, cell in cells.items()}, True
+        return {run.digest: model.operations(run) for run in runs}, False
+
+    def grown(self) -> bool:
+        """Whether another call has added runs to the folder since. Their examples are not tokenized here."""
+        older = self.store.read_spec()
+        known = {run.digest for run in self.runs}
+        return older is not None and any(
+            run.digest not in known for run in expand(read_settings(older, self.store.out), self.identity)
+        )
+
+    @cached_property
+    def groups(self) -> dict[Recipe, tuple[Group, ...]]:
+        """The groups of parameters, trained and frozen, by recipe."""
+
+        def model_of(run: Run) -> tuple[nn.Module, Anatomy]:
+            own = self.context.for_run(run).pretrained
+            return own.model, own.anatomy
+
+        return groups_by_tune(self.runs, model_of)
 
     @property
     def trained(self) -> dict[Recipe, int]:
@@ -240,6 +136,129 @@ class Plan:
         return {k: sum(one.parameters for one in some if one.trained) for k, some in self.groups.items()}
 
     @property
+    def parameters(self) -> int:
+        """The number of parameters of the model."""
+        return count_parameters(self.context.pretrained.model)
+
+    @property
+    def truncated(self) -> dict[str, float]:
+        """The share of the examples in use that are truncated, by split."""
+        return {name: self.context.tokens.truncated(rows) for name, rows in self.context.splits.items()}
+
+    @property
+    def truncated_by_class(self) -> dict[str, float]:
+        """The share of truncated training examples, by class."""
+        rows, tokens = self.context.splits["train"], self.context.tokens
+        shares = {
+            name: tokens.truncated(rows[self.data.train.with_label(n)]) for n, name in enumerate(self.identity.labels)
+        }
+        return {label: share for label, share in shares.items() if not np.isnan(share)}
+
+    @property
     def disk_bytes(self) -> int:
         """The most space that the output folder takes: results, model, and the trained parameters of the best run of each k."""
-        return self.results_bytes + self.model_bytes + 4 * sum(self.trained.values())
+        splits, values = self.context.splits, prod(self.context.problem.predictions_per_row)
+        rows = 2 * len(splits["validation"]) + len(splits.get("test", ()))
+        result = 4 * rows * values * max(1, len(self.identity.labels)) + 12_000
+        return len(self.runs) * result + 4 * (self.parameters + sum(self.trained.values()))
+
+
+def states_wanted(spec: Settings, runs: Sequence[Run], context: Experiment, *, probes: bool) -> StateSelection:
+    """The hidden states that these runs (and probes after every layer) could use, if there were enough disk space."""
+    anatomy = context.pretrained.anatomy
+    different = one_of_each(runs)
+    probes = probes or any(run.way.estimator == "probe" for run in different)
+    trainings = [training for run in different if run.way.in_loop for training in trainings_of(run, anatomy)]
+    own: set[int] = set()
+    others: set[int] = set()  # of heads that read all tokens
+    for training in trainings:
+        depth = None if spec.frozen_dropout else training.depth(anatomy)
+        if depth is not None and depth != anatomy.count:
+            of_head = own if training.way.head == OWN_HEAD else others
+            of_head.add(anatomy.count - max(depth, training.way.head.layers))
+    wanted = selection_for(sorted(own), anatomy, context.head_reads)
+    wanted = replace(wanted, cuts=tuple(sorted({*wanted.cuts, *others})))
+    if not probes:
+        return wanted
+    features = features_after(range(anatomy.count + 1), of_words=context.tokens.of_words)
+    return replace(wanted, pooled=features.pooled, cuts=features.cuts or wanted.cuts)
+
+
+def planned_states(
+    wanted: StateSelection, context: Experiment, runs: Sequence[Run], limit: float | None
+) -> PlannedStates:
+    """The part of the wanted hidden states that the disk has space for, with a ``limit`` in GB that the user allows."""
+    needed, tokens, pretrained = rows_needed(context, runs), context.tokens, context.pretrained
+    unique = needed[np.unique(tokens.keys[needed], return_index=True)[1]]  # one row of each distinct example
+    count, width = int(tokens.lengths[unique].sum()), pretrained.anatomy.width
+    free, most = free_cache_bytes(), math.inf if limit is None else limit * 1e9
+
+    def fits(part: StateSelection) -> bool:
+        """Whether the disk has space for the states that are not cached yet, and the limit allows all of them."""
+        recipe = recipe_of(pretrained, context.machine, context.forward_pass(part))
+        # if states after the last layer are cached, it ran for all tokens
+        whole = pretrained.anatomy.count in (*part.pooled, *part.cuts)
+        recipes = [one for one in similar_recipes(recipe) if bool(one.head_token) != whole]
+        missing = min((missing_rows(tokens, unique, part, one) for one in recipes), key=len, default=unique)
+        lengths = tokens.lengths[missing]
+        more = part.bytes(len(missing), int(lengths.sum()), width) + passage_bytes(pretrained, lengths)
+        return more <= free and part.bytes(len(unique), count, width) <= most
+
+    cached = wanted.largest_part(fits)
+    size = cached.bytes(len(unique), count, width)
+    return PlannedStates(len(unique), count, wanted, cached, size, int(min(free, most)), free)
+
+
+def rows_needed(context: Experiment, runs: Sequence[Run]) -> Rows:
+    """The rows of the pool that these runs train on or are scored on."""
+    parts = [rows for name, rows in context.splits.items() if name != "train"]
+    parts += [train_rows(context, spec) for spec in _one_per_subset(runs)]
+    return np.unique(np.concatenate(parts))
+
+
+def rows_trained(runs: Sequence[Run], data: Data) -> Rows | None:
+    """The training rows that at least one of these runs trains on; None: all."""
+    if any(spec.train_size == len(data.train) for spec in runs):
+        return None
+    subsets = [subset_rows(spec, data.train.targets, data.folds) for spec in _one_per_subset(runs)]
+    return np.unique(np.concatenate(subsets))
+
+
+def _one_per_subset(runs: Sequence[Run]) -> Iterable[Run]:
+    """One run of each set of training examples."""
+    return {(spec.seed if spec.subset == "per-seed" else spec.fold, spec.train_size): spec for spec in runs}.values()
+
+
+def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPass) -> CacheKey:
+    """Everything that determines this model's hidden states on this machine."""
+    facts = machine.facts()
+    return CacheKey(
+        model=pretrained.name,
+        weights=pretrained.weights,
+        precision=machine.precision,
+        attention=str(pretrained.model.config._attn_implementation),
+        device=str(facts["device_name"]),
+        threads=torch.get_num_threads(),
+        instructions=str(facts["instructions"]),
+        torch=str(facts["torch"]),
+        transformers=str(facts["transformers"]),
+        head_reads=forward_pass.head_reads,
+        packed=forward_pass.packed,
+        head_token=" ".join(forward_pass.head_token.modules) if forward_pass.head_token else "",
+    )
+
+
+def passage_bytes(pretrained: Pretrained, lengths: Lengths) -> int:
+    """The size of the two files with hidden states between layers while examples of these lengths are streamed, else 0."""
+    longest = int(np.sort(lengths)[-SHARD_ROWS:].sum())
+    return 2 * 4 * pretrained.anatomy.width * longest if pretrained.stream else 0
+
+
+def free_cache_bytes() -> int:
+    """How many more bytes of disk the cache may take."""
+    return max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
+
+
+def nearest_existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists."""
+    return path if path.exists() else nearest_existing(path.parent)

@@ -15,7 +15,6 @@ from frostline.model.device import to_device
 from frostline.model.terms import HEAD, POOLER
 from frostline.training.learner import LearnerState
 from frostline.training.problem import Forward, Problem
-from frostline.training.recipes import adam_options, layer_factor
 from frostline.training.run import Run, State, StepPlan
 from frostline.training.settings import TrainingSettings
 from frostline.training.start import matrix_of
@@ -39,10 +38,10 @@ def optimizer_groups(spec: Run, anatomy: Anatomy, parameters: Mapping[str, Tenso
     head = frozenset(name for name, place in places.items() if place in (HEAD, POOLER))
     by_factor: dict[float, dict[str, Tensor]] = {}
     for name, p in parameters.items():
-        by_factor.setdefault(layer_factor(spec.way, places[name], anatomy), {})[name] = p
+        by_factor.setdefault(spec.way.learning_rate_factor(places[name], anatomy), {})[name] = p
     head_rate = spec.head_learning_rate or spec.learning_rate
     return [
-        {**group, **adam_options(spec.way)}
+        {**group, "bias_correction": spec.way.bias_correction}
         for factor, members in by_factor.items()
         for group in parameter_groups(members, head, spec, spec.learning_rate * factor, head_rate)
     ]

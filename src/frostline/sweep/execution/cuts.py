@@ -7,13 +7,13 @@ from frostline.fast.switch import release_freed_memory
 from frostline.frozen.exactness import Check, check
 from frostline.model.terms import OWN_HEAD, HeadKind
 from frostline.statistics.recipe import FULL, NAMED
-from frostline.sweep.plan import one_of_each
-from frostline.sweep.prepare import Prepared
+from frostline.sweep.grid import one_of_each
+from frostline.sweep.plan import Plan
 from frostline.training.experiment import starting_cut
 from frostline.training.run import Run
 
 
-def check_cuts(prepared: Prepared) -> list[Check]:
+def check_cuts(prepared: Plan) -> list[Check]:
     """Check in fp32 that the cuts of this sweep are exact, with every head; choose packed or padded batches.
 
     Raises:
@@ -22,7 +22,7 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     if prepared.context.worker.checks is not None:
         return prepared.context.worker.checks
     context, by_head = prepared.context, {OWN_HEAD: list[Run]()}
-    for spec in (spec for spec in prepared.plan.runs if spec.way.in_loop):
+    for spec in (spec for spec in prepared.runs if spec.way.in_loop):
         by_head.setdefault(context.for_run(spec).pretrained.head, []).append(spec)
     checks_of = {kind: _checks(prepared, runs, kind) for kind, runs in by_head.items()}
     checks = [one for some in checks_of.values() for one in some]
@@ -31,7 +31,7 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     if refused:
         at = "" if refused.tuned_layers is None else f" with {refused.tuned_layers}"
         raise FrostlineError(
-            f"The model {prepared.pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for "
+            f"The model {context.pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for "
             "details, or choose another model."
         )
     context.worker.packed = all(one.batches == "packed" for one in checks)
@@ -42,10 +42,10 @@ def check_cuts(prepared: Prepared) -> list[Check]:
     return checks
 
 
-def _checks(prepared: Prepared, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
+def _checks(prepared: Plan, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
     """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
-    pretrained, cached = prepared.pretrained.with_head(kind), prepared.plan.cached
-    depths = [spec.to_train.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
+    pretrained, cached = prepared.context.pretrained.with_head(kind), prepared.cached
+    depths = [spec.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
     ks = {max(depth, kind.layers) for depth in depths if depth is not None}
     ends = {min(ks), max(ks)} if ks else set()
     all_cut = all(starting_cut(cached, pretrained.anatomy, spec) is not None for spec in runs)
@@ -53,6 +53,6 @@ def _checks(prepared: Prepared, runs: Sequence[Run], kind: HeadKind) -> list[Che
         pretrained.model,
         # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches
         tuned_layers=[*sorted(ends), FULL],
-        tune_modules=prepared.spec.tune_modules if kind == OWN_HEAD else None,
+        tune_modules=next((spec.way.modules for spec in runs if spec.recipe == NAMED), None),
         max_uncut_layers=max(ends) if ends and all_cut else None,
     )

@@ -34,14 +34,14 @@ from frostline.data.files import (
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import ALTERNATIVES, RunResult
-from frostline.sweep.plan import expand, read_identity, read_origin, read_settings
+from frostline.sweep.grid import expand, read_identity, read_origin, read_settings
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
 from frostline.sweep.toml import TRUST
 from frostline.training.result import Count, Record, RunRecord, Score
 
 if TYPE_CHECKING:
-    from frostline.sweep.prepare import Prepared
+    from frostline.sweep.plan import Plan
 
 Folds = NDArray[np.int64]
 FORM = {"fold": pa.int64(), "row": pa.int64(), "text": pa.string(), "pair": pa.string()}
@@ -369,9 +369,9 @@ def _no_sweep(out: Path) -> str:
     return f"{out} holds no sweep (no sweep.toml): give the folder of a sweep or search."
 
 
-def register(prepared: "Prepared") -> None:
+def register(prepared: "Plan") -> None:
     """Create the folder of a sweep, or add the grid of this sweep to an existing folder: its settings and scored examples."""
-    out, data, plan = prepared.store.out, prepared.data, prepared.plan
+    out, data = prepared.store.out, prepared.data
     make_folder(out, inside=out)
     identity, origin = asdict(prepared.identity), asdict(prepared.origin)
     # Another process may have extended the grid since this sweep was prepared.
@@ -383,11 +383,11 @@ def register(prepared: "Prepared") -> None:
         prepared.store.write_spec({**spec.model_dump(mode="json"), "identity": identity, "origin": origin})
     facts = {
         "columns": asdict(data.task.columns),
-        "notes": plan.notes,
+        "notes": prepared.notes,
         "report": data.report.as_dict(),
         "max_length": prepared.identity.max_length,
-        "truncated": plan.truncated,
-        "truncated_by_class": plan.truncated_by_class,
+        "truncated": prepared.truncated,
+        "truncated_by_class": prepared.truncated_by_class,
     }
     write_sealed(out / DATA, facts, inside=out)
     write_rows(out, "validation", data.validation, data.folds)

@@ -1,0 +1,231 @@
+"""The commands on the folder of a sweep: `frostline work`, `status`, `merge` and `report`."""
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frostline import FrostlineError
+from frostline.cli.flags import TrustRemoteCode, retry_kinds, retry_option
+from frostline.cli.printing import table_lines, wrapped
+from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
+from frostline.data.wording import duration, unchecked
+from frostline.sweep.results.leases import SILENT_AFTER, Leases
+
+if TYPE_CHECKING:  # it imports numpy, which --help does not need
+    from frostline.sweep.results.folder import Folder
+
+LISTED = 1000  # of a sweep with more runs, only the numbers are shown
+REFRESH = 2.0  # seconds between two looks at the folder
+CLEAR = "\033[H\033[2J"  # moves the cursor of a terminal to the upper left corner and clears the screen
+FolderArgument = Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out folder of a sweep or search.")]
+
+
+@app.command(cls=PanelCommand, short_help="Train runs of a sweep together with other processes.")
+def work(
+    folder: FolderArgument,
+    *,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Stay until all runs have ended, and take over those of dead processes.")
+    ] = False,
+    retry: Annotated[str | None, retry_option("none")] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs trained at the same time here. [default: as in the sweep]", show_default=False),
+    ] = None,
+    silent_after: Annotated[
+        float,
+        typer.Option(
+            min=10,
+            max=86_400,
+            help="Seconds without a sign of life after which this process takes over the runs of another one.",
+        ),
+    ] = SILENT_AFTER,
+    trust_remote_code: TrustRemoteCode = False,
+) -> None:
+    """Train runs of the sweep or search in a folder that no other process trains.
+
+    Start it as often as you like, on any machine that can open the folder, the model and the data. It ends when there is no run
+    left that it could take. Relative paths of the sweep start from here or, if there is no such file, from where the sweep was
+    started.
+
+    Example: frostline work reviews --wait
+    """
+    from frostline.api.work import work as train
+
+    kinds = retry_kinds(retry) if retry else ()
+    own = {"workers": workers, "silent_after": silent_after, "trust_remote_code": trust_remote_code}
+    with runs_saved():
+        try:
+            counts = train(folder, wait=wait, retry=kinds, **own)  # type: ignore[arg-type]
+        except FrostlineError as error:
+            # the flags that it names are those of the command that made the sweep, whose settings they are
+            named = dict.fromkeys(re.findall(r"(?<![\w-])--[a-z][a-z-]+", str(error)))
+            flags = ", ".join(
+                flag for flag in named if flag not in ("--wait", "--retry", "--workers", "--silent-after")
+            )
+            owner = f" The command that made {folder} takes {flags}." if flags else ""
+            raise FrostlineError(f"{error}{owner}") from error
+    report = f"`frostline report {folder}` writes the report. The sweep's command also saves the model."
+    _end_with_counts(folder, counts, "" if counts["pending"] else report)
+
+
+@app.command(cls=PanelCommand, short_help="Show the runs of a sweep: done, failed or pending, and who trains which.")
+def status(
+    folder: FolderArgument,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Keep the output up to date until all runs have ended, or Ctrl-C.")
+    ] = False,
+    all_runs: Annotated[
+        bool,
+        typer.Option(
+            "--all", help=f"Verify and list all results, also those of a sweep with more than {LISTED:,} runs."
+        ),
+    ] = False,
+) -> None:
+    """Print every run of a sweep: done, failed (with the reason) or pending. Print which process trains which run, since when.
+
+    Of a sweep with more than 1,000 runs, the numbers are printed for each k and train size. Its results are then not read.
+    """
+    from frostline.sweep.results.folder import Folder
+
+    sweep, leases, shown = Folder(folder), Leases(folder), list[str]()
+    listed = all_runs or len(sweep.runs) <= LISTED
+    if listed:
+        _print_damage(folder)
+    on_terminal = watch and sys.stdout.isatty()
+    while True:
+        before, shown = shown, list(_status_lines(sweep, leases, listed=listed))
+        if shown != before or on_terminal:
+            if before:
+                print(CLEAR if on_terminal else "\n", end="", file=unchecked(sys.stdout))
+            print(*shown, *_time_left(sweep, leases), sep="\n", flush=True)
+        if not watch or sweep.is_complete:
+            return
+        sleep(REFRESH)
+        sweep = Folder(folder)
+
+
+@app.command(cls=PanelCommand, short_help="Merge folders of one sweep into one.")
+def merge(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDERS", help="Folders of one sweep.")],
+    out: Annotated[Path, typer.Option(help="The new folder, with the runs of all of them.")],
+) -> None:
+    """Merge folders of one sweep, from machines that share nothing, into a new folder.
+
+    Model, data and settings must be the same; the grids may differ. A run that is in several folders must have the same
+    predictions in each, up to rounding.
+
+    Example: frostline merge reviews-here reviews-there --out reviews
+    """
+    from frostline.sweep.merge import merge as merged
+
+    for folder in folders:
+        _print_damage(folder)
+    report = f"`frostline report {out}` writes the report. The sweep's command with --out {out} also saves the model."
+    _end_with_counts(out, merged(folders, out), report)
+
+
+@app.command(cls=PanelCommand, short_help="Rebuild the tables, answer and report of a sweep.")
+def report(folder: FolderArgument) -> None:
+    """Rebuild the tables, answer.json and report.html from the runs in a folder."""
+    from frostline.report.rebuild import write_report
+    from frostline.sweep.results.folder import Folder
+
+    _print_damage(Folder(folder).out)
+    path = write_report(folder)
+    print(*wrapped(json.loads((folder / "answer.json").read_text())["sentence"]), path, sep="\n")
+
+
+def _print_damage(folder: Path) -> None:
+    """Verify all results in the folder of a sweep. Set damaged ones aside, and print a sentence on stderr for each."""
+    from frostline.sweep.results.store import Store
+
+    for damage in Store(folder).check():
+        print(damage, file=sys.stderr)
+
+
+def _counts_line(folder: Path, counts: Mapping[str, int]) -> str:
+    return f"{folder}: " + ", ".join(f"{count} {state}" for state, count in counts.items())
+
+
+def _end_with_counts(folder: Path, counts: Mapping[str, int], hint: str) -> None:
+    """Print how many runs are in each state, and what to do next. Exits with code 1 if a run ended in an error."""
+    print(_counts_line(folder, counts), *filter(None, [hint]), sep="\n")
+    if counts["failed"]:
+        sys.exit(FAILED_RUNS)
+
+
+def _status_lines(sweep: "Folder", leases: Leases, *, listed: bool) -> Iterator[str]:
+    """What is known of the runs now: a line for each run if they are ``listed``, else for each k and train size."""
+    yield _counts_line(sweep.out, sweep.counts())
+    if listed:
+        rows: Sequence[Mapping[str, Any]] = [
+            {**vars(row), "learning_rate": _rate(row.learning_rate)} for row in sweep.rows()
+        ]
+        columns = ("recipe", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
+        yield from table_lines(rows, columns)
+    else:
+        kinds = [run.kind for run in sweep.runs]
+        found, states = Counter(zip(kinds, sweep.states(), strict=True)), ("done", "failed", "pending")
+        rows = [
+            {"recipe": kind[0], "train_size": kind[1], **{state: found[kind, state] for state in states}}
+            for kind in dict.fromkeys(kinds)
+        ]
+        yield from table_lines(rows, ("recipe", "train_size", *states))
+    held = {lease.run: lease for lease in leases.current()}
+    trained_now = [
+        {
+            "recipe": run.recipe,
+            "train_size": run.train_size,
+            "seed": run.seed,
+            "learning_rate": _rate(run.learning_rate),
+            "process": f"{lease.pid} on {lease.host}",
+            "since": lease.since.replace("T", " "),
+            "sign_of_life": "dead" if leases.is_dead(lease) else "lives",
+        }
+        for run in (sweep.runs if held else ())
+        if (lease := held.get(run.digest))
+    ]
+    if trained_now:
+        yield from ("", *table_lines(trained_now, tuple(trained_now[0])))
+
+
+def _rate(learning_rate: float | None) -> str:
+    """A learning rate as text; empty for a run that has none."""
+    return "" if learning_rate is None else f"{learning_rate:g}"
+
+
+def _time_left(sweep: "Folder", leases: Leases) -> Iterator[str]:
+    """Lines about the time that the pending runs will take; none if there are no such runs."""
+    from frostline.sweep.time_left import FORECAST, MEASURED, SCALED, UNKNOWN, time_left
+
+    left = time_left(sweep, leases, lambda sentence: print(sentence, file=sys.stderr))
+    if not left.runs:
+        return
+    yield ""
+    if left.runs.keys() == {UNKNOWN}:
+        yield "Time left: unknown until a run has ended with a result."
+        return
+    step = " of this step of the search" if sweep.search and not sweep.search.over else ""
+    processes = f"{left.processes:,} {'process' if left.processes == 1 else 'processes'}"
+    by = processes if left.processes else "one process, while none trains"
+    sources = {
+        MEASURED: "by measured times",
+        FORECAST: "by the forecast",
+        SCALED: "by the times of other k or sizes",
+        UNKNOWN: "not counted",
+    }
+    counts = ", ".join(
+        f"{left.runs[one]:,} {'run' if left.runs[one] == 1 else 'runs'} {how}"
+        for one, how in sources.items()
+        if one in left.runs
+    )
+    least = "at least" if left.at_least else "about"
+    yield f"Time left{step}: {least} {duration(left.seconds)} with {by} ({counts})."

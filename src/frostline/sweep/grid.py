@@ -1,0 +1,159 @@
+"""The runs of a sweep, from its settings and from what sweep.toml holds besides them."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from frostline import FrostlineError
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
+from frostline.sweep.settings import Settings, make_settings
+from frostline.sweep.toml import NOT_SETTINGS
+from frostline.training.run import Run
+
+T = TypeVar("T")
+MOST_RUNS = 1_000_000  # of a grid
+Size = Annotated[int, Field(ge=1, le=2**40)]
+# train size, seed, learning rate, k, learning rate of the head
+Cell = tuple[int, int, float | None, Recipe, float | None]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a sweep was started: what another process needs, besides the settings, to find the model and the data."""
+
+    folder: str  # from which relative paths start, as seen from the folder of the sweep: it names nothing else of the machine
+    in_memory: tuple[str, ...]  # the splits that were given in Python, not as files
+
+    @classmethod
+    def here(cls, out: Path, in_memory: tuple[str, ...]) -> Self:
+        """The origin of a sweep in ``out`` that is started in the working folder."""
+        here = Path.cwd()
+        same_drive = here.drive == out.absolute().drive  # on Windows, there is no way from one drive to another
+        return cls(os.path.relpath(here, out.resolve()) if same_drive else str(here), in_memory)
+
+    def folder_for(self, out: Path) -> Path:
+        """The folder from which relative paths start, for the sweep in ``out``."""
+        return Path(os.path.normpath(out.resolve() / self.folder))
+
+
+def read_origin(written: Mapping[str, Any], out: Path) -> Origin:
+    """The origin in the contents of sweep.toml."""
+    return _from_toml(Origin, written.get("origin", {"folder": "", "in_memory": []}), out)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What identifies a sweep besides its settings: digests of model and data, and resolved defaults."""
+
+    weights: str
+    vocabulary: str
+    data: str
+    layers: Annotated[int, Field(ge=1, le=10_000)]  # L
+    metric: str
+    precision: str
+    max_length: Size
+    train_rows: Size
+    folds: Annotated[int, Field(ge=0, le=2**40)]
+    task: str
+    task_type: str
+    labels: tuple[str, ...]
+
+
+def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
+    """The identity in the contents of sweep.toml.
+
+    Raises:
+        FrostlineError: A key is missing or has a wrong value.
+    """
+    if "identity" not in written:
+        raise FrostlineError(
+            f"{out / 'sweep.toml'} is damaged, or no sweep has written it: restore it, or give the folder of another sweep."
+        )
+    return _from_toml(Identity, written["identity"], out)
+
+
+def _from_toml(kind: type[T], facts: Any, out: Path) -> T:
+    """The values of a dataclass in a table of sweep.toml, which somebody else may have written."""
+    try:
+        return TypeAdapter(kind).validate_json(json.dumps(facts, default=str), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where, said = ".".join(map(str, first["loc"])), first["msg"].lower()
+        raise FrostlineError(
+            f"{out / 'sweep.toml'} is damaged ({where}: {said}): restore it, or start again in another folder."
+        ) from error
+
+
+def read_settings(written: Mapping[str, Any], out: Path) -> Settings:
+    """The specification in the contents of sweep.toml. It trusts no code that comes with a model, whatever the file says.
+
+    Raises:
+        FrostlineError: A setting is missing or has a wrong value.
+    """
+    try:
+        return make_settings({name: value for name, value in written.items() if name not in NOT_SETTINGS})
+    except FrostlineError as error:
+        raise FrostlineError(
+            f"{out / 'sweep.toml'} is damaged ({str(error).rstrip('.')}): restore it, or start again in another folder."
+        ) from error
+
+
+def expand(spec: Settings, identity: Identity) -> list[Run]:
+    """Every run of the grid, in the order in which they are trained.
+
+    All k of one seed come before the next seed, so that an interrupted sweep has complete curves. k = 0 comes first, because it
+    has learning rates of its own.
+
+    Raises:
+        FrostlineError: The grid has more runs than one folder can hold.
+    """
+    common = {name: getattr(spec, name) for name in Run.model_fields if name in Settings.model_fields}
+    for name in ("weights", "vocabulary", "data", "metric", "precision", "max_length", "folds"):
+        common[name] = getattr(identity, name)
+    sizes = [
+        len(part.train_size or (1,)) * len(part.seeds) * sum(len(part.learning_rate_pairs(k)) for k in part.tune)
+        for part in spec.grids()
+    ]
+    if sum(sizes) > MOST_RUNS:
+        raise FrostlineError(
+            f"The grid has {sum(sizes):,} runs, more than {MOST_RUNS:,}: give fewer values of tune, seeds, train_size or "
+            "learning_rate."
+        )
+    cells = {
+        (size, seed, rate, k, head_rate)
+        for part in spec.grids()
+        for size in part.train_size or (identity.train_rows,)
+        for seed in part.seeds
+        for k in part.tune
+        for rate, head_rate in part.learning_rate_pairs(k)
+    }
+
+    def order(cell: Cell) -> tuple[Any, ...]:
+        size, seed, rate, k, _ = cell
+        return size, seed, k != HEAD_ONLY, rate or 0.0, *k.order
+
+    ordered = sorted(cells, key=order)
+    # Only one run of each k is validated, because all values come from settings that are valid.
+    first = {k: _run(spec, common, cell) for k, cell in {cell[3]: cell for cell in ordered}.items()}
+    return [
+        first[k].model_copy(
+            update={"seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
+        )
+        for size, seed, rate, k, head_rate in ordered
+    ]
+
+
+def one_of_each(runs: Sequence[Run]) -> list[Run]:
+    """One run of each recipe; one of each seed if that draws the trained layers."""
+    return list({(run.recipe, run.seed if run.way.drawn else 0): run for run in runs}.values())
+
+
+def _run(spec: Settings, common: Mapping[str, Any], cell: Cell) -> Run:
+    size, seed, rate, k, head_rate = cell
+    own = {"recipe": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
+    return Run.model_validate({**common, "way": spec.way_of(k), **own})
