@@ -41,7 +41,7 @@ def write_models(work: Path, k: int) -> list[Path]:
 
     from frostline.api.sweep import packaged_model
     from frostline.model.loading import load_pretrained
-    from frostline.model.trainable import Trainable
+    from frostline.model.ways import Way
     from frostline.statistics.recipe import Recipe
 
     folders = []
@@ -49,7 +49,7 @@ def write_models(work: Path, k: int) -> list[Path]:
         pretrained = load_pretrained(str(packaged_model()), labels=("no", "yes"), task_type="text-classification")
         torch.manual_seed(n)
         with torch.no_grad():
-            for name in sorted(Trainable(Recipe(k)).parameters(pretrained.anatomy)):
+            for name in sorted(Way(tune=Recipe(k)).parameters(pretrained.anatomy)):
                 weight = pretrained.model.get_parameter(name)
                 weight += 0.02 * torch.randn_like(weight)
         folders.append(work / f"task{n}")

@@ -222,7 +222,7 @@ def _phases(
     training = evaluation = 0.0
     for tune in dict.fromkeys(run.recipe for run in runs):
         same = [run for run in runs if run.recipe == tune and run.digest in results]
-        names = same[0].to_train.parameters(workload.anatomy)
+        names = same[0].parameters(workload.anatomy)
         works = [(run, workload.batches(run)) for run in same]
         steps = sum(matrices.training(names, work.steps, workload.cut(run)) for run, work in works)
         moved = sum(work.steps.count for _, work in works) * OPTIMIZER_BYTES * matrices.updated_parameters(names)

@@ -152,7 +152,7 @@ def count_frostline(context: Experiment, tune: int | str, runs: int, *, cpu: boo
 def count_transformers(context: Experiment, tune: int | str, *, cpu: bool) -> tuple[float, float]:
     """Operators and reads of one step of a plain loop: padded batch, loss, clipping, fused AdamW, schedule."""
     model = AutoModelForSequenceClassification.from_pretrained(packaged_model(), num_labels=2)
-    trained = spec_of(tune, 1).to_train.parameters(context.pretrained.anatomy)
+    trained = spec_of(tune, 1).parameters(context.pretrained.anatomy)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in trained)
     batch = context.tokens.batch(context.splits["train"][:BATCH])

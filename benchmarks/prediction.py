@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from measuring import settings_of
@@ -32,24 +33,21 @@ def once(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         sweep = Sweep(progress=Progress(), **settings, out=Path(folder) / "o")
+        begun = perf_counter()
         forecast = sweep.plan().forecast
+        planned = perf_counter() - begun
         if forecast is None:
             raise SystemExit("No step could be timed, so nothing is predicted.")
         sweep.run(save_model=False)
         (call,) = recorded(sweep.out)
         runs, results = Folder(sweep.out).runs, Folder(sweep.out).store.results()
     parts: list[dict[str, Any]] = []
-    for cell in call.predicted.cells:
-        costs = [
-            results[run.digest].cost for run in runs if (run.recipe, run.train_size) == (cell.recipe, cell.train_size)
-        ]
+    for cell in call.cells:
+        costs = [results[run.digest].cost for run in runs if run.kind == (cell.recipe, cell.train_size)]
         parts.append(
             {
                 **{"part": cell.recipe, "train_size": cell.train_size, "kind": "cell"},
                 **{"predicted": cell.seconds, "measured": statistics.mean(c.run_seconds for c in costs)},
-                **{"predicted_training": cell.training_seconds, "predicted_evaluation": cell.evaluation_seconds},
-                "measured_training": statistics.mean(c.train_seconds for c in costs),
-                "measured_evaluation": statistics.mean(c.evaluation_seconds for c in costs),
                 "predicted_bytes": cell.memory_bytes,
                 "measured_bytes": max(c.peak_memory_bytes for c in costs),
             }
@@ -57,7 +55,7 @@ def once(settings: Mapping[str, Any]) -> dict[str, Any]:
     for kind, key in (("pass", "forward_pass_seconds"), ("total", "seconds")):
         both = {"predicted": getattr(call.predicted, key), "measured": getattr(call.measured, key)}
         parts.append({"part": kind, "train_size": None, "kind": kind, **both})
-    return {"parts": parts, "calibration_seconds": forecast.calibration_seconds, "trainer": forecast.trainer_seconds}
+    return {"parts": parts, "plan_seconds": planned, "trainer": forecast.trainer_seconds}
 
 
 def show(repetitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -78,8 +76,7 @@ def show(repetitions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             flush=True,
         )
         rows.append({**same[0], "predicted": predicted, "measured": measured, "ratios": ratios, "missed": missed})
-    calibrations = ", ".join(f"{one['calibration_seconds']:.1f}" for one in repetitions)
-    print(f"seconds that timing the steps took: {calibrations}")
+    print(f"seconds that the plan took: {', '.join(format(one['plan_seconds'], '.1f') for one in repetitions)}")
     return rows
 
 

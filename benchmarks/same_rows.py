@@ -64,7 +64,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
             for run in plan.runs
         ],
         "subsets": {seed: np.searchsorted(union, some).tolist() for seed, some in rows.items()},
-        "trained": {k: sorted(run.to_train.parameters(anatomy)) for k, run in by_k.items()},
+        "trained": {k: sorted(run.parameters(anatomy)) for k, run in by_k.items()},
         "head": [name for name, place in anatomy.places.items() if place in (HEAD, POOLER)],
     }
     (folder / "task.json").write_text(json.dumps(facts))

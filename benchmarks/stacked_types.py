@@ -16,7 +16,7 @@ from measuring import Facts, write_result
 from frostline import check
 from frostline.frozen.exactness import stack_refusal
 from frostline.model.anatomy import find_layers
-from frostline.model.trainable import Trainable
+from frostline.model.ways import Way
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from small_models import REASONS, TYPES, small_batch, small_model
 
@@ -42,7 +42,7 @@ def main() -> None:
         for k in KS:
             cut = None if k.k is None else anatomy.count - k.k
             why = stack_refusal(
-                model, anatomy, Trainable(k).parameters(anatomy), cut, packed=packed, batched=True, batches=batches
+                model, anatomy, Way(tune=k).parameters(anatomy), cut, packed=packed, batched=True, batches=batches
             )
             if why:
                 refused.setdefault(why, []).append(str(k))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as execute_module
 from frostline.report.tables.sweep_tables import CHECKS
 from frostline.training.audit import parameters_by_place
 from frostline.training.experiment import Experiment
@@ -60,7 +60,7 @@ def _logits(rng: np.random.Generator, context: Experiment, rows: Any) -> Any:
 
 def _audit(spec: Run, context: Experiment) -> AuditRecord:
     pretrained = context.pretrained
-    names, depth = spec.to_train.parameters(pretrained.anatomy), spec.to_train.depth(pretrained.anatomy)
+    names, depth = spec.parameters(pretrained.anatomy), spec.depth(pretrained.anatomy)
     by_place = parameters_by_place(pretrained, names)
     return AuditRecord(
         parameters=sum(counts.trained + counts.frozen for counts in by_place.values()),

@@ -28,7 +28,7 @@ from frostline.model.anatomy import find_layers
 from frostline.model.loading import load_pretrained
 from frostline.model.model_files import RECORD, quiet_loading
 from frostline.model.pretrained import Pretrained
-from frostline.model.trainable import Trainable
+from frostline.model.ways import Way
 from frostline.statistics.recipe import Recipe
 from tiny import tiny_tokenizer
 
@@ -453,7 +453,7 @@ def write_task(
     with quiet_loading(), torch.random.fork_rng():
         torch.manual_seed(seed)
         model = AutoModelForSequenceClassification.from_pretrained(base, **task, **config, ignore_mismatched_sizes=True)
-        trained = Trainable(Recipe(k)).parameters(find_layers(model.eval()))
+        trained = Way(tune=k).parameters(find_layers(model.eval()))
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 if name in trained:

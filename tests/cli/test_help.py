@@ -6,9 +6,9 @@ import pytest
 from typer.main import get_command
 
 from frostline.cli.program import COMMANDS, app
+from frostline.model.ways import EXAMPLES
 from frostline.studies.protocol import protocol_names
 from frostline.sweep.settings import Settings
-from frostline.training.recipes import EXAMPLES
 from tiny import Frostline
 
 

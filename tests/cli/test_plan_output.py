@@ -25,7 +25,7 @@ def plan(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> frostline.Plan:
 
 def cell(plan: frostline.Plan, name: str, memory_bytes: float, stack: int = 1) -> Cell:
     size = plan.runs[0].train_size
-    return Cell(name, size, 8, 1.0, 1.0, 2.0, memory_bytes, None, timed=True, stack=stack)
+    return Cell(name, size, 8, 2.0, memory_bytes, stack=stack)
 
 
 def test_a_plan_names_its_device(plan: frostline.Plan, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,7 +47,7 @@ def test_a_plan_shows_the_size_of_stacks_and_what_fits(
 ) -> None:
     sizes = {"head only": (1e9, 8), "last 1": (14.6e9, 4), "full": (14.7e9, 1)}
     cells = tuple(cell(plan, name, *sizes[name]) for name in NAMES)
-    print_plan(replace(plan, memory=T4, forecast=Forecast(cells, 0.0, 0.0)))
+    print_plan(replace(plan, memory=T4, forecast=Forecast(cells, 0.0)))
     printed = capsys.readouterr().out
     header, *rows = rows_of(printed)
     assert header[-2:] == ["stack", "fits"]
@@ -57,12 +57,12 @@ def test_a_plan_shows_the_size_of_stacks_and_what_fits(
 
 def test_workers_need_their_memory_at_the_same_time(plan: frostline.Plan, capsys: pytest.CaptureFixture[str]) -> None:
     cells = tuple(cell(plan, name, size) for name, size in zip(NAMES, (7e9, 8e9, 9e9), strict=True))
-    print_plan(replace(plan, memory=T4, forecast=Forecast(cells, 0.0, 0.0, workers=2)))
+    print_plan(replace(plan, memory=T4, forecast=Forecast(cells, 0.0, workers=2)))
     printed = capsys.readouterr().out
     header, *rows = rows_of(printed)
     assert header[-1] == "fits" and "stack" not in header
     assert [row[-1] for row in rows] == ["yes", "no", "no"] and "More memory than is free: last 1, full." in printed
-    print_plan(replace(plan, memory=T4, forecast=Forecast(cells[:1], 0.0, 0.0)))  # the others are done
+    print_plan(replace(plan, memory=T4, forecast=Forecast(cells[:1], 0.0)))  # the others are done
     assert "More memory" not in capsys.readouterr().out
 
 
@@ -76,4 +76,3 @@ def test_a_plan_prints_its_forecast(
     printed = capsys.readouterr().out
     for words in ("per run", "memory", "Forecast from timed steps", "transformers' Trainer and its defaults"):
         assert words in printed
-    assert "Full fine-tuning freezes nothing" in printed and "Named parts: a training step takes" in printed

@@ -9,8 +9,7 @@ from frostline.frozen.cut import cut_at
 from frostline.frozen.exactness import check, find_head_reads, find_head_token_part
 from frostline.model.anatomy import find_layers
 from frostline.model.packing import packable
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import Recipe
+from frostline.model.ways import Way
 from small_models import small_batch, small_model
 
 L = 4
@@ -50,7 +49,7 @@ def test_logits_and_gradients_equal_those_of_the_whole_layer(model_type, cut, pa
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy, head_token = head_token_part_of(model, batch)
-    names = Trainable(Recipe("full" if cut is None else L - cut)).parameters(anatomy)
+    names = Way(tune="full" if cut is None else L - cut).parameters(anatomy)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in names)
     trained = [p for p in model.parameters() if p.requires_grad]

@@ -99,7 +99,7 @@ def test_a_file_of_all_runs_with_a_changed_byte_is_refused_in_one_sentence_and_s
 
 
 def test_a_forecast_with_a_changed_byte_is_not_shown(tmp_path: Path) -> None:
-    record(tmp_path, Forecast((), 1.0, 3.0))
+    record(tmp_path, Forecast((), 1.0))
     whole, rng = (tmp_path / "forecast.json").read_bytes(), random.Random(0)
     assert recorded(tmp_path)
     for _ in range(FLIPS):

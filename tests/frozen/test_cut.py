@@ -14,8 +14,7 @@ import frostline.model.packed_layout as layout_module
 import frostline.model.packing as packing_module
 from frostline.frozen.cut import cut_at, hidden_states_by_cut
 from frostline.model.anatomy import find_layers, set_train_mode
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import Recipe
+from frostline.model.ways import Way
 from frozen.passes import (
     LAYERS,
     largest_difference,
@@ -38,7 +37,7 @@ def test_the_cut_model_equals_the_uncut_model(model_type: str) -> None:
     anatomy = find_layers(model, batch)
     states = states_by_cut(model, anatomy, batch)
     for cut in range(LAYERS + 1):
-        trained = train_only(model, Trainable(Recipe(LAYERS - cut)).parameters(anatomy))
+        trained = train_only(model, Way(tune=LAYERS - cut).parameters(anatomy))
         logits, gradients = logits_and_gradients(model(**batch).logits, trained)
         with cut_at(model, anatomy, cut) as upper:
             padded, padded_gradients = logits_and_gradients(upper(batch, states[cut]), trained)
@@ -58,7 +57,7 @@ def test_without_a_cut_the_result_equals_the_plain_model(model_type: str, batche
     model = small_model(model_type)
     batch = small_batch(model)
     anatomy = find_layers(model, batch)
-    trained = train_only(model, Trainable(Recipe("full")).parameters(anatomy))
+    trained = train_only(model, Way(tune="full").parameters(anatomy))
     logits, gradients = logits_and_gradients(model(**batch).logits, trained)
     with packing_for(model, batches) as packing, cut_at(model, anatomy, None, packing=packing) as whole:
         other_logits, other_gradients = logits_and_gradients(whole(batch), trained)
@@ -102,7 +101,7 @@ def five_losses(model_type: str, k: int, batches: str, *, cached: bool) -> list[
     assert max(m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)) > 0
     steps = [small_batch(model, seed=seed) for seed in range(5)]
     anatomy = find_layers(model, steps[0])
-    names = Trainable(Recipe(k)).parameters(anatomy)
+    names = Way(tune=k).parameters(anatomy)
     trained = train_only(model, names)
     optimizer = torch.optim.AdamW(trained.values(), lr=1e-3)
     losses = []
@@ -127,7 +126,7 @@ def test_dropout_follows_the_seed() -> None:
     batch = small_batch(model)
     anatomy = find_layers(model, batch)
     state = states_by_cut(model, anatomy, batch)[2]
-    set_train_mode(model, anatomy, Trainable(Recipe(2)).parameters(anatomy))
+    set_train_mode(model, anatomy, Way(tune=2).parameters(anatomy))
     logits = []
     with torch.random.fork_rng(), cut_at(model, anatomy, 2) as upper:
         for seed in (0, 0, 1):

@@ -27,7 +27,7 @@ from frostline.frozen.exactness import (
 )
 from frostline.model import stacking
 from frostline.model.anatomy import find_layers
-from frostline.model.trainable import Trainable
+from frostline.model.ways import Way
 from frostline.statistics.recipe import Recipe
 from model.test_anatomy import REFUSED as NO_LAYERS
 from small_models import REASONS, TAG_TYPES, TYPES, small_batch, small_model
@@ -295,7 +295,7 @@ def test_a_gradient_that_is_nan_is_refused() -> None:
 
 def test_max_uncut_layers_limits_the_compared_gradients() -> None:
     model = small_model("bert")
-    compared = Trainable(Recipe(1)).parameters(find_layers(model))
+    compared = Way(tune=1).parameters(find_layers(model))
     model.register_forward_pre_hook(
         lambda module, args: seen.add(frozenset(n for n, p in module.named_parameters() if p.requires_grad))
     )
@@ -356,7 +356,7 @@ def refusal_of(model_type: str, k: Recipe, **options: Any) -> str | None:
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     options = {"packed": False, "batched": True, **options}
     cut = anatomy.count - k if isinstance(k, int) else None
-    refusal = stack_refusal(model, anatomy, Trainable(Recipe(k)).parameters(anatomy), cut, batches=batches, **options)
+    refusal = stack_refusal(model, anatomy, Way(tune=k).parameters(anatomy), cut, batches=batches, **options)
     assert all(torch.equal(p, before[name]) and p.grad is None for name, p in model.named_parameters())
     assert not any("forward" in vars(module) for module in model.modules())
     return refusal
@@ -399,10 +399,7 @@ def test_the_check_makes_its_own_examples() -> None:
     model = small_model("llama")
     anatomy = find_layers(model)
     for cut in (1, 2):  # cut 1: one frozen layer runs
-        assert (
-            stack_refusal(model, anatomy, Trainable(Recipe(2)).parameters(anatomy), cut, packed=True, batched=True)
-            is None
-        )
+        assert stack_refusal(model, anatomy, Way(tune=2).parameters(anatomy), cut, packed=True, batched=True) is None
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "llama"])

@@ -15,8 +15,7 @@ from frostline import FrostlineError
 from frostline.model.anatomy import count_parameters, find_layers, frozen_modules, probe_batch, set_train_mode
 from frostline.model.loading import load_pretrained
 from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, POOLER, layer_number, layer_place
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import Recipe
+from frostline.model.ways import Way
 from small_models import REASONS, TYPES, load, small_batch, small_model
 
 REFUSED = {
@@ -71,26 +70,23 @@ def test_places_and_counts_of_minilm(minilm: Path):
     assert parameters_at(model, anatomy, POOLER) == square
     assert parameters_at(model, anatomy, HEAD) == 2 * 384 + 2
     assert parameters_at(model, anatomy, FINAL_NORM) == 0
-    assert [count_parameters(model, Trainable(Recipe(k)).parameters(anatomy)) for k in range(7)] == [
+    assert [count_parameters(model, Way(tune=k).parameters(anatomy)) for k in range(7)] == [
         770 + square + k * layer for k in range(7)
     ]
     assert (
-        count_parameters(model, Trainable(Recipe("full")).parameters(anatomy))
+        count_parameters(model, Way(tune="full").parameters(anatomy))
         == count_parameters(model)
         == 770 + square + 6 * layer + embeddings
     )
     assert (
-        count_parameters(model, Trainable(Recipe("full"), pooler=False).parameters(anatomy))
-        == count_parameters(model) - square
+        count_parameters(model, Way(tune="full").parameters(anatomy, pooler=False)) == count_parameters(model) - square
     )
 
 
 def test_published_counts_of_bert_base_with_a_frozen_pooler():
     model = BertForSequenceClassification(BertConfig(vocab_size=100))
     anatomy = find_layers(model)
-    counts = {
-        k: count_parameters(model, Trainable(Recipe(k), pooler=False).parameters(anatomy)) for k in range(0, 13, 2)
-    }
+    counts = {k: count_parameters(model, Way(tune=k).parameters(anatomy, pooler=False)) for k in range(0, 13, 2)}
     assert counts == {
         0: 1_538,
         2: 14_177_282,
@@ -127,17 +123,17 @@ def test_k_trains_the_head_and_the_last_k_layers(model_type):
     anatomy = find_layers(model, small_batch(model))
     head = {name for name, place in anatomy.places.items() if place in (HEAD, POOLER)}
     norm = {name for name, place in anatomy.places.items() if place == FINAL_NORM}
-    assert Trainable(Recipe(0)).parameters(anatomy) == head
+    assert Way(tune=0).parameters(anatomy) == head
     for k in range(1, 5):
         new = {name for name in anatomy.places if name.startswith(f"{anatomy.path}.{4 - k}.")}
         assert (
-            Trainable(Recipe(k)).parameters(anatomy) == Trainable(Recipe(k - 1)).parameters(anatomy) | new | norm
-            and not Trainable(Recipe(k - 1)).parameters(anatomy) & new
+            Way(tune=k).parameters(anatomy) == Way(tune=k - 1).parameters(anatomy) | new | norm
+            and not Way(tune=k - 1).parameters(anatomy) & new
         )
-    assert Trainable(Recipe("full")).parameters(anatomy) == set(anatomy.places)
+    assert Way(tune="full").parameters(anatomy) == set(anatomy.places)
     rest = {name for name, place in anatomy.places.items() if place == EMBEDDINGS}
-    assert Trainable(Recipe(4)).parameters(anatomy) == Trainable(Recipe("full")).parameters(anatomy) - rest
-    assert [anatomy.depth(Trainable(Recipe(k)).parameters(anatomy)) for k in (0, 1, 2, 3, 4, "full")] == [
+    assert Way(tune=4).parameters(anatomy) == Way(tune="full").parameters(anatomy) - rest
+    assert [anatomy.depth(Way(tune=k).parameters(anatomy)) for k in (0, 1, 2, 3, 4, "full")] == [
         0,
         1,
         2,
@@ -153,8 +149,8 @@ def test_the_final_norm_is_trained_with_the_last_layer(model_type, path):
     anatomy = find_layers(model)
     norm = {f"{path}.{name}" for name, _ in model.get_submodule(path).named_parameters()}
     assert norm and norm == {name for name, place in anatomy.places.items() if place == FINAL_NORM}
-    assert not norm & Trainable(Recipe(0)).parameters(anatomy)
-    assert norm <= Trainable(Recipe(1)).parameters(anatomy)
+    assert not norm & Way(tune=0).parameters(anatomy)
+    assert norm <= Way(tune=1).parameters(anatomy)
 
 
 @pytest.mark.parametrize(
@@ -171,9 +167,7 @@ def test_parameters_that_all_layers_share_are_in_the_embeddings(model_type, name
     model = small_model(model_type)
     anatomy = find_layers(model, small_batch(model))
     assert anatomy.places[name] == EMBEDDINGS
-    assert name not in Trainable(Recipe(4)).parameters(anatomy) and name in Trainable(Recipe("full")).parameters(
-        anatomy
-    )
+    assert name not in Way(tune=4).parameters(anatomy) and name in Way(tune="full").parameters(anatomy)
 
 
 def test_the_layers_of_an_image_encoder_are_not_the_layers_of_the_model():
@@ -237,7 +231,7 @@ def test_more_tuned_layers_than_the_model_has_are_an_error(k):
     with pytest.raises(
         FrostlineError, match=f"^{k} tuned layers .* the model has 4: give numbers from 0 to 4, or `full`"
     ):
-        Trainable(Recipe(k)).parameters(anatomy)
+        Way(tune=k).parameters(anatomy)
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "xlm"])
@@ -293,7 +287,7 @@ def test_layer_number_is_the_inverse_of_layer_place():
 def test_frozen_modules_are_in_eval_mode(tiny_bert, k, tune_pooler):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
-    names = Trainable(Recipe(k), pooler=tune_pooler).parameters(anatomy)
+    names = Way(tune=k).parameters(anatomy, pooler=tune_pooler)
     set_train_mode(model.train(), anatomy, names)
     for path, module in model.named_modules():
         own = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters(recurse=False)}
@@ -309,7 +303,7 @@ def test_frozen_modules_are_in_eval_mode(tiny_bert, k, tune_pooler):
 def test_with_named_modules_all_modules_without_trained_parameters_are_in_eval_mode(tiny_bert, modules):
     pretrained = load(tiny_bert)
     model, anatomy = pretrained.model, pretrained.anatomy
-    names = Trainable(Recipe("named"), modules).parameters(anatomy)
+    names = Way(modules=modules).parameters(anatomy)
     set_train_mode(model.train(), anatomy, names)
     for path, module in model.named_modules():
         inside = {f"{path}.{name}".removeprefix(".") for name, _ in module.named_parameters()}
@@ -332,7 +326,7 @@ def test_no_dropout_below_the_first_tuned_layer(model_type):
     model = small_model(model_type)
     anatomy = find_layers(model, small_batch(model))
     first = anatomy.layers(model)[3]
-    set_train_mode(model, anatomy, Trainable(Recipe(1)).parameters(anatomy))
+    set_train_mode(model, anatomy, Way(tune=1).parameters(anatomy))
     inputs = []
     hook = first.register_forward_pre_hook(lambda m, args, kwargs: inputs.append(args[0]), with_kwargs=True)
     if not any(True for _ in first.parameters()):

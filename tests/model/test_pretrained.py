@@ -10,8 +10,7 @@ from transformers import (
 from frostline.fast.optimizer import gradient_of
 from frostline.model.pretrained import _checksums
 from frostline.model.terms import HEAD, POOLER
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import Recipe
+from frostline.model.ways import Way
 from small_models import edit_config, edit_weights, load, values
 
 
@@ -67,7 +66,7 @@ def test_the_initial_head_depends_on_the_seed_only(tiny_bert):
 
     def initial_head(k, seed):
         torch.rand(7)  # random numbers drawn before must not matter
-        pretrained.start_run(Trainable(Recipe(k)).parameters(pretrained.anatomy), seed)
+        pretrained.start_run(Way(tune=k).parameters(pretrained.anatomy), seed)
         return values(pretrained, head)
 
     with torch.random.fork_rng():
@@ -77,17 +76,17 @@ def test_the_initial_head_depends_on_the_seed_only(tiny_bert):
             assert equal(initial_head(k, 5), first)
         assert not torch.equal(initial_head(0, 6)["classifier.weight"], first["classifier.weight"])
         state = torch.get_rng_state()
-        trained = pretrained.start_run(Trainable(Recipe(0)).parameters(pretrained.anatomy), 7)
+        trained = pretrained.start_run(Way(tune=0).parameters(pretrained.anatomy), 7)
         assert torch.equal(torch.get_rng_state(), state) and trained
     other = load(tiny_bert)
-    other.start_run(Trainable(Recipe(2)).parameters(other.anatomy), 5)
+    other.start_run(Way(tune=2).parameters(other.anatomy), 5)
     assert equal(values(other, head), first)
 
 
 def test_a_new_head_does_not_seed_the_generators_of_gpus(tiny_bert, monkeypatch):
     pretrained, seeds = load(tiny_bert), []
     monkeypatch.setattr(torch, "manual_seed", seeds.append)  # it seeds the generators of all devices
-    pretrained.start_run(Trainable(Recipe(0)).parameters(pretrained.anatomy), 7)
+    pretrained.start_run(Way(tune=0).parameters(pretrained.anatomy), 7)
     assert seeds == []
 
 
@@ -114,7 +113,7 @@ def test_the_head_is_initialized_as_transformers_does(tiny_bert):
     pretrained = load(tiny_bert)
     weights = []
     for seed in range(300):
-        pretrained.start_run(Trainable(Recipe(0)).parameters(pretrained.anatomy), seed)
+        pretrained.start_run(Way(tune=0).parameters(pretrained.anatomy), seed)
         weights.append(pretrained.model.classifier.weight.detach().flatten().clone())
         assert not pretrained.model.classifier.bias.any()
     values_of_all = torch.cat(weights)
@@ -131,7 +130,7 @@ def test_the_head_of_a_checkpoint_is_not_used(folder, classes):
     again = load(folder)
     assert again.new == {"classifier.weight", "classifier.bias"}
     for either in (pretrained, again):
-        either.start_run(Trainable(Recipe(1)).parameters(either.anatomy), 3)
+        either.start_run(Way(tune=1).parameters(either.anatomy), 3)
     assert equal(values(again), values(pretrained))
 
 
@@ -139,7 +138,7 @@ def test_the_pooler_of_the_checkpoint_is_used(tiny_bert):
     pretrained = load(tiny_bert)
     stored = load_file(tiny_bert / "model.safetensors")
     for k in (0, 2, "full"):
-        pretrained.start_run(Trainable(Recipe(k)).parameters(pretrained.anatomy), 1)
+        pretrained.start_run(Way(tune=k).parameters(pretrained.anatomy), 1)
         assert torch.equal(pretrained.model.bert.pooler.dense.weight, stored["pooler.dense.weight"])
 
 
@@ -150,7 +149,7 @@ def test_a_pooler_that_the_checkpoint_lacks_is_initialized_like_the_head(folder)
     assert pooler < pretrained.new
     weights = []
     for seed in (1, 1, 2):
-        pretrained.start_run(Trainable(Recipe(0)).parameters(pretrained.anatomy), seed)
+        pretrained.start_run(Way(tune=0).parameters(pretrained.anatomy), seed)
         weights.append(pretrained.model.bert.pooler.dense.weight.detach().clone())
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
 
@@ -158,14 +157,14 @@ def test_a_pooler_that_the_checkpoint_lacks_is_initialized_like_the_head(folder)
 def test_start_run_restores_pretrained_values(tiny_bert):
     pretrained = load(tiny_bert)
     anatomy = pretrained.anatomy
-    pretrained.start_run(Trainable(Recipe(0)).parameters(anatomy), 4)
+    pretrained.start_run(Way(tune=0).parameters(anatomy), 4)
     truth = values(pretrained)
     for k in (1, "full", 0, 3, 2, "full", 1):
-        trained = pretrained.start_run(Trainable(Recipe(k)).parameters(anatomy), 4)
+        trained = pretrained.start_run(Way(tune=k).parameters(anatomy), 4)
         assert equal(values(pretrained), truth)
-        assert set(trained) == Trainable(Recipe(k)).parameters(anatomy)
+        assert set(trained) == Way(tune=k).parameters(anatomy)
         assert (
-            pretrained._pretrained.keys() == Trainable(Recipe(k)).parameters(anatomy) - pretrained.new
+            pretrained._pretrained.keys() == Way(tune=k).parameters(anatomy) - pretrained.new
         )  # no other parameter has a copy
         for name, parameter in pretrained.model.named_parameters():
             assert parameter.requires_grad == (name in trained) and gradient_of(parameter) is None
@@ -179,7 +178,7 @@ def test_start_run_restores_pretrained_values(tiny_bert):
 
 def test_a_failed_allocation_of_a_copy_changes_no_weights(tiny_bert, monkeypatch):
     pretrained = load(tiny_bert)
-    names = Trainable(Recipe(1)).parameters(pretrained.anatomy)
+    names = Way(tune=1).parameters(pretrained.anatomy)
     pretrained.start_run(names, 4)
     truth = values(pretrained)
     pretrained.restore()
@@ -204,10 +203,10 @@ def test_a_failed_allocation_of_a_copy_changes_no_weights(tiny_bert, monkeypatch
 
 def test_restore_undoes_a_training(tiny_bert):
     pretrained = load(tiny_bert)
-    pretrained.start_run(Trainable(Recipe(1)).parameters(pretrained.anatomy), 4)
+    pretrained.start_run(Way(tune=1).parameters(pretrained.anatomy), 4)
     truth = values(pretrained)
     with torch.no_grad():
-        for parameter in pretrained.start_run(Trainable(Recipe("full")).parameters(pretrained.anatomy), 4).values():
+        for parameter in pretrained.start_run(Way(tune="full").parameters(pretrained.anatomy), 4).values():
             parameter.add_(1.0)
     pretrained.restore()
     body = truth.keys() - pretrained.new
@@ -220,7 +219,7 @@ def test_frozen_digest_depends_on_every_frozen_parameter(tiny_bert, monkeypatch,
     if on_gpu:
         monkeypatch.setattr("frostline.model.pretrained.HASHED_HERE", ())
     pretrained = load(tiny_bert)
-    trained = Trainable(Recipe(1)).parameters(pretrained.anatomy)
+    trained = Way(tune=1).parameters(pretrained.anatomy)
     before = pretrained.frozen_digest(trained)
     for name, parameter in pretrained.model.named_parameters():
         bits = parameter.detach().view(torch.uint8).flatten()

@@ -27,8 +27,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.stacking import stacked
 from frostline.model.terms import HEAD, OWN_HEAD, POOLER
 from frostline.model.tokens import Tokens
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import Recipe
+from frostline.model.ways import Way
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.result import Result
@@ -242,7 +241,7 @@ def last_loss(result: Result) -> float:
 def test_stacked_restores_the_model(tmp_path: Path) -> None:
     context = context_of("qwen3", tmp_path)
     model = context.pretrained.model
-    names = Trainable(Recipe(2)).parameters(context.pretrained.anatomy)
+    names = Way(tune=2).parameters(context.pretrained.anatomy)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     model.requires_grad_(False)
     batch = probe_batch(model)
@@ -270,7 +269,7 @@ def test_stacked_restores_the_model(tmp_path: Path) -> None:
 def test_gradients_of_a_run_come_from_its_own_examples_only(tmp_path: Path, batched: bool) -> None:
     """A NaN in the parameters of one run does not change the gradients of the other run."""
     context = context_of("llama", tmp_path)
-    model, names = context.pretrained.model, Trainable(Recipe(2)).parameters(context.pretrained.anatomy)
+    model, names = context.pretrained.model, Way(tune=2).parameters(context.pretrained.anatomy)
     batch = {name: torch.cat([x, x]) for name, x in probe_batch(model).items()}
     found = []
     for with_nan in (False, True):

@@ -20,11 +20,8 @@ def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     def made_up(prepared: Any, requested: Any, runs: Any, progress: Any, *, plain: bool) -> Forecast:
         assert plain
         names = {run.recipe: run.train_size for run in runs}
-        cells = (
-            Cell(name, size, 1, 1.0, 1.0, 40.0 if name == "full" else 2.0, 1e9, 99.0, timed=True, stack=1)
-            for name, size in names.items()
-        )
-        return Forecast(tuple(cells), 0.5, 0.0)
+        cells = (Cell(name, size, 1, 40.0 if name == "full" else 2.0, 1e9, 99.0) for name, size in names.items())
+        return Forecast(tuple(cells), 0.5)
 
     monkeypatch.setattr(plan_module, "make_forecast", made_up)
 

@@ -1,7 +1,6 @@
 """Forecasts: they change nothing, and are shown and recorded. No test depends on measured times."""
 
 import random
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from frostline.sweep.execution import forecast as forecast_module
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.forecast import make_forecast, seconds_of
 from frostline.sweep.progress import Progress
-from frostline.sweep.results.forecast_record import Cell, Forecast, Measured, record, record_measured, recorded
+from frostline.sweep.results.forecast_record import Cell, Forecast, Taken, record, record_measured, recorded
 from frostline.sweep.results.store import Store
 from tiny import SMALL, contents, run_sweep
 
@@ -94,7 +93,7 @@ def test_finished_runs_cost_nothing(finished_small: Path, settings: dict[str, An
     sweep = frostline.Sweep(progress=Progress(), **{**settings, "out": finished_small})
     before = contents(finished_small / "runs")
     made = sweep.plan()
-    assert made.forecast == Forecast((), 0.0, 0.0) and made.forecast.seconds == made.forecast.memory_bytes == 0
+    assert made.forecast == Forecast((), 0.0) and made.forecast.seconds == made.forecast.memory_bytes == 0
     assert made.forecast.trainer_seconds is None and contents(finished_small / "runs") == before
     print_forecast(made.forecast)
     assert "All requested runs are done" in capsys.readouterr().out
@@ -130,7 +129,7 @@ def test_a_sweep_records_its_forecast_and_the_measured_time(
     sweep = frostline.Sweep(progress=Progress(), **settings)
     sweep.run(save_model=False)
     (call,) = recorded(sweep.out)
-    assert [cell.recipe for cell in call.predicted.cells] == ["head only", "last 1"]
+    assert [cell.recipe for cell in call.cells] == ["head only", "last 1"]
     assert call.measured is not None and call.measured.seconds >= call.measured.forward_pass_seconds > 0
     sweep.run(save_model=False)
     assert len(recorded(sweep.out)) == 1
@@ -143,9 +142,9 @@ def test_a_sweep_records_its_forecast_and_the_measured_time(
 
 def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:
     assert recorded(tmp_path) == []
-    call = record(tmp_path, Forecast((), 1.0, 3.0))
-    record(tmp_path, Forecast((), 2.0, 3.0))  # by another process in the same folder
-    measured = Measured(seconds=4.0, forward_pass_seconds=1.0)
+    call = record(tmp_path, Forecast((), 1.0))
+    record(tmp_path, Forecast((), 2.0))  # by another process in the same folder
+    measured = Taken(seconds=4.0, forward_pass_seconds=1.0)
     record_measured(tmp_path, call, measured)
     first, second = recorded(tmp_path)
     assert first.predicted.forward_pass_seconds == 1.0 and first.measured == measured
@@ -157,20 +156,13 @@ def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:
 
 
 def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> None:
-    class Watched(Progress):
-        arguments: tuple[Any, ...] = ()
-
-        def start(self, runs: int, work: float, *, seconds: bool = False) -> None:
-            self.arguments = (runs, work, seconds)
-            super().start(runs, work, seconds=seconds)
-
-    sweep, watched = frostline.Sweep(progress=Progress(), **settings), Watched()
+    sweep, shown = frostline.Sweep(progress=Progress(), **settings), Progress()
     forecast = sweep.plan().forecast
     assert forecast is not None
     prepared = sweep._prepare(Progress())
-    execute(prepared, prepared.requested, watched)
-    assert watched.arguments == (4, pytest.approx(forecast.seconds), True)
-    assert watched.done == pytest.approx(watched.total)
+    execute(prepared, prepared.requested, shown)
+    assert shown.runs == 4 and shown.predicted == forecast.seconds == pytest.approx(shown.total)
+    assert shown.done == pytest.approx(shown.total)
 
 
 POINTS = {Recipe(0): (1.0, 0.5), Recipe(2): (20.0, 2.0), Recipe(6): (60.0, 6.0), FULL: (60.0, 7.0)}
@@ -194,23 +186,12 @@ def test_what_was_timed_is_reproduced_and_the_rest_is_interpolated() -> None:
     assert seconds_of({FULL: (10.0, 1.0)}, Recipe(3), 1, 5.0) == pytest.approx(0.5)
 
 
-CELL = {
-    "recipe": "last 1",
-    "train_size": 10,
-    "training_seconds": 1.0,
-    "evaluation_seconds": 1.0,
-    "timed": True,
-    "stack": 1,
-}
-
-
 def test_cells_of_a_forecast_add_up() -> None:
     def cell(runs: int, seconds: float, **other: Any) -> Cell:
-        values: Mapping[str, Any] = {**CELL, "runs": runs, "seconds": seconds, "trainer_seconds": 2 * seconds}
-        return Cell(**{"memory_bytes": 5.0, **values, **other})
+        return Cell("last 1", 10, runs, seconds, **{"memory_bytes": 5.0, "trainer_seconds": 2 * seconds, **other})
 
-    both = Forecast((cell(2, 3.0), cell(1, 4.0, memory_bytes=9.0)), 5.0, 0.1)
+    both = Forecast((cell(2, 3.0), cell(1, 4.0, memory_bytes=9.0)), 5.0)
     assert (both.runs, both.seconds, both.trainer_seconds, both.memory_bytes) == (3, 15.0, 20.0, 9.0)
-    assert Forecast((cell(2, 3.0), cell(1, 4.0, trainer_seconds=None)), 5.0, 0.1).trainer_seconds is None
+    assert Forecast((cell(2, 3.0), cell(1, 4.0, trainer_seconds=None)), 5.0).trainer_seconds is None
     # two workers: one trains the run of 8 seconds, the other one both runs of 6 seconds
-    assert Forecast(both.cells, 5.0, 0.1, workers=2).seconds == 5.0 + 12.0
+    assert Forecast(both.cells, 5.0, workers=2).seconds == 5.0 + 12.0

@@ -13,8 +13,7 @@ from frostline.frozen.exactness import find_head_token_part
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.terms import layer_place
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import Recipe
+from frostline.model.ways import Way
 from frostline.sweep.operations import (
     CostModel,
     Matrices,
@@ -22,7 +21,6 @@ from frostline.sweep.operations import (
     random_batch_totals,
 )
 from frostline.sweep.progress import Progress
-from frostline.training.recipes import Way
 from frostline.training.run import Run
 from frostline.training.train import run
 from small_models import small_model
@@ -59,20 +57,19 @@ def test_operations_of_a_layer_match_the_formula_for_bert(matrices: Matrices) ->
 def test_more_layers_longer_examples_and_more_examples_cost_more(matrices: Matrices) -> None:
     anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
     steps = [
-        matrices.training(Trainable(Recipe(k)).parameters(anatomy), step, anatomy.count - k)
-        for k in range(anatomy.count + 1)
+        matrices.training(Way(tune=k).parameters(anatomy), step, anatomy.count - k) for k in range(anatomy.count + 1)
     ]
     assert steps == sorted(steps) and len(set(steps)) == len(steps)
-    whole = matrices.training(Trainable(Recipe("full")).parameters(anatomy), step, None)
+    whole = matrices.training(Way(tune="full").parameters(anatomy), step, None)
     assert whole == pytest.approx(steps[-1])  # looking up embeddings costs no operations
     assert whole == pytest.approx(3 * matrices.forward(step))
     for more in (step * 2, batch_totals(np.array([5, 9, 5]), 3), batch_totals(np.array([5, 9, 4, 1]), 4)):
-        assert matrices.training(Trainable(Recipe(1)).parameters(anatomy), more, 0) > matrices.training(
-            Trainable(Recipe(1)).parameters(anatomy), step, 0
+        assert matrices.training(Way(tune=1).parameters(anatomy), more, 0) > matrices.training(
+            Way(tune=1).parameters(anatomy), step, 0
         )
         assert matrices.forward(more) > matrices.forward(step)
-    assert matrices.training(Trainable(Recipe(1)).parameters(anatomy), step * 3, 1) == pytest.approx(
-        3 * matrices.training(Trainable(Recipe(1)).parameters(anatomy), step, 1)
+    assert matrices.training(Way(tune=1).parameters(anatomy), step * 3, 1) == pytest.approx(
+        3 * matrices.training(Way(tune=1).parameters(anatomy), step, 1)
     )
     assert matrices.forward(step) == matrices.forward(step, 0, 1) + matrices.forward(step, 1)
 
@@ -83,7 +80,7 @@ def test_training_a_lower_layer_costs_more(matrices: Matrices) -> None:
     Its attention costs three, because both of its inputs have gradients.
     """
     anatomy, step = matrices.anatomy, batch_totals(np.array([5, 9, 4]), 3)
-    head = Trainable(Recipe(0)).parameters(anatomy)
+    head = Way(tune=0).parameters(anatomy)
 
     def only(layer: int) -> float:
         names = head | {name for name, place in anatomy.places.items() if place == layer_place(layer)}
@@ -110,7 +107,7 @@ def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPat
 
 
 def spec_with(spec: Run, **values: Any) -> Run:
-    return Run.model_validate({**spec.model_dump(), **values})
+    return Run.model_validate({**spec.model_dump(exclude={"way"}), **values})
 
 
 def test_longer_runs_cost_more(workload: tuple[CostModel, Run]) -> None:

@@ -115,7 +115,7 @@ NAMED = {"tune": "0,named,all", "tune_modules": "layer.1,layer.2.output", "seeds
 
 def test_only_runs_of_named_parts_have_module_names() -> None:
     runs = expand(spec(tune="named,all,2", tune_modules="pooler"), IDENTITY)
-    assert [(run.recipe, run.tune_modules) for run in runs[:3]] == [
+    assert [(run.recipe, run.way.modules) for run in runs[:3]] == [
         ("last 2", None),
         ("full", None),
         ("named", ("pooler",)),

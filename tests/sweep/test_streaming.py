@@ -104,7 +104,7 @@ def test_each_seed_trains_other_layers(tiny_table: Path, tmp_path: Path, monkeyp
         own = settings(model, tiny_table, tmp_path / name, stream=stream, seeds=(0, 3), tune="0,random-1")
         made.append(run_sweep(own))
     anatomy, runs = made[0]._prepare(Progress()).context.pretrained.anatomy, made[0].plan(timed=False).runs
-    assert [run.to_train.depth(anatomy) for run in runs if run.recipe == "random-1"] == [3, 1]
+    assert [run.depth(anatomy) for run in runs if run.recipe == "random-1"] == [3, 1]
     assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
 
 
@@ -185,4 +185,4 @@ def test_a_search_compares_what_fits(
     assert stream is not None
     assert stream.absent == set(stream.in_layers(prepared.context.pretrained.anatomy, range(16 - last)))
     limited = prepare(spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, range(3))), probes=True)
-    assert limited.requested.tune == ("head only", "last 1", "last 2")
+    assert limited.spec.tune == ("head only", "last 1", "last 2")

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -61,12 +60,8 @@ def time_left(out: Path, notes: list[str] | None = None) -> TimeLeft:
 
 
 def forecast(out: Path, **seconds: float) -> None:
-    more: dict[str, Any] = {"training_seconds": 1.0, "evaluation_seconds": 1.0, "memory_bytes": 1.0, "timed": True}
-    cells = [
-        Cell(recipe=name, train_size=100, runs=1, seconds=one, trainer_seconds=None, stack=1, **more)
-        for name, one in seconds.items()
-    ]
-    record(out, Forecast(tuple(cells), 0.0, 0.0))
+    cells = [Cell(name, 100, runs=1, seconds=one, memory_bytes=1.0) for name, one in seconds.items()]
+    record(out, Forecast(tuple(cells), 0.0))
 
 
 def take(leases: Leases, runs: Sequence[Run], ago: float) -> None:
@@ -95,7 +90,7 @@ def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
     end(tmp_path, of_one[0], 0.1, outcome="diverged")  # it ended too early to count
     Store(tmp_path).fail(failure(of_one[1]))
     assert time_left(tmp_path) == left_of(3.0 + 10.0, measured=1, forecast=1)
-    (tmp_path / "forecast.json").write_text('{"calls": [{"predicted": {"cells": [{}]}}]}')
+    (tmp_path / "forecast.json").write_text('{"calls": [{"cells": [{}]}]}')
     assert time_left(tmp_path) == left_of(3.0 + 2 * 3.0, measured=1, scaled=1, at_least=True)
     end(tmp_path, third, 3.0)
     end(tmp_path, of_one[2], 3.0)

@@ -13,6 +13,7 @@ from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained
 from frostline.model.tokens import encode
+from frostline.model.ways import Way
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.problem import Problem
 from frostline.training.run import Run
@@ -72,7 +73,7 @@ def spec_of(tune=1, **more):
 
 
 def named_spec(*modules, **more):
-    return spec_of("named", tune_modules=modules, **more)
+    return spec_of("named", way=Way(modules=modules), **more)
 
 
 def outcome(result):

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 import frostline.training.train
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import Recipe
+from frostline.model.ways import Way
 from frostline.training.audit import Audit
 from frostline.training.train import run, training_session
 from training.runs import spec_of, weights_of
@@ -18,7 +17,7 @@ def test_the_audit_matches_the_parameters_that_changed(context, tune, tune_poole
     before = weights_of(context)
     result = run(spec_of(tune, tune_pooler=tune_pooler), context)
     audit, after = result.record.audit, weights_of(context)
-    names = Trainable(Recipe(tune), pooler=tune_pooler).parameters(anatomy)
+    names = Way(tune=tune).parameters(anatomy, pooler=tune_pooler)
     moved = {name for name in after if not torch.equal(before[name], after[name])}
     assert moved <= names and {n for n in names if not n.endswith("key.bias")} - moved <= {
         "bert.embeddings.position_embeddings.weight"
@@ -58,7 +57,7 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
     monkeypatch.undo()
 
     def one_too_few(spec, anatomy, parameters):
-        return [{"params": list(parameters.values())[1:], "lr": spec.learning_rate}]
+        return [{"params": list(parameters.values())[1:], "lr": spec.learning_rate, "weight_decay": 0.0}]
 
     monkeypatch.setattr(frostline.training.train, "optimizer_groups", one_too_few)
     with pytest.raises(AssertionError, match="optimizer_holds_exactly_the_trained"):
@@ -67,7 +66,7 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
 
 def test_the_audit_of_a_continued_training_knows_where_it_started(context):
     spec = spec_of(1)
-    names = spec.to_train.parameters(context.pretrained.anatomy)
+    names = spec.parameters(context.pretrained.anatomy)
     with training_session([spec], context) as (learners, _):
         first = Audit(context.pretrained, names, learners)
         with torch.no_grad():

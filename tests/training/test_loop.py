@@ -14,8 +14,7 @@ from frostline.model.anatomy import set_train_mode
 from frostline.model.loading import load_pretrained
 from frostline.model.packing import packable
 from frostline.model.tokens import encode
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import Recipe
+from frostline.model.ways import Way
 from frostline.training.learner import Learner
 from frostline.training.loop import train
 from frostline.training.problem import Problem
@@ -155,7 +154,7 @@ def test_an_optimizer_step_changes_no_frozen_parameter(tiny_bert, k, tune_pooler
     texts = sentences(40)
     tokens = encode(pretrained.tokenizer, [row["text"] for row in texts], None, 32)
     targets = np.array([row["label"] == "positive" for row in texts], np.int64)
-    names = Trainable(Recipe(k), pooler=tune_pooler).parameters(anatomy)
+    names = Way(tune=k).parameters(anatomy, pooler=tune_pooler)
     parameters = pretrained.start_run(names, 0)
     before = {name: x.clone() for name, x in model.state_dict().items()}
     settings = TrainingSettings(num_train_epochs=1, per_device_train_batch_size=24, warmup_steps=0, weight_decay=0.5)

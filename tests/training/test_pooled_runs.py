@@ -11,9 +11,9 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import POOLER
+from frostline.model.ways import Way
 from frostline.training.experiment import starting_cut
 from frostline.training.forward import train_rows
-from frostline.training.recipes import Way
 from frostline.training.train import restore, run, run_stacked, start_values
 from tiny import tiny_bert_folder
 from training.by_hand import gap, train_by_hand, way_spec
@@ -74,7 +74,7 @@ def by_hand(spec, context, folder, dropout=0.0):
 
 
 def run_names(spec, pretrained):
-    return spec.to_train.parameters(pretrained.anatomy)
+    return spec.parameters(pretrained.anatomy)
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta", "llama"])

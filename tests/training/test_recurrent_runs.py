@@ -10,8 +10,8 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from frostline.frozen.exactness import check
 from frostline.model.model_files import quiet_loading
 from frostline.model.terms import HEAD
+from frostline.model.ways import Way
 from frostline.training.experiment import head_of
-from frostline.training.recipes import Way
 from frostline.training.train import restore, run, start_values
 from tiny import tiny_bert_folder
 from training.by_hand import gap, train_by_hand, way_spec

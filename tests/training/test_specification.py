@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from frostline.model.ways import Way, way_named
 from frostline.training.run import NEWER, Run
 from frostline.training.settings import TrainingSettings
 
@@ -54,8 +55,6 @@ OTHER: dict[str, Any] = {
     "vocabulary": "x",
     "data": "x",
     "recipe": "full",
-    "tune_modules": ("pooler",),
-    "way": {"layer_decay": 0.9},
     "phase": 1,
     "seed": 2,
     "train_size": 50,
@@ -64,15 +63,54 @@ OTHER: dict[str, Any] = {
 
 
 def test_every_field_changes_the_digest() -> None:
-    assert set(OTHER) == set(Run.model_fields)
+    assert set(OTHER) == set(Run.model_fields) - {"way"}
     digests = {Run(**{**RUN, name: value}).digest for name, value in OTHER.items()}
     assert len(digests | {Run(**RUN).digest}) == len(OTHER) + 1
+
+
+OTHER_WAYS: dict[str, Any] = {
+    "estimator": "probe",
+    "tune": 2,
+    "layers": "first",
+    "only": "biases",
+    "modules": ("pooler",),
+    "signal_share": 0.25,
+    "low_rank": 4,
+    "low_rank_scale": 1.0,
+    "head_reads": "mean",
+    "lstm_width": 768,
+    "lstm_states": 4,
+    "reinitialized": 1,
+    "transferred": 2,
+    "rate_factor": 10.0,
+    "layer_decay": 0.9,
+    "bias_correction": False,
+    "order": "gradual",
+    "towards_pretrained": 0.1,
+    "mixout": 0.5,
+    "patience": 2,
+}
+
+
+def test_every_field_of_a_way_changes_the_digest() -> None:
+    assert set(OTHER_WAYS) == set(Way.model_fields)
+    needed = {"layers": {"tune": 2}, "lstm_states": {"lstm_width": 768}}
+    ways = [Way(**{**needed.get(name, {}), name: value}) for name, value in OTHER_WAYS.items()]
+    digests = {Run(**{**RUN, "recipe": "my-way"}, way=way).digest for way in [Way(), *ways]}
+    assert len(digests) == len(OTHER_WAYS) + 1
+    named = {Run(**{**RUN, "recipe": "named"}, way=Way(modules=(part,))).digest for part in ("pooler", "layer.1")}
+    assert len(named) == 2
 
 
 def test_digests_stay_the_same_in_new_versions() -> None:
     values = {"weights": "w", "vocabulary": "v", "data": "d", "seed": 0, "train_size": 32, "learning_rate": 3e-3}
     digests = [Run(**{**values, "recipe": k}).digest for k in (0, 2, "full")]
-    assert digests == ["8c59a1fe93988251dbbf", "f9281712e9d0b8bc6744", "ef0f105ad7222d555c01"]
+    ways = {"named": {"modules": ("pooler", "layer.1")}, "lora-2": way_named("lora-2"), "mine": {"low_rank": "last 2"}}
+    digests += [Run(**values, recipe=name, way=way).digest for name, way in ways.items()]
+    assert digests == [
+        *("8c59a1fe93988251dbbf", "f9281712e9d0b8bc6744", "ef0f105ad7222d555c01"),
+        *("bcaaf2a13f333257f3af", "59c4342d9d9de5e844eb", "d0a81d42af2296bbcb70"),
+    ]
 
 
 def test_runs_that_differ_only_in_seed_and_learning_rate_have_the_same_stack_key() -> None:
@@ -105,8 +143,6 @@ def test_the_digest_is_that_of_the_settings_as_canonical_json() -> None:
         values["tune"] = (
             "all" if values["recipe"] == "full" else 2
         )  # as it was printed when digests were first computed
-        del values["recipe"]
-        if name == "way":
-            values["way"] = value
+        del values["recipe"], values["way"]
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         assert run.digest == hashlib.sha256(text.encode()).hexdigest()[:20]

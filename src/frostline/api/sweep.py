@@ -10,7 +10,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from frostline import FrostlineError
+from frostline.data.load import SPLITS
 from frostline.fast.switch import objects_frozen
+from frostline.model.ways import DEFAULT_WAYS
 from frostline.report.rebuild import finish, rebuild
 from frostline.statistics.answer import Answer
 from frostline.sweep import slurm
@@ -19,18 +21,16 @@ from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.execution.workers import OtherGpus
-from frostline.sweep.inputs import SPLITS
 from frostline.sweep.plan import Plan
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress, suitable_progress
 from frostline.sweep.results.folder import Folder, register
-from frostline.sweep.results.forecast_record import Measured, record, record_measured
+from frostline.sweep.results.forecast_record import Taken, record, record_measured
 from frostline.sweep.results.search_record import request_again
 from frostline.sweep.results.tables import frame
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import Settings, comparison, make_settings
 from frostline.sweep.slurm import TASKS
-from frostline.training.recipes import DEFAULT_WAYS
 from frostline.training.run import Run
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Sweep:
                 if ray is not None:
                     if missing:
                         with driver_on(prepared, progress, ray) as driver:
-                            driver.train(missing, weights)
+                            execute(prepared, missing, progress, executor=driver.begin, weights=weights)
                     return finish(prepared, progress, save_model=save_model)
                 forecast = prepared.forecast
                 call = record(self.out, forecast) if missing and forecast else None
@@ -134,7 +134,7 @@ class Sweep:
                     execute(prepared, prepared.requested, progress, weights=weights)
                 if call is not None:
                     of_pass = prepared.context.worker.forward_pass_seconds
-                    measured = Measured(seconds=perf_counter() - begun, forward_pass_seconds=of_pass)
+                    measured = Taken(seconds=perf_counter() - begun, forward_pass_seconds=of_pass)
                     record_measured(self.out, call, measured)
                 return finish(prepared, progress, save_model=save_model)
 
@@ -233,7 +233,7 @@ def compare(*, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | No
         ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :class:`frostline.Sweep`, except ``tune``. ``way`` defines ways of your own
-            by name, as dictionaries of the fields of :class:`frostline.training.recipes.Way`.
+            by name, as dictionaries of the fields of :class:`frostline.model.ways.Way`.
 
     Returns:
         The answer, as in ``answer.json``.

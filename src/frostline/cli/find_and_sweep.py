@@ -16,6 +16,7 @@ from frostline.cli.flags import as_words, retry_kinds, retry_option, with_settin
 from frostline.cli.plan_output import print_forecast, print_groups, print_plan, print_search_plan
 from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.data.wording import UNITS
+from frostline.model.ways import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweep.settings import (
     CHOSEN_BY_SEARCH,
@@ -27,7 +28,6 @@ from frostline.sweep.settings import (
 )
 from frostline.sweep.slurm import FILE, TASKS, script
 from frostline.sweep.toml import TRUST
-from frostline.training.recipes import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.api.sweep import Sweep

@@ -172,7 +172,7 @@ def _status_lines(sweep: "Folder", leases: Leases, *, listed: bool) -> Iterator[
         columns = ("recipe", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
         yield from table_lines(rows, columns)
     else:
-        kinds = [(run.recipe, run.train_size) for run in sweep.runs]
+        kinds = [run.kind for run in sweep.runs]
         found, states = Counter(zip(kinds, sweep.states(), strict=True)), ("done", "failed", "pending")
         rows = [
             {"recipe": kind[0], "train_size": kind[1], **{state: found[kind, state] for state in states}}
@@ -188,7 +188,7 @@ def _status_lines(sweep: "Folder", leases: Leases, *, listed: bool) -> Iterator[
             "learning_rate": _rate(run.learning_rate),
             "process": f"{lease.pid} on {lease.host}",
             "since": lease.since.replace("T", " "),
-            "sign_of_life": leases.sign_of_life(lease),
+            "sign_of_life": "dead" if leases.is_dead(lease) else "lives",
         }
         for run in (sweep.runs if held else ())
         if (lease := held.get(run.digest))

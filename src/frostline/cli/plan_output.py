@@ -68,7 +68,7 @@ def print_space(plan: "Plan") -> None:
 def _plan_rows(plan: "Plan", missing: Set[str]) -> Iterator[dict[str, Any]]:
     """A row for each k; with a forecast of several train sizes, a row for each k and size."""
     forecast = plan.forecast
-    cells = {(cell.recipe, cell.train_size): cell for cell in forecast.cells} if forecast else {}
+    cells = forecast.by_kind if forecast else {}
     stacked = any(cell.stack > 1 for cell in cells.values())
     sizes = sorted({run.train_size for run in plan.runs})
     several = len(sizes) > 1 and bool(cells)
@@ -81,7 +81,7 @@ def _plan_rows(plan: "Plan", missing: Set[str]) -> Iterator[dict[str, Any]]:
             row |= {"runs": len(runs), "done": sum(run.digest not in missing for run in runs)}
             row["trainable parameters"] = f"{plan.trained[k]:,}"
             if forecast and cells:
-                cell = cells.get((runs[0].recipe, runs[0].train_size))  # None if all these runs are done
+                cell = cells.get(runs[0].kind)  # None if all these runs are done
                 names = ["per run", "in total", "memory", "per run with Trainer", *["stack"] * stacked, "fits"]
                 row |= dict.fromkeys(names, "")
                 if cell:
@@ -102,8 +102,6 @@ def print_forecast(forecast: "Forecast | None") -> None:
     if not forecast.cells:
         print("\nAll requested runs are done: nothing is left to run.")
         return
-    for remark in forecast.remarks:
-        print(remark)
     runs = forecast.seconds - forecast.forward_pass_seconds
     at_a_time = f", {forecast.workers} at a time" if forecast.workers > 1 else ""
     at_a_time += f", on {forecast.processes} GPUs" if forecast.processes > 1 else ""

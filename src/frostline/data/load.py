@@ -47,6 +47,8 @@ from frostline.data.tags import (
 from frostline.data.task import Task, decide_task, targets_of
 from frostline.data.wording import did_you_mean, first_rows, listed, quoted
 
+SPLITS = ("train", "validation", "test")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
@@ -73,6 +75,11 @@ class Data:
     folds: npt.NDArray[np.int64] | None = None
 
     @property
+    def splits(self) -> dict[str, Examples]:
+        """The examples of every split, training first."""
+        return {name: part for name in SPLITS if (part := getattr(self, name)) is not None} | dict(self.other_splits)
+
+    @property
     def train_rows(self) -> int:
         """How many rows every run can train on: all training rows without the largest fold."""
         return len(self.train) - (0 if self.folds is None else int(np.bincount(self.folds).max()))
@@ -94,7 +101,7 @@ def load_data(
     Raises:
         FrostlineError: The data cannot be read, are ambiguous, or contradict the options.
     """
-    sources = {split: getattr(settings, split) for split in ("train", "validation", "test")} | dict(tables or {})
+    sources = {split: getattr(settings, split) for split in SPLITS} | dict(tables or {})
     glue = None if settings.glue is None else glue_task(settings.glue)
     read = _read_tables(settings, sources, glue)
     notes = list(dict.fromkeys(note for table in read.values() for note in table.notes))

@@ -51,8 +51,8 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.stacking import Start, stacked
 from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import TYPES, Tokens, encode, padding_fill, suited, vocabulary_tables
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import FULL, NAMED, Recipe
+from frostline.model.ways import Way
+from frostline.statistics.recipe import FULL, Recipe
 
 
 @contextmanager
@@ -480,9 +480,9 @@ def check(
             checks = []
             for recipe in map(Recipe, [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers):
                 trained = Recipe(max_uncut_layers) if recipe == FULL and max_uncut_layers is not None else recipe
-                checks.append(comparison.check(recipe, Trainable(trained).parameters(anatomy)))
+                checks.append(comparison.check(recipe, Way(tune=trained).parameters(anatomy)))
             if tune_modules:
-                names = Trainable(NAMED, tuple(tune_modules)).parameters(anatomy)
+                names = Way(modules=tuple(tune_modules)).parameters(anatomy)
                 depth = anatomy.depth(names)
                 checks.append(comparison.check(FULL if depth is None else Recipe(depth), names))
             return checks

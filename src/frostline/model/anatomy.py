@@ -199,6 +199,10 @@ class Anatomy:
             self, places=base | head, idle=self.idle & base.keys(), norms=self.norms & base.keys(), matrices=matrices
         )
 
+    def within(self, places: Set[str]) -> frozenset[str]:
+        """Names of the parameters in these places."""
+        return frozenset(name for name, place in self.places.items() if place in places)
+
     def depth(self, names: Set[str]) -> int | None:
         """How many of the last layers must run to train the parameters ``names``; None if one of them is in the embeddings.
 

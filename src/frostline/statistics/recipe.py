@@ -41,7 +41,7 @@ class Recipe(str):
 
     @property
     def is_way(self) -> bool:
-        """Whether this is the name of a way to tune (:mod:`frostline.training.recipes`)."""
+        """Whether this is the name of a way to tune (:mod:`frostline.model.ways`)."""
         return not self.is_k and self != NAMED
 
     @property

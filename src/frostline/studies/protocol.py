@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from frostline import FrostlineError
 from frostline.data.glue import GLUE
 from frostline.data.wording import comma_separated, did_you_mean, normalized_name
+from frostline.model.ways import NAMED_WAYS, NUMBERED_WAYS
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.recipe import FULL, NAMED, Recipe
-from frostline.training.recipes import NAMED_WAYS, NUMBERED_WAYS
 
 FOLDER = files("frostline.studies")
 

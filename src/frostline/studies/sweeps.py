@@ -19,18 +19,19 @@ from frostline.model.anatomy import Anatomy, find_layers
 from frostline.model.heads import with_head
 from frostline.model.loading import load_config
 from frostline.model.terms import OWN_HEAD
-from frostline.report.answer.analysis import sweep_groups
+from frostline.model.ways import Way, way_named
+from frostline.report.answer.run_groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.statistics.cells import best_learning_rate
-from frostline.statistics.recipe import FULL, NAMED, Recipe
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.studies.protocol import FOLDER, Protocol, tune_values
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.progress import Progress
+from frostline.sweep.results.folder import Folder
 from frostline.sweep.settings import make_settings
 from frostline.training.experiment import head_of
-from frostline.training.recipes import PLAIN, Way, way_named
 from frostline.training.run import Run
 from frostline.training.start import planned
 
@@ -80,8 +81,8 @@ def parameter_counts(
     places: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         places[anatomy.places[name]] = places.get(anatomy.places[name], 0) + parameter.numel()
-    facts = {"tune_pooler": tune_pooler, "tune_modules": tune_modules, "learning_rate": 1.0}
-    runs = {k: _run(k, way_named(k, {}) or PLAIN, facts) for k in ks}
+    facts = {"tune_pooler": tune_pooler, "learning_rate": 1.0}
+    runs = {k: _run(k, way_named(k, modules=tune_modules), facts) for k in ks}
     trained = {
         k: sum(p.numel() for p in planned(run, *_with_head_of(run, model, anatomy)).values()) for k, run in runs.items()
     }
@@ -117,8 +118,7 @@ def _run(tune: Recipe, way: Way, facts: Mapping[str, Any]) -> Run:
     if way.chooses_by_weights:
         raise FrostlineError(f"{tune} chooses matrices by their weights, which a configuration has not: leave it out.")
     of_data = {"weights": "", "vocabulary": "", "data": "", "seed": 0, "train_size": 1}
-    modules = facts["tune_modules"] if tune == NAMED else None
-    return Run.model_validate({**facts, **of_data, "recipe": tune, "way": way, "tune_modules": modules})
+    return Run.model_validate({**facts, **of_data, "recipe": tune, "way": way})
 
 
 def _meta_classifier(config: PreTrainedConfig) -> tuple[PreTrainedModel, Anatomy]:
@@ -155,7 +155,7 @@ class StudySweep:
         if self.line_search:
             search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
             Sweep(**{**settings, **search}).run(save_model=False)
-            group = next(iter(sweep_groups(self.out)))
+            group = next(sweep_groups(Folder(self.out)))
             full = [run for run in group.runs if run.recipe == FULL and run.learning_rate in self.line_search]
             largest = max(run.train_size or 0 for run in full)
             full = [run for run in full if run.train_size == largest]

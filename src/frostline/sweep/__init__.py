@@ -1,6 +1,6 @@
 """A sweep: its settings, its plan, its results on disk, and its execution.
 
-- ``settings``, ``toml``: the settings; ``inputs``, ``prepare``: data, model and tokens for them.
+- ``settings``, ``toml``: the settings; ``prepare``: data, model and tokens for them; ``suitable``: what they do not allow.
 - ``grid``, ``plan``: the runs, and the hidden states that are cached for them.
 - ``operations``: count operations and memory; ``results/``: the folder of a sweep; ``register``, ``join``, ``merge``: add runs
   to it.

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 
 from frostline import FrostlineError
-from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.sweep.settings import Settings, make_settings
 from frostline.sweep.toml import NOT_SETTINGS
 from frostline.training.run import Run
@@ -149,12 +149,11 @@ def expand(spec: Settings, identity: Identity) -> list[Run]:
 
 
 def one_of_each(runs: Sequence[Run]) -> list[Run]:
-    """One run of each recipe; several if seeds choose other parameters."""
-    return list({(run.recipe, run.to_train): run for run in runs}.values())
+    """One run of each recipe; one of each seed if that draws the trained layers."""
+    return list({(run.recipe, run.seed if run.way.drawn else 0): run for run in runs}.values())
 
 
 def _run(spec: Settings, common: Mapping[str, Any], cell: Cell) -> Run:
     size, seed, rate, k, head_rate = cell
     own = {"recipe": k, "seed": seed, "train_size": size, "learning_rate": rate, "head_learning_rate": head_rate}
-    parts = {"tune_modules": spec.tune_modules if k == NAMED else None, "way": spec.way_of(k)}
-    return Run.model_validate({**common, **parts, **own})
+    return Run.model_validate({**common, "way": spec.way_of(k), **own})

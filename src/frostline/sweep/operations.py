@@ -28,8 +28,7 @@ from frostline.frozen.forward_pass import ForwardBatch, Lengths, Rows, StateSele
 from frostline.model.anatomy import Anatomy
 from frostline.model.device import Machine
 from frostline.model.terms import HEAD, POOLER, layer_place
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import FULL
+from frostline.model.ways import Way
 from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.forward import subset_key, train_rows, training_batches, validation_rows
@@ -226,7 +225,7 @@ class CostModel:
 
     def names(self, spec: Run) -> frozenset[str]:
         """The names of the parameters that a run trains, in the model with its head."""
-        return spec.to_train.parameters(self.matrices_of(spec).anatomy)
+        return spec.parameters(self.matrices_of(spec).anatomy)
 
     def lengths(self, spec: Run) -> Lengths:
         """The number of tokens in each training example of a run."""
@@ -269,7 +268,7 @@ class CostModel:
         """Operations of a whole run."""
         if estimator := estimator_of(spec.way):
             epoch = random_batch_totals(self.lengths(spec), spec.batch_size)
-            whole = self.matrices.training(Trainable(FULL).parameters(self.anatomy), epoch, None)
+            whole = self.matrices.training(Way().parameters(self.anatomy), epoch, None)
             return estimator.operations(spec, self.context, whole)
         work, cut = self.batches(spec), self.cut(spec)
         return self.training_operations(spec, work) + self.matrices_of(spec).forward(work.scored, cut or 0)

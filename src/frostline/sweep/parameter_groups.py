@@ -1,13 +1,13 @@
-"""The parameter groups of a run, trained and frozen, for ``--dry-run``."""
+"""What a plan shows of the parameters of runs: their groups, trained and frozen, and notes on what is unusual about them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from torch import nn
 
 from frostline.data.wording import ranges
-from frostline.model.anatomy import Anatomy, topmost_modules
-from frostline.model.terms import LAYER, layer_number
+from frostline.model.anatomy import Anatomy, parameters_in, topmost_modules
+from frostline.model.terms import LAYER, POOLER, layer_number
 from frostline.statistics.recipe import Recipe
 from frostline.training.run import Run
 from frostline.training.start import matrix_of, planned
@@ -48,11 +48,11 @@ def notes_on_seeds(runs: Sequence[Run], anatomy: Anatomy) -> Iterator[str]:
         alike.setdefault(run.recipe, {}).setdefault(run.seed, run)
     for by_seed in alike.values():
         first, *others = by_seed.values()
-        if all(one.to_train == first.to_train for one in others):
+        if not (others and first.way.drawn):
             continue
         parts = []
         for seed, run in by_seed.items():
-            places = {anatomy.places[name] for name in run.to_train.parameters(anatomy)}
+            places = {anatomy.places[name] for name in run.parameters(anatomy)}
             layers = {place: number for place in places if (number := layer_number(place)) is not None}
             parts.append(f"{', '.join(merged_paths(sorted(layers, key=layers.__getitem__), LAYER))} (seed {seed})")
         yield (
@@ -61,13 +61,43 @@ def notes_on_seeds(runs: Sequence[Run], anatomy: Anatomy) -> Iterator[str]:
         )
 
 
+def notes_on_modules(run: Run, anatomy: Anatomy, new: Set[str]) -> Iterator[str]:
+    """Notes on a run that trains named modules. ``new`` are the names of newly initialized parameters."""
+    named, trained = parameters_in(anatomy, run.way.modules or ()), run.parameters(anatomy)
+    if unnamed := topmost_modules(sorted(trained - named), named):
+        yield f"Named parts: also trained, because they are newly initialized: {', '.join(unnamed)}."
+    frozen = sorted(name for name in new - trained if anatomy.places[name] == POOLER)
+    if pooler := topmost_modules(frozen, trained):
+        yield f"Named parts: newly initialized, but not trained unless named: {', '.join(pooler)}."
+    layers = {place for name in trained if layer_number(place := anatomy.places[name]) is not None}
+    count, depth, last = anatomy.count, anatomy.depth(trained), len(layers)
+    if depth is None:
+        yield f"Named parts: they include embeddings, so all {count} layers run in each step."
+    elif depth > last:
+        yield (
+            f"Named parts: they are not the last layers: {depth} of {count} layers must run in each step although only "
+            f"{last} of them {'is' if last == 1 else 'are'} trained. Tuning the last {_layers(last)} instead would run only "
+            f"{last}."
+        )
+    elif not anatomy.within(layers) <= trained:
+        yield (
+            f"Named parts: they are only a part of the last {_layers(depth)}, which must run in each step. Tuning all of "
+            "them costs little more."
+        )
+
+
+def _layers(count: int) -> str:
+    """The words that follow "the last"."""
+    return "layer" if count == 1 else f"{count} layers"
+
+
 def groups_of(runs: Sequence[Run], model: nn.Module, anatomy: Anatomy) -> tuple[Group, ...]:
     """The groups of runs that differ only in their learning rate: first those of the optimizer, then the frozen ones.
 
     A matrix that gets a low-rank update is frozen itself, so it counts beside its factors, as in PEFT.
     """
     parameters = dict(model.named_parameters())
-    names, given = runs[0].to_train.parameters(anatomy), planned(runs[0], model, anatomy)
+    names, given = runs[0].parameters(anatomy), planned(runs[0], model, anatomy)
     known = {id(p): name for name, p in given.items()}
     sizes = {name: p.numel() for name, p in {**parameters, **given}.items()}
     found = []

@@ -27,8 +27,9 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN_HEAD
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.grid import Identity, Origin, expand, one_of_each, read_settings
+from frostline.sweep.operations import CostModel
 from frostline.sweep.parameter_groups import Group, groups_by_tune
-from frostline.sweep.results.forecast_record import Forecast
+from frostline.sweep.results.forecast_record import Cell, Forecast
 from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings
 from frostline.training.experiment import Experiment
@@ -96,6 +97,21 @@ class Plan:
         done = self.store.done()
         return [run for run in runs if run.digest not in done]
 
+    def cells(self, runs: Sequence[Run]) -> dict[str, Cell]:
+        """The forecast of each of ``runs`` that has one, by digest."""
+        cells = self.forecast.by_kind if self.forecast else {}
+        return {run.digest: cells[run.kind] for run in runs if run.kind in cells}
+
+    def costs(self, runs: Sequence[Run]) -> tuple[dict[str, float], bool]:
+        """The predicted cost of each of ``runs`` if it is trained alone, by digest, and whether these are wall-clock seconds.
+
+        They are operations unless all of the runs have a forecast.
+        """
+        cells, model = self.cells(runs), CostModel(self.context, self.cached)
+        if self.forecast and len(cells) == len(runs):
+            return {digest: self.forecast.workers * cell.seconds for digest, cell in cells.items()}, True
+        return {run.digest: model.operations(run) for run in runs}, False
+
     def grown(self) -> bool:
         """Whether another call has added runs to the folder since. Their examples are not tokenized here."""
         older = self.store.read_spec()
@@ -151,12 +167,12 @@ def states_wanted(spec: Settings, runs: Sequence[Run], context: Experiment, *, p
     """The hidden states that these runs (and probes after every layer) could use, if there were enough disk space."""
     anatomy = context.pretrained.anatomy
     different = one_of_each(runs)
-    probes = probes or any(run.way.reads_features for run in different)
+    probes = probes or any(run.way.estimator == "probe" for run in different)
     trainings = [training for run in different if run.way.in_loop for training in trainings_of(run, anatomy)]
     own: set[int] = set()
     others: set[int] = set()  # of heads that read all tokens
     for training in trainings:
-        depth = None if spec.frozen_dropout else training.to_train.depth(anatomy)
+        depth = None if spec.frozen_dropout else training.depth(anatomy)
         if depth is not None and depth != anatomy.count:
             of_head = own if training.way.head == OWN_HEAD else others
             of_head.add(anatomy.count - max(depth, training.way.head.layers))

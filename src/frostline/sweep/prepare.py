@@ -14,35 +14,28 @@ from frostline.data.examples import class_weights
 from frostline.data.files import is_left_over
 from frostline.data.glue import glue_task
 from frostline.data.kinds import MULTI_LABEL, TOKENS
-from frostline.data.load import Data
+from frostline.data.load import SPLITS, Data, load_data
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
 from frostline.frozen.exactness import find_head_reads
-from frostline.model.anatomy import probe_batch
+from frostline.frozen.forward_pass import Rows
+from frostline.model.anatomy import position_limit, probe_batch
 from frostline.model.device import Machine, device_memory, this_machine
-from frostline.model.loading import Streams, load_pretrained, never_streams
+from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
-from frostline.model.tokens import ZEROED_TYPES, Tokens
+from frostline.model.tokens import ZEROED_TYPES, Tokens, encode, suited
 from frostline.statistics.metrics import check_metric
 from frostline.statistics.recipe import NAMED, Recipe
 from frostline.sweep.grid import Identity, Origin, expand, read_identity
-from frostline.sweep.inputs import (
-    SPLITS,
-    encode_splits,
-    length_limit,
-    read_data,
-    require_suitable_options,
-    splits_of,
-)
 from frostline.sweep.join import join_existing
-from frostline.sweep.parameter_groups import notes_on_seeds
+from frostline.sweep.parameter_groups import notes_on_modules, notes_on_seeds
 from frostline.sweep.plan import Plan, planned_states, rows_trained, states_wanted
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import ALTERNATIVES_FILE
 from frostline.sweep.results.store import SEARCH, Store
 from frostline.sweep.settings import Settings
 from frostline.sweep.streaming import LOAD_ANYWAY, load_upper_layers, searchable, whether_to_stream
-from frostline.sweep.suitable_runs import require_suitable_runs, without_unsuitable_sizes
+from frostline.sweep.suitable import require_suitable_options, require_suitable_runs, without_unsuitable_sizes
 from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
@@ -78,22 +71,22 @@ def prepare(
     older, before = _existing(store)
     # a continued sweep keeps the precision that it began with
     machine = this_machine(spec.device, before.precision if before and spec.precision == "auto" else spec.precision)
-    data = read_data(spec, sources) if data is None else data
+    data = data or load_data(spec, sources, folds=spec.folds, data_seed=spec.data_seed)
     task = data.task
     require_suitable_options(spec, data)
     of_glue = spec.metric is None and spec.glue is not None  # GLUE's own metric, unless another one is requested
     metric = glue_task(spec.glue).metric if of_glue and spec.glue else spec.metric
     metric = check_metric(metric, task.task_type, len(task.labels), task.labels)
     progress.begin("loading the model")
-    pretrained = load_model(spec, task, machine, streams=whether_to_stream(spec.stream, machine.device))
+    pretrained = load_model(spec, task, machine)
     if tunes is not None:
         spec = spec.model_copy(update={"tune": searchable(tunes(pretrained.anatomy.count), pretrained, machine)})
     spec = _with_ways(spec, pretrained)
-    splits, max_length = splits_of(data), length_limit(spec, pretrained)
+    max_length = length_limit(spec, pretrained)
     identity = Identity(
         weights=pretrained.weights,
         vocabulary=pretrained.vocabulary,
-        data=hashlib.sha256("".join(part.digest() for part in splits.values()).encode()).hexdigest(),
+        data=hashlib.sha256("".join(part.digest() for part in data.splits.values()).encode()).hexdigest(),
         layers=pretrained.anatomy.count,
         metric=metric,
         precision=machine.precision,
@@ -112,7 +105,7 @@ def prepare(
     progress.begin("tokenizing the examples")
     runs = tuple(expand(grid, identity))
     require_suitable_runs(runs, pretrained, data)
-    encoded = encode_splits(spec, splits, max_length, pretrained, trained=rows_trained(runs, data))
+    encoded = encode_splits(spec, data, max_length, pretrained, trained=rows_trained(runs, data))
     context = _experiment(spec, pretrained, machine, data, encoded, metric)
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
     named = next((run for run in runs if run.recipe == NAMED), None)
@@ -131,7 +124,7 @@ def prepare(
         notes=(
             *data.notes,
             *[ZEROED_TYPES] * context.tokens.zeroed_types,
-            *(named.to_train.notes(pretrained.anatomy, pretrained.new) if named else ()),
+            *(notes_on_modules(named, pretrained.anatomy, pretrained.new) if named else ()),
             *notes_on_seeds(runs, pretrained.anatomy),
         ),
     )
@@ -155,7 +148,7 @@ def _experiment(
     spec: Settings, pretrained: Pretrained, machine: Machine, data: Data, encoded: Mapping[str, Tokens], metric: str
 ) -> Experiment:
     """What all runs share: the model, and the examples of all splits in one pool."""
-    tokens, task, examples = Tokens.join(list(encoded.values())), data.task, splits_of(data)
+    tokens, task, examples = Tokens.join(list(encoded.values())), data.task, data.splits
     ends = np.cumsum([len(part) for part in encoded.values()])
     rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
     weights = None
@@ -185,8 +178,8 @@ def _experiment(
     )
 
 
-def load_model(spec: Settings, task: Task, machine: Machine, *, streams: Streams = never_streams) -> Pretrained:
-    """The model of a sweep with a classifier head for its task; ``streams`` is that of :func:`load_pretrained`."""
+def load_model(spec: Settings, task: Task, machine: Machine) -> Pretrained:
+    """The model of a sweep with a classifier head for its task."""
     return load_pretrained(
         spec.model,
         labels=task.labels,
@@ -194,7 +187,55 @@ def load_model(spec: Settings, task: Task, machine: Machine, *, streams: Streams
         revision=spec.revision,
         trust_remote_code=spec.trust_remote_code,
         device=machine.device,
-        streams=streams,
+        streams=whether_to_stream(spec.stream, machine.device),
+    )
+
+
+def length_limit(spec: Settings, pretrained: Pretrained) -> int:
+    """The most tokens per example.
+
+    Raises:
+        FrostlineError: The requested limit does not suit the model.
+    """
+    if spec.max_length is None:
+        return pretrained.max_length
+    positions = position_limit(pretrained.model)
+    least = pretrained.tokenizer.num_special_tokens_to_add(pair=False) + 1
+    if spec.max_length < least or (positions and spec.max_length > positions):
+        raise FrostlineError(
+            f"max_length = {spec.max_length} does not suit {pretrained.name}: "
+            f"give a number from {least} to {positions or 'what memory allows'}."
+        )
+    return spec.max_length
+
+
+def encode_splits(
+    spec: Settings, data: Data, max_length: int, pretrained: Pretrained, trained: Rows | None = None
+) -> dict[str, Tokens]:
+    """Tokens of every split, at most ``max_length`` per example; of the training split only the rows ``trained``.
+
+    Raises:
+        FrostlineError: More examples would be truncated than the specification allows, or the model does not know a token.
+    """
+    model, tokenizer = pretrained.model, pretrained.tokenizer
+    encoded = {}
+    for name, s in data.splits.items():
+        rows = trained if name == "train" else None
+        tokens = encode(tokenizer, s.texts, s.pairs, max_length, rows, of_words=s.of_words)
+        encoded[name] = suited(tokens, model, tokenizer)
+    truncated = {name: tokens.truncated() for name, tokens in encoded.items()}
+    split = max(truncated, key=lambda name: truncated[name])
+    if truncated[split] <= spec.max_truncated:
+        return encoded
+    tokens = encoded[split]
+    lost = tokens.dropped.sum() / (tokens.dropped.sum() + tokens.offsets[-1])
+    longest = int((tokens.lengths + tokens.dropped).max())
+    most = position_limit(model)
+    longer = "The model takes no more tokens: allow" if most and max_length >= most else "Raise --max-length, or allow"
+    raise FrostlineError(
+        f"{100 * truncated[split]:.1f} % of the {split} examples in use have more than {max_length} tokens and would be "
+        f"truncated. {100 * lost:.1f} % of all tokens would be lost; the longest example has {longest}. {longer} "
+        f"truncation with --max-truncated {min(1.0, np.ceil(truncated[split] * 100) / 100):g}."
     )
 
 

@@ -10,8 +10,8 @@ from pydantic_core import ErrorDetails
 from frostline import FrostlineError
 from frostline.data.kinds import HOLD_OUT, NO_TEST, DataSettings, Strict, Strings, of_help
 from frostline.data.wording import did_you_mean, parse_duration
-from frostline.statistics.recipe import HEAD_ONLY, NAMED, Recipe
-from frostline.training.recipes import DEFAULT_RATES, PLAIN, Way, require_free, way_named
+from frostline.model.ways import DEFAULT_RATES, Way, require_free, way_named
+from frostline.statistics.recipe import NAMED, Recipe
 from frostline.training.settings import (
     HEAD_LEARNING_RATE,
     HeadLearningRates,
@@ -173,15 +173,15 @@ class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings,
         way = self.way_of(tune)
         if not way.trains_model:
             return [(None, None)]
-        if tune != HEAD_ONLY and not way.head_only:
+        if not way.head_only:
             head_rate = self.head_learning_rate[0] if way.in_loop else None
-            return [(way.learning_rate(layers), head_rate) for layers in self.learning_rate]
+            return [(way.rate_factor * layers, head_rate) for layers in self.learning_rate]
         head = [self.learning_rate if one is None else (one,) for one in self.head_learning_rate]
-        return [(way.learning_rate(one), None) for one in dict.fromkeys(one for several in head for one in several)]
+        return [(way.rate_factor * one, None) for one in dict.fromkeys(one for several in head for one in several)]
 
     def way_of(self, tune: Recipe) -> Way:
         """The way that a value of ``tune`` stands for."""
-        return way_named(tune, self.way) or PLAIN
+        return way_named(tune, self.way, self.tune_modules)
 
     def values_of(self, dimension: str) -> list[Any]:
         """The values of one dimension, over all parts of the grid."""

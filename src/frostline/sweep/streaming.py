@@ -16,7 +16,7 @@ from frostline.model.loading import Streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import Stream
 from frostline.model.terms import layer_number
-from frostline.model.trainable import Trainable
+from frostline.model.ways import Way
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep.grid import one_of_each
 from frostline.sweep.operations import COPIES, COPY_BYTES
@@ -42,7 +42,7 @@ def searchable(tunes: Sequence[Recipe], pretrained: Pretrained, machine: Machine
         return tuple(tunes)
     anatomy, free = pretrained.anatomy, device_memory(machine.device).free
     numbers = [k for k in tunes if k.k is not None and k.k < anatomy.count]
-    fit = [k for k in numbers if _bytes_for(pretrained, k.k or 0, Trainable(k).parameters(anatomy)) <= free]
+    fit = [k for k in numbers if _bytes_for(pretrained, k.k or 0, Way(tune=k).parameters(anatomy)) <= free]
     return tuple(fit if len(fit) > 1 else numbers[:2])
 
 
@@ -61,8 +61,7 @@ def load_upper_layers(plan: Plan) -> Plan:
     lowest = min(_lowest_cut(plan, run, anatomy) for run in different)
     free = device_memory(machine.device).free
     needed, largest = max(
-        (_bytes_for(pretrained, anatomy.count - lowest, run.to_train.parameters(anatomy)), run.recipe)
-        for run in different
+        (_bytes_for(pretrained, anatomy.count - lowest, run.parameters(anatomy)), run.recipe) for run in different
     )
     if needed > free and plan.missing(plan.runs):
         raise FrostlineError(
@@ -79,13 +78,13 @@ def load_upper_layers(plan: Plan) -> Plan:
 
 def _lowest_cut(plan: Plan, run: Run, anatomy: Anatomy) -> int:
     """The lowest cut from which a training of this run starts. Refuses one that needs the whole model."""
-    if not run.way.reads_model:
+    if run.way.estimator == "words":
         return anatomy.count
     cuts = []
     for training in trainings_of(run, anatomy):
         cut = starting_cut(plan.cached, anatomy, training)
         if cut is None:
-            depth = training.to_train.depth(anatomy)
+            depth = training.depth(anatomy)
             raise FrostlineError(_refusal(plan.spec, run, uncached=depth is not None and depth < anatomy.count))
         cuts.append(cut)
     return min(cuts)

@@ -7,6 +7,7 @@ from functools import cache
 from math import log
 from statistics import mean
 
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import makespan, recorded
 from frostline.sweep.results.leases import Lease, Leases
@@ -14,7 +15,7 @@ from frostline.sweep.results.store import DamagedError, Store
 from frostline.training.run import Run
 
 SAMPLED = 20  # results of one k and train size that are read
-Kind = tuple[str, int]  # recipe and train size: runs of one kind take about equally long
+Kind = tuple[Recipe, int]  # recipe and train size
 MEASURED, FORECAST, SCALED, UNKNOWN = "measured", "forecast", "scaled", "unknown"
 
 
@@ -45,9 +46,9 @@ def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> Ti
     done: dict[Kind, list[Run]] = defaultdict(list)
     for run, state in zip(folder.runs, folder.states(), strict=True):
         if state != "failed":
-            (pending if state == "pending" else done)[run.recipe, run.train_size].append(run)
+            (pending if state == "pending" else done)[run.kind].append(run)
     calls = recorded(folder.out)  # a later one is about its own runs
-    forecast = {(cell.recipe, cell.train_size): cell.seconds for call in calls for cell in call.predicted.cells}
+    forecast = {(cell.recipe, cell.train_size): cell.seconds for call in calls for cell in call.cells}
     layers = {kind: _layers(runs[0], folder.identity.layers) for kind, runs in {**done, **pending}.items()}
 
     @cache
@@ -81,7 +82,7 @@ def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> Ti
     for kind, (_, source, _) in found.items():
         counts[source] += len(pending[kind])
     of_process = {run.digest: found[kind][0] for kind, runs in pending.items() if found[kind][0] for run in runs}
-    alive = [lease for lease in leases.current() if leases.sign_of_life(lease) != "dead"]
+    alive = [lease for lease in leases.current() if not leases.is_dead(lease)]
     return TimeLeft(
         seconds=_seconds(of_process, alive),
         processes=len({lease.holder for lease in alive}),
@@ -112,7 +113,7 @@ def _measured(store: Store, runs: Sequence[Run], note: Callable[[str], None]) ->
 
 def _layers(run: Run, layers: int) -> int:
     """The layers that a run trains. Named parts, and ways that do not tune the last layers, count as the whole model."""
-    k = run.way.last_layers if run.recipe.is_way else run.recipe.k
+    k = run.way.tune.k
     return layers + 1 if k is None else k
 
 

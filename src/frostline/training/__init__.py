@@ -1,7 +1,6 @@
 """Train one run: from a recipe to a result. May import from data, statistics, fast, model and frozen.
 
 - settings.py: the settings of training that all runs of a sweep share.
-- recipes.py: ways to tune as data: what is trained, from what, how fast and in which order.
 - run.py: a run and its digest, steps, phases and checkpoints. Start reading here.
 - experiment.py: the model and data that all runs share, and what one worker has loaded.
 - problem.py: targets, loss and scores, also for several labels and for tags.
@@ -9,5 +8,6 @@
 - learner.py: the state of one run in the loop; updates.py: gradients, optimizer and divergence; loop.py: the training loop.
 - train.py: one run: start from pretrained values, train, score, audit; audit.py checks what was frozen and what was trained.
 - result.py: the result, as it is written to disk.
-- linear_models.py, probes.py: linear models and probes on frozen features; estimators.py: ways without the training loop.
+- linear_models.py, probes.py: linear models and probes on frozen features.
+- estimators.py: ways without the training loop; saved_estimators.py: what is written of them, and predictions for new texts.
 """

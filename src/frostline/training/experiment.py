@@ -197,8 +197,8 @@ def starting_cut(cached: StateSelection, anatomy: Anatomy, spec: Run) -> int | N
     """
     if not spec.way.in_loop:
         cached_features = any(has_features(cached, anatomy.count, of_words=of_words) for of_words in (False, True))
-        return anatomy.count if spec.way.reads_features and cached_features else None
-    tuned = spec.to_train.depth(anatomy)
+        return anatomy.count if spec.way.estimator == "probe" and cached_features else None
+    tuned = spec.depth(anatomy)
     if tuned is None or spec.frozen_dropout:
         return None
     cut = anatomy.count - max(tuned, spec.way.head.layers)

@@ -205,7 +205,8 @@ def forward_function(context: Experiment, specs: Sequence[Run]) -> Iterator[Forw
     pretrained, runs = context.pretrained, len(specs)
     seeds = [spec.seed_for("dropout") for spec in specs]
     dropout = Dropout(*seeds) if context.machine.device.type == "cpu" and enabled("dropout") else None
-    sparse = runs == 1 and not context.worker.as_trainer and not specs[0].way.dense
+    # not with a pull towards pretrained values, which also moves rows of embeddings that were not read
+    sparse = runs == 1 and not context.worker.as_trainer and not specs[0].way.towards_pretrained
     sparse = sparse and context.machine.precision != "float16"  # steps with scaled losses need dense gradients
     cut = context.cut(specs[0])
     with (

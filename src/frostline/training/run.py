@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from frostline.model.terms import OWN_HEAD
-from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
-from frostline.training.recipes import PLAIN, Way
+from pydantic import Field
+
+from frostline.model.ways import Way, way_named
+from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.training.settings import HEAD_LEARNING_RATE, HeadLearningRate, TrainingSettings
 
-if TYPE_CHECKING:  # both import torch, which reading a folder does not need
+if TYPE_CHECKING:  # it imports torch, which reading a folder does not need
     from frostline.model.anatomy import Anatomy
-    from frostline.model.trainable import Trainable
 
 
 def generator_seed(seed: int, purpose: str) -> int:
@@ -29,7 +29,7 @@ def generator_seed(seed: int, purpose: str) -> int:
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))  # what a digest is computed from
 # Settings that did not exist in the first version. Their defaults do not count, so that earlier results keep their digests.
-NEWER = ("tune_modules", "way", "phase", "label_all_tokens", "gradient_accumulation_steps", "gradient_checkpointing")
+NEWER = ("phase", "label_all_tokens", "gradient_accumulation_steps", "gradient_checkpointing")
 
 
 class Run(TrainingSettings):
@@ -39,8 +39,7 @@ class Run(TrainingSettings):
     vocabulary: str  # digest of its tokenizer
     data: str  # digest of training, validation and test examples
     recipe: Recipe
-    tune_modules: tuple[str, ...] | None = None  # the modules that a ``named`` run trains
-    way: Way = PLAIN  # what ``recipe`` stands for if it is the name of a way
+    way: Way = Field(default_factory=lambda values: way_named(values["recipe"]))  # what ``recipe`` stands for
     phase: int = 0  # the number of this training among those of a run in several phases
     seed: int
     train_size: int
@@ -51,13 +50,14 @@ class Run(TrainingSettings):
     def digest(self) -> str:
         """The key of the run's result: a hash of all its settings."""
         fields = type(self).model_fields
-        absent = {name for name in NEWER if getattr(self, name) == fields[name].default}
+        absent = {"way"} | {name for name in NEWER if getattr(self, name) == fields[name].default}
         settings = self.model_dump(mode="json", exclude=absent)
         settings["tune"] = _as_hashed(settings.pop("recipe"))
-        if "way" in settings:
-            settings["way"] = self.way.model_dump(mode="json", exclude_defaults=True)
-            if "tune" in settings["way"]:
-                settings["way"]["tune"] = _as_hashed(settings["way"]["tune"])
+        way = self.way.model_dump(mode="json", exclude_defaults=True)
+        if self.recipe == NAMED:
+            settings["tune_modules"] = way["modules"]
+        elif self.recipe.is_way and way:
+            settings["way"] = {**way, "tune": _as_hashed(way["tune"])} if "tune" in way else way
         text = CANONICAL.encode(settings)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -68,19 +68,22 @@ class Run(TrainingSettings):
         return copied
 
     @property
+    def kind(self) -> tuple[Recipe, int]:
+        """Recipe and train size: runs of one kind take about equally long."""
+        return self.recipe, self.train_size
+
+    @property
     def fold(self) -> int | None:
         """The fold that the run is scored on and not trained on; None without folds."""
         return self.seed % self.folds if isinstance(self.folds, int) and self.folds else None
 
-    @property
-    def to_train(self) -> "Trainable":
-        """The choice of trained parameters."""
-        from frostline.model.trainable import Trainable
+    def parameters(self, anatomy: "Anatomy") -> frozenset[str]:
+        """Names of the parameters that the run trains."""
+        return self.way.parameters(anatomy, pooler=self.tune_pooler, seed=generator_seed(self.seed, "layers"))
 
-        if self.recipe.is_way:
-            return self.way.trainable(self.tune_pooler, generator_seed(self.seed, "layers"))
-        pooler = self.tune_pooler and self.way.head == OWN_HEAD  # another head does not read the pooler
-        return Trainable(self.recipe, self.tune_modules, pooler)
+    def depth(self, anatomy: "Anatomy") -> int | None:
+        """How many of the last layers must run in training; None if embeddings are trained (:meth:`Anatomy.depth`)."""
+        return anatomy.depth(self.parameters(anatomy))
 
     def seed_for(self, purpose: str) -> int:
         """The seed of a generator of this training; another one for each phase."""
@@ -135,7 +138,7 @@ def trainings_of(spec: Run, anatomy: "Anatomy") -> list[Run]:
 
 def frozen(spec: Run) -> Run:
     """The run with all layers frozen, to read what the head reads."""
-    return spec.model_copy(update={"recipe": HEAD_ONLY, "way": Way(head_reads=spec.way.head_reads)})
+    return spec.model_copy(update={"recipe": HEAD_ONLY, "way": Way(tune=HEAD_ONLY, head_reads=spec.way.head_reads)})
 
 
 def phases_of(spec: Run, anatomy: "Anatomy") -> list[Run]:

@@ -18,7 +18,7 @@ from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy, module_of
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import FINAL_NORM, POOLER, layer_number, layer_place
-from frostline.training.recipes import Way
+from frostline.model.ways import Way
 from frostline.training.run import Run, State
 
 
@@ -59,25 +59,6 @@ class Untouched:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.after_step()
-
-
-@dataclass(frozen=True)
-class AllRestraints:
-    """Several restraints, of one run or of the runs of a stack."""
-
-    restraints: Sequence[Restraint]
-
-    def before_forward(self) -> None:
-        for restraint in self.restraints:
-            restraint.before_forward()
-
-    def after_backward(self) -> None:
-        for restraint in self.restraints:
-            restraint.after_backward()
-
-    def after_step(self) -> None:
-        for restraint in self.restraints:
-            restraint.after_step()
 
 
 Parameters = Mapping[str, Tensor]  # by name
@@ -295,9 +276,7 @@ def reinitialized(spec: Run, anatomy: Anatomy) -> frozenset[str]:
         number = layer_number(place)
         return place in (POOLER, FINAL_NORM) if number is None else number >= kept
 
-    return frozenset(name for name, place in anatomy.places.items() if is_new(place)) & spec.to_train.parameters(
-        anatomy
-    )
+    return frozenset(name for name, place in anatomy.places.items() if is_new(place)) & spec.parameters(anatomy)
 
 
 def start_of(spec: Run, pretrained: Pretrained, parameters: Mapping[str, Tensor]) -> Start:
@@ -332,7 +311,7 @@ def _low_rank(spec: Run, pretrained: Pretrained, parameters: Mapping[str, Tensor
 
 def planned(spec: Run, model: nn.Module, anatomy: Anatomy) -> dict[str, Tensor]:
     """What a run trains, by name, for a plan. Tensors that do not exist yet have shapes only."""
-    names = spec.to_train.parameters(anatomy)
+    names = spec.parameters(anatomy)
     parameters = {name: p for name, p in model.named_parameters() if name in names}
     if not spec.way.low_rank:
         return dict(parameters)
@@ -346,7 +325,7 @@ def rank_of(spec: Run, model: nn.Module, anatomy: Anatomy) -> int:
     if isinstance(rank, int):
         return rank
     last = {*map(layer_place, range(anatomy.count - spec.way.low_rank_like, anatomy.count))}
-    parameters, names = dict(model.named_parameters()), spec.to_train.parameters(anatomy)
+    parameters, names = dict(model.named_parameters()), spec.parameters(anatomy)
     wanted = sum(p.numel() for name, p in parameters.items() if anatomy.places[name] in last)
     weights, _ = _with_updates({name: p for name, p in parameters.items() if name in names}, anatomy)
     return max(1, round(wanted / sum(sum(weight.shape) for weight in weights.values())))
@@ -387,7 +366,7 @@ def write_adapter(folder: Path, spec: Run, pretrained: Pretrained) -> None:
     from peft import LoraConfig
 
     model, places = pretrained.model, pretrained.anatomy.places
-    changed = {n: p for n, p in model.named_parameters() if n in spec.to_train.parameters(pretrained.anatomy)}
+    changed = {n: p for n, p in model.named_parameters() if n in spec.parameters(pretrained.anatomy)}
     matrices = {name: p for name, p in changed.items() if layer_number(places[name]) is not None}
     transposed, scale = transposed_in(model, matrices), spec.way.low_rank_scale
     rank = rank_of(spec, model, pretrained.anatomy)

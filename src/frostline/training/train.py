@@ -60,7 +60,7 @@ def training_session(
     """
     context = context.for_run(specs[0])
     pretrained = context.pretrained
-    names = specs[0].to_train.parameters(pretrained.anatomy)
+    names = specs[0].parameters(pretrained.anatomy)
 
     def start(number: int) -> Mapping[str, nn.Parameter]:
         return start_values(specs[number], context, earlier)
@@ -87,7 +87,7 @@ def start_values(
     ``earlier`` are the parameters that an earlier phase of the run has trained.
     """
     pretrained = context.pretrained
-    names, new = spec.to_train.parameters(pretrained.anatomy), reinitialized(spec, pretrained.anatomy)
+    names, new = spec.parameters(pretrained.anatomy), reinitialized(spec, pretrained.anatomy)
     parameters = pretrained.start_run(names, generator_seed(spec.seed, "head"), new)
     if not earlier:
         fit_head(spec, context)
@@ -120,7 +120,7 @@ def set_mode(context: Experiment, spec: Run, *, training: bool) -> None:
     elif spec.frozen_dropout:
         model.train()
     else:
-        set_train_mode(model, pretrained.anatomy, spec.to_train.parameters(pretrained.anatomy))
+        set_train_mode(model, pretrained.anatomy, spec.parameters(pretrained.anatomy))
 
 
 def score_rows(forward: Forward, context: Experiment, rows: Rows, specs: Sequence[Run]) -> NDArray[np.float32]:
@@ -266,7 +266,7 @@ def fit_run(spec: Run, context: Experiment, estimator: Estimator) -> Result:
     """Fit and score one run."""
     begun = perf_counter()
     with peak_memory(context.machine) as peak:
-        fitted = estimator.fit(spec, context)
+        fitted = estimator.fit(spec, context, None)
         trained = perf_counter()
         record = _record(spec, context, fitted)
         scored = {
@@ -277,7 +277,7 @@ def fit_run(spec: Run, context: Experiment, estimator: Estimator) -> Result:
     ended = perf_counter()
     record = replace(record, train_seconds=trained - begun, evaluation_seconds=ended - trained)
     anatomy = context.pretrained.anatomy
-    names = spec.to_train.parameters(anatomy)
+    names = spec.parameters(anatomy)
     depth, below_head = anatomy.depth(names), {name for name in names if anatomy.places[name] != HEAD}
     audit = AuditRecord(
         parameters=count_parameters(context.pretrained.model),
@@ -417,7 +417,7 @@ class Trained:
 def _train(specs: Sequence[Run], context: Experiment, part: _Part, *, batched: bool | None) -> Trained:
     """Train, score and audit one stack, from where an earlier phase has ended."""
     first = specs[0]
-    names = first.to_train.parameters(context.pretrained.anatomy)
+    names = first.parameters(context.pretrained.anatomy)
     with training_session(specs, context, batched=batched, earlier=part.course.learned) as (learners, forward):
         audit = Audit(context.pretrained, names, learners)
 

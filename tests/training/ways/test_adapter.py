@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from frostline import FrostlineError
-from frostline.training.recipes import Way
+from frostline.model.ways import Way
 from frostline.training.start import require_peft, write_adapter
 from frostline.training.train import run
 from training.by_hand import way_spec

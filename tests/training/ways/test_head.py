@@ -9,9 +9,9 @@ from sklearn.linear_model import Ridge, RidgeClassifier
 from frostline.data.kinds import CLASSIFICATION
 from frostline.frozen import forward_pass as batches
 from frostline.model.loading import load_pretrained
+from frostline.model.ways import Way
 from frostline.training.forward import last_linear, train_rows
 from frostline.training.problem import Problem
-from frostline.training.recipes import Way
 from frostline.training.train import run, start_values
 from model.test_stacking import context_of as model_of_type
 from training.by_hand import way_spec

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION
 from frostline.model.terms import layer_number
-from frostline.sweep.suitable_runs import require_suitable
-from frostline.training.recipes import Way, way_named
+from frostline.model.ways import Way, way_named
+from frostline.sweep.suitable import require_suitable
 from frostline.training.start import DOWN, UP, factors_of, matrix_of, planned_factors, rank_of
 from frostline.training.train import restore, run
 from small_models import small_model

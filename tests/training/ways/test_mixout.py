@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from frostline.training.recipes import Way
+from frostline.model.ways import Way
 from frostline.training.start import Mixout
 from frostline.training.train import run
 from training.by_hand import context_without_dropout, gap, parameters_of, started, train_by_hand, way_spec

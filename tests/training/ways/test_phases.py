@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.model.anatomy import Anatomy
+from frostline.model.ways import Way
 from frostline.statistics.recipe import FULL
 from frostline.training.forward import train_rows
-from frostline.training.recipes import Way
 from frostline.training.result import PhaseAudit
 from frostline.training.run import StepPlan, generator_seed, phases_of
 from frostline.training.train import run, score_rows, training_session
@@ -43,7 +43,7 @@ def test_every_phase_moves_what_it_unfreezes_even_in_a_single_step(context):
 def test_the_phases_unfreeze_one_layer_after_the_other(context):
     anatomy = context.pretrained.anatomy
     phases = phases_of(spec_of("gradual", way=Way(order="gradual"), num_train_epochs=5, warmup_steps=3), anatomy)
-    assert [phase.to_train.recipe for phase in phases] == ["head only", "last 1", "last 2", "last 3", FULL]
+    assert [phase.way.tune for phase in phases] == ["head only", "last 1", "last 2", "last 3", FULL]
     assert [phase.warmup_steps for phase in phases] == [2, 0, 0, 0, 0]
     assert [phase.num_train_epochs for phase in phases] == [1] * 5 and [phase.phase for phase in phases] == [
         1,
@@ -54,7 +54,7 @@ def test_the_phases_unfreeze_one_layer_after_the_other(context):
     ]
     assert len({phase.seed_for("order") for phase in phases}) == 5
     last_2 = phases_of(spec_of("gradual-2", way=Way(tune=2, order="gradual")), anatomy)
-    assert [phase.to_train.recipe.k for phase in last_2] == [0, 1, 2]
+    assert [phase.way.tune.k for phase in last_2] == [0, 1, 2]
     plain = spec_of(2)
     assert phases_of(plain, anatomy) == [plain]
 

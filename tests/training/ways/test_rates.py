@@ -2,7 +2,7 @@
 
 import pytest
 
-from frostline.training.recipes import Way
+from frostline.model.ways import Way
 from frostline.training.train import run
 from frostline.training.updates import optimizer_groups
 from training.by_hand import context_without_dropout, gap, parameters_of, started, train_by_hand, way_spec

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from frostline.model.anatomy import find_layers
-from frostline.training.recipes import Way
+from frostline.model.ways import Way
 from frostline.training.start import signal_to_noise, with_modules
 from frostline.training.train import run
 from small_models import small_model

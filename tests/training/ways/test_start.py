@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from frostline.model.terms import layer_number
-from frostline.training.recipes import Way
+from frostline.model.ways import Way
 from frostline.training.start import planned, reinitialized
 from frostline.training.train import run, start_values
 from small_models import small_model
@@ -109,14 +109,14 @@ def test_controls_train_exactly_as_many_parameters_as_the_last_layers(context, l
 
 def test_random_layers_depend_on_the_seed(context):
     anatomy = context.pretrained.anatomy
-    chosen = {way_spec(Way(tune=1, layers="random"), seed=seed).to_train.parameters(anatomy) for seed in range(12)}
+    chosen = {way_spec(Way(tune=1, layers="random"), seed=seed).parameters(anatomy) for seed in range(12)}
     assert len(chosen) == 3
 
 
 def test_biases_and_norms_alone(context):
     anatomy = context.pretrained.anatomy
     for only, ends in (("biases", ("bias",)), ("norms", ("LayerNorm.weight", "LayerNorm.bias"))):
-        names = way_spec(Way(only=only)).to_train.parameters(anatomy)
+        names = way_spec(Way(only=only)).parameters(anatomy)
         inside = {name for name in names if anatomy.places[name] not in ("head", "pooler")}
         assert inside == {n for n, p in anatomy.places.items() if n.endswith(ends) and p not in ("head", "pooler")}
         assert {"classifier.weight", "bert.pooler.dense.weight"} <= names

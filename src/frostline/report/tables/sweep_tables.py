@@ -104,10 +104,10 @@ def forecast_table(calls: Sequence[Call], results: Iterable[RunRecord]) -> Repor
         calls: The recorded forecasts, one for each call of the command.
         results: The finished runs.
     """
-    cells = {(cell.recipe, cell.train_size): cell for call in calls for cell in call.predicted.cells}
+    cells = {(cell.recipe, cell.train_size): cell for call in calls for cell in call.cells}
     measured: dict[tuple[str, int], list[Cost]] = {}
     for result in results:
-        measured.setdefault((result.spec.recipe, result.spec.train_size), []).append(result.cost)
+        measured.setdefault(result.spec.kind, []).append(result.cost)
     costs = []
     for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
         known = measured.get((name, size), [])

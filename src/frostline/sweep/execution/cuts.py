@@ -45,7 +45,7 @@ def check_cuts(prepared: Plan) -> list[Check]:
 def _checks(prepared: Plan, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
     """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
     pretrained, cached = prepared.context.pretrained.with_head(kind), prepared.cached
-    depths = [spec.to_train.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
+    depths = [spec.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
     ks = {max(depth, kind.layers) for depth in depths if depth is not None}
     ends = {min(ks), max(ks)} if ks else set()
     all_cut = all(starting_cut(cached, pretrained.anatomy, spec) is not None for spec in runs)
@@ -53,6 +53,6 @@ def _checks(prepared: Plan, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
         pretrained.model,
         # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches
         tuned_layers=[*sorted(ends), FULL],
-        tune_modules=next((spec.tune_modules for spec in runs if spec.recipe == NAMED), None),
+        tune_modules=next((spec.way.modules for spec in runs if spec.recipe == NAMED), None),
         max_uncut_layers=max(ends) if ends and all_cut else None,
     )

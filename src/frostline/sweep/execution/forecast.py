@@ -7,7 +7,7 @@ no random generator of a run.
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,8 +26,7 @@ from frostline.frozen.hidden_states import HiddenStates, cache_folder, missing_r
 from frostline.model.device import Machine, memory_ran_out, peak_memory
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
-from frostline.model.trainable import Trainable
-from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.execute import runs_from_cache
 from frostline.sweep.execution.stacks import stack_size
@@ -93,14 +92,13 @@ class Calibration:
     scoring_seconds: float  # to compute the metrics of all validation examples once
     memory_bytes: float  # in use before training
 
-    def seconds(self, costs: CostModel, spec: Run, work: RunBatches) -> tuple[float, float]:
-        """Seconds of the training steps of a run, and of its evaluation."""
+    def seconds(self, costs: CostModel, spec: Run, work: RunBatches) -> float:
+        """Seconds of the training steps of a run and of its evaluation."""
         steps, scored = {k: one.step for k, one in self.timed.items()}, {k: one.scored for k, one in self.timed.items()}
         forward = costs.matrices_of(spec).forward(work.scored, costs.cut(spec) or 0)
-        return (
-            seconds_of(steps, spec.recipe, work.steps.count, costs.training_operations(spec, work)),
-            seconds_of(scored, spec.recipe, work.scored.count, forward) + work.scorings * self.scoring_seconds,
-        )
+        training = seconds_of(steps, spec.recipe, work.steps.count, costs.training_operations(spec, work))
+        evaluation = seconds_of(scored, spec.recipe, work.scored.count, forward)
+        return training + evaluation + work.scorings * self.scoring_seconds
 
     def nearest(self, recipe: Recipe) -> Timed:
         """What was timed for this recipe, or else at the nearest k; ``full`` and ``named`` count as the largest k."""
@@ -147,7 +145,7 @@ def make_forecast(
         None if the budget is too small to time anything.
     """
     if not missing:
-        return Forecast((), 0.0, 0.0)
+        return Forecast((), 0.0)
     progress.begin("checking that the model can be cut")
     check_cuts(prepared)
     progress.begin("timing a few steps")
@@ -188,8 +186,6 @@ def make_forecast(
         cells=tuple(cells),
         workers=concurrent,
         forward_pass_seconds=pass_seconds,
-        calibration_seconds=perf_counter() - begun,
-        remarks=tuple(_remarks(costs, missing)) if in_loop else (),
         processes=min(prepared.processes, len(missing)),
     )
 
@@ -257,7 +253,8 @@ def calibrate(
     context, need = costs.context, costs.cached
     context.worker.copies.keep_within(0)  # so that they do not count as memory in use
     largest = {run.recipe: run for run in _smallest_first(runs)}
-    first = _ends(largest)
+    layers = sorted((one for one in largest if one.k is not None), key=lambda one: one.k or 0)
+    first = [*layers[-1:], *layers[: len(layers) > 1], *(one for one in largest if one.k is None)]
     rest = sorted(largest.keys() - {*first}, key=lambda k: costs.operations(largest[k]))
     chosen, spent = list[Run](), 0.0
     for k in (*first, *rest):
@@ -289,9 +286,8 @@ def _time_plain(
     plain = replace(context, machine=Machine(context.machine.device, "float32"), worker=Worker(as_trainer=True))
     costs = CostModel(plain, StateSelection((), head=False))
     largest = {run.recipe: run.model_copy(update=PLAIN) for run in _smallest_first(runs)}
-    layers = _by_k(largest)
-    dearest: Recipe = FULL if FULL in largest else layers[-1] if layers else [*largest][-1]
-    chosen = [largest[k] for k in dict.fromkeys([*layers[:1], dearest])]
+    by_cost = sorted(largest.values(), key=costs.operations)
+    chosen = by_cost if len(by_cost) < 3 else [by_cost[0], by_cost[-1]]
     with memory_reused():
         timed = Timer(costs, speed, _idle_bytes(context), memory=False).time(chosen, chosen, 0.0)
     context.pretrained.restore()
@@ -299,23 +295,13 @@ def _time_plain(
 
     def seconds(run: Run) -> float | None:
         as_plain = run.model_copy(update=PLAIN)
-        return sum(calibration.seconds(costs, as_plain, costs.batches(as_plain))) if timed else None
+        return calibration.seconds(costs, as_plain, costs.batches(as_plain)) if timed else None
 
     return seconds
 
 
 def _smallest_first(runs: Sequence[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: (run.train_size, -run.seed))
-
-
-def _by_k(recipes: Iterable[Recipe]) -> list[Recipe]:
-    return sorted((one for one in recipes if one.k is not None), key=lambda one: one.k or 0)
-
-
-def _ends(recipes: Iterable[Recipe]) -> list[Recipe]:
-    """The largest k, the smallest k, full fine-tuning and named parts, in this order."""
-    layers = _by_k(recipes)
-    return [*layers[-1:], *layers[: len(layers) > 1], *(one for one in recipes if one.k is None)]
 
 
 def _rough_seconds(costs: CostModel, run: Run, speed: float) -> tuple[float, float]:
@@ -502,7 +488,7 @@ class Timer:
         context, rows = self.context.for_run(specs[0]), np.stack([heaviest] * len(runs))
         with peak_memory(context.machine) as peak, training_session(specs, self.context) as (_, forward):
             set_mode(context, specs[0], training=True)
-            backward(forward, rows, range(len(runs)), context.problem)
+            backward(forward, rows, context.problem)
         return max(0.0, peak.bytes - self._held(spec, runs)) / self._totals(rows.ravel()).tokens
 
     def _held(self, spec: Run, runs: Sequence[Run]) -> int:
@@ -527,21 +513,18 @@ def _cells(
     largest = max(costs.matrices_of(run).trained_parameters(costs.names(run)) for run in runs)
     sizes = frozenset().union(*map(costs.batch_sizes, runs))
     kernels = kernel_bytes(costs.context.machine, ceil(len(sizes) / workers))
-    for (recipe, size), in_cell in _by_cell(runs).items():
+    for (recipe, size), in_cell in _by_kind(runs).items():
         spec, works = in_cell[0], [costs.batches(run) for run in in_cell]
-        times = [calibration.seconds(costs, spec, work) for work in works]
-        training, evaluation = (float(np.mean(each)) / workers for each in zip(*times, strict=True))
-        near, matrices, names = calibration.nearest(spec.recipe), costs.matrices_of(spec), costs.names(spec)
+        near, matrices, names = calibration.nearest(recipe), costs.matrices_of(spec), costs.names(spec)
         stack = min(near.stack, len(in_cell))
         trained, updated = stack * matrices.trained_parameters(names), stack * matrices.updated_parameters(names)
         best = trained if spec.load_best_model_at_end and spec.evaluations_per_epoch else 0
+        alone = near.overhead_seconds + float(np.mean([calibration.seconds(costs, spec, work) for work in works]))
         yield Cell(
             recipe=recipe,
             train_size=size,
             runs=len(in_cell),
-            training_seconds=training,
-            evaluation_seconds=evaluation,
-            seconds=training + evaluation + near.overhead_seconds / workers,
+            seconds=alone / workers,
             memory_bytes=calibration.memory_bytes
             + kernels
             + COPY_BYTES * (largest + best)  # an upper bound: the copies of an earlier, larger run may still be held
@@ -550,7 +533,7 @@ def _cells(
                 SCORED_BYTES * updated + near.scored_bytes * stack * max(work.longest_scored for work in works),
             ),
             trainer_seconds=trainer(spec) if trainer else None,
-            timed=spec.recipe in calibration.timed,
+            timed=recipe in calibration.timed,
             stack=stack,
         )
 
@@ -562,43 +545,14 @@ def _cells_of_estimators(
 
     With ``plain``, the same seconds count for plain transformers, which runs estimators, too.
     """
-    for (recipe, size), in_cell in _by_cell(runs).items():
+    for (recipe, size), in_cell in _by_kind(runs).items():
         seconds = float(np.mean([costs.operations(run) for run in in_cell])) / speed
-        trained = costs.matrices.trained_parameters(costs.names(in_cell[0]))
-        yield Cell(
-            recipe=recipe,
-            train_size=size,
-            runs=len(in_cell),
-            training_seconds=seconds,
-            evaluation_seconds=0.0,
-            seconds=seconds,
-            memory_bytes=idle + (STEP_BYTES + COPY_BYTES) * trained,
-            trainer_seconds=seconds if plain else None,
-            timed=False,
-            stack=1,
-        )
+        memory = idle + (STEP_BYTES + COPY_BYTES) * costs.matrices.trained_parameters(costs.names(in_cell[0]))
+        yield Cell(recipe, size, len(in_cell), seconds, memory, seconds if plain else None, timed=False)
 
 
-def _by_cell(runs: Sequence[Run]) -> dict[tuple[Recipe, int], list[Run]]:
-    cells: dict[tuple[Recipe, int], list[Run]] = {}
+def _by_kind(runs: Sequence[Run]) -> dict[tuple[Recipe, int], list[Run]]:
+    kinds: dict[tuple[Recipe, int], list[Run]] = {}
     for run in runs:
-        cells.setdefault((run.recipe, run.train_size), []).append(run)
-    return cells
-
-
-def _remarks(costs: CostModel, runs: Sequence[Run]) -> Iterator[str]:
-    """Sentences about runs for which freezing saves little or nothing."""
-    full = [run for run in runs if run.recipe == FULL]
-    if full:
-        share = sum(map(costs.operations, full)) / sum(map(costs.operations, runs))
-        yield (
-            "Full fine-tuning freezes nothing, so cached hidden states do not speed it up. It accounts for "
-            f"{100 * share:.0f} % of the operations of all runs."
-        )
-    named = next((run for run in runs if run.recipe == NAMED), None)
-    if named is None:
-        return
-    matrices, anatomy, step = costs.matrices, costs.anatomy, costs.batches(named).steps.mean
-    whole = matrices.training(Trainable(FULL).parameters(anatomy), step, None)
-    saved = 1 - matrices.training(named.to_train.parameters(anatomy), step, costs.cut(named)) / whole
-    yield f"Named parts: a training step takes {100 * saved:.0f} % fewer operations than full fine-tuning."
+        kinds.setdefault(run.kind, []).append(run)
+    return kinds

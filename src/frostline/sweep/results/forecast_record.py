@@ -6,12 +6,15 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
 from frostline.statistics.recipe import Recipe
+
+if TYPE_CHECKING:
+    pass
 
 FILE = "forecast.json"
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
@@ -36,13 +39,11 @@ class Cell:
     recipe: Recipe
     train_size: int
     runs: int
-    training_seconds: float
-    evaluation_seconds: float
     seconds: Seconds  # training, evaluation, and the overhead of beginning and ending a run
     memory_bytes: float
-    trainer_seconds: float | None  # with plain transformers (an estimator: the same); None if that was not requested
-    timed: bool  # whether steps of this k were timed; otherwise they are interpolated
-    stack: int  # runs that are trained as one; the memory is that of all of them
+    trainer_seconds: float | None = None  # with plain transformers (an estimator: the same); None if not requested
+    timed: bool = True  # whether steps of this k were timed; otherwise they are interpolated
+    stack: int = 1  # runs that are trained as one; the memory is that of all of them
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,13 @@ class Forecast:
 
     cells: tuple[Cell, ...]
     forward_pass_seconds: float
-    calibration_seconds: float  # that the forecast itself took
     workers: int = 1  # runs that are trained at the same time
-    remarks: tuple[str, ...] = ()
     processes: int = 1  # that train, each this many runs at a time
+
+    @property
+    def by_kind(self) -> dict[tuple[Recipe, int], Cell]:
+        """The cells by recipe and train size."""
+        return {(cell.recipe, cell.train_size): cell for cell in self.cells}
 
     @property
     def runs(self) -> int:
@@ -80,58 +84,46 @@ class Forecast:
         return max((cell.memory_bytes for cell in self.cells), default=0.0)
 
 
-class Measured(BaseModel):
+class Taken(BaseModel):
     """Wall-clock seconds of the forward pass over the frozen layers, and of the whole call."""
 
     forward_pass_seconds: Seconds
     seconds: Seconds
 
 
-class Predicted(Measured):
-    """The same as forecast, with the cells."""
-
-    cells: list[Cell]
-
-
 class Call(BaseModel):
     """One call of a sweep that had runs to train; ``measured`` is None if it did not finish."""
 
     call: str
-    predicted: Predicted
-    measured: Measured | None = None
+    cells: list[Cell]
+    predicted: Taken
+    measured: Taken | None = None
 
 
-class ForecastRecord(BaseModel):
-    """``forecast.json``."""
-
-    calls: list[Call]
-
-    def write(self, out: Path) -> None:
-        """Write the record in place of an older one."""
-        write_sealed(out / FILE, self.model_dump(mode="json"), inside=out)
+CALLS = TypeAdapter(list[Call])
 
 
 def recorded(out: Path) -> list[Call]:
     """All calls. A missing or damaged file gives an empty list."""
     require_inside(out / FILE, out)
     try:
-        facts = unseal(read_inside(out / FILE, out))
-        return ForecastRecord.model_validate_json(json.dumps(facts), strict=True).calls
-    except (OSError, ValueError):
+        return CALLS.validate_json(json.dumps(unseal(read_inside(out / FILE, out))["calls"]), strict=True)
+    except (OSError, ValueError, KeyError):
         return []
+
+
+def _write(out: Path, calls: Sequence[Call]) -> None:
+    write_sealed(out / FILE, {"calls": [call.model_dump(mode="json") for call in calls]}, inside=out)
 
 
 def record(out: Path, forecast: Forecast) -> str:
     """Record a forecast before the runs; returns the identifier of the new call."""
-    predicted = Predicted(
-        cells=list(forecast.cells), forward_pass_seconds=forecast.forward_pass_seconds, seconds=forecast.seconds
-    )
-    call = Call(call=uuid.uuid4().hex, predicted=predicted)
-    ForecastRecord(calls=[*recorded(out), call]).write(out)
+    predicted = Taken(forward_pass_seconds=forecast.forward_pass_seconds, seconds=forecast.seconds)
+    call = Call(call=uuid.uuid4().hex, cells=list(forecast.cells), predicted=predicted)
+    _write(out, [*recorded(out), call])
     return call.call
 
 
-def record_measured(out: Path, call: str, measured: Measured) -> None:
+def record_measured(out: Path, call: str, measured: Taken) -> None:
     """Add what was measured to a call, if its record still exists."""
-    calls = [one.model_copy(update={"measured": measured}) if one.call == call else one for one in recorded(out)]
-    ForecastRecord(calls=calls).write(out)
+    _write(out, [one.model_copy(update={"measured": measured}) if one.call == call else one for one in recorded(out)])

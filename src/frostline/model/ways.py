@@ -1,28 +1,29 @@
-"""Recipes as data: every way to tune has the fields of ``Way``, and the command line knows many by name.
+"""Ways to tune as data: what a run trains, from which values, how fast and in which order.
 
-To add a way, add an entry to ``NAMED_WAYS``. A new field of ``Way`` needs a place in ``training/`` that reads it."""
+``Way(tune=2)`` tunes the last 2 layers. Every other field changes one thing of that, and most fields can be combined. The command
+line knows many ways by name. To add one, add an entry to ``NAMED_WAYS``. A new field of ``Way`` needs a place in ``training/``
+that reads it, or in ``Way.parameters``: the cut, the exactness check, the cost and the audit follow from the names of the
+parameters. Imports no torch, because settings are read without it.
+"""
 
+import random
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from frostline import FrostlineError
 from frostline.data.kinds import Strict
 from frostline.data.wording import did_you_mean
-from frostline.model.terms import EMBEDDINGS, OWN_HEAD, HeadKind, layer_number
+from frostline.model.terms import EMBEDDINGS, FINAL_NORM, HEAD, OWN_HEAD, POOLER, HeadKind, layer_number, layer_place
 from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED, Recipe
 from frostline.statistics.run_result import ALTERNATIVES
-from frostline.training.settings import Positive
 
-if TYPE_CHECKING:  # both import torch, which settings do not need
+if TYPE_CHECKING:  # it imports torch
     from frostline.model.anatomy import Anatomy
-    from frostline.model.trainable import Trainable
 
 
-FINE_TUNING: Final = "fine-tuning"
-OF_FROZEN_MODEL = ("probe", "words")  # estimators that train no parameter of the model
 BY_LAYER = ("tune", "layers", "only", "low_rank", "reinitialized", "transferred")  # fields about whole layers
 
 
@@ -33,7 +34,7 @@ class Way(Strict):
     """
 
     estimator: Literal["fine-tuning", "probe", "words", "setfit"] = Field(
-        default=FINE_TUNING,
+        default="fine-tuning",
         description="what learns: fine-tuning of the layers, or without the training loop: probe (a linear probe on frozen "
         "features), words (a TF-IDF model) or setfit (contrastive fine-tuning of a sentence encoder)",
     )
@@ -60,7 +61,7 @@ class Way(Strict):
         description="LoRA (Hu et al. 2022): the rank of the updates of the layers' weight matrices, or last 2: as many "
         "parameters as the last 2 layers have; 0: no LoRA",
     )
-    low_rank_scale: Positive = Field(default=2.0, description="factor of the low-rank updates, alpha / rank in PEFT")
+    low_rank_scale: float = Field(default=2.0, gt=0, description="factor of the low-rank updates, alpha / rank in PEFT")
     head_reads: Literal["type", "mean", "last"] = Field(
         default="type",
         description="what the head reads: what the model type reads, or with a new head the mean of all tokens or the last one",
@@ -80,7 +81,7 @@ class Way(Strict):
         ge=0,
         description="the lowest layers that keep their pretrained values; all above start anew (Radford et al. 2018)",
     )
-    rate_factor: Positive = Field(default=1.0, description="factor of the grid's learning rates")
+    rate_factor: float = Field(default=1.0, gt=0, description="factor of the grid's learning rates")
     layer_decay: float = Field(
         default=1.0,
         gt=0,
@@ -118,32 +119,17 @@ class Way(Strict):
     @property
     def in_loop(self) -> bool:
         """Whether the training loop trains such runs, and not an estimator of :mod:`frostline.training.estimators`."""
-        return self.estimator == FINE_TUNING
+        return self.estimator == "fine-tuning"
 
     @property
     def trains_model(self) -> bool:
         """Whether parameters of the model are trained, with a learning rate."""
-        return self.estimator not in OF_FROZEN_MODEL
-
-    @property
-    def reads_model(self) -> bool:
-        """Whether such runs read the model at all, or only the texts."""
-        return self.estimator != "words"
-
-    @property
-    def reads_features(self) -> bool:
-        """Whether such runs read the frozen features after every layer."""
-        return self.estimator == "probe"
+        return self.estimator not in ("probe", "words")
 
     @property
     def chooses_by_weights(self) -> bool:
         """Whether modules are still to be chosen, by the weights of the pretrained model."""
         return self.signal_share > 0 and self.modules is None
-
-    @property
-    def has_adapter(self) -> bool:
-        """Whether what is learned can be saved as an adapter of PEFT."""
-        return bool(self.low_rank)
 
     @property
     def head(self) -> HeadKind:
@@ -153,23 +139,18 @@ class Way(Strict):
     @property
     def head_only(self) -> bool:
         """Whether only the head is trained."""
-        return self.trained == HEAD_ONLY
+        return self.tune == HEAD_ONLY and not self.modules
 
     @property
-    def trained(self) -> Recipe:
-        """What is trained: a number of layers, ``full``, or ``named`` for modules."""
-        return NAMED if self.modules else self.tune
-
-    @property
-    def last_layers(self) -> int | None:
-        """How many of the last layers are tuned at most; None if all may be."""
-        return self.tune.k
+    def drawn(self) -> bool:
+        """Whether the seed of a run draws the layers that are trained."""
+        return self.layers == "random"
 
     @property
     def alone(self) -> bool:
         """Whether such runs are trained one by one and not as stacks."""
         one_by_one = (self.low_rank, self.lstm_width, self.mixout, self.towards_pretrained, self.patience)
-        return not self.in_loop or self.order != "at-once" or self.layers == "random" or any(one_by_one)
+        return not self.in_loop or self.order != "at-once" or self.drawn or any(one_by_one)
 
     @property
     def low_rank_like(self) -> int:
@@ -181,38 +162,60 @@ class Way(Strict):
         """The same way without phases, to time its steps."""
         return self.model_copy(update={"order": "at-once", "patience": 0})
 
-    @property
-    def dense(self) -> bool:
-        """Whether a step reads gradients of embeddings, or changes parameters without one, such as words that were not read."""
-        return bool(self.towards_pretrained)
+    def parameters(self, anatomy: "Anatomy", *, pooler: bool = True, seed: int = 0) -> frozenset[str]:
+        """Names of the trained parameters of a model. The head is among them, because it is newly initialized.
 
-    def trainable(self, pooler: bool, seed: int) -> "Trainable":
-        """The choice of trained parameters.
+        The final norm is trained with any layer, so it is frozen at k = 0.
 
         Args:
-            pooler: Whether the pooler is trained if the head reads it.
+            anatomy: The model's layers.
+            pooler: Whether the pooler is trained if the head reads it. It is not with named modules, unless it is one of them.
             seed: Draws random layers.
+
+        Raises:
+            FrostlineError: The model has fewer layers, or a name matches no module.
         """
-        from frostline.model.trainable import Trainable
-
         if not self.trains_model:
-            return Trainable(HEAD_ONLY, pooler=False, head=False)
-        if not self.in_loop:
-            return Trainable(self.tune, pooler=False)  # a sentence encoder has no pooler
-        pooler = pooler and self.head == OWN_HEAD
-        return Trainable(
-            self.trained,
-            self.modules,
-            pooler,
-            layers=self.layers,
-            only="matrices" if self.low_rank else self.only,
-            seed=seed if self.layers == "random" else 0,
-            pooler_with_modules=pooler and self.signal_share > 0,
-        )
+            return frozenset()
+        # a head of another kind, or a sentence encoder, does not read the pooler
+        beside = {HEAD, *[POOLER] * (pooler and self.in_loop and self.head == OWN_HEAD)}
+        if self.modules:
+            from frostline.model.anatomy import parameters_in
 
-    def learning_rate(self, of_grid: float) -> float:
-        """The learning rate of a run, for a learning rate of the grid."""
-        return self.rate_factor * of_grid
+            return parameters_in(anatomy, self.modules) | anatomy.within(beside if self.signal_share else {HEAD})
+        return anatomy.within(beside) | self._of_layers(anatomy, seed)
+
+    def _of_layers(self, anatomy: "Anatomy", seed: int) -> frozenset[str]:
+        """Those of the parameters below the head."""
+        names = anatomy.within(self._places_below_head(anatomy, seed))
+        if self.low_rank:  # matrices of linear modules
+            return frozenset(n for n in names & anatomy.matrices if layer_number(anatomy.places[n]) is not None)
+        if self.only == "norms":
+            return names & anatomy.norms
+        return frozenset(name for name in names if self.only == "all" or name.endswith(".bias"))
+
+    def _places_below_head(self, anatomy: "Anatomy", seed: int) -> set[str]:
+        """The chosen layers, with the embeddings for full fine-tuning."""
+        count, k = anatomy.count, self.tune.k
+        if k is None:
+            return {*anatomy.places.values()} - {HEAD, POOLER}
+        if k > count:
+            raise FrostlineError(
+                f"{k} tuned layers were requested, but the model has {count}: give numbers from 0 to {count}, or `full`."
+            )
+        if self.drawn:
+            numbers = random.Random(seed).sample(range(count), k)
+        elif self.layers == "spread":
+            numbers = [count - 1 - n * count // k for n in range(k)]
+        else:
+            lowest = {"last": count - k, "first": 0, "middle": (count - k) // 2}[self.layers]
+            numbers = list(range(lowest, lowest + k))
+        return {*map(layer_place, numbers), *[FINAL_NORM] * bool(numbers)}
+
+    def learning_rate_factor(self, place: str, anatomy: "Anatomy") -> float:
+        """The factor of the learning rate in a place: 1 for the last layer and all that follows it."""
+        number = -1 if place == EMBEDDINGS else layer_number(place)
+        return 1.0 if number is None else self.layer_decay ** (anatomy.count - 1 - number)
 
     @field_validator("tune")
     @classmethod
@@ -283,9 +286,6 @@ class Way(Strict):
             raise ValueError("transferred needs tune = 'full', because the layers above would stay random")
 
 
-PLAIN = Way()  # of runs that tune the last k layers, everything or named modules
-
-
 DEFAULT_WAYS = "last-2,lora-2,llrd,lp-ft,gradual,reinit-2,full"  # of a comparison
 DEFAULT_RATES: Mapping[str, tuple[float, ...]] = {  # of a comparison: as many for what trains only a head
     "learning_rate": (2e-5, 5e-5, 1e-4),
@@ -328,18 +328,20 @@ EXAMPLES = (*NAMED_WAYS, *(f"{kind}-{25 if kind == 'spectrum' else 2}" for kind 
 NONE_TOO = ("transferred", "mean-pooled")  # may have 0 as their number
 
 
-def way_named(name: str, own: Mapping[str, Way]) -> Way | None:
-    """The way that a value of the grid stands for; None for k, full fine-tuning and named modules.
+def way_named(name: str, own: Mapping[str, Way] = {}, modules: Sequence[str] | None = None) -> Way:
+    """The way that a value of the grid stands for.
 
     Args:
         name: A value of the grid.
         own: The ways that the user defined, which come first.
+        modules: What ``named`` trains.
 
     Raises:
         FrostlineError: No way has this name.
     """
-    if not Recipe(name).is_way:
-        return None
+    recipe = Recipe(name)
+    if not recipe.is_way:
+        return Way(modules=tuple(modules) if modules else None) if recipe == NAMED else Way(tune=recipe)
     way = own.get(name) or NAMED_WAYS.get(name) or _numbered(name)
     if way is None:
         known = [*own, *EXAMPLES, "full", "head", "last-2", NAMED]
@@ -384,21 +386,3 @@ def _numbered(name: str) -> Way | None:
             return Way(transferred=count)
         case _:
             return NAMED_WAYS[kind].model_copy(update={"tune": Recipe(count)})
-
-
-def layer_factor(way: Way, place: str, anatomy: "Anatomy") -> float:
-    """The factor of the learning rate in a place: 1 for the last layer and all that follows it."""
-    return way.layer_decay ** _layers_above(place, anatomy)
-
-
-def adam_options(way: Way) -> dict[str, Any]:
-    """The options of parameter groups of AdamW that differ from its defaults."""
-    return {} if way.bias_correction else {"bias_correction": False}
-
-
-def _layers_above(place: str, anatomy: "Anatomy") -> int:
-    """The number of layers above a place: 0 for the last layer and all that follows it, L for the embeddings."""
-    number = layer_number(place)
-    if number is None:
-        return anatomy.count if place == EMBEDDINGS else 0
-    return anatomy.count - 1 - number

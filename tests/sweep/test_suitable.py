@@ -9,7 +9,7 @@ from frostline import FrostlineError
 from frostline.api.sweep import sweep_of
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
-from frostline.training.estimators import SetFitEstimator
+from frostline.training import estimators
 from tiny import Notes
 
 
@@ -17,7 +17,7 @@ from tiny import Notes
 def given(tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Settings of a comparison with two train sizes. SetFit is for at most six examples a class."""
     pytest.importorskip("setfit")
-    monkeypatch.setattr(SetFitEstimator, "most", 6)
+    monkeypatch.setattr(estimators, "MOST_OF_ONE_CLASS", 6)
     own = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "num_train_epochs": 1, "seeds": 1}
     return {**own, "learning_rate": 1e-3, "train_size": "8,32"}
 
@@ -31,7 +31,7 @@ def test_a_size_that_is_too_large_is_left_out_with_a_note(given: dict[str, Any])
     prepared = sweep_of("last-1,setfit,full", progress=progress, **given)._prepare(progress)
     others = {(name, size) for name in ("last 1", "full") for size in (8, 32)}
     assert cells(prepared.runs) == {*others, ("setfit", 8)}
-    assert "setfit is left out at train size 32: it is for at most 6 examples a class." in progress.notes
+    assert "setfit is left out at train size 32: it is for at most 6 examples a class, not 16." in progress.notes
 
 
 def test_a_size_that_has_too_few_steps_for_all_phases_is_left_out_with_a_note(given: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ def test_the_same_command_goes_on_and_another_one_adds(given: dict[str, Any]) ->
 
 def test_a_way_without_any_size_that_is_small_enough_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(
-        FrostlineError, match="setfit is for at most 6 examples a class, but 24 examples have 12 of one"
+        FrostlineError, match="setfit cannot have 24 examples: it is for at most 6 examples a class, not 12"
     ):
         sweep_of("setfit,full", progress=Progress(), **{**given, "train_size": "24,32"})._prepare(Progress())
     assert not given["out"].exists()
