@@ -115,7 +115,7 @@ def sweep_groups(folder: Path) -> Iterator[RunGroup]:
     sweep, record = Folder(folder), read_search(folder)
     alternatives = read_alternatives(folder) if record else {}
     model, identity = model_name(sweep.spec.model), sweep.identity
-    rows = [replace(row, model=model) for row in sweep.rows()]
+    rows = [replace(row, model=model) for row in sweep.rows]
     search = SearchOutcome.of(record, rows, tuple(alternatives)) if record else NO_SEARCH
 
     def logits(run: str, split: str) -> Any:

@@ -69,7 +69,7 @@ def write_page(folder: Folder, answer: Answer) -> None:
 
     Text from users (labels, texts, names) is escaped, so it never becomes markup.
     """
-    out, results, runs = folder.out, folder.results, _with_outcomes(folder.rows(), answer)
+    out, results, runs = folder.out, folder.results, _with_outcomes(folder.rows, answer)
     sizes = [_with_tables(size, answer, folder) for size in answer.sizes]
     recommended, errors = answer.sizes[0].recommended, errors_of_recommended(folder, answer)
     audits = _audits(answer.sizes[0], results)
@@ -174,11 +174,11 @@ def _figures(answer: Answer) -> dict[str, Any]:
 def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[str, ReportTable]:
     """The tables of runs, data, classes and search. A table that would be about nothing is left out."""
     labels, task_type = folder.identity.labels, answer.task_type
-    tables = {"failed_runs": failed_runs_table(runs), "splits": splits_table(folder.data())}
+    tables = {"failed_runs": failed_runs_table(runs), "splits": splits_table(folder.data)}
     if any(len(cell.learning_rates_tried) > 1 for size in answer.sizes for cell in size.cells):
         tables["rates"] = rates_table(failures_by_rate(done(runs)))
     if labels:
-        tables["classes"] = classes_table(folder.data(), labels, task_type)
+        tables["classes"] = classes_table(folder.data, labels, task_type)
     if answer.search:
         tables["search"] = search_table(SearchRecord.model_validate(answer.search))
         if answer.search["probes"]:

@@ -35,7 +35,6 @@ from frostline.sweep.execution.queue import POLL, Queue, Stack, shared_out
 from frostline.sweep.execution.stacks import in_stacks, stack_size
 from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
 from frostline.sweep.execution.workers import run_concurrently, workers_for
-from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import Plan, recipe_of, rows_needed
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
@@ -108,7 +107,7 @@ def limit_copies(stack: Sequence[Run], prepared: Plan) -> None:
     if cell is not None and len(stack) <= cell.stack:
         needed = cell.memory_bytes
     else:  # not forecast: an upper bound
-        bound = CostModel(context, prepared.cached).memory_bound(spec)
+        bound = prepared.cost_model.memory_bound(spec)
         needed = torch.cuda.memory_allocated(device) - copies.bytes + len(stack) * bound
     copies.keep_within(memory_limit(device) - int(needed))
 
@@ -179,6 +178,7 @@ def execute(
     missing = [run for run in runs if run.digest not in ended]
     if not missing:
         return
+    check_cuts(prepared)
     from_cache, workers = runs_from_cache(prepared, missing), workers_for(prepared, runs)
     rows = rows_needed(context, from_cache) if from_cache else None
     alone, in_seconds = prepared.costs(missing)
@@ -187,7 +187,7 @@ def execute(
     if prepared.forecast and in_seconds:
         forward_pass_cost = prepared.forecast.forward_pass_seconds
     elif rows is not None:
-        forward_pass_cost = CostModel(context, prepared.cached).forward_pass_operations(rows)
+        forward_pass_cost = prepared.cost_model.forward_pass_operations(rows)
     progress.start(len(missing), sum(costs.values()) + forward_pass_cost, seconds=in_seconds)
     prepare_hidden_states(prepared, missing, progress, forward_pass_cost)
     context.worker.copies.keep_within(0)  # stacks take precedence
