@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
+from pydantic import BaseModel
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
+from frostline.data.checks import DataReport
 from frostline.data.examples import Examples
 from frostline.data.files import (
     ARRAY_BYTES,
@@ -37,7 +39,7 @@ from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweep.grid import expand, read_sweep
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
-from frostline.training.result import Count, Record, RunRecord, Score
+from frostline.training.result import Count, RunRecord, Score
 
 if TYPE_CHECKING:
     from frostline.sweep.plan import Plan
@@ -161,36 +163,12 @@ def read_alternatives(out: Path, prefix: str = "") -> dict[str, Logits]:
     return {name: found[prefix + name] for name in ALTERNATIVES if prefix + name in found}
 
 
-class CharactersRecord(Record):
-    """The lengths of the texts of a split."""
-
-    median: float
-    percentile_95: float
-
-
-class SplitRecord(Record):
-    """The examples of a split."""
-
-    rows: Count
-    label_counts: dict[str, Count]
-    characters: CharactersRecord
-    empty_texts: Count
-
-
-class DataReportRecord(Record):
-    """What the checks of the data counted."""
-
-    splits: dict[str, SplitRecord]
-    repeated: dict[str, Count]
-    shared: dict[str, Count]
-
-
-class DataRecord(Record):
-    """``data.json``."""
+class DataRecord(BaseModel):
+    """``data.json``: how the data were read, and what their checks counted."""
 
     columns: dict[str, str | list[str] | None]
     notes: list[str]
-    report: DataReportRecord
+    report: DataReport
     max_length: Count
     truncated: dict[str, float]
     truncated_by_class: dict[str, float]
