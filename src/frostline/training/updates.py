@@ -13,11 +13,11 @@ from frostline.fast.optimizer import AdamW, clear_gradients, clip, sparse_gradie
 from frostline.frozen.forward_pass import Rows
 from frostline.model.anatomy import Anatomy
 from frostline.model.terms import HEAD, POOLER
-from frostline.training.learner import LearnerState
+from frostline.training.learner import Learner
 from frostline.training.problem import Forward, Problem
 from frostline.training.run import Run, State, StepPlan
 from frostline.training.settings import TrainingSettings
-from frostline.training.start import AllRestraints, matrix_of
+from frostline.training.start import matrix_of
 
 CHANGING = ("lr", "members")  # options of a group that steps change
 
@@ -247,9 +247,6 @@ class Updates(Protocol):
     def loss_scales(self) -> Tensor | None:
         """``[K]``, what losses are multiplied by before gradients are computed; None: nothing."""
 
-    def prepare(self) -> None:
-        """Set the parameters of the model for the forward pass of a step."""
-
     def step(self, number: int, losses: Tensor) -> None:
         """Take the step with this number, from 1. ``losses`` are those of the ``counted`` runs, ``[len(counted)]``.
 
@@ -269,12 +266,12 @@ class Updates(Protocol):
         """Continue from a state. The parameters must have the values that they had then."""
 
 
-def updates_of(states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> Updates:
+def updates_of(learners: Sequence[Learner], settings: TrainingSettings, steps: StepPlan) -> Updates:
     """The optimizer steps of these runs, for the device of their parameters. On every device, float16 needs scaled losses."""
-    devices = {tensor.device.type for state in states for tensor in state.tensors}
+    devices = {tensor.device.type for learner in learners for tensor in learner.tensors}
     if devices <= HOST_READS and settings.precision != "float16":
-        return HostUpdates(states, settings, steps)
-    return DeviceUpdates(states, settings, steps)
+        return HostUpdates(learners, settings, steps)
+    return DeviceUpdates(learners, settings, steps)
 
 
 class HostUpdates:
@@ -282,26 +279,25 @@ class HostUpdates:
 
     loss_scales = None
 
-    def __init__(self, states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> None:
-        self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
-        self.restraints = AllRestraints([one for state in states for one in state.learner.restraints])
-        self.optimizer = make_optimizer([group for state in states for group in state.learner.groups], settings)
+    def __init__(self, learners: Sequence[Learner], settings: TrainingSettings, steps: StepPlan) -> None:
+        self.learners, self.max_norm, self.total = learners, settings.max_grad_norm, steps.total
+        self.restraints = [one for learner in learners for one in learner.restraints]
+        self.optimizer = make_optimizer([group for learner in learners for group in learner.groups], settings)
         self.schedule = make_schedule(self.optimizer, settings, steps)
 
     @property
     def counted(self) -> list[int]:
-        return [n for n, state in enumerate(self.states) if state.active]
-
-    def prepare(self) -> None:
-        self.restraints.before_forward()
+        return [n for n, learner in enumerate(self.learners) if learner.active]
 
     def step(self, number: int, losses: Tensor) -> None:
-        self.restraints.after_backward()
+        for restraint in self.restraints:
+            restraint.after_backward()
         self._clip(losses, f"step {number} of {self.total}")
-        if any(state.active for state in self.states):
+        if any(learner.active for learner in self.learners):
             self.optimizer.step()
             self.schedule.step()
-            self.restraints.after_step()
+            for restraint in self.restraints:
+                restraint.after_step()
 
     def settle(self) -> None:
         """Nothing: every step ends diverged runs."""
@@ -320,18 +316,18 @@ class HostUpdates:
 
         The gradients of diverged runs are cleared, so that the optimizer does not change their parameters.
         """
-        active = [state for state in self.states if state.active]
-        norms = [total_norm(state.tensors) for state in active]
+        active = [learner for learner in self.learners if learner.active]
+        norms = [total_norm(learner.tensors) for learner in active]
         on_host = torch.stack([losses.float(), torch.stack([norm.float() for norm in norms])]).tolist()
-        for state, loss, size, norm in zip(active, *on_host, norms, strict=True):
+        for learner, loss, size, norm in zip(active, *on_host, norms, strict=True):
             if not (math.isfinite(loss) and math.isfinite(size)):
                 what = "gradient" if math.isfinite(loss) else "loss"
-                state.diverge(f"the {what} of {step} is not finite")
+                learner.diverge(f"the {what} of {step} is not finite")
             elif 0 < self.max_norm < NORM_ERROR * size:
-                clip(state.tensors, self.max_norm, norm)
-        for state in self.states:
-            if not state.active:
-                clear_gradients(state.tensors)
+                clip(learner.tensors, self.max_norm, norm)
+        for learner in self.learners:
+            if not learner.active:
+                clear_gradients(learner.tensors)
 
 
 class DeviceUpdates:
@@ -344,12 +340,12 @@ class DeviceUpdates:
     its learning rate, as with transformers' Trainer.
     """
 
-    def __init__(self, states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> None:
-        self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
-        self.restraints = AllRestraints([one for state in states for one in state.learner.restraints])
-        self.optimizers = [make_optimizer(state.learner.groups, settings) for state in states]
+    def __init__(self, learners: Sequence[Learner], settings: TrainingSettings, steps: StepPlan) -> None:
+        self.learners, self.max_norm, self.total = learners, settings.max_grad_norm, steps.total
+        self.restraints = [one for learner in learners for one in learner.restraints]
+        self.optimizers = [make_optimizer(learner.groups, settings) for learner in learners]
         self.schedules = [make_schedule(optimizer, settings, steps) for optimizer in self.optimizers]
-        device, runs = states[0].tensors[0].device, len(states)
+        device, runs = learners[0].tensors[0].device, len(learners)
         self.alive = torch.ones(runs, device=device)  # 1, or 0 from the first step on that is not finite
         self.done = torch.zeros(runs, device=device)  # steps until it diverged
         self.taken = torch.zeros(runs, device=device)  # steps of the optimizer, which float16 may skip
@@ -359,21 +355,19 @@ class DeviceUpdates:
 
     @property
     def counted(self) -> range:
-        return range(len(self.states))
+        return range(len(self.learners))
 
     @property
     def loss_scales(self) -> Tensor | None:
         return None if self.scale is None else self.scale.values
 
-    def prepare(self) -> None:
-        self.restraints.before_forward()
-
     @torch.no_grad()
     def step(self, number: int, losses: Tensor) -> None:
         if self.scale is not None:
-            self.scale.unscale([list(state.learner.learned.values()) for state in self.states])
-        self.restraints.after_backward()
-        norms = total_norms([state.tensors for state in self.states])
+            self.scale.unscale([list(learner.learned.values()) for learner in self.learners])
+        for restraint in self.restraints:
+            restraint.after_backward()
+        norms = total_norms([learner.tensors for learner in self.learners])
         takes = self._takes(losses.abs() < math.inf, norms < math.inf)  # false for NaN
         taken, skipped = self.taken, 1 - takes
         self.taken = taken + takes
@@ -382,7 +376,8 @@ class DeviceUpdates:
             rates = None if self.rates is None else self.rates[n].index_select(0, taken[n : n + 1].long())[0]
             optimizer.step_unless(skipped[n], None if excess is None else excess[n], self.taken[n], rates)
             self.schedules[n].step()
-        self.restraints.after_step()
+        for restraint in self.restraints:
+            restraint.after_step()
         if number % READ_EVERY == 0:
             self.settle()
 
@@ -399,11 +394,11 @@ class DeviceUpdates:
 
     def settle(self) -> None:
         alive, done, bad_loss = torch.stack([self.alive, self.done, self.bad_loss]).tolist()  # the only read
-        for n, state in enumerate(self.states):
-            if state.active and not alive[n]:
+        for n, learner in enumerate(self.learners):
+            if learner.active and not alive[n]:
                 steps, what = int(done[n]), "loss" if bad_loss[n] else "gradient"
-                state.diverge(f"the {what} of step {steps + 1} of {self.total} is not finite")
-                state.record.steps = steps
+                learner.diverge(f"the {what} of step {steps + 1} of {self.total} is not finite")
+                learner.record.steps = steps
 
     def flush(self) -> None:
         for optimizer in self.optimizers:

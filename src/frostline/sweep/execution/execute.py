@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from time import monotonic, perf_counter, sleep
-from typing import Any
 
 import numpy as np
 import torch
@@ -44,14 +43,14 @@ from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, Checkpoi
 from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.forward import subset_key
 from frostline.training.result import Failure, Result
-from frostline.training.run import Run, State, trainings_of
+from frostline.training.run import Checkpoints, Run, State, trainings_of
 from frostline.training.train import run, run_stacked
 
 EVERY = 600.0  # seconds of training
 
 
 @dataclass
-class RunCheckpoints:
+class RunCheckpoints(Checkpoints):
     """The checkpoints of one run, or of a stack of runs.
 
     Attributes:
@@ -267,13 +266,14 @@ def _train_stack(
     ran_out = False
     files = CheckpointFiles(prepared.checkpoints_in or prepared.store.out)
     checkpoints = RunCheckpoints(files, stack, prepared.context, progress.note)
-    more: dict[str, Any] = {"on_step": on_step, "checkpoints": checkpoints}
     limit_copies(stack, prepared)
     if prepared.context.states is not None:
         prepared.context.states.begin_group(prepared.context.cut(spec))
     try:
-        alone = len(stack) == 1
-        results = [run(spec, prepared.context, **more)] if alone else run_stacked(stack, prepared.context, **more)
+        if len(stack) == 1:
+            results = [run(spec, prepared.context, on_step=on_step, checkpoints=checkpoints)]
+        else:
+            results = run_stacked(stack, prepared.context, on_step=on_step, checkpoints=checkpoints)
     except FrostlineError:
         raise
     except FAILURES as error:
