@@ -16,7 +16,7 @@ from frostline.report.pages.analysis_page import write_analysis
 from frostline.report.rebuild import write_report
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
-from frostline.studies.comparison import compare, gap_summary
+from frostline.studies.comparison import publication_of
 from frostline.studies.protocol import load_protocol
 from synthetic_results import RISING, noisy, synthetic_group
 from synthetic_sweep import HOSTILE, make_folder
@@ -146,10 +146,7 @@ def study(out: Path) -> None:
     )
     group = replace(group, runs=[replace(run, train_last=0.95) for run in group.runs])
     analysis = analyze([group], AnalysisSettings())
-    rows = compare(protocol, analysis)
-    facts = {name: getattr(protocol, name) for name in ("question", "source", "contradictions", "differences")}
-    publication = {**facts, "summary": gap_summary(rows)}
-    write_analysis(out, analysis, title=protocol.title, publication=publication, rows=rows)
+    write_analysis(out, analysis, title=protocol.title, publication=publication_of(protocol, analysis))
 
 
 def many_tasks(out: Path) -> None:

@@ -2,15 +2,16 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from frostline.report.answer.make_answer import make_answer
-from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer, Cell, OperatingPoint, SizeAnswer
-from frostline.statistics.predictions import Labelled
+from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_group import NO_SEARCH, RunGroup, SearchOutcome
 from frostline.statistics.run_result import RunResult
 
 ROWS, LAYERS = 1000, 4
@@ -65,12 +66,19 @@ def make_runs(
     return rows, logits
 
 
-def answer_of(made: Made, target: float = 0.95, search: SearchOutcome = NO_SEARCH) -> Answer:
+def answer_of(
+    made: Made,
+    *,
+    validation: Labelled = VALIDATION,
+    layers: int = LAYERS,
+    search: SearchOutcome = NO_SEARCH,
+    **settings: Any,
+) -> Answer:
     """The answer for these runs. Asserts that it is plain JSON."""
     runs, logits = made
-    answer = make_answer(
-        runs, VALIDATION, logits.__getitem__, AnalysisSettings(target=target), layers=LAYERS, search=search
-    )
+    evidence = RunPredictions(validation, logits.__getitem__, search.interim_analyses)
+    group = RunGroup(model="m", task="t", layers=layers, runs=runs, evidence=evidence, search=search)
+    answer = make_answer(group, AnalysisSettings(**settings))
     json.dumps(answer.to_json(), allow_nan=False)
     return answer
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from frostline.report.answer.analysis import RunGroup
 from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_group import RunGroup
 from frostline.statistics.run_result import RunResult
 
 Quality = Callable[[int | str, int, int | None], float | None]  # from k, seed and train size to the score
@@ -44,7 +44,8 @@ def synthetic_group(
 ) -> RunGroup:
     """The group of the :func:`synthetic_runs` with these settings."""
     runs = synthetic_runs(quality, **settings)
-    return RunGroup(runs[0].model, runs[0].task, settings.get("layers", 4), runs, Scores(metric, chance))
+    layers, evidence = settings.get("layers", 4), Scores(metric, chance)
+    return RunGroup(model=runs[0].model, task=runs[0].task, layers=layers, runs=runs, evidence=evidence)
 
 
 def noisy(level: dict[int | str, float], spread: float = 0.01, seed: int = 0) -> Quality:

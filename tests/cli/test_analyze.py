@@ -84,7 +84,7 @@ def test_a_folder_of_a_sweep_is_a_source(frostline: Frostline, finished_sweep: P
     got = frostline("analyze", finished_sweep, "--out", "a")
     assert got.code == 0
     (group,) = json.loads((tmp_path / "a" / "analysis.json").read_text())["groups"]
-    assert group["rows"] == 16 and group["chance"] == 0.5 and group["layers"] == 3
+    assert group["validation_rows"] == 16 and group["chance"] == 0.5 and group["layers"] == 3
     (link,) = re.findall(r'href="([^"#]*report.html)"', (tmp_path / "a" / "report.html").read_text())
     assert (tmp_path / "a" / link).resolve() == (finished_sweep / "report.html").resolve()
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.report.answer.analysis import analyze, group_of
+from frostline.report.answer.analysis import analyze, shares_of_head_only
+from frostline.report.tables.analysis_tables import failures_by_depth_table
 from frostline.statistics import answer
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import runs_at_best_learning_rate
@@ -16,7 +17,7 @@ from frostline.statistics.evidence import Scores
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.results_table import read_results
 from frostline.statistics.run_result import RunResult
-from frostline.studies.comparison import compare, gap_summary
+from frostline.studies.comparison import LARGE, compare, gaps_of, means_of_same_models
 from frostline.studies.protocol import load_protocol
 from synthetic_results import RISING, noisy, synthetic_group
 
@@ -34,17 +35,20 @@ def test_the_analysis_has_plain_values() -> None:
     assert [(group.task, len(group.sizes)) for group in found.groups] == [("a", 2), ("b", 2)]
     assert found.groups[0].sizes[0].train_size == 500  # the largest size is first
     assert found.groups[0].sentence.startswith(("Tune", "With"))
-    assert found.comparisons == 2 * 2 * 4 and found.head_only.groups == 2
-    assert found.head_only.mean_share == pytest.approx(0.6 / 0.9, abs=0.02)
-    assert [row.what for row in found.failures] == ["head only", "some layers", "full"]
-    assert all(row.failures.runs == 20 for row in found.groups[0].rates) is False  # 5 seeds each
+    assert found.comparisons == 2 * 2 * 4
+    assert shares_of_head_only(found.groups) == pytest.approx([0.6 / 0.9] * 2, abs=0.02)
+    assert [row["what"] for row in failures_by_depth_table(found.groups).records()] == [
+        "head only",
+        "some layers",
+        "full",
+    ]
     assert len(found.groups[0].rates) == 2 * 5
 
 
 def test_the_order_of_the_rows_does_not_matter() -> None:
     group = synthetic_group(noisy(RISING, 0.03), sizes=(50, 500), rates=(1e-5, 1e-4))
     mixed = [group.runs[n] for n in np.random.default_rng(0).permutation(len(group.runs))]
-    other = type(group)(group.model, group.task, group.layers, mixed, group.evidence)
+    other = replace(group, runs=mixed)
 
     def sorted_points(found: Any) -> str:
         for size in found.groups[0].sizes:
@@ -76,7 +80,7 @@ def test_one_learning_rate_for_all_is_the_best_of_full() -> None:
         )
         for run in runs
     ]  # full is best at 1e-5, all others at 1e-4
-    group = type(synthetic_group(quality))("m", "t", 4, shifted, synthetic_group(quality).evidence)
+    group = replace(synthetic_group(quality), runs=shifted)
     each, one = (
         analyze([group], AnalysisSettings(one_learning_rate=flag)).groups[0].sizes[0].cells for flag in (False, True)
     )
@@ -134,7 +138,6 @@ def test_a_difference_that_known_rows_explain_is_no_failure() -> None:
     group = synthetic_group(quality)
     for rows, failed in ((None, 1), (100, 0)):
         found = analyze([replace(group, evidence=Scores("accuracy", 0.5, rows=rows))], AnalysisSettings())
-        assert sum(row.failures.failed for row in found.failures) == failed
         assert sum(row.failures.failed for row in found.groups[0].rates) == failed
         assert found.groups[0].sizes[0].cells[2].failures.failed == failed
 
@@ -146,24 +149,26 @@ needs_elsa = pytest.mark.skipif(not ELSA.is_dir(), reason="needs ../shared/elsa,
 def test_the_numbers_of_lee_et_al() -> None:
     """Their results by seed and their options give their operating points, and their tables within half a point."""
     protocol = load_protocol("lee2019")
-    groups = [group_of(results) for results in read_results(ELSA / "frozen_layers_per_seed.csv")]
-    found = analyze(groups, protocol.as_published)
-    rows = compare(protocol, found)
-    points = {row["model"]: (row["value"], row["measured"]) for row in rows if row["statistic"] == "operating_point"}
+    rows = compare(protocol, analyze(read_results(ELSA / "frozen_layers_per_seed.csv"), protocol.as_published))
+    points = {
+        row.published.model: (row.published.value, row.measured)
+        for row in rows
+        if row.published.statistic == "operating_point"
+    }
     assert points == {"bert-base": (3, 3), "bert-large": (6, 6), "roberta-base": (5, 5), "roberta-large": (7, 7)}
-    summary = gap_summary(rows)
-    assert summary is not None and summary["cells"] == 75
-    assert summary["mean_gap"] < 0.001 and summary["largest_gap"] < 0.006 and len(summary["large"]) <= 5
-    assert all(row["errors"] < 2.5 for row in summary["large"])
+    means = means_of_same_models(rows)
+    large = [row for row in means if abs(row.gap) > LARGE]
+    assert len(means) == 75 and gaps_of(means) < (0.1, 0.6) and len(large) <= 5
+    assert all(row.gap_in_errors < 2.5 for row in large)
 
 
 @needs_elsa
 def test_the_line_search_of_lee_et_al() -> None:
     protocol = load_protocol("lee2019")
     read = read_results(ELSA / "full_finetuning_lr_search.csv", constants={"tuned_layers": "full"})
-    found = analyze([group_of(results) for results in read], protocol.as_published)
+    found = analyze(read, protocol.as_published)
     rows = compare(protocol, found)
-    assert len(rows) == 32 and {row["statistic"] for row in rows} == {"mean_at_best_rate"}
-    assert np.median([abs(row["gap"]) for row in rows]) < 0.002
+    assert len(rows) == 32 and {row.published.statistic for row in rows} == {"mean_at_best_rate"}
+    assert np.median([abs(row.gap) for row in rows]) < 0.002
     rates = next(group for group in found.groups if (group.model, group.task) == ("roberta-large", "QQP")).rates
     assert [row.failures.at_chance for row in rates] == [0, 5, 5, 5, 5]

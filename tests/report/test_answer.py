@@ -1,17 +1,14 @@
 """The answer from synthetic runs: the recommended k, and the runs that it is computed from."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from frostline.report.answer.make_answer import make_answer
-from frostline.report.answer.search_outcome import SearchOutcome
-from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.answer import Counts
+from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import FULL
+from frostline.statistics.run_group import SearchOutcome
 from frostline.statistics.run_result import RunResult
 from synthetic_answer import LAYERS, ROWS, TARGETS, VALIDATION, answer_of, cells, clear, make_runs, point
 
@@ -54,11 +51,10 @@ def test_times_are_compared_for_equally_many_concurrent_runs() -> None:
 
 
 def test_a_margin_can_replace_the_share() -> None:
-    runs, logits = make_runs(lambda k, *_: {0: 0.6, 1: 0.75, 2: 0.88, "full": 0.9}[k])
+    made = make_runs(lambda k, *_: {0: 0.6, 1: 0.75, 2: 0.88, "full": 0.9}[k])
 
-    def within(margin: float) -> dict[str, Any]:
-        settings = AnalysisSettings(margin=margin, by_margin=True, sure=0.5)
-        return make_answer(runs, VALIDATION, logits.__getitem__, settings, layers=LAYERS)
+    def within(margin: float) -> Answer:
+        return answer_of(made, margin=margin, by_margin=True, sure=0.5)
 
     near = within(0.1)
     assert near.target is None and near.margin == 0.1
@@ -69,18 +65,7 @@ def test_a_margin_can_replace_the_share() -> None:
 
 
 def test_interim_analyses_make_intervals_wider() -> None:
-    runs, logits = make_runs(clear)
-    once, thrice = (
-        make_answer(
-            runs,
-            VALIDATION,
-            logits.__getitem__,
-            AnalysisSettings(),
-            layers=LAYERS,
-            search=SearchOutcome(interim_analyses=looks),
-        )
-        for looks in (1, 3)
-    )
+    once, thrice = (answer_of(make_runs(clear), search=SearchOutcome(interim_analyses=looks)) for looks in (1, 3))
     for one, other in zip(once.sizes[0].cells[:-1], thrice.sizes[0].cells[:-1], strict=True):
         for name in ("validation", "share_corrected", "difference"):
             assert (
@@ -198,10 +183,10 @@ def test_the_recommended_run_is_the_best_seed_and_the_first_of_equals() -> None:
 
 def test_another_target_is_another_operating_point() -> None:
     made = make_runs(lambda k, *_: {0: 0.6, 1: 0.88, 2: 0.99, "full": 0.99}[k])
-    assert [choice.probability > 0.5 for choice in answer_of(made, 0.7).sizes[0].choices][:2] == [False, True]
-    points = answer_of(made, 0.7).sizes[0].operating_points
+    assert [choice.probability > 0.5 for choice in answer_of(made, target=0.7).sizes[0].choices][:2] == [False, True]
+    points = answer_of(made, target=0.7).sizes[0].operating_points
     assert {p.target for p in points if p.margin is None} == {0.7, 0.9, 0.95, 0.99}
-    assert answer_of(made, 0.99).sizes[0].choices[1].probability < 0.01
+    assert answer_of(made, target=0.99).sizes[0].choices[1].probability < 0.01
 
 
 def test_shares_of_score_and_gain_differ() -> None:
@@ -216,9 +201,7 @@ def test_the_baseline_of_a_regression_scores_zero() -> None:
     runs, _ = make_runs(clear)
     noise = {"head only": 3.0, "last 1": 1.0, "last 2": 0.3, "full": 0.3}
     logits = {run.run: (targets + noise[run.recipe] * draw.normal(size=ROWS))[:, None] for run in runs}
-    answer = make_answer(
-        runs, Labelled(targets, "regression", (), "spearmanr"), logits.__getitem__, AnalysisSettings(), layers=LAYERS
-    )
+    answer = answer_of((runs, logits), validation=Labelled(targets, "regression", (), "spearmanr"))
     assert answer.chance == 0 and answer.sizes[0].recommended.recipe in ("last 2", "full")
     assert all(cell.share == cell.share_corrected for cell in answer.sizes[0].cells)
 

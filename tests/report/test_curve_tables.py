@@ -64,7 +64,7 @@ def test_a_recommended_probe_is_said_to_be_in_the_table_of_choices(answer: Answe
 
 
 def test_failures_are_counted_by_kind(answer: Answer) -> None:
-    failures = {row["tuned"]: row for row in failures_table(answer.sizes[0]).records()}
+    failures = {row["tuned"]: row for row in failures_table(answer.rates).records()}
     assert failures["full"]["diverged"] == failures["last 4"]["degenerate"] == 1
     assert failures["last 4"]["mean_with_failures"] < failures["last 4"]["mean"]  # type: ignore[operator]
 
@@ -88,7 +88,7 @@ def test_operating_points_and_the_target(answer: Answer) -> None:
 
 def test_captions_give_the_learning_rates(answer: Answer) -> None:
     curve = answer.sizes[0]
-    for table in (shares_table(curve, "f1"), scores_table(curve, "f1"), costs_table(curve), failures_table(curve)):
+    for table in (shares_table(curve, "f1"), scores_table(curve, "f1"), costs_table(curve)):
         assert table.caption.endswith("Learning rate 5e-5; 0.001 for k = 0.")
     other = renamed(scores_table(curve, "f1"), "_9", "9 examples")
     assert (other.name, other.title) == ("scores_9", "F1 by tuned layers, 9 examples")
@@ -147,7 +147,6 @@ def of_ways() -> SizeAnswer:
 def test_each_way_has_a_row_beside_the_k_of_the_same_cost() -> None:
     size = of_ways()
     table = ways_table(size, WAYS)
-    assert table is not None
     rows: dict[Any, Any] = {row["way"]: row for row in table.records()}
     assert list(rows) == ["llrd", "lora-2"] and "add head" not in table.caption
     assert {name: row["fields"] for name, row in rows.items()} == WAYS
@@ -160,21 +159,18 @@ def test_a_way_that_costs_less_than_every_k_has_nothing_beside_it() -> None:
     size = of_ways()
     size.choices = [replace(choice, beside_k=None) for choice in size.choices]
     table = ways_table(size, WAYS)
-    assert table is not None and table.caption.endswith(
-        "no k costs as little: add head, or fewer last layers, to --ways."
-    )
+    assert table.caption.endswith("no k costs as little: add head, or fewer last layers, to --ways.")
 
 
 def test_a_way_whose_runs_all_failed_does_not_ask_for_another_k() -> None:
     size = of_ways()
     size.choices = [choice for choice in size.choices if choice.choice != "llrd"]
     table = ways_table(size, WAYS)
-    assert table is not None and table.caption.endswith("A way that has no usable run is beside nothing.")
+    assert table.caption.endswith("A way that has no usable run is beside nothing.")
     assert "add head" not in table.caption and [bool(row["k"]) for row in table.records()] == [False, True]
 
 
-def test_ways_are_drawn_over_their_cost_but_not_over_layers(answer: Answer) -> None:
+def test_ways_are_drawn_over_their_cost_but_not_over_layers() -> None:
     size = of_ways()
     assert [cell.recipe for cell in on_axis(size.cells)] == ["last 1", "last 2", "full"]
     assert {mark.name for mark in marks(size)} == {"last 1", "last 2", "lora-2", "llrd", "full"}
-    assert ways_table(answer.sizes[0], {}) is None

@@ -78,7 +78,7 @@ def test_pairs_are_loaded_with_pairs(classified: Path) -> None:
     assert '{"text": "A text.", "text_pair": "Its pair."}' in str(loading(found, Path("o/model")))
     found.sizes[0].recommended = None
     assert "DataFrame" in str(loading(found, Path("o/model")))
-    found.sizes[0].recommended = found.decision = None
+    found.sizes[0].recommended = found.sizes[0].decision = None
     assert loading(found, Path("o/model")) is None
 
 

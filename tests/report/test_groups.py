@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from frostline import FrostlineError
-from frostline.report.answer.analysis import load_groups
+from frostline.report.answer.run_groups import load_groups
 from tiny import write_csv
 
 

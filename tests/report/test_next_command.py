@@ -9,8 +9,8 @@ import pytest
 
 from frostline.report import rebuild
 from frostline.report.answer.next_command import NextCommand, next_command
-from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_group import SearchOutcome
 
 EACH = (
     "frostline sweep o/sweep.toml --tune 2 --learning-rate 0.0002 --seeds 5 && "

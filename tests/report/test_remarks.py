@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from frostline.report.answer.search_outcome import SearchOutcome
+from frostline.statistics.run_group import SearchOutcome
 from synthetic_answer import Made, answer_of, cells, clear, make_runs, with_named
 
 

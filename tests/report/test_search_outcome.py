@@ -1,6 +1,6 @@
 """The state of a search, as the answer about the runs in its folder needs it."""
 
-from frostline.report.answer.search_outcome import SearchOutcome
+from frostline.report.answer.run_groups import search_outcome
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from search_runs import record_of
@@ -16,7 +16,7 @@ def row(run: str, recipe: str, outcome: str | None = "ok", status: str = "done")
 def instead(*rows: RunResult) -> str | None:
     """The sentence of a search that ended without full fine-tuning, for a folder with these runs."""
     search = record_of(why=ADVICE, over=True, known=["a"], failed_reference="full")
-    return SearchOutcome.of(search, rows, ()).instead
+    return search_outcome(search, rows, ()).instead
 
 
 def test_the_budget_of_the_search_is_named_only_for_the_runs_that_it_knew() -> None:
@@ -38,16 +38,16 @@ def test_a_newer_run_of_full_fine_tuning_ends_the_advice() -> None:
 def test_a_larger_k_takes_the_place_of_a_reference_without_result() -> None:
     known, larger = row("a", "head only"), row("b", "full")
     failed = record_of(why=ADVICE, over=True, known=["a"], failed_reference="last 2")
-    assert SearchOutcome.of(failed, [known, larger], ()).instead is None
-    assert SearchOutcome.of(failed, [known, row("b", "last 1"), row("c", "lora-2")], ()).instead is not None
-    assert SearchOutcome.of(failed, [known], ()).over
+    assert search_outcome(failed, [known, larger], ()).instead is None
+    assert search_outcome(failed, [known, row("b", "last 1"), row("c", "lora-2")], ()).instead is not None
+    assert search_outcome(failed, [known], ()).over
     waiting = record_of(pending_reference="last 2")
-    assert not SearchOutcome.of(waiting, [known], ()).over
-    assert SearchOutcome.of(waiting, [known, larger], ()).awaited is None
+    assert not search_outcome(waiting, [known], ()).over
+    assert search_outcome(waiting, [known, larger], ()).awaited is None
     for other in (row("b", "last 1"), row("c", "lora-2"), row("b", "full", None, "pending")):
-        assert SearchOutcome.of(waiting, [known, other], ()).awaited == "last 2"
+        assert search_outcome(waiting, [known, other], ()).awaited == "last 2"
 
 
 def test_a_k_that_was_trained_since_is_not_skipped() -> None:
     search = record_of(over=True, known=["a"], skipped=["last 1", "last 2"])
-    assert SearchOutcome.of(search, [row("a", "head only"), row("b", "last 1")], ()).skipped == ["last 2"]
+    assert search_outcome(search, [row("a", "head only"), row("b", "last 1")], ()).skipped == ["last 2"]

@@ -11,18 +11,16 @@ import pytest
 from numpy.typing import NDArray
 
 from frostline.report import formatting
-from frostline.report.answer.make_answer import make_answer
-from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.report.answer.sentence import _without_training
 from frostline.report.figures.score_figures import validation_curve
 from frostline.report.names import score_title
-from frostline.report.tables.curve_tables import choices_table, costs_table, scores_table
-from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.report.tables.curve_tables import choices_table, scores_table
 from frostline.statistics.answer import OperatingPoint
 from frostline.statistics.predictions import Labelled
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_group import SearchOutcome
 from frostline.statistics.run_result import RunResult
-from synthetic_answer import LAYERS, VALIDATION, answer_of, clear, make_runs, point
+from synthetic_answer import VALIDATION, answer_of, clear, make_runs, point
 
 COST = ", at 70 % of the training time."
 SURE = " It is more than 99 % sure to reach 95 % of full fine-tuning's gain over the majority-class baseline."
@@ -131,8 +129,7 @@ def test_too_few_validation_examples() -> None:
     def sentence(rows: int) -> str:
         validation = Labelled(VALIDATION.targets[:rows], "text-classification", ("0", "1"), "accuracy")
         few = {name: values[:rows] for name, values in logits.items()}
-        said: str = make_answer(runs, validation, few.__getitem__, AnalysisSettings(), layers=LAYERS).sentence
-        return said
+        return answer_of((runs, few), validation=validation).sentence
 
     assert sentence(9).endswith(" 9 validation examples are too few for any conclusion: label more.")
     assert "too few" not in sentence(10)
@@ -242,14 +239,9 @@ def answer_with_folds(scores: Scores, probe: Mapping[int, float], **settings: An
         parts = [right_on(fold, score) for fold, score in probe.items()]
         logits["probe"] = np.nanmax(np.nan_to_num(parts, nan=-1.0), 0)
         logits["probe"][np.all(np.isnan(parts), 0)] = np.nan
-    return make_answer(
-        runs,
-        Labelled(targets, "text-classification", ("a", "b"), "accuracy"),
-        logits.__getitem__,
-        AnalysisSettings(**settings),
-        layers=6,
-        search=SearchOutcome(alternatives=["probe"] if probe else []),
-    )
+    validation = Labelled(targets, "text-classification", ("a", "b"), "accuracy")
+    search = SearchOutcome(alternatives=["probe"] if probe else [])
+    return answer_of((runs, logits), validation=validation, layers=6, search=search, **settings)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +320,7 @@ def test_curves_compare_scores_without_the_effects_of_folds() -> None:
         assert f"{k} {formatting.score(found[k].comparable)}" in label
     title = "accuracy, without the effects of folds"
     assert title == score_title("accuracy", one.cells)
-    rows = {row["tuned"]: row for row in costs_table(one).records()}
-    assert rows["last 3"]["mean"] == found["last 3"].comparable
+    rows = {row["tuned"]: row for row in scores_table(one, "accuracy").records()}
+    assert rows["last 3"]["comparable"] == found["last 3"].comparable
     assert "mean without\nfold effects" in [column.title for column in scores_table(one, "accuracy").columns]
     assert {cell.recipe: cell.comparable for cell in other.cells}["full"] < 0.9

@@ -158,7 +158,7 @@ def test_text_from_users_is_escaped(tmp_path: Path) -> None:
         ),
         (
             {"tune": (0, 2, "full"), "seeds": 2, "learning_rates": (5e-5, 1e-3)},
-            ["Failures by tuned layers and learning rate", "own best learning rate"],
+            ["own best learning rate"],
             [],
         ),
     ],
@@ -192,7 +192,6 @@ def test_the_page_and_the_answer_count_the_same_failures(tmp_path: Path) -> None
 def test_a_single_learning_rate_is_not_called_the_best(whole: tuple[Path, Page]) -> None:
     words = whole[1].words
     assert "0.001 for k = 0" in words and "own best learning rate" not in words
-    assert "Failures by tuned layers and learning rate" not in words
 
 
 def test_no_line_ends_within_a_flag() -> None:

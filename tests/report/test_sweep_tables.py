@@ -44,8 +44,8 @@ def test_failures_by_k_and_learning_rate(tmp_path: Path) -> None:
     out = make_folder(
         tmp_path / "out", tune=(0, 2, "full"), seeds=3, learning_rates=rates, diverged=[("full", 1)], test=False
     )
-    assert "Failures by tuned layers and learning rate" in page_of(out).words
-    rows = raw(out, "rates")
+    assert "Failures by tuned layers" in page_of(out).words
+    rows = raw(out, "failures")
     keys = [(row["tuned"], float(row["learning_rate"]), row["failed"]) for row in rows]
     expected = [
         ("head only", 1e-3, "0"),

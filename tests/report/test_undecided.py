@@ -2,7 +2,7 @@
 
 import pytest
 
-from frostline.report.answer.search_outcome import SearchOutcome
+from frostline.statistics.run_group import SearchOutcome
 from synthetic_answer import answer_of, cells, clear, make_runs
 
 

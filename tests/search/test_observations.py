@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from frostline.report.answer.make_answer import make_answer
-from frostline.report.answer.search_outcome import SearchOutcome
 from frostline.search import FULL_RUNS
 from frostline.search import SECONDS as SECONDS_AT_LEAST
 from frostline.search.observations import Candidate, Observation, Observations, interim_analyses
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_group import RunGroup, SearchOutcome
 from frostline.statistics.run_result import RunResult
 from synthetic_search import RISING, SECONDS, Rows, best, exact, nothing_seen, run_search
 
@@ -84,13 +85,10 @@ def test_the_search_and_the_answer_recommend_the_same(same_errors: bool) -> None
         )
         for one, found in seen.known.items()
     ]
+    search = SearchOutcome(interim_analyses=interim_analyses(5), alternatives=("probe",))
+    evidence = RunPredictions(rows.evidence.split, rows.logits.__getitem__, search.interim_analyses)
     answer = make_answer(
-        runs,
-        rows.evidence.split,
-        rows.logits.__getitem__,
-        AnalysisSettings(),
-        layers=6,
-        search=SearchOutcome(interim_analyses=interim_analyses(5), alternatives=("probe",)),
+        RunGroup(model="m", task="t", layers=6, runs=runs, evidence=evidence, search=search), AnalysisSettings()
     )
     size = answer.sizes[0]
     assert size.recommended.recipe == size.decision.choice == best(seen) == "last 3"

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError
-from frostline.statistics.results_table import NAMES, Results, read_results
+from frostline.statistics.results_table import NAMES, read_results
+from frostline.statistics.run_group import RunGroup
 
 ROWS = [
     {"model": "m", "task": "CoLA", "metric": "mcc", "k": "0", "full": "0", "seed": "1", "value": "0.1"},
@@ -21,7 +22,7 @@ def table(path: Path, rows: list[dict[str, str]]) -> Path:
     return path
 
 
-def read(path: Path, rows: list[dict[str, str]] = ROWS, **how: Any) -> list[Results]:
+def read(path: Path, rows: list[dict[str, str]] = ROWS, **how: Any) -> list[RunGroup]:
     return read_results(table(path / "runs.csv", rows), **how)
 
 
@@ -34,7 +35,7 @@ def refusal(path: Path, rows: list[dict[str, str]] = ROWS, **how: Any) -> str:
 
 def test_columns_are_found_by_their_usual_names(tmp_path: Path) -> None:
     cola, mine = read(tmp_path)
-    assert (cola.model, cola.task, cola.metric, cola.chance, cola.layers) == (
+    assert (cola.model, cola.task, cola.evidence.metric, cola.evidence.chance, cola.layers) == (
         "m",
         "CoLA",
         "matthews_correlation",
@@ -47,7 +48,7 @@ def test_columns_are_found_by_their_usual_names(tmp_path: Path) -> None:
     ]
     assert [run.validation_best for run in cola.runs] == [0.1, None]  # not a number: it has no score
     assert [run.run for run in cola.runs] == ["row 2", "row 4"]
-    assert (mine.metric, mine.chance, mine.layers, mine.runs[0].seed) == ("accuracy", None, None, "b")
+    assert (mine.evidence.metric, mine.evidence.chance, mine.layers, mine.runs[0].seed) == ("accuracy", None, None, "b")
     assert mine.runs[0].train_size is None and mine.runs[0].status == "done"
 
 
@@ -72,7 +73,7 @@ def test_columns_are_named_and_set(tmp_path: Path) -> None:
         chances={"t": 0.4},
     )
     assert [run.recipe for run in found.runs] == ["last 1", "last 4"]
-    assert (found.task, found.metric, found.chance, found.layers) == ("t", "f1", 0.4, 4)
+    assert (found.task, found.evidence.metric, found.evidence.chance, found.layers) == ("t", "f1", 0.4, 4)
     assert found.runs[0].train_size == 50
 
 
@@ -107,7 +108,7 @@ def test_other_names_of_a_status(tmp_path: Path, theirs: str, ours: str) -> None
 def test_the_score_of_the_baseline(tmp_path: Path) -> None:
     def chance(task: str, metric: str, **how: Any) -> float | None:
         (found,) = read(tmp_path, [{"task": task, "metric": metric, "k": "0", "seed": "0", "value": "0.5"}], **how)
-        return found.chance
+        return found.evidence.chance
 
     assert chance("SST-2", "acc") == pytest.approx(444 / 872) and chance("sst2", "accuracy") == pytest.approx(
         0.509, abs=1e-3
@@ -120,8 +121,8 @@ def test_the_score_of_the_baseline(tmp_path: Path) -> None:
 
 
 def test_the_metric_of_a_task(tmp_path: Path) -> None:
-    assert read(tmp_path, ROWS[:2])[0].metric == "matthews_correlation"  # GLUE's metric of CoLA
-    assert read(tmp_path, ROWS[:2], metrics={"": "acc"})[0].metric == "accuracy"
+    assert read(tmp_path, ROWS[:2])[0].evidence.metric == "matthews_correlation"  # GLUE's metric of CoLA
+    assert read(tmp_path, ROWS[:2], metrics={"": "acc"})[0].evidence.metric == "accuracy"
     assert read(tmp_path, ROWS[:2], metrics={"CoLA": "accuracy"})[0].runs[0].validation_best == 0.7
     other = [{**row, "task": "mine"} for row in ROWS[:2]]
     assert "mine has scores in 'matthews_correlation', 'accuracy'; choose one with --metric mine=NAME" in refusal(
@@ -176,7 +177,7 @@ def test_every_name_belongs_to_one_column() -> None:
 def test_the_table_of_a_sweep(finished_sweep: Path) -> None:
     (found,) = read_results(finished_sweep / "results.csv")
     assert [run.recipe for run in found.runs] == ["head only", "last 1", "full"] * 2
-    assert found.layers == 3 and found.metric == "accuracy" and found.runs[0].trainable_parameters > 0
+    assert found.layers == 3 and found.evidence.metric == "accuracy" and found.runs[0].trainable_parameters > 0
     assert all(run.train_seconds >= 0 and run.outcome in ("ok", "degenerate") for run in found.runs)
 
 
@@ -188,7 +189,7 @@ def test_a_failed_run_needs_no_metric(tmp_path: Path) -> None:
     ]
     for order in (rows, rows[::-1]):
         (found,) = read(tmp_path, order)
-        assert found.metric == "accuracy" and len(found.runs) == 3
+        assert found.evidence.metric == "accuracy" and len(found.runs) == 3
         assert sorted(run.status for run in found.runs) == ["done", "done", "failed"]
     assert "no row has a score" in refusal(tmp_path, [rows[1]])
 
@@ -196,7 +197,7 @@ def test_a_failed_run_needs_no_metric(tmp_path: Path) -> None:
 @pytest.mark.parametrize("task", ["CoLA", "cola", "co-la"])
 def test_a_task_is_the_same_however_it_is_spelled(tmp_path: Path, task: str) -> None:
     found = read(tmp_path, metrics={task: "acc"}, chances={task: 0.6})
-    assert (found[0].metric, found[0].chance) == ("accuracy", 0.6)
+    assert (found[0].evidence.metric, found[0].evidence.chance) == ("accuracy", 0.6)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_seeds_written_as_floats_and_a_score_column_named_after_its_metric(tmp_p
     (found,) = read(
         tmp_path, [{"k": "0", "seed": "1.0", "accuracy": "0.5"}, {"k": "full", "seed": "x", "accuracy": "0.6"}]
     )
-    assert [run.seed for run in found.runs] == [1, "x"] and found.metric == "accuracy"
+    assert [run.seed for run in found.runs] == [1, "x"] and found.evidence.metric == "accuracy"
 
 
 def test_named_parts_of_a_sweeps_table_stay_named(tmp_path: Path) -> None:

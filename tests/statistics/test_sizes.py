@@ -9,7 +9,7 @@ import pytest
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.curve import compare
 from frostline.statistics.evidence import Scores
-from frostline.statistics.train_sizes import interaction, pays_from, spread
+from frostline.statistics.train_sizes import over_sizes
 from synthetic_results import noisy, synthetic_runs
 
 SIZES = (50, 200, 1000)
@@ -28,23 +28,23 @@ def growing(k: int | str, seed: int, size: int | None) -> float:
 
 
 def test_the_size_from_which_full_is_better() -> None:
-    rows = {row.recipe: row for row in pays_from(curves(synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)))}
+    rows = {row.recipe: row for row in over_sizes(curves(synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)))}
     assert rows["head only"].full_better_from == 200 and rows["last 2"].full_better_from is None
-    assert rows["head only"].sizes == list(SIZES)
 
 
 def test_full_must_be_better_at_every_larger_size_too() -> None:
     def once(k: int | str, seed: int, size: int | None) -> float:
         return noisy({0: 0.6 if size == 200 else 0.8, "full": 0.8}, 0.005)(k, seed, size)
 
-    (row,) = pays_from(curves(synthetic_runs(once, ks=(0, "full"), sizes=SIZES)))
+    (row,) = over_sizes(curves(synthetic_runs(once, ks=(0, "full"), sizes=SIZES)))
     assert row.full_better_from is None
 
 
 def test_the_slope_of_the_differences() -> None:
-    rows = {row.recipe: row for row in interaction(curves(synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)))}
-    assert rows["head only"].slope == pytest.approx(-0.1, abs=0.01) and rows["head only"].p_holm < 0.001
-    assert rows["head only"].low < -0.1 < rows["head only"].high and rows["last 2"].p_holm > 0.05
+    rows = {row.recipe: row for row in over_sizes(curves(synthetic_runs(growing, ks=(0, 2, "full"), sizes=SIZES)))}
+    head, two = rows["head only"], rows["last 2"]
+    assert head.slope == pytest.approx(-0.1, abs=0.01) and head.slope_p_holm < 0.001 and two.slope_p_holm > 0.05
+    assert head.slope_low < -0.1 < head.slope_high
 
 
 def test_an_absent_interaction_is_rarely_significant() -> None:
@@ -53,22 +53,25 @@ def test_an_absent_interaction_is_rarely_significant() -> None:
         runs = synthetic_runs(
             noisy({0: 0.7, 2: 0.78, "full": 0.8}, 0.02, seed), ks=(0, 2, "full"), sizes=SIZES, seeds=4
         )
-        found.append(min(row.p_holm for row in interaction(curves(runs))) < 0.05)
+        found.append(min(row.slope_p_holm for row in over_sizes(curves(runs))) < 0.05)
     assert np.mean(found) <= 0.1
 
 
 def test_one_size_or_one_seed_has_no_slope() -> None:
-    assert interaction(curves(synthetic_runs(growing, ks=(0, "full"), sizes=(50,)))) == []
-    assert interaction(curves(synthetic_runs(growing, ks=(0, "full"), sizes=SIZES, seeds=1))) == []
+    for sizes, seeds in (((50,), 5), (SIZES, 1)):
+        (row,) = over_sizes(curves(synthetic_runs(growing, ks=(0, "full"), sizes=sizes, seeds=seeds)))
+        assert row.slope is row.slope_p is row.slope_p_holm is None
 
 
 def test_a_smaller_spread_is_significant() -> None:
     def steady(k: int | str, seed: int, size: int | None) -> float:
         return noisy({0: 0.7, 2: 0.8, "full": 0.8}, {0: 0.002, 2: 0.03, "full": 0.03}[k])(k, seed, size)
 
-    rows = {row.recipe: row for row in spread(curves(synthetic_runs(steady, ks=(0, 2, "full"), sizes=SIZES, seeds=6)))}
-    assert rows["head only"].ratio < 0.2 and rows["head only"].p_holm < 0.01
-    assert 0.5 < rows["last 2"].ratio < 2 and rows["last 2"].p_holm > 0.05
+    rows = {
+        row.recipe: row for row in over_sizes(curves(synthetic_runs(steady, ks=(0, 2, "full"), sizes=SIZES, seeds=6)))
+    }
+    assert rows["head only"].spread_ratio < 0.2 and rows["head only"].spread_p_holm < 0.01
+    assert 0.5 < rows["last 2"].spread_ratio < 2 and rows["last 2"].spread_p_holm > 0.05
 
 
 @pytest.mark.parametrize("kept", [5, 2])
@@ -77,7 +80,7 @@ def test_equal_spreads_rarely_differ_significantly(kept: int) -> None:
 
     def p(seed: int) -> float:
         runs = synthetic_runs(noisy({0: 0.7, "full": 0.8}, 0.02, seed), ks=(0, "full"), sizes=SIZES)
-        return spread(curves([run for run in runs if run.recipe == "full" or run.seed < kept]))[0].p  # type: ignore[no-any-return]
+        return over_sizes(curves([run for run in runs if run.recipe == "full" or run.seed < kept]))[0].spread_p  # type: ignore[no-any-return]
 
     found = np.array([p(seed) for seed in range(60)])
     assert np.mean(found < 0.05) <= 0.12 and np.mean(found) > 0.3
@@ -90,10 +93,12 @@ def test_the_spread_is_that_at_the_best_learning_rate() -> None:
         for run in runs
         if run.recipe == "full"
     ]
-    assert spread(curves(runs)) == spread(curves(runs + other))
+    ours, theirs = (over_sizes(curves(some)) for some in (runs, runs + other))
+    assert ours == theirs
 
 
 def test_the_spread_of_equal_scores_and_of_runs_without_a_score() -> None:
-    same = spread(curves(synthetic_runs(lambda k, *_: 0.7, ks=(0, "full"), sizes=SIZES)))
-    assert same[0].ratio is None and same[0].p == 1.0
-    assert spread(curves(synthetic_runs(lambda k, *_: None if k == 0 else 0.7, ks=(0, "full"), sizes=(50,)))) == []
+    (same,) = over_sizes(curves(synthetic_runs(lambda k, *_: 0.7, ks=(0, "full"), sizes=SIZES)))
+    assert same.spread_ratio is None and same.spread_p == 1.0
+    (none,) = over_sizes(curves(synthetic_runs(lambda k, *_: None if k == 0 else 0.7, ks=(0, "full"), sizes=(50,))))
+    assert none.spread_ratio is none.spread_p is None

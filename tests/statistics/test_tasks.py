@@ -12,7 +12,7 @@ EXACT = {"by_mean": True, "corrected": False, "target": 0.9}
 
 def test_ranks_shares_and_the_worst_task() -> None:
     groups = [synthetic_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
-    found = analyze(groups, AnalysisSettings(**EXACT)).models[0].tasks  # type: ignore[arg-type]
+    (found,) = analyze(groups, AnalysisSettings(**EXACT)).over_tasks  # type: ignore[arg-type]
     rows = {row.recipe: row for row in found.rows}
     assert rows["last 2"].mean_rank == (3 + 4) / 2 and rows["full"].mean_rank == rows["last 4"].mean_rank == 1.5
     assert rows["last 2"].worst_share == pytest.approx(0.7 / 0.9) and rows["last 2"].worst_task == "b"
@@ -22,9 +22,8 @@ def test_ranks_shares_and_the_worst_task() -> None:
 
 def test_an_excluded_task_is_mentioned_and_does_not_count() -> None:
     groups = [synthetic_group(noisy(level, 0.0), task=task) for task, level in (("a", RISING), ("b", BAD))]
-    (model,) = analyze(groups, AnalysisSettings(**EXACT, leave_out=("B",))).models  # type: ignore[arg-type]
-    found = model.tasks
-    assert model.sentence == (
+    (found,) = analyze(groups, AnalysisSettings(**EXACT, leave_out=("B",))).over_tasks  # type: ignore[arg-type]
+    assert found.sentence == (
         "Tuning the last 2 layers of 4 reaches 90 % of the score of full fine-tuning in the one task that counts, by mean score"
         " (without b: excluded by choice)."
     )
@@ -35,7 +34,7 @@ def test_an_excluded_task_is_mentioned_and_does_not_count() -> None:
 
 def test_a_k_is_confident_only_if_it_is_in_every_task() -> None:
     groups = [synthetic_group(noisy(RISING, spread), task=task) for task, spread in (("a", 0.002), ("b", 0.05))]
-    point = next(p for p in analyze(groups, AnalysisSettings()).models[0].tasks.points if p.target == 0.9)
+    point = next(p for p in analyze(groups, AnalysisSettings()).over_tasks[0].points if p.target == 0.9)
     alone = analyze(groups[:1], AnalysisSettings()).groups[0].sizes[0].operating_points
     assert next(p for p in alone if p.target == 0.9 and p.corrected).confident == "last 4"
     assert point.confident == "full" and point.not_ruled_out in ("last 2", "last 4")
@@ -43,38 +42,37 @@ def test_a_k_is_confident_only_if_it_is_in_every_task() -> None:
 
 def test_without_baselines_shares_are_of_the_score() -> None:
     groups = [synthetic_group(noisy(RISING, 0.002), task=task, chance=None) for task in "ab"]
-    model = analyze(groups, AnalysisSettings(target=0.9)).models[0]
-    found = model.tasks
+    (found,) = analyze(groups, AnalysisSettings(target=0.9)).over_tasks
     assert (found.undefined, found.raw) == ([], ["a", "b"])
-    assert model.sentence == (
+    assert found.sentence == (
         "Tuning the last 2 layers of 4 reaches 90 % of the score of full fine-tuning in each of 2 tasks, with 95 % confidence."
     )
     assert next(row for row in found.rows if row.recipe == "last 2").tasks == 2
     mixed = [groups[0], synthetic_group(noisy(RISING, 0.002), task="b", chance=0.5)]
-    said = analyze(mixed, AnalysisSettings(target=0.9)).models[0].sentence
+    said = analyze(mixed, AnalysisSettings(target=0.9)).over_tasks[0].sentence
     assert "of the gain of full fine-tuning over the baseline in each of 2 tasks, with 95 % confidence" in said
     assert "(of the score in a, where the score of the baseline is unknown)" in said
 
 
 def test_fewer_than_two_tasks_with_full_have_no_summary() -> None:
-    assert analyze([synthetic_group(noisy(RISING))], AnalysisSettings()).models[0].tasks is None
+    assert analyze([synthetic_group(noisy(RISING))], AnalysisSettings()).over_tasks == []
     without = [synthetic_group(noisy(RISING), task=task, ks=(0, 1, 2)) for task in "ab"]
-    assert analyze(without, AnalysisSettings()).models[0].tasks is None
+    assert analyze(without, AnalysisSettings()).over_tasks == []
 
 
 def test_a_k_missing_in_one_task_has_no_row() -> None:
     groups = [synthetic_group(noisy(RISING), task="a"), synthetic_group(noisy(RISING), task="b", ks=(0, 2, "full"))]
-    rows = analyze(groups, AnalysisSettings()).models[0].tasks.rows
+    rows = analyze(groups, AnalysisSettings()).over_tasks[0].rows
     assert [row.recipe for row in rows] == ["head only", "last 2", "full"]
 
 
 def test_a_task_in_which_full_is_not_above_the_baseline_does_not_count() -> None:
     nothing = dict.fromkeys(RISING, 0.45)
     groups = [synthetic_group(noisy(RISING, 0.005), task="a"), synthetic_group(noisy(nothing, 0.01), task="b")]
-    model = analyze(groups, AnalysisSettings(target=0.9)).models[0]
-    assert model.tasks.undefined == ["b"]
-    confident = next(p for p in model.tasks.points if p.target == 0.9).confident
-    assert confident == "last 4" and model.sentence.startswith(
+    (found,) = analyze(groups, AnalysisSettings(target=0.9)).over_tasks
+    assert found.undefined == ["b"]
+    confident = next(p for p in found.points if p.target == 0.9).confident
+    assert confident == "last 4" and found.sentence.startswith(
         "Tuning the last 4 layers of 4 reaches 90 % of the gain of full fine-tuning over the baseline in the one task that "
         "counts, with 95 % confidence (without b: full fine-tuning is not above the baseline)"
     )

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frostline.statistics.answer import SizeAnswer
 from frostline.statistics.inference import summarize
 from frostline.statistics.recipe import Recipe
-from frostline.studies.comparison import compare, gap_summary
+from frostline.studies.comparison import compare, means_of_same_models
 from frostline.studies.protocol import load_protocol
 
 
@@ -26,19 +27,18 @@ def test_the_comparison_uses_the_same_share_of_layers() -> None:
             trainable_parameters=10,
         )
 
-    size = SimpleNamespace(train_size=100, cells=[cell(0, 0.5), cell(5, 0.6), cell("full", 0.7)])
+    size = SizeAnswer.__new__(SizeAnswer)
+    size.train_size, size.cells = 100, [cell(0, 0.5), cell(5, 0.6), cell("full", 0.7)]
 
     def measured(model: str, layers: int) -> Any:
         group = SimpleNamespace(model=model, task="sst2", layers=layers, sizes=[size])
-        models = [SimpleNamespace(model=model, layers=layers, tasks=None)]
-        return SimpleNamespace(models=models, groups=[group], head_only=None)
+        return SimpleNamespace(groups=[group], over_tasks=[])
 
-    rows = [row for row in compare(protocol, measured("mini", 6)) if row["statistic"] == "mean"]
-    assert [(row["tuned"], row["measured_tuned"], row["value"]) for row in rows] == [
+    rows = [row for row in compare(protocol, measured("mini", 6)) if row.published.statistic == "mean"]
+    assert [(row.published.tuned, row.tuned, row.published.value) for row in rows] == [
         ("full", "full", 0.866),
         ("last 10", "last 5", 0.873),
         ("head only", "head only", 0.514),
     ]
-    assert rows[0]["gap"] == pytest.approx(0.7 - 0.866) and gap_summary(rows) is None
-    own = gap_summary(compare(protocol, measured("roberta-base", 12)))
-    assert own is not None and own["cells"] == 2
+    assert rows[0].gap == pytest.approx(0.7 - 0.866) and means_of_same_models(rows) == []
+    assert len(means_of_same_models(compare(protocol, measured("roberta-base", 12)))) == 2

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError, work
-from frostline.report.answer.analysis import load_groups, sweep_groups
+from frostline.report.answer.run_groups import load_groups, sweep_groups
 from frostline.studies.protocol import Protocol, load_protocol
 from frostline.studies.sweeps import StudySweep, study_sweeps
 from frostline.sweep.progress import Progress
+from frostline.sweep.results.folder import Folder
 from tiny import QUICK, sentences, write_csv
 
 
@@ -113,7 +114,7 @@ def test_a_further_validation_set_is_a_separate_task(tmp_path: Path, tiny_bert: 
         progress=Progress(),
         **QUICK,
     ).run(save_model=False)
-    matched, mismatched = sweep_groups(out)
+    matched, mismatched = sweep_groups(Folder(out))
     assert (matched.task, mismatched.task) == ("MNLI", "MNLI-mm")
     assert (matched.evidence.rows, mismatched.evidence.rows) == (30, 24)
     scores = [row for row in rows_in(out / "scores.csv") if row["split"] == "validation_mismatched"]

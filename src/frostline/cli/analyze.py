@@ -97,7 +97,7 @@ def analyze(
     """
     from frostline.data.files import make_folder
     from frostline.report.answer.analysis import analyze as analyze_groups
-    from frostline.report.answer.analysis import load_groups
+    from frostline.report.answer.run_groups import load_groups
 
     protocol = None
     if as_published is not None:
@@ -166,23 +166,15 @@ def write_analysis_page(out: Path, analysis: "Analysis", protocol: Any, title: s
     folders = {(group.model, group.task): group.folder for group in groups}
     if protocol is None:
         return write_analysis(out, analysis, title=title, folders=folders)
-    from frostline.studies.comparison import compare, gap_summary
+    from frostline.studies.comparison import publication_of
 
-    rows = compare(protocol, analysis)
-    facts = {name: getattr(protocol, name) for name in ("question", "source", "contradictions", "differences")}
-    return write_analysis(
-        out,
-        analysis,
-        title=protocol.title,
-        publication={**facts, "summary": gap_summary(rows)},
-        rows=rows,
-        folders=folders,
-    )
+    publication = publication_of(protocol, analysis)
+    return write_analysis(out, analysis, title=protocol.title, publication=publication, folders=folders)
 
 
 def print_analysis(analysis: "Analysis", protocol: Any) -> None:
     """Print one table with tasks down and models across, and the sentence over all tasks of each model."""
-    diverged = sum(row.failures.diverged for row in analysis.failures)
+    diverged = sum(rate.failures.diverged for group in analysis.groups if not group.same_runs for rate in group.rates)
     if diverged:
         print(f"Runs without a score, counted as diverged: {diverged}.")
     if len(analysis.groups) == 1:
@@ -190,18 +182,14 @@ def print_analysis(analysis: "Analysis", protocol: Any) -> None:
         print("\n".join(wrapped(f"{group.model}, {group.task}: {group.sentence}")))
     else:
         _print_recommendations(analysis)
-    for model in analysis.models:
-        if model.sentence:
-            print("\n".join(["", *wrapped(f"{model.model}: {model.sentence}")]))
+    for tasks in analysis.over_tasks:
+        print("\n".join(["", *wrapped(f"{tasks.model}: {tasks.sentence}")]))
     if protocol is not None:
-        from frostline.studies.comparison import compare, gap_summary
+        from frostline.studies.comparison import compare, gaps_of, means_of_same_models
 
-        compared = gap_summary(compare(protocol, analysis))
-        if compared:
-            mean, largest = 100 * compared["mean_gap"], 100 * compared["largest_gap"]
-            print(
-                f"\nCompared with {compared['cells']} published means: mean gap {mean:.2f} points, largest {largest:.2f}."
-            )
+        if means := means_of_same_models(compare(protocol, analysis)):
+            mean, largest = gaps_of(means)
+            print(f"\nCompared with {len(means)} published means: mean gap {mean:.2f} points, largest {largest:.2f}.")
 
 
 def _print_recommendations(analysis: "Analysis") -> None:
@@ -302,7 +290,7 @@ def run_study(protocol: Any, sweeps: Sequence[Any], folder: Path) -> None:
     """Run every sweep of a study, then write two reports: with frostline's settings, and with those of the publication."""
     from frostline.data.files import make_folder
     from frostline.report.answer.analysis import analyze as analyze_groups
-    from frostline.report.answer.analysis import load_groups
+    from frostline.report.answer.run_groups import load_groups
     from frostline.report.names import model_name
 
     failed = 0

@@ -1,21 +1,22 @@
 """The steps after the last run of a sweep: its tables, its answer, the saved model, and the page."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from frostline import FrostlineError
 from frostline.data.files import ELSEWHERE, locked, with_nulls, write_json
 from frostline.model.terms import opened_by
 from frostline.report.answer.make_answer import make_answer
 from frostline.report.answer.next_command import NextCommand, next_command
 from frostline.report.answer.recommended_classes import add_classes
+from frostline.report.answer.run_groups import labelled_split, sweep_groups
 from frostline.report.answer.scores_on_test import add_test_scores
-from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.explanations import advice
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.answer import Answer
-from frostline.statistics.predictions import Labelled
+from frostline.statistics.predictions import RunPredictions
+from frostline.statistics.run_group import SearchOutcome
 from frostline.sweep.results.folder import TEST, Folder, read_alternatives
 from frostline.sweep.results.search_record import SearchRecord, as_of_now
 from frostline.sweep.results.tables import write_tables
@@ -24,7 +25,7 @@ from frostline.sweep.settings import Settings
 if TYPE_CHECKING:
     from frostline.sweep.plan import Plan
     from frostline.sweep.progress import Progress
-    from frostline.training.probes import Alternatives
+    from frostline.training.estimators import Fitted
 
 
 def finish(
@@ -32,7 +33,7 @@ def finish(
     progress: "Progress",
     *,
     save_model: bool = True,
-    alternatives: "Alternatives | None" = None,
+    alternatives: "Mapping[str, Fitted] | None" = None,
     interrupted: bool = False,
 ) -> Answer:
     """Write tables, answer, model and report after the last run, and return the answer.
@@ -41,7 +42,7 @@ def finish(
         prepared: The sweep.
         progress: Where progress is reported.
         save_model: Whether to save the recommended model.
-        alternatives: The models that train no layer, one of which may be recommended; None if the sweep is no search.
+        alternatives: The models that train no layer, by name, one of which may be recommended; None if the sweep is no search.
         interrupted: Whether more runs will follow. The recommended model is then saved only if no run is trained again for it.
     """
     from frostline.report.pages.sweep_page import write_page
@@ -79,31 +80,15 @@ def rebuild(out: str | Path) -> Answer:
 
 
 def _rebuild(folder: Folder) -> Answer:
-    rows = folder.rows()
-    validation = _labelled(folder, "validation")
-    if validation is None:
-        raise FrostlineError(f"{folder.out} holds no validation.parquet: run the sweep's command again.")
-    store, search = folder.store, folder.search
-    alternatives = read_alternatives(folder.out) if search else {}
-
-    def predictions(run: str) -> Any:
-        return alternatives[run] if run in alternatives else folder.predictions(run)
-
-    outcome = SearchOutcome.of(search, rows, tuple(alternatives)) if search else NO_SEARCH
-    answer = make_answer(
-        rows,
-        validation,
-        predictions,
-        settings_of(folder.spec),
-        layers=folder.identity.layers,
-        search=outcome,
-    )
+    group, store, search = next(sweep_groups(folder)), folder.store, folder.search
+    rows, evidence = group.runs, group.evidence
+    assert isinstance(evidence, RunPredictions)
+    answer = make_answer(group, settings_of(folder.spec))
     first = answer.sizes[0]
     for size in answer.sizes:
         size.folds = folder.identity.folds
-    if first.decision and (command := _next_command(folder, answer, search, outcome)):
+    if first.decision and (command := _next_command(folder, answer, search, group.search)):
         first.decision.next_command, first.decision.next_seconds = command.text, command.seconds
-    answer.decision = first.decision
     first.sentence += advice(answer)
     answer.sentence = first.sentence
     answer.search = as_of_now(search, rows).model_dump() if search else None
@@ -111,8 +96,8 @@ def _rebuild(folder: Folder) -> Answer:
     spec = folder.spec  # other models cannot be saved with a temperature and a threshold
     if way and not way.in_loop:
         spec = spec.model_copy(update={"calibrate": False, "threshold": None})
-    add_classes(answer, validation, predictions, spec)
-    test = _labelled(folder, "test") if folder.is_complete else None
+    add_classes(answer, evidence.split, evidence.logits, spec)
+    test = labelled_split(folder, "test") if folder.is_complete else None
     if test is not None:
         done = [row for row in rows if row.test is not None]
 
@@ -158,11 +143,3 @@ def settings_of(spec: Settings) -> AnalysisSettings:
     sure = spec.sure or (LIKELY if given else None)
     settings = AnalysisSettings(target=spec.target or AnalysisSettings.target, price=spec.price * POINT, sure=sure)
     return settings if spec.margin is None else replace(settings, margin=spec.margin, by_margin=True)
-
-
-def _labelled(folder: Folder, split: str) -> Labelled | None:
-    examples = folder.split(split)
-    if examples is None:
-        return None
-    identity = folder.identity
-    return Labelled(examples.targets, identity.task_type, identity.labels, identity.metric)

@@ -2,7 +2,8 @@
 
 To add a metric, add an entry to ``metrics.METRICS``. Start with ``curve``, which compares all k of one train size:
 
-- ``recipe``, ``run_result``: what a run trains, and what it says; ``answer``: the answer and its parts, as in answer.json.
+- ``recipe``, ``run_result``, ``run_group``: what a run trains, what it says, and the runs that an answer is about.
+- ``answer``: the answer and its parts, as in answer.json.
 - ``analysis_settings``: the settings, and the goal; ``cells``: the runs that count, and their summary by k.
 - ``inference``: the formulas; ``evidence`` and ``predictions``: the scores that they are applied to.
 - ``posterior``: what is known about all choices together; ``decision``: which one is recommended; ``next_step``: what more runs

@@ -371,40 +371,102 @@ class Counts:
     pending: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """The runs of one train size, recipe and learning rate that have ended.
+
+    Attributes:
+        failures: Those of the finished runs.
+        errors: The number of runs that ended in an error.
+        mean, mean_with_failures: The mean score of the runs that count, and of all runs with a score.
+    """
+
+    train_size: int | None
+    recipe: Recipe
+    learning_rate: float | None
+    failures: Failures
+    errors: int
+    mean: float | None
+    mean_with_failures: float | None
+
+
 @dataclass(kw_only=True)
-class Answer:
-    """The answer of a sweep, the largest train size first.
+class KOverSizes:
+    """A k compared with full fine-tuning over several train sizes; None for what the runs leave undefined.
+
+    Attributes:
+        full_better_from: The train size from which full fine-tuning is significantly better; None: from none.
+        slope: How much ``k - full`` changes with ten times as many examples, with its 95 % interval.
+        spread_ratio: The standard deviation between seeds relative to that of full fine-tuning; None if the latter is 0.
+        slope_p_holm, spread_p_holm: The p-values adjusted over all k.
+    """
+
+    recipe: Recipe
+    full_better_from: int | None
+    slope: float | None = None
+    slope_low: float | None = None
+    slope_high: float | None = None
+    slope_p: float | None = None
+    slope_p_holm: float | None = None
+    spread_ratio: float | None = None
+    spread_p: float | None = None
+    spread_p_holm: float | None = None
+
+
+@dataclass(kw_only=True)
+class TaskAnswer:
+    """What the runs of one model on one task say.
+
+    Attributes:
+        layers: The number of layers of the model; None: unknown.
+        chance: The score of the constant baseline on all validation rows; None: unknown.
+        validation_rows: The number of validation rows that the runs are scored on; None: unknown.
+        sizes: The curve of each train size, the largest first.
+        rates: The failures at each learning rate.
+        over_sizes: Each k over the train sizes; empty if there is one size.
+        same_runs: Whether these are the runs of another answer, scored on a further evaluation set.
+    """
+
+    model: str
+    task: str
+    metric: str
+    layers: int | None
+    chance: float | None
+    validation_rows: int | None
+    sentence: str
+    sizes: list[SizeAnswer]
+    rates: list[Rate]
+    over_sizes: list[KOverSizes]
+    same_runs: bool = False
+
+
+@dataclass(kw_only=True)
+class Answer(TaskAnswer):
+    """The answer of a sweep.
 
     Attributes:
         target, margin: What must be reached; one of them is None.
         price: The score that the training time of full fine-tuning is worth.
         sure: The wanted probability; None: score is weighed against cost.
-        chance, baseline: The score of the constant baseline on all validation rows, and on those that the runs are scored on.
+        baseline: The score of the constant baseline on the rows that the runs are scored on.
         unusable_runs: The number of finished runs that failed.
-        decision: That of the first train size.
         search: The record of the search, if one trained the runs.
         data: Facts of the data; ``notes`` and ``columns`` are among them.
     """
 
     schema_version: int
-    model: str
-    task: str
-    metric: str
     task_type: str
+    chance: float
     layers: int
+    validation_rows: int
     target: float | None
     margin: float | None
     price: float
     sure: float | None
     interim_analyses: int
-    chance: float
     baseline: float | None
-    validation_rows: int
-    sentence: str
     runs: Counts
     unusable_runs: int
-    sizes: list[SizeAnswer]
-    decision: Decision | None = None
     search: dict[str, Any] | None = None
     classes: list[ClassScores] | None = None
     calibration: Calibration | None = None
@@ -414,6 +476,11 @@ class Answer:
     data: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     columns: dict[str, Any] | None = None
+
+    @property
+    def decision(self) -> Decision | None:
+        """What is recommended for the largest train size."""
+        return self.sizes[0].decision
 
     def to_json(self) -> dict[str, Any]:
         """Plain facts, one key for each attribute."""

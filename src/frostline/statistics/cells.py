@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.answer import Cell, Difference, Failures, Point
+from frostline.statistics.answer import Cell, Difference, Failures, Point, Rate, SizeAnswer
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import DIFFERENCE, Pair, Summary, failure_interval, ratio, summarize
 from frostline.statistics.metrics import METRICS
@@ -146,26 +146,46 @@ def failures(runs: Sequence[RunResult]) -> Failures:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rate:
-    """The finished runs of one train size, recipe and learning rate: their failures, and means with and without failed runs."""
-
-    train_size: int | None
-    recipe: Recipe
-    learning_rate: float | None
-    failures: Failures
-    mean: float | None = None
-    mean_with_failures: float | None = None
+def total(some: Iterable[Failures]) -> Failures:
+    """The failures of several groups of runs together."""
+    parts = list(some)
+    names = (*(name.replace(" ", "_") for name in FAILURES), "failed", "runs")
+    counts = {name: sum(getattr(part, name) for part in parts) for name in names}
+    known = [part.not_above_baseline for part in parts if part.not_above_baseline is not None]
+    interval = failure_interval(counts["failed"], counts["runs"]) if counts["runs"] else None
+    return Failures(**counts, interval=interval, not_above_baseline=sum(known) if known else None)
 
 
-def failures_by_rate(runs: Sequence[RunResult]) -> list[Rate]:
-    """The failures at each learning rate, the largest train size first."""
+def outcomes_at_each_size(
+    runs: Sequence[RunResult], curves: Sequence[SizeAnswer], chance: float | None
+) -> list[RunResult]:
+    """The runs of all train sizes with their outcomes. An outcome depends on the other runs of the same size."""
+    return [
+        run
+        for curve in curves
+        for run in with_outcomes(
+            [run for run in runs if run.train_size == curve.train_size], chance, curve.clear_distance
+        )
+    ]
+
+
+def failures_by_rate(runs: Sequence[RunResult], settings: AnalysisSettings) -> list[Rate]:
+    """The runs that have ended at each learning rate, the largest train size first."""
     groups: dict[tuple[int | None, Recipe, float | None], list[RunResult]] = {}
     for run in runs:
-        groups.setdefault((run.train_size, run.recipe, run.learning_rate), []).append(run)
-    order = sorted(groups, key=lambda key: (-(key[0] or 0), key[1].order, key[1], key[2] or 0.0))
+        if run.status in ("done", "failed"):
+            groups.setdefault((run.train_size, run.recipe, run.learning_rate), []).append(run)
+    order = sorted(groups, key=lambda key: (-(key[0] or 0), key[1].order, key[2] or 0.0))
     return [
-        Rate(train_size=size, recipe=recipe, learning_rate=rate, failures=failures(groups[size, recipe, rate]))
+        Rate(
+            train_size=size,
+            recipe=recipe,
+            learning_rate=rate,
+            failures=failures(ended := done(groups[size, recipe, rate])),
+            errors=len(groups[size, recipe, rate]) - len(ended),
+            mean=_mean_of([run.validation_best for run in counted(ended, settings)]),
+            mean_with_failures=_mean_of([run.validation_best for run in scored(ended)]),
+        )
         for size, recipe, rate in order
     ]
 

@@ -7,7 +7,6 @@ run, chooses the metric of each task, and finds the score of its constant baseli
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import inf, isfinite, isnan, nan
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,8 +18,10 @@ from frostline.data.labels import refuse_similar_labels
 from frostline.data.reader import read_table
 from frostline.data.table import Table
 from frostline.data.wording import did_you_mean, listed, normalized_name, quoted
+from frostline.statistics.evidence import Scores
 from frostline.statistics.metrics import METRICS, canonical_name
 from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.run_group import RunGroup
 from frostline.statistics.run_result import RunResult
 
 
@@ -294,23 +295,6 @@ class RowReader:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Results:
-    """The runs of one model on one task.
-
-    Attributes:
-        chance: The score of the best constant prediction; None: unknown.
-        layers: The number of layers of the model, L; None: unknown.
-    """
-
-    model: str
-    task: str
-    metric: str
-    chance: float | None
-    layers: int | None
-    runs: tuple[RunResult, ...]
-
-
 def read_results(
     source: Any,
     *,
@@ -319,8 +303,9 @@ def read_results(
     metrics: Mapping[str, str] | None = None,
     chances: Mapping[str, float] | None = None,
     encoding: str | None = None,
-) -> list[Results]:
-    """Read the runs of a table by model and task, in the order of the table.
+    paired: bool = True,
+) -> list[RunGroup]:
+    """Read the runs of a table by model and task, in the order of the table. Their predictions are unknown.
 
     Args:
         source: The table: a path, or anything that ``read_table`` reads.
@@ -329,6 +314,7 @@ def read_results(
         metrics: The metric to use by task (``""`` for all tasks), if a table holds several metrics of a run.
         chances: The score of the best constant prediction, by task.
         encoding: The encoding of a text file that is not UTF-8.
+        paired: Whether runs with the same seed are compared with each other.
 
     Raises:
         FrostlineError: A column, row or value cannot be used.
@@ -346,7 +332,7 @@ def read_results(
         raise FrostlineError(f"{table.name}: no row has a score; give a table with one row per run.")
     for what in ("model", "task"):
         refuse_similar_labels(table.name, [row[what] for row in rows], what=what)
-    return [_results(table, group, _by_task(chances)) for group in groups.values()]
+    return [_group(table, group, _by_task(chances), paired=paired) for group in groups.values()]
 
 
 def _by_task(given: Mapping[str, T] | None) -> dict[str, T]:
@@ -354,7 +340,7 @@ def _by_task(given: Mapping[str, T] | None) -> dict[str, T]:
     return {normalized_name(task): value for task, value in (given or {}).items()}
 
 
-def _results(table: Table, rows: Sequence[dict[str, Any]], chances: Mapping[str, float]) -> Results:
+def _group(table: Table, rows: Sequence[dict[str, Any]], chances: Mapping[str, float], *, paired: bool) -> RunGroup:
     """The runs of one model and task."""
     model, task, metric = rows[0]["model"], rows[0]["task"], rows[0]["metric"]
     layers = _layers(table, rows)
@@ -363,7 +349,8 @@ def _results(table: Table, rows: Sequence[dict[str, Any]], chances: Mapping[str,
         raise FrostlineError(f"{table.name}, row {first}: the train size is missing, which other rows of {task} have.")
     runs = [_run(row, layers) for row in rows]
     _refuse_repeated_runs(table, runs)
-    return Results(model, task, metric, baseline_score(task, metric, chances, rows), layers, tuple(runs))
+    evidence = Scores(metric, baseline_score(task, metric, chances, rows), paired)
+    return RunGroup(model=model, task=task, layers=layers, runs=runs, evidence=evidence)
 
 
 def _layers(table: Table, rows: Sequence[Mapping[str, Any]]) -> int | None:

@@ -1,75 +1,147 @@
 """Compare measured with published numbers. Imports no torch."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from frostline.data.wording import normalized_name
-from frostline.report.answer.analysis import Analysis, GroupAnalysis
-from frostline.statistics.answer import Cell, SizeAnswer
-from frostline.statistics.recipe import HEAD_ONLY
+from frostline.report import formatting, names
+from frostline.report.answer.analysis import Analysis, shares_of_head_only
+from frostline.report.pages.analysis_page import Publication
+from frostline.report.tables.table import Column, ReportTable, Row
+from frostline.statistics.answer import Cell, SizeAnswer, TaskAnswer
+from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.studies.protocol import Protocol, PublishedNumber
 
 LARGE = 0.003  # larger gaps are listed one by one
 STATISTICS = ("mean", "median", "std", "min", "max")
 
 
-def compare(protocol: Protocol, analysis: Analysis) -> list[dict[str, Any]]:
-    """One row for each published number that has a measured counterpart; ``gap`` is measured minus published.
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A published number with its measured counterpart.
+
+    Attributes:
+        published: The number, of ``published_runs`` runs.
+        model: The study's name of the measured model, or the own name of any other model; None: of all models.
+        tuned, train_size: What was measured; None for an unknown train size.
+        measured: The measured value, of ``runs`` runs; None: it is no mean.
+        std: The standard deviation between these runs.
+    """
+
+    published: PublishedNumber
+    published_runs: int
+    model: str | None = None
+    tuned: Recipe
+    train_size: int | None = None
+    measured: float
+    runs: int | None = None
+    std: float | None = None
+
+    @property
+    def gap(self) -> float:
+        """The measured value less the published one."""
+        return self.measured - self.published.value
+
+    @property
+    def gap_in_errors(self) -> float | None:
+        """The gap in standard errors of a mean of as many runs as were published; None: unknown."""
+        error = (self.std or 0.0) / self.published_runs**0.5 if self.published_runs else 0.0
+        return abs(self.gap) / error if error else None
+
+
+def compare(protocol: Protocol, analysis: Analysis) -> list[Compared]:
+    """Each published number that has a measured counterpart.
 
     A model of the study is compared with its own numbers. Any other model is compared with the numbers of all models, at the
     same share of tuned layers.
     """
-    rows = []
-    for published in protocol.published:
-        for found in _measured(protocol, published, analysis):
-            runs = protocol.settings["seeds"]
-            known = {"published_runs": runs if isinstance(runs, int) else len(runs)}
-            rows.append({**vars(published), **known, **found, "gap": found["measured"] - published.value})
-    return rows
+    return [found for published in protocol.published for found in _measured(protocol, published, analysis)]
 
 
-def gap_summary(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The gaps between measured and published means, for the models of the study; None if none of them was measured."""
-    same = [row for row in rows if row["measured_model"] == row["model"] and row["statistic"] == "mean"]
-    if not same:
-        return None
-    worst = max(same, key=lambda row: abs(row["gap"]))
-    large = [row for row in same if abs(row["gap"]) > LARGE]
-    errors = []  # of a mean of as many runs as were published
-    for row in large:
-        error = (row["std"] or 0.0) / row["published_runs"] ** 0.5 if row["published_runs"] else 0.0
-        errors.append(abs(row["gap"]) / error if error else None)
-    return {
-        "cells": len(same),
-        "mean_gap": sum(abs(row["gap"]) for row in same) / len(same),
-        "largest_gap": abs(worst["gap"]),
-        "largest": {name: worst[name] for name in ("table", "model", "task", "tuned", "value", "measured")},
-        "large": [
-            {**{name: row[name] for name in ("table", "model", "task", "tuned", "gap", "runs")}, "errors": gap}
-            for row, gap in zip(large, errors, strict=True)
-        ],
-    }
+def means_of_same_models(rows: Sequence[Compared]) -> list[Compared]:
+    """The published means that were measured with the same model."""
+    return [row for row in rows if row.published.statistic == "mean" and row.model == row.published.model]
 
 
-def _measured(protocol: Protocol, published: PublishedNumber, analysis: Analysis) -> Iterator[dict[str, Any]]:
-    models = [model.model for model in analysis.models]
+def gaps_of(rows: Sequence[Compared]) -> tuple[float, float]:
+    """The mean and the largest distance between measured and published numbers, in points."""
+    gaps = [100 * abs(row.gap) for row in rows]
+    return sum(gaps) / len(gaps), max(gaps)
+
+
+def publication_of(protocol: Protocol, analysis: Analysis) -> Publication:
+    """What the page of an analysis says of the study."""
+    rows = compare(protocol, analysis)
+    same = means_of_same_models(rows)
+    gaps, large = "", list[str]()
+    if same:
+        mean, largest = gaps_of(same)
+        worst = max(same, key=lambda row: abs(row.gap)).published
+        where = f"{worst.table}, {worst.model}, {worst.task}"
+        gaps = f"{len(same)} means of the same models differ by {mean:.2f} points on average and {largest:.2f} at most ({where})."
+        large = [_large_gap(row) for row in same if abs(row.gap) > LARGE]
+    return Publication(
+        question=protocol.question,
+        source=protocol.source,
+        gaps=gaps,
+        large_gaps=large,
+        table=published_table(rows) if rows else None,
+        contradictions=protocol.contradictions,
+        differences=protocol.differences,
+    )
+
+
+def _large_gap(row: Compared) -> str:
+    of, errors = row.published, row.gap_in_errors
+    about = "" if errors is None else f", {errors:.1f} standard errors"
+    return (
+        f"{of.table}, {of.model}, {of.task}, {of.tuned} tuned: {100 * row.gap:+.2f} points{about}, {row.runs} runs here"
+    )
+
+
+def _measured(protocol: Protocol, published: PublishedNumber, analysis: Analysis) -> Iterator[Compared]:
+    seeds = protocol.settings["seeds"]
+    published_runs = seeds if isinstance(seeds, int) else len(seeds)
+    models = dict.fromkeys(group.model for group in analysis.groups)
     known = {model: protocol.short_name(model) or model for model in models}
     own = [model for model in models if known[model] == published.model]
     others = [model for model in models if known[model] not in protocol.model]
+    sizes = {other.train_size for other in protocol.published if other.task == published.task}
     for model in own or others:
         if published.statistic == "operating_point":
-            yield from _operating_point(model, known[model], published, analysis)
+            for tasks in (tasks for tasks in analysis.over_tasks if tasks.model == model):
+                point = next(point for point in tasks.points if point.target == 0.9).estimate
+                if point and (k := Recipe(point).k) is not None:
+                    yield Compared(
+                        published=published,
+                        published_runs=published_runs,
+                        model=known[model],
+                        tuned=Recipe(point),
+                        measured=k,
+                    )
             continue
-        sizes = {other.train_size for other in protocol.published if other.task == published.task}
         for group in analysis.groups:
             if group.model == model and normalized_name(group.task) == normalized_name(published.task or ""):
-                yield from _cells(group, known[model], published, one_size=len(sizes) == 1)
-    if published.statistic == "mean_share_of_full" and analysis.head_only:
-        yield {"measured_model": None, "measured_tuned": HEAD_ONLY, "measured": analysis.head_only.mean_share}
+                for size, cell, value in _cells(group, published, one_size=len(sizes) == 1):
+                    yield Compared(
+                        published=published,
+                        published_runs=published_runs,
+                        model=known[model],
+                        tuned=cell.recipe,
+                        train_size=size,
+                        measured=value,
+                        runs=cell.validation.n,
+                        std=cell.validation.std,
+                    )
+    if published.statistic == "mean_share_of_full" and (shares := shares_of_head_only(analysis.groups)):
+        mean = sum(shares) / len(shares)
+        yield Compared(published=published, published_runs=published_runs, tuned=HEAD_ONLY, measured=mean)
 
 
-def _cells(group: GroupAnalysis, model: str, published: PublishedNumber, *, one_size: bool) -> Iterator[dict[str, Any]]:
-    """The measured values to compare a published number with, at each train size.
+def _cells(
+    group: TaskAnswer, published: PublishedNumber, *, one_size: bool
+) -> Iterator[tuple[int | None, Cell, float]]:
+    """The train sizes, cells and measured values to compare a published number with.
 
     With ``one_size`` all numbers of the task were published for one train size, which may differ from the measured one.
     """
@@ -77,28 +149,17 @@ def _cells(group: GroupAnalysis, model: str, published: PublishedNumber, *, one_
         if not one_size and published.train_size is not None and size.train_size not in (None, published.train_size):
             continue
         cell = _cell(size, group.layers, published)
-        if cell is None:
-            continue
-        value = _value(cell, published, alone=len(size.cells) == 1)
-        if value is not None:
-            runs = cell.validation.n
-            yield {
-                **{"measured_model": model, "measured_tuned": cell.recipe, "measured": value, "runs": runs},
-                **{
-                    "measured_size": size.train_size,
-                    "measured_layers": group.layers,
-                    "std": cell.validation.std,
-                },
-            }
+        value = _value(cell, published, alone=len(size.cells) == 1) if cell else None
+        if cell and value is not None:
+            yield size.train_size, cell, value
 
 
 def _cell(size: SizeAnswer, layers: int | None, published: PublishedNumber) -> Cell | None:
     """The cell with the same share of tuned layers as the published number."""
     if published.tuned is None or published.tuned.k is None:
-        return next((cell for cell in size.cells if cell.recipe == published.tuned), None)
-    numbered = [cell for cell in size.cells if cell.recipe.k is not None]
+        return size.cell(published.tuned)
     k = published.tuned.k * (layers or published.of_layers or 1) / (published.of_layers or layers or 1)
-    return next((cell for cell in numbered if round(k, 6) == cell.tuned_layers), None)
+    return next((cell for cell in size.cells if cell.recipe.k is not None and round(k, 6) == cell.recipe.k), None)
 
 
 def _value(cell: Cell, published: PublishedNumber, *, alone: bool) -> float | None:
@@ -113,16 +174,75 @@ def _value(cell: Cell, published: PublishedNumber, *, alone: bool) -> float | No
     return None if value is None else float(value)
 
 
-def _operating_point(
-    model: str, known: str, published: PublishedNumber, analysis: Analysis
-) -> Iterator[dict[str, Any]]:
-    facts = next(one for one in analysis.models if one.model == model)
-    points = facts.tasks.points if facts.tasks else []
-    point = next((point for point in points if point.target == 0.9), None)
-    if point and point.estimate and (k := point.estimate.k) is not None:
-        yield {
-            "measured_model": known,
-            "measured_tuned": point.estimate,
-            "measured": k,
-            "measured_layers": facts.layers,
-        }
+def published_table(rows: Sequence[Compared]) -> ReportTable:
+    """Each published number with its measured counterpart. Columns that all rows share are left out of the page."""
+    printed, measured = {row.published.model for row in rows} - {None}, {row.model for row in rows} - {None}
+    sizes = {row.train_size for row in rows} - {None}
+    other_model = any(row.model not in (row.published.model, None) for row in rows)
+    other_size = any(
+        row.published.train_size and row.train_size not in (row.published.train_size, None) for row in rows
+    )
+    with_size = any(row.published.train_size for row in rows)
+
+    def runs(row: Compared) -> list[str]:
+        return [f"{row.runs} {'run' if row.runs == 1 else 'runs'}"] if row.runs else []
+
+    columns = (
+        Column("table", "in", of=lambda row: row.published.table, number=False, rank="place"),
+        Column("model", "model" if len(printed) > 1 else "", of=lambda row: row.published.model, number=False),
+        Column("task", "task", of=lambda row: row.published.task, number=False),
+        Column(
+            "train_size", "examples" if with_size else "", formatting.count, of=lambda row: row.published.train_size
+        ),
+        Column("tuned", "tuned", names.printed, of=lambda row: row.published.tuned, number=False),
+        Column("of_layers", "of\nlayers", of=lambda row: row.published.of_layers),
+        Column(
+            "statistic",
+            "statistic",
+            lambda text: text.replace("_", " "),
+            of=lambda row: row.published.statistic,
+            number=False,
+        ),
+        Column("value", "published", _number, of=lambda row: row.published.value, strong=True),
+        Column(
+            "measured_model",
+            "measured\nmodel" if other_model and len(measured) > 1 else "",
+            of=lambda row: row.model,
+            number=False,
+        ),
+        Column(
+            "measured_tuned",
+            "measured\ntuned" if other_model else "",
+            names.printed,
+            of=lambda row: row.tuned,
+            number=False,
+        ),
+        Column(
+            "measured_size",
+            "measured\nexamples" if other_size and len(sizes) > 1 else "",
+            formatting.count,
+            of=lambda row: row.train_size,
+        ),
+        Column("measured", "measured", _number, small=runs),
+        Column("runs"),
+        Column("gap", "" if other_model else "measured less\npublished, points", _gap),
+    )
+    caption = "Every published number that was measured too."
+    if len(printed) == 1:
+        caption += f" Published for {printed.pop()}."
+    if other_model:
+        name = f" ({measured.pop()})" if len(measured) == 1 else ""
+        caption += f" Another model{name} is compared at the same share of its layers: its scores need not be the same."
+    if other_size and len(sizes) == 1:
+        caption += f" Measured with {sizes.pop():,} examples."
+    return ReportTable("published", "Published and measured", caption, columns, tuple(map(Row, rows)))
+
+
+def _number(value: float) -> str:
+    """A number of a publication: a score or a count."""
+    return f"{value:,.0f}" if abs(value) >= 1000 or (value == int(value) and value > 1) else formatting.score(value)
+
+
+def _gap(gap: float) -> str:
+    """A difference of scores in percentage points, or a difference of counts."""
+    return f"{100 * gap:+.2f}".replace("-", "−") if abs(gap) < 1 else f"{gap:+,.0f}".replace("-", "−")

@@ -20,7 +20,7 @@ from frostline.model.heads import with_head
 from frostline.model.loading import load_config
 from frostline.model.terms import OWN_HEAD
 from frostline.model.ways import Way, way_named
-from frostline.report.answer.analysis import sweep_groups
+from frostline.report.answer.run_groups import sweep_groups
 from frostline.report.names import model_name
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer
@@ -29,6 +29,7 @@ from frostline.statistics.recipe import FULL, Recipe
 from frostline.studies.protocol import FOLDER, Protocol, tune_values
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.progress import Progress
+from frostline.sweep.results.folder import Folder
 from frostline.sweep.settings import make_settings
 from frostline.training.experiment import head_of
 from frostline.training.run import Run
@@ -154,7 +155,7 @@ class StudySweep:
         if self.line_search:
             search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
             Sweep(**{**settings, **search}).run(save_model=False)
-            group = next(iter(sweep_groups(self.out)))
+            group = next(sweep_groups(Folder(self.out)))
             full = [run for run in group.runs if run.recipe == FULL and run.learning_rate in self.line_search]
             largest = max(run.train_size or 0 for run in full)
             full = [run for run in full if run.train_size == largest]

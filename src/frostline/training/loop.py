@@ -17,7 +17,7 @@ from frostline.training.learner import Learner, TrainingRecord
 from frostline.training.problem import Forward, Problem
 from frostline.training.run import NO_CHECKPOINTS, Checkpoints, State, StepPlan
 from frostline.training.settings import TrainingSettings
-from frostline.training.updates import Updates, backward, updates_of
+from frostline.training.updates import Updates, backward
 
 
 def train(
@@ -57,7 +57,7 @@ def train(
     """
     steps = StepPlan.of(settings, len(learners[0].rows))
     micro_batch = min(micro_batch or settings.batch_size, settings.per_device_train_batch_size)
-    updates = updates_of(learners, settings, steps)
+    updates = Updates(learners, settings, steps)
     training = _Training(forward, learners, problem, validation_rows, settings, updates, set_mode)
     if (saved := checkpoints.load()) is not None:
         training.load_state(saved)
@@ -69,7 +69,6 @@ def train(
         logits, losses = backward(
             forward,
             rows,
-            updates.counted,
             problem,
             micro_batch=micro_batch,
             scales=updates.loss_scales,

@@ -6,68 +6,68 @@ Every choice is made on validation. Test scores are added afterwards, for what w
 from collections.abc import Sequence
 from dataclasses import replace
 
-from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.answer.sentence import Comparison, reference_missing, sentence
 from frostline.statistics.analysis_settings import AnalysisSettings
-from frostline.statistics.answer import Answer, Cell, Counts, Recommended, SizeAnswer
-from frostline.statistics.cells import ANSWERS, FAILURES, by_depth, done, scored, with_outcomes
+from frostline.statistics.answer import Answer, Cell, Counts, Recommended, SizeAnswer, TaskAnswer
+from frostline.statistics.cells import ANSWERS, by_depth, done, failures_by_rate, outcomes_at_each_size, scored
 from frostline.statistics.curve import adjust, compare
 from frostline.statistics.evidence import Evidence
-from frostline.statistics.predictions import Labelled, LogitsOf, RunPredictions
+from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.recipe import Recipe
+from frostline.statistics.run_group import NO_SEARCH, RunGroup, SearchOutcome
 from frostline.statistics.run_result import Alternative, RunResult, Scored
+from frostline.statistics.train_sizes import over_sizes
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 MIN_EXAMPLES = 10  # with fewer validation examples the answer contains a warning
 
 
-def make_answer(
-    runs: Sequence[RunResult],
-    validation: Labelled,
-    logits: LogitsOf,
-    settings: AnalysisSettings,
-    *,
-    layers: int,
-    search: SearchOutcome = NO_SEARCH,
-) -> Answer:
-    """The answer for every train size, the largest first.
-
-    Args:
-        runs: Rows of the results table.
-        validation: Targets and metric of the validation set.
-        logits: Returns the predictions of a run, or of an alternative by its name, for the validation examples.
-        settings: Target, margin and learning rates of the comparison.
-        layers: The number of layers of the model.
-        search: The outcome of a search. It applies to one train size only.
-    """
-    evidence = RunPredictions(validation, logits, search.interim_analyses)
-    answers = []
-    for size in sorted({run.train_size for run in runs if run.train_size is not None}, reverse=True):
-        of_size = [run for run in runs if run.train_size == size]
-        answers.append(
-            answer_one(of_size, evidence, settings, layers, search if search.applies_to(size) else NO_SEARCH)
-        )
-    adjust(answers)
+def make_answer(group: RunGroup, settings: AnalysisSettings) -> Answer:
+    """The answer about the runs of a sweep, whose predictions are known."""
+    evidence, runs, found = group.evidence, group.runs, answer_task(group, settings)
+    assert isinstance(evidence, RunPredictions)
+    adjust(found.sizes)
     counts = {status: sum(run.status == status for run in runs) for status in ("done", "failed", "pending")}
     return Answer(
+        **vars(found),
         schema_version=SCHEMA_VERSION,
-        model=runs[0].model,
-        task=runs[0].task,
-        metric=validation.metric,
-        task_type=validation.task_type,
-        layers=layers,
+        task_type=evidence.split.task_type,
         target=None if settings.by_margin else settings.target,
         margin=settings.margin if settings.by_margin else None,
         price=settings.price,
         sure=settings.sure,
-        interim_analyses=search.interim_analyses,
-        chance=validation.chance,
+        interim_analyses=group.search.interim_analyses,
         baseline=evidence.baseline(scored(done(runs))),
-        validation_rows=evidence.rows_of(run.run for run in scored(done(runs))) or len(validation.targets),
-        sentence=answers[0].sentence,
         runs=Counts(**counts),
-        unusable_runs=sum(_unusable(runs, size, validation.chance) for size in answers),
-        sizes=answers,
+        unusable_runs=sum(rate.failures.failed for rate in found.rates),
+    )
+
+
+def answer_task(group: RunGroup, settings: AnalysisSettings) -> TaskAnswer:
+    """The answer for every train size, the largest first, and the comparison of the sizes."""
+    runs, evidence = group.runs, group.evidence
+    sizes = [
+        answer_one(
+            [run for run in runs if run.train_size == size],
+            evidence,
+            settings,
+            group.layers,
+            group.search if group.search.applies_to(size) else NO_SEARCH,
+        )
+        for size in sorted({run.train_size for run in runs}, key=lambda size: size or 0, reverse=True)
+    ]
+    return TaskAnswer(
+        model=group.model,
+        task=group.task,
+        metric=evidence.metric,
+        layers=group.layers,
+        chance=evidence.chance,
+        validation_rows=evidence.rows_of(run.run for run in scored(done(runs))) or evidence.rows,
+        sentence=sizes[0].sentence,
+        sizes=sizes,
+        rates=failures_by_rate(outcomes_at_each_size(runs, sizes, evidence.chance), settings),
+        over_sizes=over_sizes(sizes) if len(sizes) > 1 else [],
+        same_runs=group.same_runs,
     )
 
 
@@ -102,12 +102,6 @@ def answer_one(
     text = f"{text} {search.instead}" if search.instead else text
     answer.sentence = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer
-
-
-def _unusable(runs: Sequence[RunResult], curve: SizeAnswer, chance: float | None) -> int:
-    """The number of finished runs of a curve that failed, at whatever learning rate."""
-    of_size = [run for run in runs if run.train_size == curve.train_size]
-    return sum(run.outcome in FAILURES for run in with_outcomes(of_size, chance, curve.clear_distance))
 
 
 def _learned(answer: SizeAnswer, evidence: Evidence) -> bool | None:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from frostline.data.wording import capitalized, ranges
 from frostline.report import formatting, names
-from frostline.report.answer.search_outcome import NO_SEARCH, SearchOutcome
 from frostline.report.formatting import points, probability, score, score_interval
 from frostline.report.names import tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
@@ -13,6 +12,7 @@ from frostline.statistics.answer import Cell, Choice, Difference, SizeAnswer
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio
 from frostline.statistics.recipe import NAMED, Recipe
+from frostline.statistics.run_group import NO_SEARCH, SearchOutcome
 from frostline.statistics.run_result import ALTERNATIVES, Alternative
 
 

@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from frostline.report import formatting, names
-from frostline.report.answer.analysis import GroupAnalysis
 from frostline.report.figures.drawing import (
     FAILED,
     QUIET,
@@ -23,7 +22,7 @@ from frostline.report.figures.drawing import (
     draw_frame,
     figure_of,
 )
-from frostline.statistics.answer import Cell, Difference, SizeAnswer
+from frostline.statistics.answer import Cell, Difference, SizeAnswer, TaskAnswer
 from frostline.statistics.recipe import FULL, NAMED
 
 APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
@@ -215,7 +214,7 @@ def _draw_depth(axes: Axes, cells: Sequence[tuple[float, Cell]], colour: Any, la
     axes.plot([x for x, _ in means], [y for _, y in means], color=colour, linewidth=1.8, label=label)
 
 
-def relative_change(groups: Sequence[GroupAnalysis]) -> Figure | None:
+def relative_change(groups: Sequence[TaskAnswer]) -> Figure | None:
     """The mean of each k less that of full fine-tuning, in percentage points, over the number of frozen first layers.
 
     Each task has a panel, each model a line. A bar is the 95 % confidence interval of a difference. Full fine-tuning is drawn at
@@ -258,7 +257,7 @@ def relative_change(groups: Sequence[GroupAnalysis]) -> Figure | None:
     return figure
 
 
-def _changes(group: GroupAnalysis) -> list[tuple[int, Difference]]:
+def _changes(group: TaskAnswer) -> list[tuple[int, Difference]]:
     """The number of frozen layers and the difference from full fine-tuning for each k, at the largest train size."""
     size = group.sizes[0]
     if not size.reference_is_full or not group.layers:
@@ -270,7 +269,7 @@ def _changes(group: GroupAnalysis) -> list[tuple[int, Difference]]:
     ]
 
 
-def _draw_line(axes: Axes, group: GroupAnalysis, number: int) -> None:
+def _draw_line(axes: Axes, group: TaskAnswer, number: int) -> None:
     colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
     points = sorted(_changes(group), key=lambda point: point[0])
     axes.plot([-1], [0.0], color=colour, marker=marker, markersize=4)  # full fine-tuning, not joined to the rest

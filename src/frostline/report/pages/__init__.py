@@ -1,1 +1,1 @@
-"""HTML pages of a sweep, an analysis of many results, and linear probes; ``templates`` renders them."""
+"""HTML pages of a sweep and of an analysis of many results; ``curves`` is what they share, and ``templates`` renders them."""

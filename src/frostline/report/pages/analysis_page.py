@@ -4,37 +4,47 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
 
 from frostline.data.files import file_name, replace_file, write_json
 from frostline.report import formatting
-from frostline.report.answer.analysis import Analysis, GroupAnalysis
+from frostline.report.answer.analysis import Analysis, compared_with_full, shares_of_head_only
 from frostline.report.figures.drawing import save_figures
-from frostline.report.figures.score_figures import learning_curves, relative_change, validation_curve
+from frostline.report.figures.score_figures import relative_change
+from frostline.report.pages.curves import curves_of
 from frostline.report.pages.templates import render
 from frostline.report.tables.analysis_tables import (
     above_full_table,
     answers_table,
     failures_by_depth_table,
     points_over_tasks_table,
-    published_table,
     recommendations_table,
     tasks_table,
-    train_sizes_table,
-)
-from frostline.report.tables.curve_tables import (
-    costs_table,
-    failures_table,
-    operating_points_table,
-    rates_table,
-    renamed,
-    scores_table,
-    shares_table,
 )
 from frostline.report.tables.table import ReportTable, save_tables
-from frostline.statistics.answer import SizeAnswer, plain
+from frostline.statistics.answer import TaskAnswer, plain
+
+SIGNIFICANT = 0.05  # level of adjusted p-values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """What a page says of a published study.
+
+    Attributes:
+        gaps: A sentence on how far measured means are from the published ones; empty if none was measured.
+        large_gaps: The large ones.
+        table: The published numbers with their measured counterparts; None if there are none.
+        contradictions: Where the publication contradicts itself or others, one sentence each.
+        differences: How our runs differ from the publication, one sentence each.
+    """
+
+    question: str
+    source: str
+    gaps: str
+    large_gaps: Sequence[str]
+    table: ReportTable | None
+    contradictions: Sequence[str]
+    differences: Sequence[str]
 
 
 def write_analysis(
@@ -42,8 +52,7 @@ def write_analysis(
     analysis: Analysis,
     *,
     title: str,
-    publication: Mapping[str, Any] | None = None,
-    rows: Sequence[Mapping[str, Any]] = (),
+    publication: Publication | None = None,
     folders: Mapping[tuple[str, str], Path | None] | None = None,
 ) -> Path:
     """Write report.html, analysis.json, tables/ and figures/ into ``out``, and return the path of the page.
@@ -52,36 +61,40 @@ def write_analysis(
         out: The folder.
         analysis: What :func:`frostline.report.answer.analysis.analyze` returned.
         title: The title of the page.
-        publication: Title, source, question, contradictions and differences of a published study.
-        rows: Published and measured numbers, from :func:`frostline.studies.comparison.compare`.
+        publication: The published study that the results are compared with.
         folders: The folder of each sweep, by model and task. The page links to the page in it.
     """
-    out, suffixes = Path(out), _suffixes(analysis.groups)
+    out, answers = Path(out), analysis.groups
     pages = {key: folder / "report.html" for key, folder in (folders or {}).items() if folder}
-    links = {key: os.path.relpath(page, out) for key, page in pages.items() if page.exists()}
     groups = [
-        _with_tables(group, suffix, links.get((group.model, group.task)))
-        for group, suffix in zip(analysis.groups, suffixes, strict=True)
+        curves_of(group, price=analysis.settings.price, suffix=suffix, about=f"{group.task}, {group.model}")
+        for group, suffix in zip(answers, _suffixes(answers), strict=True)
     ]
-    figures, tables = _figures(groups), _overall_tables(analysis, rows)
+    across, tables = relative_change(answers), _overall_tables(analysis)
+    figures = {name: figure for group in groups for name, figure in group.figures.items()}
     text = render(
         "analysis.html.j2",
         title=title,
         analysis=analysis,
+        models={group.model: group.layers for group in answers},
+        tasks=list(dict.fromkeys(group.task for group in answers)),
         groups=groups,
+        links={key: os.path.relpath(page, out) for key, page in pages.items() if page.exists()},
         tables=tables,
-        figures=save_figures(out, figures),
+        figures=save_figures(out, figures if across is None else {"relative_change": across, **figures}),
         publication=publication,
         settings_in_words=_settings_in_words(analysis),
+        head_only=_head_only(answers),
+        half_frozen=_half_frozen(answers),
     )
-    of_groups = (table for group in groups for table in group.tables)
-    save_tables(out, [*tables.values(), *of_groups])
+    published = [publication.table] if publication and publication.table else []
+    save_tables(out, [*tables.values(), *published, *(table for group in groups for table in group.tables)])
     write_json(out / "analysis.json", plain(analysis), inside=out)
     replace_file(out / "report.html", text.encode(), inside=out)
     return out / "report.html"
 
 
-def _suffixes(groups: Sequence[GroupAnalysis]) -> list[str]:
+def _suffixes(groups: Sequence[TaskAnswer]) -> list[str]:
     """For each group, a unique suffix of the names of its tables and figures."""
     taken: dict[str, int] = {}
     found = []
@@ -92,84 +105,49 @@ def _suffixes(groups: Sequence[GroupAnalysis]) -> list[str]:
     return found
 
 
-def _overall_tables(analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> dict[str, ReportTable]:
-    """The tables over all models and tasks. ``rows`` are published and measured numbers."""
-    several = [model for model in analysis.models if model.tasks]
+def _overall_tables(analysis: Analysis) -> dict[str, ReportTable]:
+    """The tables over all models and tasks."""
     tables = {
         "recommendations": recommendations_table(analysis),
         "answers": answers_table(analysis),
-        "failures": failures_by_depth_table(analysis),
+        "failures": failures_by_depth_table(analysis.groups),
     }
-    if rows:
-        tables["published"] = published_table(rows)
-    if several:
+    if analysis.over_tasks:
         tables["points"] = points_over_tasks_table(analysis)
-    for n, model in enumerate(several):
-        tables[f"tasks{n}"] = tasks_table(model, analysis, f"_{file_name(model.model)}")
-    if analysis.above_full:
-        tables["above"] = above_full_table(analysis)
-    return tables
+    for n, found in enumerate(analysis.over_tasks):
+        tables[f"tasks{n}"] = tasks_table(found, analysis.settings)
+    above = above_full_table(analysis)
+    return {**tables, "above": above} if above.rows else tables
 
 
-@dataclass(frozen=True)
-class _Size:
-    """A train size with its tables; ``suffix`` ends the names of their files."""
-
-    answer: SizeAnswer
-    suffix: str
-    tables: list[ReportTable]
-
-
-@dataclass(frozen=True)
-class _Group:
-    """A model on a task with its tables, and the page of its sweep."""
-
-    of: GroupAnalysis
-    suffix: str
-    link: str | None
-    sizes: list[_Size]
-    rates: ReportTable
-    over_sizes: ReportTable | None
-
-    @property
-    def tables(self) -> list[ReportTable]:
-        own = [self.over_sizes] if self.over_sizes else []
-        return [*(table for size in self.sizes for table in size.tables), *own, self.rates]
+def _head_only(groups: Sequence[TaskAnswer]) -> str:
+    """A sentence on k = 0; empty for fewer than two curves."""
+    shares = shares_of_head_only(groups)
+    if len(shares) < 2:
+        return ""
+    mean = formatting.percent(sum(shares) / len(shares))
+    return (
+        f"With k = 0 (classifier head only) the score is {mean} of that of full fine-tuning, on average over {len(shares)} "
+        "curves."
+    )
 
 
-def _with_tables(group: GroupAnalysis, suffix: str, link: str | None) -> _Group:
-    about = f"{group.model}, {group.task}"
-    over_sizes = renamed(train_sizes_table(group), suffix, about) if group.train_sizes else None
-    sizes = [_size_with_tables(size, group, suffix) for size in group.sizes]
-    return _Group(group, suffix, link, sizes, renamed(rates_table(group.rates), suffix, about), over_sizes)
-
-
-def _size_with_tables(size: SizeAnswer, group: GroupAnalysis, suffix: str) -> _Size:
-    examples = f", {size.train_size:,} examples" if size.train_size else ""
-    suffix = f"{suffix}_{size.train_size}" if size.train_size else suffix
-    costs = [costs_table(size)] if any(cell.seconds is not None for cell in size.cells) else []
-    tables = [
-        scores_table(size, group.metric),
-        shares_table(size, group.metric),
-        *(*costs, failures_table(size), operating_points_table(size)),
+def _half_frozen(groups: Sequence[TaskAnswer]) -> str:
+    """A sentence on models of which half of the layers are frozen; empty if there are none."""
+    differences = [
+        difference
+        for group, cell, difference in compared_with_full(groups)
+        if cell.recipe.k and 2 * cell.recipe.k == group.layers
     ]
-    about = f"{group.task}, {group.model}{examples}"
-    return _Size(size, suffix, [renamed(table, suffix, about) for table in tables])
-
-
-def _figures(groups: Sequence[_Group]) -> dict[str, Figure]:
-    """Every figure of the page by name. A curve with a single k has none."""
-    found = {"relative_change": relative_change([group.of for group in groups])}
-    for group in groups:
-        metric, chance = group.of.metric, group.of.chance
-        for size in (size for size in group.sizes if len(size.answer.cells) > 1):
-            found[f"validation_curve{size.suffix}"] = validation_curve(size.answer, metric=metric, chance=chance)
-        if group.of.train_sizes:
-            curves = [size.answer for size in group.sizes]
-            found[f"learning_curves{group.suffix}"] = learning_curves(
-                curves, metric=metric, chance=chance, task=group.of.task
-            )
-    return {name: figure for name, figure in found.items() if figure is not None}
+    if not differences:
+        return ""
+    significant = [one.estimate for one in differences if one.p_holm is not None and one.p_holm < SIGNIFICANT]
+    above, below = (sum(sign * estimate > 0 for estimate in significant) for sign in (1, -1))
+    return (
+        f"With half of the layers frozen, the mean is above that of full fine-tuning in "
+        f"{sum(one.estimate > 0 for one in differences)} of {len(differences)} curves. The difference is significant "
+        f"(p < {SIGNIFICANT} after Holm) in {above} curves above and {below} below."
+    )
 
 
 def _settings_in_words(analysis: Analysis) -> list[str]:

@@ -1,19 +1,31 @@
 """The tables over all models and tasks of an analysis, and of each model on a task over its train sizes."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any, NamedTuple
 
+from frostline.data.files import file_name
 from frostline.report import formatting, names
-from frostline.report.answer.analysis import Analysis, GroupAnalysis, ModelAnalysis
-from frostline.report.tables.curve_tables import THREE_WAYS, failure_columns, sufficient_columns
+from frostline.report.answer.analysis import Analysis, compared_with_full
+from frostline.report.tables.curve_tables import (
+    FAILURE_RATE,
+    THREE_WAYS,
+    TUNED,
+    Read,
+    failure_columns,
+    place_of,
+    sufficient_columns,
+)
 from frostline.report.tables.table import Column, ReportTable, Row, Value
-from frostline.statistics.recipe import FULL, Recipe
-from frostline.statistics.run_result import ALTERNATIVES
+from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.answer import Cell, Difference, Failures, KOverSizes, TaskAnswer
+from frostline.statistics.cells import total
+from frostline.statistics.recipe import FULL, HEAD_ONLY, NAMED
+from frostline.statistics.train_sizes import OverTasks
 
 MODEL, TASK = Column("model", "model", number=False), Column("task", "task", number=False)
 UNDECIDED, NO_ANSWER = "undecided", "no answer"
-Read = Callable[[Any], Any]
 
 
 def recommendations_table(analysis: Analysis) -> ReportTable:
@@ -54,7 +66,9 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
             f"The smallest number of last layers whose mean reaches {target}. Beside it: the points below or above full "
             "fine-tuning."
         )
-    models = [column for model in analysis.models for column in columns_of(model.model)]
+    models = [
+        column for model in dict.fromkeys(group.model for group in analysis.groups) for column in columns_of(model)
+    ]
     rows = tuple(map(Row, dict.fromkeys(group.task for group in analysis.groups)))
     columns = (Column("task", "task", of=str, number=False), *models)
     return ReportTable("recommendations", "What to tune", caption, columns, rows)
@@ -66,8 +80,7 @@ def _whole(of_gain: set[bool]) -> str:
     return f"{'gain over the baseline' if True in of_gain else 'score'}{mixed}"
 
 
-@dataclass(frozen=True)
-class Recommendation:
+class Recommendation(NamedTuple):
     """What is recommended for a model and task.
 
     Attributes:
@@ -84,30 +97,22 @@ class Recommendation:
 
     @property
     def place(self) -> int | None:
-        """The number of tuned layers, for sorting. Full fine-tuning is larger than every k, an alternative smaller."""
-        if self.choice in (UNDECIDED, NO_ANSWER):
-            return None
-        if self.choice == FULL:
-            return (self.layers or 0) + 1
-        return -1 if self.choice in ALTERNATIVES else Recipe(self.choice).k
+        """The number of tuned layers, for sorting."""
+        return place_of(None if self.choice in (UNDECIDED, NO_ANSWER) else self.choice)
 
     @property
     def text(self) -> str:
         """``last 5 of 12``."""
-        if self.choice in (*ALTERNATIVES, UNDECIDED, NO_ANSWER):
-            return names.printed(self.choice)
-        return f"{self.choice} of {self.layers}" if Recipe(self.choice).k and self.layers else self.choice
+        of_layers = self.layers and self.choice.startswith("last ")
+        return f"{self.choice} of {self.layers}" if of_layers else names.printed(self.choice)
 
 
-def recommendation(group: GroupAnalysis, *, by_mean: bool) -> Recommendation:
+def recommendation(group: TaskAnswer, *, by_mean: bool) -> Recommendation:
     """What is recommended for a model and task."""
     size, layers = group.sizes[0], group.layers
-    recommended, decision = size.recommended, size.decision
-    if recommended is None and decision is None:
-        return Recommendation(NO_ANSWER, layers)
-    if "Undecided: " in group.sentence:
+    name = size.recommended.recipe if size.recommended else size.decision.choice if size.decision else NO_ANSWER
+    if name != NO_ANSWER and "Undecided: " in group.sentence:
         return Recommendation(UNDECIDED, layers)
-    name = recommended.recipe if recommended else decision.choice if decision else NO_ANSWER
     choice = next((choice for choice in size.choices if choice.choice == name), None)
     if name == size.reference or choice is None:
         return Recommendation(name, layers)
@@ -127,14 +132,14 @@ def answers_table(analysis: Analysis) -> ReportTable:
     def full(key: str) -> Read:
         """Reads a part of the scores of full fine-tuning, or of the reference if that was not run."""
 
-        def read(group: GroupAnalysis) -> Value:
+        def read(group: TaskAnswer) -> Value:
             cell = group.sizes[0].cell(size("reference")(group))
             value: Value = getattr(cell.validation, key) if cell else None
             return value
 
         return read
 
-    def beside(group: GroupAnalysis) -> list[str]:
+    def beside(group: TaskAnswer) -> list[str]:
         reference = size("reference")(group)
         instead = "" if reference in (FULL, None) else f"here {names.printed(reference)}"
         return [formatting.score_interval(full("low")(group), full("high")(group)), instead]
@@ -159,49 +164,55 @@ def answers_table(analysis: Analysis) -> ReportTable:
     return ReportTable("answers", "Every task", caption, columns, tuple(map(Row, groups)))
 
 
-def failures_by_depth_table(analysis: Analysis) -> ReportTable:
+def failures_by_depth_table(groups: Sequence[TaskAnswer]) -> ReportTable:
     """The failed runs of all models and tasks, by how much was trained."""
-    columns = (Column("what", "trained", number=False), *failure_columns())
+    kinds: dict[str, list[Failures]] = {HEAD_ONLY: [], "some layers": [], FULL: [], NAMED: []}
+    for rate in (rate for group in groups if not group.same_runs for rate in group.rates):
+        kinds.get(rate.recipe, kinds["some layers"]).append(rate.failures)
+    columns = (Column("what", "trained", of=itemgetter(0), number=False), *failure_columns(of=itemgetter(1)))
     caption = (
-        "Failed runs of all models and tasks, with the 95 % confidence interval (Clopper-Pearson) of the rate. Diverged: no "
-        "score. Degenerate: the same prediction for every example, where predictions are known. At chance and collapsed: far "
-        "below the other runs of its cell, with less (at chance) or more (collapsed) than a tenth of the best run’s gain over "
-        "the baseline. Where predictions are known, the distance must exceed what the sample of examples explains. Where the "
-        "baseline is unknown, only lost scores can be counted. Runs that are not above the baseline are counted separately."
+        f"Of all models and tasks. {FAILURE_RATE} Diverged: no score. Degenerate: the same prediction for every example, where "
+        "predictions are known. At chance and collapsed: far below the other runs of its cell, with less (at chance) or more "
+        "(collapsed) than a tenth of the best run’s gain over the baseline. Where predictions are known, the distance must "
+        "exceed what the sample of examples explains. Where the baseline is unknown, only lost scores can be counted. Runs "
+        "that are not above the baseline are counted separately."
     )
-    rows = tuple(map(Row, analysis.failures))
+    rows = tuple(Row((kind, total(some))) for kind, some in kinds.items() if some)
     return ReportTable("failures_by_depth", "Failures by how much was trained", caption, columns, rows)
 
 
 def above_full_table(analysis: Analysis) -> ReportTable:
     """Every k whose mean is above that of full fine-tuning."""
+
+    def part(place: int, key: str) -> Read:
+        return lambda found: getattr(found[place], key)
+
+    def interval(found: tuple[TaskAnswer, Cell, Difference]) -> list[str]:
+        return [formatting.difference_interval(found[2].low, found[2].high)]
+
     columns = (
-        *(MODEL, TASK, Column("recipe", "tuned", names.printed, number=False)),
-        *(Column("tuned_layers"), Column("layers")),
-        Column("estimate", "above full", formatting.difference, small=_interval("low", "high")),
-        *(Column("low"), Column("high")),
-        Column("p", "p-value", formatting.p_value),
-        Column("p_holm", "p-value\n(Holm)", formatting.p_value),
+        *(replace(column, of=part(0, column.key)) for column in (MODEL, TASK)),
+        Column("recipe", "tuned", names.printed, of=part(1, "recipe"), number=False),
+        *(Column("tuned_layers", of=part(1, "tuned_layers")), Column("layers", of=part(0, "layers"))),
+        Column("estimate", "above full", formatting.difference, of=part(2, "estimate"), small=interval),
+        *(Column(end, of=part(2, end)) for end in ("low", "high")),
+        Column("p", "p-value", formatting.p_value, of=part(2, "p")),
+        Column("p_holm", "p-value\n(Holm)", formatting.p_value, of=part(2, "p_holm")),
     )
     caption = (
         "Every k whose mean is above that of full fine-tuning. Of many comparisons some are above by chance; Holm’s method "
         f"adjusts for all {analysis.comparisons} comparisons of this page."
     )
-    rows = sorted(analysis.above_full, key=lambda row: (row.p_holm is None, row.p_holm or 0.0))
-    return ReportTable("above_full", "Above full fine-tuning", caption, columns, tuple(map(Row, rows)))
+    above = [found for found in compared_with_full(analysis.groups) if found[2].estimate > 0]
+    above.sort(key=lambda found: (found[2].p_holm is None, found[2].p_holm or 0.0))
+    return ReportTable("above_full", "Above full fine-tuning", caption, columns, tuple(map(Row, above)))
 
 
-def _interval(low: str, high: str) -> Callable[[Any], list[str]]:
-    return lambda row: [formatting.difference_interval(getattr(row, low), getattr(row, high))]
-
-
-def tasks_table(model: ModelAnalysis, analysis: Analysis, suffix: str) -> ReportTable:
+def tasks_table(found: OverTasks, settings: AnalysisSettings) -> ReportTable:
     """Each k over all tasks of a model: mean rank, mean share, and the worst task."""
-    found = model.tasks
-    assert found is not None
-    whole = "gain" if analysis.settings.corrected else "score"
+    whole = "gain" if settings.corrected else "score"
     columns = (
-        Column("recipe", "tuned", names.printed, number=False, rank="place"),
+        replace(TUNED, key="recipe"),
         Column("tuned_layers"),
         Column("mean_rank", "mean\nrank", lambda value: f"{value:.1f}"),
         Column("mean_share", f"mean share\nof the {whole}", formatting.percent),
@@ -209,14 +220,14 @@ def tasks_table(model: ModelAnalysis, analysis: Analysis, suffix: str) -> Report
         Column("worst_task", "worst\ntask", number=False),
         Column("tasks", "tasks"),
     )
-    layers = f", {model.layers} layers" if model.layers else ""
+    layers = f", {found.layers} layers" if found.layers else ""
     excluded = f" Excluded by choice: {', '.join(found.left_out)}." if found.left_out else ""
     caption = (
-        f"{model.model}{layers}, over {len(found.tasks)} tasks. Rank 1 is the best mean of a task; ties share their "
+        f"{found.model}{layers}, over {len(found.tasks)} tasks. Rank 1 is the best mean of a task; ties share their "
         f"ranks. Shares are of full fine-tuning’s {whole}, as the mean over tasks and for the worst task.{excluded}"
     )
-    title = f"{model.model} over all tasks"
-    return ReportTable(f"over_tasks{suffix}", title, caption, columns, tuple(map(Row, found.rows)))
+    name = f"over_tasks_{file_name(found.model)}"
+    return ReportTable(name, f"{found.model} over all tasks", caption, columns, tuple(map(Row, found.rows)))
 
 
 def points_over_tasks_table(analysis: Analysis) -> ReportTable:
@@ -225,99 +236,40 @@ def points_over_tasks_table(analysis: Analysis) -> ReportTable:
         Column("model", "model", of=lambda of: of[0].model, number=False),
         Column("layers", "layers", of=lambda of: of[0].layers),
         Column("target", "share\nof full", formatting.target, of=lambda of: of[1].target),
-        *sufficient_columns(of=lambda of: of[1]),
-        Column("left_out", "tasks\nexcluded", of=lambda of: ", ".join(of[0].tasks.left_out), number=False),
+        *sufficient_columns(of=itemgetter(1)),
+        Column("left_out", "tasks\nexcluded", of=lambda of: ", ".join(of[0].left_out), number=False),
     )
     caption = (
         f"The smallest number of tuned layers that reaches each share of full fine-tuning in every task. {THREE_WAYS}"
     )
     rows = (
-        Row((model, point), chosen=point.target == analysis.settings.target)
-        for model in analysis.models
-        if model.tasks
-        for point in model.tasks.points
+        Row((tasks, point), chosen=point.target == analysis.settings.target)
+        for tasks in analysis.over_tasks
+        for point in tasks.points
     )
     return ReportTable("points_over_tasks", "Operating points over all tasks", caption, columns, tuple(rows))
 
 
-def train_sizes_table(group: GroupAnalysis) -> ReportTable:
+def train_sizes_table(rows: Sequence[KOverSizes]) -> ReportTable:
     """Each k over the train sizes of one model and task: from which size full fine-tuning is better, and how k compares."""
-    found = group.train_sizes
-    assert found is not None
-    slopes = {row.recipe: row for row in found.interaction}
-    spreads = {row.recipe: row for row in found.spread}
 
-    def of(rows: Mapping[Recipe, Any], key: str) -> Read:
-        return lambda row: getattr(rows.get(row.recipe), key, None)
-
-    def between(row: Any) -> list[str]:
-        return [formatting.difference_interval(of(slopes, "low")(row), of(slopes, "high")(row))]
+    def interval(row: KOverSizes) -> list[str]:
+        return [formatting.difference_interval(row.slope_low, row.slope_high)]
 
     slope = "change of the\ndifference per\ntenfold examples"
     columns = (
-        Column("tuned", "tuned", names.printed, of=lambda row: str(row.recipe), number=False, rank="place"),
+        TUNED,
         Column("full_better_from", "full is better\nfrom … examples", formatting.count),
-        Column("slope_slope", slope, formatting.difference, of=of(slopes, "slope"), small=between),
-        *(Column(f"slope_{key}", of=of(slopes, key)) for key in ("low", "high", "p")),
-        Column("slope_p_holm", "p-value of\nthe change\n(Holm)", formatting.p_value, of=of(slopes, "p_holm")),
-        Column("spread_ratio", "spread between\nseeds relative\nto full", formatting.times, of=of(spreads, "ratio")),
-        Column("spread_p", of=of(spreads, "p")),
-        Column("spread_p_holm", "p-value of\nthe spread\n(Holm)", formatting.p_value, of=of(spreads, "p_holm")),
+        Column("slope", slope, formatting.difference, small=interval),
+        *(Column(f"slope_{key}") for key in ("low", "high", "p")),
+        Column("slope_p_holm", "p-value of\nthe change\n(Holm)", formatting.p_value),
+        Column("spread_ratio", "spread between\nseeds relative\nto full", formatting.times),
+        Column("spread_p"),
+        Column("spread_p_holm", "p-value of\nthe spread\n(Holm)", formatting.p_value),
     )
     caption = (
         "Compared with full fine-tuning over all train sizes. The difference is the score of k less that of full fine-tuning: "
         "if it falls, full fine-tuning gains more from more examples. The spread is the standard deviation between seeds, with "
         "failed runs, pooled over the sizes; below 1, k varies less than full fine-tuning."
     )
-    rows = tuple(map(Row, found.pays_from))
-    return ReportTable("sizes", "Train sizes", caption, columns, rows)
-
-
-def published_table(rows: Sequence[Mapping[str, Any]]) -> ReportTable:
-    """Each published number with its measured counterpart, from :func:`frostline.studies.comparison.compare`."""
-    printed, measured = ({row[name] for row in rows} - {None} for name in ("model", "measured_model"))
-    sizes = {row.get("measured_size") for row in rows} - {None}
-    other_model = any(row["measured_model"] not in (row["model"], None) for row in rows)
-    other_size = any(row["train_size"] and row.get("measured_size") not in (row["train_size"], None) for row in rows)
-
-    def runs(row: Mapping[str, Any]) -> list[str]:
-        return [f"{row['runs']} {'run' if row['runs'] == 1 else 'runs'}"] if row["runs"] else []
-
-    def tuned(row: Mapping[str, Any]) -> str | None:
-        return None if row["tuned"] is None else row["tuned"]
-
-    columns = (
-        Column("table", "in", number=False, rank="place"),
-        Column("model", "model" if len(printed) > 1 else "", number=False),
-        TASK,
-        Column("train_size", "examples" if any(row["train_size"] for row in rows) else "", formatting.count),
-        Column("tuned", "tuned", names.printed, of=tuned, number=False),
-        Column("of_layers", "of\nlayers"),
-        Column("statistic", "statistic", lambda text: text.replace("_", " "), number=False),
-        Column("value", "published", _number, strong=True),
-        Column("measured_model", "measured\nmodel" if other_model and len(measured) > 1 else "", number=False),
-        Column("measured_tuned", "measured\ntuned" if other_model else "", names.printed, number=False),
-        Column("measured_size", "measured\nexamples" if other_size and len(sizes) > 1 else "", formatting.count),
-        Column("measured", "measured", _number, small=runs),
-        Column("runs"),
-        Column("gap", "" if other_model else "measured less\npublished, points", _gap),
-    )
-    caption = "Every published number that was measured too."
-    if len(printed) == 1:
-        caption += f" Published for {printed.pop()}."
-    if other_model:
-        name = f" ({measured.pop()})" if len(measured) == 1 else ""
-        caption += f" Another model{name} is compared at the same share of its layers: its scores need not be the same."
-    if other_size and len(sizes) == 1:
-        caption += f" Measured with {sizes.pop():,} examples."
-    return ReportTable("published", "Published and measured", caption, columns, tuple(map(Row, rows)))
-
-
-def _number(value: float) -> str:
-    """A number of a publication: a score or a count."""
-    return f"{value:,.0f}" if abs(value) >= 1000 or (value == int(value) and value > 1) else formatting.score(value)
-
-
-def _gap(gap: float) -> str:
-    """A difference of scores in percentage points, or a difference of counts."""
-    return f"{100 * gap:+.2f}".replace("-", "−") if abs(gap) < 1 else f"{gap:+,.0f}".replace("-", "−")
+    return ReportTable("sizes", "Train sizes", caption, columns, tuple(map(Row, rows)))

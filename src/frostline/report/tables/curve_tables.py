@@ -6,15 +6,16 @@ from typing import Any
 
 from frostline.data.wording import capitalized
 from frostline.report import formatting, names
-from frostline.report.tables.table import Column, ReportTable, Row, Value, read
-from frostline.statistics.answer import Cell, Choice, OperatingPoint, SizeAnswer
-from frostline.statistics.cells import FAILURES, Rate
+from frostline.report.tables.table import Column, ReportTable, Row, Value
+from frostline.statistics.answer import Cell, Choice, OperatingPoint, Rate, SizeAnswer
+from frostline.statistics.cells import FAILURES
 from frostline.statistics.curve import BEST_OF_FULL
-from frostline.statistics.recipe import HEAD_ONLY
+from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
 from frostline.statistics.run_result import ALTERNATIVES
 
 TUNED = Column("tuned", "tuned", names.printed, of=lambda one: str(one.recipe), number=False, rank="place")
 LEARNING_RATE = Column("learning_rate", "learning\nrate", formatting.learning_rate)
+MOST_LAYERS = 10_000  # more than any model has
 Read = Callable[[Any], Any]  # reads a value from the object of a row
 
 
@@ -110,13 +111,13 @@ def shares_table(curve: SizeAnswer, metric: str) -> ReportTable:
 
 
 def costs_table(curve: SizeAnswer) -> ReportTable:
-    """The mean score and the cost of a run of each k."""
+    """The cost of a run of each k."""
 
     def shared(cell: Cell) -> list[str]:
         return [f"+ {formatting.seconds(cell.shared_seconds)}"] if cell.shared_seconds else []
 
     columns = (
-        *(TUNED, _comparable(curve, "mean")),
+        TUNED,
         Column("trainable_parameters", "trainable\nparameters", formatting.parameters),
         Column("seconds", "training time\n(+ shared)", formatting.seconds, small=shared),
         Column("shared_seconds"),
@@ -135,45 +136,23 @@ def costs_table(curve: SizeAnswer) -> ReportTable:
     return ReportTable("costs", "Cost by tuned layers", caption, columns, _by_k(curve))
 
 
-def failures_table(curve: SizeAnswer) -> ReportTable:
-    """The failed runs of each k by kind of failure, and the mean with and without them."""
-
-    def mean(key: str, title: str, name: str) -> tuple[Column, Column]:
-        small: Read = lambda cell: [f"of {getattr(cell, name).n}"]  # noqa: E731
-        shown = Column(key, title, formatting.score, of=lambda cell: getattr(cell, name).mean, small=small)
-        return shown, Column(key.replace("mean", "in_mean"), of=lambda cell: getattr(cell, name).n)
-
+def failures_table(rates: Sequence[Rate]) -> ReportTable:
+    """Failed runs, and means with and without them, by train size, k and learning rate."""
+    sizes, learning_rates = ({getattr(row, key) for row in rates} for key in ("train_size", "learning_rate"))
+    errors = any(row.errors for row in rates)
     columns = (
-        TUNED,
+        *(TUNED, train_size_column(sizes)),
+        replace(LEARNING_RATE, title=LEARNING_RATE.title if learning_rates != {None} else ""),
         *failure_columns(),
-        *mean("mean", "mean as\nshown", "validation"),
-        *mean("mean_with_failures", "mean of all\nwith a score", "validation_with_failures"),
-        Column("errors", "ended in\nan error", formatting.count, bad=lambda cell: bool(cell.errors)),
-    )
-    caption = (
-        "How runs failed, and how that affects the mean. The mean as shown leaves failed runs out, unless fewer than half of "
-        f"the runs succeeded: then it includes every run with a score. {_what_is_shown(curve)}"
-    )
-    return ReportTable("failures", "Failures by tuned layers", caption, columns, _by_k(curve))
-
-
-def rates_table(rates: Sequence[Rate]) -> ReportTable:
-    """Failed runs, and means where they are known, by train size, k and learning rate."""
-    means = (
+        Column("errors", "ended in\nan error" if errors else "", formatting.count, bad=lambda row: bool(row.errors)),
         Column("mean", "mean as\nshown", formatting.score),
         Column("mean_with_failures", "mean of all\nwith a score", formatting.score),
     )
-    columns = (
-        Column("tuned", "tuned", names.printed, of=lambda row: str(row.recipe), number=False, rank="place"),
-        *(train_size_column(row.train_size for row in rates), LEARNING_RATE),
-        *failure_columns(),
-        *(means if any(row.mean_with_failures is not None for row in rates) else ()),
-    )
     caption = (
-        "Failed runs at each number of tuned layers and learning rate, with the 95 % confidence interval (Clopper-Pearson) of "
-        "the rate."
+        f"{FAILURE_RATE} The mean as shown leaves failed runs out, unless fewer than half of the runs succeeded: then it "
+        "includes every run with a score."
     )
-    return ReportTable("rates", "Failures by tuned layers and learning rate", caption, columns, tuple(map(Row, rates)))
+    return ReportTable("failures", "Failures by tuned layers", caption, columns, tuple(map(Row, rates)))
 
 
 def train_size_column(sizes: Iterable[int | None]) -> Column:
@@ -181,36 +160,37 @@ def train_size_column(sizes: Iterable[int | None]) -> Column:
     return Column("train_size", "train\nsize" if len(set(sizes)) > 1 else "", formatting.count)
 
 
-def failure_columns() -> list[Column]:
-    """Columns of the number of failed runs by kind, of all failed runs, and of the failure rate."""
+FAILURE_RATE = "Failed runs by kind, with the 95 % confidence interval (Clopper-Pearson) of the failure rate."
+
+
+def failure_columns(of: Read = lambda row: row.failures) -> list[Column]:
+    """Columns of the failed runs, with their kinds, and of the failure rate; ``of`` reads the failures of a row."""
+    kinds = [name.replace(" ", "_") for name in FAILURES]
 
     def counted(key: str, title: str = "", **more: Any) -> Column:
-        return Column(key, title, formatting.count, of=lambda row: getattr(row.failures, key), **more)
+        return Column(key, title, formatting.count, of=lambda row: getattr(of(row), key), **more)
 
-    def is_there(key: str) -> Callable[[Any], bool]:
-        return lambda row: bool(getattr(row.failures, key))
+    def by_kind(row: Any) -> list[str]:
+        return [f"{count} {kind.replace('_', ' ')}" for kind in kinds if (count := getattr(of(row), kind))]
 
     def end(n: int) -> Read:
-        return lambda row: (row.failures.interval or (None, None))[n]
+        return lambda row: (of(row).interval or (None, None))[n]
 
     def rate(row: Any) -> float | None:
-        failed, runs = row.failures.failed, row.failures.runs
-        return failed / runs if runs else None
+        return of(row).failed / of(row).runs if of(row).runs else None
 
     def interval(row: Any) -> list[str]:
         return [formatting.percent_interval(end(0)(row), end(1)(row))]
 
     def both(row: Any) -> str:
-        return f"{row.failures.failed} of {row.failures.runs}"
+        return f"{of(row).failed} of {of(row).runs}"
 
-    kinds = [name.replace(" ", "_") for name in FAILURES]
     return [
-        *(counted(kind, kind.replace("_", " "), bad=is_there(kind)) for kind in kinds),
-        counted("not_above_baseline", "not above\nbaseline"),
-        counted("failed", "failed\nruns", bad=is_there("failed"), whole=both),
-        counted("runs"),
+        counted("failed", "failed\nruns", bad=lambda row: bool(of(row).failed), whole=both, small=by_kind),
+        *map(counted, (*kinds, "runs")),
         Column("failure_rate", "failure\nrate", formatting.percent, of=rate, small=interval),
         *(Column("failure_low", of=end(0)), Column("failure_high", of=end(1))),
+        counted("not_above_baseline", "not above\nbaseline"),
     ]
 
 
@@ -240,7 +220,7 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
         Column("below_full", "expected\npoints lost", formatting.points, small=_points_interval),
         *(Column("low"), Column("high")),
         Column("cost_of_full", "layers\n(cost)", formatting.percent),
-        *(Column("expected", "expected\nscore", formatting.score), Column("value", "value", formatting.score)),
+        *(Column("expected"), Column("value", "value", formatting.score)),
         *(Column(key, title, formatting.percent, of=probability(key)) for key, title in targets.items()),
         Column("better_than_previous", "better than the\nnext smaller k", formatting.percent),
         Column("dominated_by"),
@@ -263,8 +243,8 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
     return ReportTable("choices", "Choices", caption, columns, rows)
 
 
-def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable | None:
-    """A row for each way to tune; None if there are none. ``in_words`` says what each of them changes."""
+def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable:
+    """A row for each way to tune. ``in_words`` says what each of them changes, if that is known."""
     choices = {choice.choice: choice for choice in curve.choices}
     recommended = curve.recommended
 
@@ -283,8 +263,6 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable | 
         return [] if low is None else [f"{formatting.points(low)} to {formatting.points(high)}"]
 
     ways = [cell for cell in curve.cells if cell.recipe.is_way]
-    if not ways:
-        return None
     alone = [way.recipe for way in ways if not beside("choice")(way)]
     caption = (
         "Each way beside the largest k that costs at most as much, by the share of layers that run in training: the points that "
@@ -299,7 +277,9 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable | 
         caption += " A way that has no usable run is beside nothing."
     columns = (
         Column("way", "way", of=lambda cell: cell.recipe, number=False, strong=True, user_text="value"),
-        Column("fields", "what it changes", of=lambda cell: in_words.get(cell.recipe, ""), number=False),
+        Column(
+            "fields", "what it changes" if in_words else "", of=lambda cell: in_words.get(cell.recipe, ""), number=False
+        ),
         _comparable(curve, "score"),
         Column("k", "beside", names.printed, of=beside("choice"), number=False),
         Column("above", "expected\npoints above", formatting.points, of=beside("above"), small=interval),
@@ -330,7 +310,7 @@ def operating_points_table(curve: SizeAnswer) -> ReportTable:
     columns = (
         Column("rule", "target", of=goal, number=False, rank="place"),
         *(Column("of", of=of), Column("target"), Column("margin")),
-        *sufficient_columns([cell.recipe for cell in curve.cells]),
+        *sufficient_columns(),
         Column("verdict", "verdict", number=False),
     )
     caption = f"The smallest number of tuned layers that reaches each target. {THREE_WAYS} "
@@ -348,16 +328,25 @@ THREE_WAYS = (
 )
 
 
-def sufficient_columns(order: list[str] | None = None, of: Read = lambda point: point) -> list[Column]:
-    """The smallest k by mean, with confidence, and not ruled out; ``order`` sorts them, ``of`` reads the point of a row."""
+def place_of(choice: str | None) -> int | None:
+    """The number of tuned layers, for sorting: more than any k for full fine-tuning, less for an alternative; None: no choice."""
+    if choice in ALTERNATIVES:
+        return -1
+    return None if choice is None else MOST_LAYERS if choice == FULL else Recipe(choice).k
+
+
+def sufficient_columns(of: Read = lambda point: point) -> list[Column]:
+    """The smallest k by mean, with confidence, and not ruled out; ``of`` reads the point of a row."""
 
     def column(key: str, title: str, *, strong: bool = False) -> Column:
-        rank: Read | None = (
-            (lambda row: order.index(read(of(row), key)) if read(of(row), key) in order else None) if order else None
-        )
-        return Column(
-            key, title, names.printed, of=lambda row: read(of(row), key), number=False, rank=rank, strong=strong
-        )
+        def found(row: Any) -> str | None:
+            recipe: str | None = getattr(of(row), key)
+            return recipe
+
+        def rank(row: Any) -> int | None:
+            return place_of(found(row))
+
+        return Column(key, title, names.printed, of=found, number=False, rank=rank, strong=strong)
 
     return [
         column("estimate", "by\nmean"),

@@ -55,13 +55,8 @@ class Column:
         """The raw value of a row."""
         if self.of:
             return self.of(row.of)
-        found: Value = read(row.of, self.key)
+        found: Value = row.of.get(self.key) if isinstance(row.of, Mapping) else getattr(row.of, self.key)
         return found
-
-
-def read(of: Any, key: str) -> Any:
-    """An attribute, or a key of a dictionary."""
-    return of.get(key) if isinstance(of, Mapping) else getattr(of, key)
 
 
 @dataclass(frozen=True)
