@@ -148,7 +148,11 @@ def test_after_a_search_the_command_depends_on_what_its_budget_did_not_allow(
     if instead:
         del known.cells[1]
         known.decision.reference = "last 2"
-    known_folder = {"out": Path("o"), "own_code": False, "spec": SimpleNamespace(values_of=lambda name: [0])}
+    known_folder = {
+        "out": Path("o"),
+        "written": SimpleNamespace(own_code=False),
+        "spec": SimpleNamespace(values_of=lambda name: [0]),
+    }
     folder: Any = SimpleNamespace(**known_folder)
     search: Any = SimpleNamespace(failed_reference=failed_reference, untried=untried, over=True)
     outcome = SearchOutcome(skipped=["last 3", "last 4"], instead=instead)
