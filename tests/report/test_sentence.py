@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from numpy.typing import NDArray
 
 from frostline.report import formatting
-from frostline.report.answer.sentence import _without_training
 from frostline.report.figures.score_figures import validation_curve
 from frostline.report.names import score_title
 from frostline.report.tables.curve_tables import choices_table, scores_table
@@ -179,14 +177,13 @@ def test_a_probe_is_recommended_as_a_model_that_trains_no_layer() -> None:
     [("last 3", "with the last 3 layers, the largest k with a score. "), ("full", "with full fine-tuning. ")],
 )
 def test_a_model_that_trains_no_layer_is_compared_with_the_largest_k_that_has_a_score(recipe: str, named: str) -> None:
-    made = make_runs(lambda *_: 0.8, ks=(0, 3 if recipe == "last 3" else "full"), seeds=1)
-    (answer,) = answer_of(made).sizes
-    assert answer.decision is not None
-    of_probe = {"choice": "probe", "score": 0.79, "reference_score": 0.8, "part_of_rows": False}
-    answer.decision = replace(answer.decision, **of_probe, low=-1.0, high=2.0, probability=0.6)
-    evidence = SimpleNamespace(learned=lambda runs, among: True)
-    comparison: Any = SimpleNamespace(metric="accuracy", evidence=evidence, reached=lambda name: f"match {name}")
-    assert f"reaches accuracy 0.790 against 0.800 {named}" in _without_training(answer, comparison)
+    runs, logits = make_runs(lambda *_: 0.8, ks=(0, 3 if recipe == "last 3" else "full"), seeds=1)
+    logits["probe"] = logits_with(0.9, np.random.default_rng(1))
+    found = answer_of((runs, logits), search=SearchOutcome(alternatives=["probe"]))
+    assert (
+        f"Train no layer: a linear probe on frozen features reaches accuracy 0.900 against 0.800 {named}"
+        in found.sentence
+    )
 
 
 def test_a_way_that_comes_next_is_named() -> None:

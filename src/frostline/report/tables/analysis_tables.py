@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from frostline.data.files import file_name
 from frostline.report import formatting, names
@@ -34,25 +34,34 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
     Of several train sizes, the largest one with an answer is shown.
     """
     settings = analysis.settings
-    found = {(group.task, group.model): recommendation(group, by_mean=settings.by_mean) for group in analysis.groups}
+    known = {(group.task, group.model): recommendation(group, by_mean=settings.by_mean) for group in analysis.groups}
+    layers = {group.model: group.layers for group in analysis.groups}
 
     def columns_of(model: str) -> list[Column]:
-        def fact(key: str) -> Read:
-            return lambda task: getattr(found.get((task, model)), key, None)
+        def part(n: int) -> Read:
+            return lambda task: known.get((task, model), (None, None, None))[n]
 
         def text(task: str) -> str:
-            return str(fact("text")(task) or formatting.UNKNOWN)
+            choice = part(0)(task) or formatting.UNKNOWN
+            of_layers = layers[model] and choice.startswith("last ")
+            return f"{choice} of {layers[model]}" if of_layers else names.printed(choice)
 
         def beside(task: str) -> list[str]:
-            below, probability = fact("below_full")(task), fact("probability")(task)
+            _, below, probability = known.get((task, model), (None, None, None))
+            if below is None:
+                return []
             sure = "" if probability is None else f", {formatting.short_probability(probability)} sure"
-            side = "below" if below is not None and below >= 0 else "above"
-            return [] if below is None else [formatting.unbroken(f"{formatting.points(abs(below))} {side}{sure}")]
+            return [formatting.unbroken(f"{formatting.points(abs(below))} {'below' if below >= 0 else 'above'}{sure}")]
+
+        def place(task: str) -> int | None:
+            choice = part(0)(task)
+            return None if choice in (UNDECIDED, NO_ANSWER) else place_of(choice)
 
         shown: dict[str, Any] = {"number": False, "strong": True, "user_text": "title"}
         return [
-            Column(f"{model} choice", model, of=fact("choice"), whole=text, small=beside, rank=fact("place"), **shown),
-            *(Column(f"{model} {key}", of=fact(key)) for key in ("layers", "below_full", "probability")),
+            Column(f"{model} choice", model, of=part(0), whole=text, small=beside, rank=place, **shown),
+            Column(f"{model} layers", of=lambda task: layers[model] if part(0)(task) else None),
+            *(Column(f"{model} {key}", of=part(n)) for n, key in enumerate(("below_full", "probability"), 1)),
         ]
 
     of_gain = {group.sizes[0].deciding_point.corrected for group in analysis.groups}
@@ -66,9 +75,7 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
             f"The smallest number of last layers whose mean reaches {target}. Beside it: the points below or above full "
             "fine-tuning."
         )
-    models = [
-        column for model in dict.fromkeys(group.model for group in analysis.groups) for column in columns_of(model)
-    ]
+    models = [column for model in layers for column in columns_of(model)]
     rows = tuple(map(Row, dict.fromkeys(group.task for group in analysis.groups)))
     columns = (Column("task", "task", of=str, number=False), *models)
     return ReportTable("recommendations", "What to tune", caption, columns, rows)
@@ -80,47 +87,24 @@ def _whole(of_gain: set[bool]) -> str:
     return f"{'gain over the baseline' if True in of_gain else 'score'}{mixed}"
 
 
-class Recommendation(NamedTuple):
-    """What is recommended for a model and task.
+def recommendation(group: TaskAnswer, *, by_mean: bool) -> tuple[str, float | None, float | None]:
+    """What is recommended for a model and task, or ``undecided`` or ``no answer``.
 
-    Attributes:
-        choice: The choice, or ``undecided`` or ``no answer`` if nothing is recommended.
-        layers: The number of layers of the model.
-        below_full: The points that it is below full fine-tuning; None for full fine-tuning itself.
-        probability: That it reaches the target; None if the decision is by mean scores, too.
+    Also the points that it is below full fine-tuning, and the probability that it reaches the target. These are None for full
+    fine-tuning itself. If the decision is by mean scores, there is no probability.
     """
-
-    choice: str
-    layers: int | None
-    below_full: float | None = None
-    probability: float | None = None
-
-    @property
-    def place(self) -> int | None:
-        """The number of tuned layers, for sorting."""
-        return place_of(None if self.choice in (UNDECIDED, NO_ANSWER) else self.choice)
-
-    @property
-    def text(self) -> str:
-        """``last 5 of 12``."""
-        of_layers = self.layers and self.choice.startswith("last ")
-        return f"{self.choice} of {self.layers}" if of_layers else names.printed(self.choice)
-
-
-def recommendation(group: TaskAnswer, *, by_mean: bool) -> Recommendation:
-    """What is recommended for a model and task."""
-    size, layers = group.sizes[0], group.layers
+    size = group.sizes[0]
     name = size.recommended.recipe if size.recommended else size.decision.choice if size.decision else NO_ANSWER
     if name != NO_ANSWER and "Undecided: " in group.sentence:
-        return Recommendation(UNDECIDED, layers)
+        return UNDECIDED, None, None
     choice = next((choice for choice in size.choices if choice.choice == name), None)
     if name == size.reference or choice is None:
-        return Recommendation(name, layers)
+        return name, None, None
     if by_mean:
         cell = size.cell(name)
         assert cell is not None and cell.difference is not None
-        return Recommendation(name, layers, -100 * cell.difference.estimate)
-    return Recommendation(name, layers, choice.below_full, choice.probability)
+        return name, -100 * cell.difference.estimate, None
+    return name, choice.below_full, choice.probability
 
 
 def answers_table(analysis: Analysis) -> ReportTable:

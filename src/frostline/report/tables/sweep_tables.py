@@ -257,9 +257,7 @@ def class_scores_table(
         return lambda one: getattr(getattr(one, name), which)
 
     def spread(name: str) -> Callable[[Any], list[str]]:
-        return lambda one: (
-            [formatting.score_interval(getattr(one, name).lowest, getattr(one, name).highest)] * (runs > 1)
-        )
+        return lambda one: [formatting.score_interval(getattr(one, name).low, getattr(one, name).high)] * (runs > 1)
 
     own = []
     if thresholds:
@@ -274,7 +272,7 @@ def class_scores_table(
             for name in SCORES
         ),
         *own,
-        *(Column(f"{name}_{end}", of=part(name, end)) for name in SCORES for end in ("lowest", "highest")),
+        *(Column(f"{name}_{end}", of=part(name, end)) for name in SCORES for end in ("low", "high")),
     )
     caption = "Of the recommended model, from the predictions of its only run."
     if runs > 1:
