@@ -18,7 +18,7 @@ from frostline.statistics.predictions import Labelled
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import SearchOutcome
 from frostline.statistics.run_result import RunResult
-from synthetic_answer import VALIDATION, answer_of, clear, make_runs, point
+from synthetic_answer import VALIDATION, answer_of, clear, logits_with, make_runs, point
 
 COST = ", at 70 % of the training time."
 SURE = " It is more than 99 % sure to reach 95 % of full fine-tuning's gain over the majority-class baseline."
