@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from frostline.api.bundle import Bundle, Bundled, bundle, load_bundle
     from frostline.api.find import find
-    from frostline.api.prediction import LabelSetPredictions, Predictions, TagPredictions, predict
-    from frostline.api.probe import probe
+    from frostline.api.prediction import Predictions, TagPredictions, predict
+    from frostline.api.probe import Probed, probe
     from frostline.api.sweep import Sweep, compare
     from frostline.api.work import work
     from frostline.frozen.exactness import Check, check
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
     from frostline.sweep.settings import Settings
-    from frostline.training.probes import Probed
     from frostline.training.run import Run
 
 __all__ = [
@@ -29,7 +28,6 @@ __all__ = [
     "Bundled",
     "Check",
     "FrostlineError",
-    "LabelSetPredictions",
     "Plan",
     "Predictions",
     "Probed",
@@ -54,10 +52,9 @@ _MODULES = {
     "Bundle": "api.bundle",
     "Bundled": "api.bundle",
     "Check": "frozen.exactness",
-    "LabelSetPredictions": "api.prediction",
     "Plan": "sweep.plan",
     "Predictions": "api.prediction",
-    "Probed": "training.probes",
+    "Probed": "api.probe",
     "Ray": "sweep.execution.ray_tasks",
     "Run": "training.run",
     "Sweep": "api.sweep",

@@ -152,25 +152,21 @@ def test_sweeps_and_models_are_accepted_and_tasks_are_named_after_their_folders(
 
 
 def test_unusable_arguments_are_refused(models: list[Path], tmp_path: Path) -> None:
-    for file in ("probe/probe.json", "search/model/words.json", "probes/probe_stars/probe.json"):
+    for file in ("probe/estimator.json", "search/model/estimator.json"):
         (tmp_path / file).parent.mkdir(parents=True)
         (tmp_path / file).write_text("{}")
-    (tmp_path / "setfit").mkdir()
-    (tmp_path / "setfit" / "encoder.json").write_text("{}")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("precious")
     cases: list[tuple[list[Any], dict[str, Any], str]] = [
         (models[:1], {}, "A bundle needs at least two models"),
         ([models[0], models[0]], {}, r"two and .*two would both be called 'two': name all tasks with --names"),
         ([models[0], tmp_path / "nothing"], {}, r"nothing contains no model \(no config.json\)"),
-        ([models[0], tmp_path / "probe"], {}, "probe has a probe or a TF-IDF model, which cannot be part of a bundle"),
         (
-            [models[0], tmp_path / "search"],
+            [models[0], tmp_path / "probe"],
             {},
-            "search has a probe or a TF-IDF model, .*: give fine-tuned text classif",
+            "probe is a probe, a TF-IDF model or one of SetFit, which a bundle cannot",
         ),
-        ([models[0], tmp_path / "probes"], {}, "probes has a probe or a TF-IDF model"),
-        ([models[0], tmp_path / "setfit"], {}, "setfit is one of SetFit, which a bundle cannot hold"),
+        ([models[0], tmp_path / "search"], {}, "model is a probe, a TF-IDF model or one of SetFit"),
         (models[:2], {"names": ("a",)}, "--names has 1 names for 2 models"),
         (models[:2], {"names": ("a", "A")}, "would both be called 'A'"),
         (models[:2], {"names": ("a", "../b")}, r"'\.\./b' cannot be the name of a task"),

@@ -1,6 +1,5 @@
 """`frostline.compare` on a tiny model: the runs, the answer, the saved model, and a folder that grows."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from frostline.statistics.recipe import Recipe
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
+from frostline.training.saved_estimators import read_estimator
 from tagged import conll, tagged
 from tiny import sentences, write_csv
 
@@ -230,12 +230,12 @@ def test_the_probe_is_that_of_frostline_probe(beside_a_probe: tuple[Path, Answer
     path, answer = beside_a_probe
     tables = {name: path / f"{name}.csv" for name in ("train", "validation")}
     (probed,) = frostline.probe(model=tiny_bert, progress=Progress(), **tables)
-    folder, saved = Folder(path / "o"), json.loads((path / "o" / "model" / "probe.json").read_bytes())
-    assert (tuple(saved["layers"]), saved["vector"]) == (probed.best.input.layers, probed.best.input.vector)
+    folder, saved = Folder(path / "o"), read_estimator(path / "o" / "model")
+    assert saved is not None and saved.facts.probe is not None
+    assert (saved.facts.probe.layers, saved.facts.probe.vector) == (probed.best.input.layers, probed.best.input.vector)
     cell = next(cell for cell in answer.sizes[0].cells if cell.recipe == "probe")
-    assert [point.validation_best for point in cell.points] == [probed.best.validation] * 2
+    assert [point.validation_best for point in cell.points] == [probed.report.best.score] * 2
     logits = folder.store.predictions(answer.sizes[0].recommended.run)["validation_best"]
-    np.testing.assert_allclose(logits, probed.best.probe.inverse_temperature * probed.best.predicted, atol=1e-4)
     examples = folder.split("validation")
     assert examples is not None
     predicted = frostline.predict(path / "o" / "model", list(examples.texts)).values
@@ -248,9 +248,9 @@ def test_a_comparison_with_probes_goes_on_and_grows(
     out = shutil.copytree(beside_a_probe[0] / "o", tmp_path / "o")
     tables = {name: beside_a_probe[0] / f"{name}.csv" for name in ("train", "validation")}
     given = {"model": tiny_bert, **tables, "test": "none", "out": out, **SETTINGS, **ONE_RATE}
-    saved = (out / "model" / "probe.json").stat().st_mtime_ns
+    saved = (out / "model" / "estimator.json").stat().st_mtime_ns
     answer = sweep_of("probe,full", progress=Progress(), **given).run()
-    assert answer.runs.done == 6 and (out / "model" / "probe.json").stat().st_mtime_ns == saved
+    assert answer.runs.done == 6 and (out / "model" / "estimator.json").stat().st_mtime_ns == saved
     answer = sweep_of("words,full", progress=Progress(), **given).run()
     assert answer.runs == Counts(done=8, failed=0, pending=0)
     (cell,) = recorded(out)[-1].cells

@@ -13,14 +13,14 @@ from transformers import pipeline
 
 import frostline
 import frostline.search.search as search_module
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as execute_module
 from frostline.report.rebuild import rebuild
 from frostline.search import DEFAULTS, SECONDS
+from frostline.search.probing import Alternatives
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.search_record import read_search, request_again, write_search
-from frostline.training.probes import Alternatives
 from frostline.training.train import run as train
 from records import failure
 from search_runs import runs_in
@@ -181,7 +181,7 @@ def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> No
 
 def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
-    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
+    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
     answer = frostline.find(**search_settings, max_k=1, folds=0)
     folder, recommended = Folder(search_settings["out"]), answer.sizes[0].recommended
     assert recommended.recipe == answer.decision.choice
@@ -238,7 +238,7 @@ def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:
 
 def test_max_k_can_be_the_recommended_k(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
-    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
+    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
     answer = frostline.find(**search_settings, max_k=1, sure=0.99, target=1.0)
     assert answer.decision.choice == "last 1" and "last 1" in answer.search["selected_learning_rates"]
 

@@ -12,7 +12,7 @@ import pytest
 from transformers import pipeline
 
 import frostline
-from frostline import FrostlineError, LabelSetPredictions
+from frostline import FrostlineError, Predictions
 from frostline.api.find import find
 from frostline.api.probe import probe
 from frostline.model.terms import TEMPERATURE, THRESHOLDS
@@ -71,7 +71,7 @@ def test_predictions_are_those_of_the_sweep_and_of_a_pipeline(finished: Path, tm
     edit_config(folder, **{TEMPERATURE: 1.0, THRESHOLDS: {}})
     texts = rows["text"].tolist()
     plain = frostline.predict(folder, texts)
-    assert isinstance(plain, LabelSetPredictions) and plain.labels == LABELS and plain.thresholds == (0.5,) * 3
+    assert isinstance(plain, Predictions) and plain.labels == LABELS and plain.thresholds == (0.5,) * 3
     np.testing.assert_allclose(plain.values, 1 / (1 + np.exp(-logits)), atol=1e-6)
     assert plain.predicted == [[label for label, z in zip(LABELS, own, strict=True) if z >= 0] for own in logits]
     classify = pipeline("text-classification", str(folder), top_k=None, function_to_apply="sigmoid")
@@ -147,10 +147,10 @@ def test_settings_that_label_sets_do_not_have_are_refused(
 def test_probes_and_the_words_model_predict_labels(base: Path, tmp_path: Path) -> None:
     settings = {"model": base, "train": flags(120), "indicator_columns": list(LABELS), "precision": "float32"}
     (found,) = probe(out=tmp_path / "probes", **settings)
-    assert found.facts["metric"] == "f1_micro" and found.facts["best"]["score"] > found.facts["chance"]
-    assert found.facts["tfidf_score"] is not None
+    report = found.report
+    assert report.metric == "f1_micro" and report.best.score > report.chance and report.tfidf_score is not None
     predictions = frostline.predict(tmp_path / "probes" / "probe", table(5)["text"].tolist())
-    assert isinstance(predictions, LabelSetPredictions) and predictions.labels == LABELS
+    assert isinstance(predictions, Predictions) and predictions.labels == LABELS
     with pytest.raises(FrostlineError, match="--kind logistic is for one label for each text"):
         probe(kind="logistic", **settings)
 
@@ -169,4 +169,4 @@ def test_a_bundle_predicts_labels_beside_classes(tmp_path: Path) -> None:
     frostline.bundle(folders, out=tmp_path / "both")
     together = frostline.load_bundle(tmp_path / "both")(["w11 w12", "w13"])
     assert list(together["x"].rows()) == list(frostline.predict(folders[0], ["w11 w12", "w13"]).rows())
-    assert isinstance(together["x"], LabelSetPredictions) and not isinstance(together["y"], LabelSetPredictions)
+    assert together["x"].columns()[2] == "labels" and together["y"].columns()[2] == "label"

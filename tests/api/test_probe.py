@@ -12,6 +12,7 @@ from frostline import FrostlineError
 from frostline.frozen import forward_pass as layer_by_layer
 from frostline.frozen.forward_pass import ForwardBatch, ForwardPass
 from frostline.training.probes import single_layer_inputs
+from frostline.training.saved_estimators import ARRAYS, ESTIMATOR
 from tiny import Frostline as Program
 from training.probe_tables import EXACT, write_probe_tables
 
@@ -39,7 +40,7 @@ def test_a_validation_set_of_one_row_defines_no_score(tiny_bert: Path, tables: d
     frame = pd.read_csv(tables["validation"])[:1]
     settings = {**tables, "validation": frame, "task_type": "regression", **EXACT}
     (probed,) = frostline.probe(model=tiny_bert, label_columns="words", out=tmp_path / "p", **settings)
-    assert probed.facts["best"]["score"] is None and "No probe has a" in probed.sentence
+    assert probed.report.best.score is None and "No probe has a" in probed.report.sentence
     page = (tmp_path / "p" / "report.html").read_text()
     assert "No probe has a" in page and " nan" not in page and ">nan" not in page
 
@@ -60,10 +61,10 @@ def test_several_label_columns_share_one_forward_pass_and_the_next_call_needs_no
     settings = {"model": tiny_bert, "label_columns": "label,words", **tables, **EXACT}
     films, words = frostline.probe(**settings)
     assert sum(passed) == pd.concat([pd.read_csv(tables[name]) for name in ("train", "validation")])["text"].nunique()
-    assert films.facts["columns"]["label"] == "label" and words.facts["columns"]["label"] == "words"
+    assert films.report.columns["label"] == "label" and words.report.columns["label"] == "words"
     passed.clear()
     again = frostline.probe(**settings)
-    assert not passed and [one.facts for one in again] == [films.facts, words.facts]
+    assert not passed and [one.report for one in again] == [films.report, words.report]
 
 
 def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Path, tables: dict[str, Any]) -> None:
@@ -130,7 +131,7 @@ def test_probes_of_streamed_layers_are_the_same(
         out = tmp_path / f"out-{stream}"
         (probed,) = frostline.probe(model=tiny_bert, label_columns="label", out=out, stream=stream, **tables, **EXACT)
         files = sorted((tmp_path / f"cache-{stream}").rglob("*.npy"))
-        saved = [(out / "probe" / name).read_bytes() for name in ("probe.json", "probe.safetensors")]
-        made[stream] = probed.facts, [path.read_bytes() for path in files], saved
+        saved = [(out / "probe" / name).read_bytes() for name in (ESTIMATOR, ARRAYS)]
+        made[stream] = probed.report, [path.read_bytes() for path in files], saved
         assert files and bool(passes) == stream
     assert made[False] == made[True]

@@ -9,14 +9,14 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.cli.predict import beside, copied_columns
-from frostline.data.examples import Examples
 from frostline.data.table import Table
 from frostline.frozen import logits
 from frostline.model.device import DeviceMemory
 from frostline.sweep import streaming
-from frostline.training.linear_models import WordsModel
+from frostline.training.saved_estimators import write_estimator
 from small_models import sharded_classifier
 from tiny import Frostline, sentences, write_csv
+from training.test_saved_estimators import KINDS
 
 
 def test_predictions_use_the_columns_of_the_training_data_and_overwrite_no_file(
@@ -122,12 +122,10 @@ def test_a_model_that_is_not_streamed_says_so(frostline: Frostline, here: Path) 
     write_csv(here / "new.csv", sentences(5, seed=3))
     (here / "bundle").mkdir()
     (here / "bundle/bundle.json").write_text("{}")
-    texts, targets = ("good", "bad"), np.array([1, 0])
-    words = WordsModel.fit(Examples(texts=texts, pairs=None, rows=targets, name="", targets=targets), 2)
-    assert words is not None
-    words.save(here / "words", {"task_type": "text-classification", "labels": ["no", "yes"]})
+    (here / "words").mkdir()
+    write_estimator(here / "words", *KINDS["words"])
     assert frostline("predict", "words", "new.csv", "--stream").err == (
-        "frostline: The model in words cannot be streamed, because it has no layers: leave --stream out.\n"
+        "frostline: The model in words has no layers that can be streamed: leave --stream out.\n"
     )
     refused = frostline("predict", "bundle", "new.csv", "--stream")
     assert (refused.code, refused.err) == (

@@ -14,11 +14,11 @@ import frostline.search.search as search_module
 from frostline import FrostlineError
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.run_groups import load_groups
+from frostline.search.probing import Alternatives
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.inference import corrected_quantile
 from frostline.statistics.predictions import RunPredictions
 from frostline.training.linear_models import WordsModel
-from frostline.training.probes import Alternatives
 from search_runs import runs_in
 from tiny import Notes
 
@@ -115,13 +115,13 @@ def test_a_model_of_words_can_be_recommended_and_is_saved(search_settings: dict[
 
 def test_the_model_of_an_earlier_recommendation_is_replaced(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
-    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {}))
+    monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
     settings = {**search_settings, "max_k": 1, "sure": 0.99, "target": 1.0, "budget": "1h"}
     frostline.find(**settings)
-    (search_settings["out"] / "model" / "probe.json").write_text("{}")
+    (search_settings["out"] / "model" / "estimator.json").write_text("{}")
     (search_settings["out"] / "model" / "frostline.json").unlink()
     assert frostline.find(**settings).decision.choice == "last 1"
-    assert not (search_settings["out"] / "model" / "probe.json").exists()
+    assert not (search_settings["out"] / "model" / "estimator.json").exists()
     assert (search_settings["out"] / "model" / "config.json").exists()
 
 
@@ -142,10 +142,18 @@ WORDS, HEAD = "a TF-IDF model", "The best so far, tuning the classifier head onl
 @pytest.mark.parametrize(
     ("signal", "steps", "ended", "fitted", "stored", "best", "saved"),
     [
-        (KeyboardInterrupt(), 0, 0, True, True, WORDS, "words.json"),  # only models that train no layer are measured
-        (KeyboardInterrupt(), 0, 3, True, True, WORDS, "words.json"),  # some runs of a step
-        (SystemExit(143), 1, 0, True, True, WORDS, "words.json"),
-        (KeyboardInterrupt(), 2, 1, True, True, WORDS, "words.json"),  # after one run of the reference
+        (
+            KeyboardInterrupt(),
+            0,
+            0,
+            True,
+            True,
+            WORDS,
+            "estimator.json",
+        ),  # only models that train no layer are measured
+        (KeyboardInterrupt(), 0, 3, True, True, WORDS, "estimator.json"),  # some runs of a step
+        (SystemExit(143), 1, 0, True, True, WORDS, "estimator.json"),
+        (KeyboardInterrupt(), 2, 1, True, True, WORDS, "estimator.json"),  # after one run of the reference
         (SystemExit(143), 1, 1, False, True, HEAD, "model.safetensors"),
         (KeyboardInterrupt(), 1, 1, False, False, HEAD, None),  # to train it again would not be quick
         (KeyboardInterrupt(), 2, 2, False, True, "Undecided: ", "model.safetensors"),
@@ -178,9 +186,7 @@ def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
             raise signal
 
     if not fitted:
-        monkeypatch.setattr(
-            search_module, "fit_alternatives", lambda *given: (Alternatives(None, None, {}, {}, {}), {})
-        )
+        monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
     monkeypatch.setattr(search_module, "execute", stop)
     rows = pd.DataFrame({"text": texts, "label": labels}) if fitted else search_settings["train"]
     settings = {**search_settings, "train": rows, "max_k": 2, "cache_limit": 0.0, "progress": progress}

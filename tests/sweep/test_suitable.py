@@ -9,7 +9,7 @@ from frostline import FrostlineError
 from frostline.api.sweep import sweep_of
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
-from frostline.training.estimators import SetFitEstimator
+from frostline.training import estimators
 from tiny import Notes
 
 
@@ -17,7 +17,7 @@ from tiny import Notes
 def given(tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Settings of a comparison with two train sizes. SetFit is for at most six examples a class."""
     pytest.importorskip("setfit")
-    monkeypatch.setattr(SetFitEstimator, "most", 6)
+    monkeypatch.setattr(estimators, "MOST_OF_ONE_CLASS", 6)
     own = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "num_train_epochs": 1, "seeds": 1}
     return {**own, "learning_rate": 1e-3, "train_size": "8,32"}
 

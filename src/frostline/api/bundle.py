@@ -43,16 +43,13 @@ from frostline.frozen.trunk import (
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.classifier import format_of, load_classifier, logits_of
 from frostline.model.model_files import MODEL_FILES, has_own_code
-from frostline.training.estimators import ENCODER_FACTS
-from frostline.training.linear_models import WORDS_FACTS
-from frostline.training.probes import PROBE_FACTS
+from frostline.training.saved_estimators import ESTIMATOR
 
 if TYPE_CHECKING:
     import pandas as pd
 
 LENGTHS = (40, 31, 22, 13) * 4  # tokens of the random texts on which a new bundle is checked and timed
 REPETITIONS = 3  # of the timing
-PROBES = ("", "model/", "probe*/")  # where a probe or a TF-IDF model is, in the folder that a command writes
 
 
 @dataclass(frozen=True)
@@ -190,19 +187,14 @@ def _model_folder(folder: Path) -> Path:
             why = "has another head than its type"
         elif has_own_code(candidate):
             why = "runs Python code of its own"
-        elif (candidate / ENCODER_FACTS).is_file():
-            why = "is one of SetFit"
+        elif (candidate / ESTIMATOR).is_file():
+            why = "is a probe, a TF-IDF model or one of SetFit"
         if why:
             raise FrostlineError(
                 f"The model in {candidate} {why}, which a bundle cannot hold: leave it out, and run `frostline predict` with it."
             )
         if (candidate / "config.json").is_file():
             return candidate
-    if any(any(folder.glob(inside + name)) for inside in PROBES for name in (PROBE_FACTS, WORDS_FACTS)):
-        raise FrostlineError(
-            f"{folder} has a probe or a TF-IDF model, which cannot be part of a bundle: give fine-tuned text classifiers, OUT or "
-            "OUT/model of sweeps."
-        )
     raise FrostlineError(f"{folder} contains no model (no config.json): give the folder OUT or OUT/model of a sweep.")
 
 
@@ -294,7 +286,12 @@ class Bundle:
             FrostlineError: The table cannot be read, or has single texts for a bundle of pairs or the reverse.
         """
         loaded = self._loaded
-        texts = as_texts(texts, text_column, text_pair_column, bundle_columns(self.folder), encoding)
+        texts = as_texts(
+            *(texts, bundle_columns(self.folder)),
+            text_column=text_column,
+            text_pair_column=text_pair_column,
+            encoding=encoding,
+        )
         for task in self.tasks:
             require_shape(task_folder(self.folder, task), texts)
         tokens = loaded.classifiers[0].encode(texts)
@@ -302,7 +299,7 @@ class Bundle:
             logits = logits_of(tokens, lambda batches: (run(tokens.batch(rows)) for rows in batches))
         truncated = int((tokens.dropped > 0).sum())
         return {
-            task: Outputs.of_config(model.config).of_logits(texts, of_task, truncated)
+            task: Outputs.of_config(model.config).of_logits(texts, of_task.numpy(), truncated)
             for task, of_task, model in zip(self.tasks, logits, loaded.models, strict=True)
         }
 

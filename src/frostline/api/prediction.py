@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
@@ -28,9 +27,7 @@ from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRES
 from frostline.model.tokens import Tokens
 from frostline.statistics.class_outputs import OUTPUTS
 from frostline.sweep.streaming import whether_to_stream
-from frostline.training.estimators import saved_encoder
-from frostline.training.linear_models import WORDS_FACTS, load_words
-from frostline.training.probes import PROBE_FACTS, saved_probe
+from frostline.training.saved_estimators import ESTIMATOR, read_estimator
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,102 +41,16 @@ class Threshold:
     probability: float
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """Predictions for N texts.
-
-    Attributes:
-        texts: The texts, with their row numbers in the source.
-        labels: The C classes; empty for regression.
-        values: Probabilities ``[N, C]``, or for regression predicted numbers ``[N, 1]``.
-        truncated: The number of texts that were truncated to the model's length limit.
-        temperature: What the logits were divided by, from the model's config.json; 1 if it has none.
-        threshold: The threshold for one of two labels; None: the label with the highest probability is predicted.
-    """
-
-    texts: Texts
-    labels: tuple[str, ...]
-    values: NDArray[np.float32]
-    truncated: int
-    temperature: float = 1.0
-    threshold: Threshold | None = None
-
-    @property
-    def predicted(self) -> Sequence[Any]:
-        """The predicted label of each text; empty for regression."""
-        return [self._label(n) for n in range(len(self.values))] if self.labels else []
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """One dictionary per text: ``row``, ``text``, ``label`` and a probability ``p(LABEL)`` for each label.
-
-        Pairs also have ``text_pair``. For regression, ``prediction`` replaces label and probabilities.
-        """
-        yield from ({**text_cells(self.texts, n), **self.cells(n)} for n in range(len(self.texts)))
-
-    def columns(self) -> list[str]:
-        """The keys of :meth:`rows`."""
-        return [*text_columns(self.texts), *self.cell_columns()]
-
-    def cells(self, n: int) -> dict[str, Any]:
-        """What is predicted for text ``n``: the keys of :meth:`rows` without row number and text."""
-        if not self.labels:
-            return {"prediction": float(self.values[n, 0])}
-        return {"label": self._label(n), **self._probabilities(n)}
-
-    def cell_columns(self) -> list[str]:
-        """The keys of :meth:`cells`."""
-        return ["label", *(f"p({label})" for label in self.labels)] if self.labels else ["prediction"]
-
-    def _probabilities(self, n: int) -> dict[str, float]:
-        probabilities = zip(self.labels, self.values[n], strict=True)
-        return {f"p({label})": round(float(p), 6) for label, p in probabilities}
-
-    def _label(self, n: int) -> str:
-        """The predicted label of text ``n``."""
-        if self.threshold is None:
-            return self.labels[int(self.values[n].argmax())]
-        place = self.labels.index(self.threshold.label)
-        enough = self.values[n, place] >= self.threshold.probability
-        return self.labels[place if enough else 1 - place]
-
-
-@dataclass(frozen=True)
-class LabelSetPredictions(Predictions):
-    """Predictions of any number of labels for N texts. Each of the C labels has a probability of its own.
-
-    Attributes:
-        thresholds: The probability of each label from which it is predicted, ``[C]``.
-    """
-
-    thresholds: tuple[float, ...] = ()
-
-    @property
-    def predicted(self) -> Sequence[list[str]]:
-        """The predicted labels of each text, in their order; an empty list for none."""
-        return [self._labels(n) for n in range(len(self.values))]
-
-    def cells(self, n: int) -> dict[str, Any]:
-        """What is predicted for text ``n``: a list of ``labels``, and a probability ``p(LABEL)`` for each label."""
-        return {"labels": self._labels(n), **self._probabilities(n)}
-
-    def cell_columns(self) -> list[str]:
-        return ["labels", *(f"p({label})" for label in self.labels)]
-
-    def _labels(self, n: int) -> list[str]:
-        both = zip(self.labels, self.values[n], self.thresholds, strict=True)
-        return [label for label, probability, least in both if probability >= least]
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outputs:
     """How the outputs of a model are read.
 
     Attributes:
         task_type: The type of its task.
-        labels: Its labels; empty for regression.
-        temperature: What its logits are divided by.
-        threshold: The threshold for one of two classes.
-        thresholds: The threshold of each label, if a text can have any number of labels.
+        labels: Its C labels; empty for regression.
+        temperature: What its logits are divided by, from the model's config.json; 1 if it has none.
+        threshold: The threshold for one of two labels; None: the label with the highest probability is predicted.
+        thresholds: If a text can have any number of labels, the probability of each from which it is predicted, ``[C]``.
     """
 
     task_type: str
@@ -149,17 +60,17 @@ class Outputs:
     thresholds: tuple[float, ...] = ()
 
     @classmethod
-    def of_config(cls, config: Any, threshold: float | None = None) -> "Outputs":
-        """Those of a classifier with this configuration of transformers; a given threshold replaces that in it.
+    def of_config(cls, config: Any, threshold: float | None = None, *, of_words: bool = False) -> "Outputs":
+        """Those of a classifier (``of_words``, of a tagger) with this configuration of transformers, with the given threshold.
 
         Raises:
             FrostlineError: The threshold is unusable.
         """
         keys, count = config.to_dict(), config.num_labels
-        task_type = CLASSIFICATION
+        task_type = TOKENS if of_words else CLASSIFICATION
         if config.problem_type == PROBLEM_TYPES[MULTI_LABEL]:
             task_type = MULTI_LABEL
-        elif config.problem_type == PROBLEM_TYPES[REGRESSION] or count == 1:
+        elif config.problem_type == PROBLEM_TYPES[REGRESSION] or (count == 1 and not of_words):
             task_type = REGRESSION
         labels = () if task_type == REGRESSION else tuple(config.id2label[n] for n in range(count))
         return cls.of_task(task_type, labels, threshold, keys)
@@ -170,9 +81,13 @@ class Outputs:
     ) -> "Outputs":
         """Those of a model for a task, with the ``keys`` of its config.json if it has one."""
         keys = keys or {}
+        shared: dict[str, Any] = {
+            "task_type": task_type,
+            "labels": tuple(labels),
+            "temperature": _number(keys, TEMPERATURE, 1.0),
+        }
         if task_type == MULTI_LABEL:
-            thresholds = _thresholds(keys, labels, threshold)
-            return cls(task_type, tuple(labels), _number(keys, TEMPERATURE, 1.0), thresholds=thresholds)
+            return cls(**shared, thresholds=_thresholds(keys, labels, threshold))
         decision = None
         if threshold is not None or THRESHOLD in keys:
             if len(labels) != 2:
@@ -185,20 +100,67 @@ class Outputs:
             if label not in labels:
                 raise FrostlineError(f"{THRESHOLD_LABEL} in config.json is {label!r}: name one of {', '.join(labels)}.")
             decision = Threshold(label, probability)
-        return cls(task_type, tuple(labels), _number(keys, TEMPERATURE, 1.0), decision)
+        return cls(**shared, threshold=decision)
 
-    def of_logits(self, texts: Texts, logits: Tensor, truncated: int) -> Predictions:
-        """The predictions from logits ``[N, C]``."""
-        scaled = logits / self.temperature if self.labels else logits
-        return self.of_values(texts, OUTPUTS[self.task_type](scaled.numpy()), truncated)
+    def of_logits(self, texts: Texts, logits: NDArray[Any], truncated: int) -> "Predictions":
+        """The predictions from logits ``[N, C]`` or numbers ``[N, 1]``."""
+        values = OUTPUTS[self.task_type](logits / self.temperature if self.labels else logits)
+        return Predictions(**vars(self), texts=texts, values=values.astype(np.float32), truncated=truncated)
 
-    def of_values(self, texts: Texts, values: NDArray[np.float32], truncated: int) -> Predictions:
-        """The predictions from probabilities ``[N, C]`` or numbers ``[N, 1]``."""
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions(Outputs):
+    """Predictions for N texts, with how the outputs of the model are read.
+
+    Attributes:
+        texts: The texts, with their row numbers in the source.
+        values: Probabilities ``[N, C]``, or for regression predicted numbers ``[N, 1]``.
+        truncated: The number of texts that were truncated to the model's length limit.
+    """
+
+    texts: Texts
+    values: NDArray[np.float32]
+    truncated: int
+
+    @property
+    def predicted(self) -> Sequence[Any]:
+        """The predicted label of each text, or the list of its labels; empty for regression."""
+        return [self._label(n) for n in range(len(self.values))] if self.labels else []
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One dictionary per text: ``row``, ``text``, ``label`` and a probability ``p(LABEL)`` for each label.
+
+        Pairs also have ``text_pair``. If a text can have any number of labels, ``labels`` is their list. For regression,
+        ``prediction`` replaces label and probabilities.
+        """
+        yield from ({**text_cells(self.texts, n), **self.cells(n)} for n in range(len(self.texts)))
+
+    def columns(self) -> list[str]:
+        """The keys of :meth:`rows`."""
+        return [*text_columns(self.texts), *self.cell_columns()]
+
+    def cells(self, n: int) -> dict[str, Any]:
+        """What is predicted for text ``n``: the keys of :meth:`rows` without row number and text."""
+        if not self.labels:
+            return {"prediction": float(self.values[n, 0])}
+        found = (self._label(n), *(round(float(p), 6) for p in self.values[n]))
+        return dict(zip(self.cell_columns(), found, strict=True))
+
+    def cell_columns(self) -> list[str]:
+        """The keys of :meth:`cells`."""
+        name = "labels" if self.task_type == MULTI_LABEL else "label"
+        return [name, *(f"p({label})" for label in self.labels)] if self.labels else ["prediction"]
+
+    def _label(self, n: int) -> str | list[str]:
+        """The predicted label of text ``n``, or all its labels."""
         if self.task_type == MULTI_LABEL:
-            return LabelSetPredictions(
-                texts, self.labels, values, truncated, self.temperature, thresholds=self.thresholds
-            )
-        return Predictions(texts, self.labels, values, truncated, self.temperature, self.threshold)
+            both = zip(self.labels, self.values[n], self.thresholds, strict=True)
+            return [label for label, probability, least in both if probability >= least]
+        if self.threshold is None:
+            return self.labels[int(self.values[n].argmax())]
+        place = self.labels.index(self.threshold.label)
+        enough = self.values[n, place] >= self.threshold.probability
+        return self.labels[place if enough else 1 - place]
 
 
 def text_cells(texts: Texts, n: int) -> dict[str, Any]:
@@ -273,66 +235,47 @@ class TagPredictions:
         return ["row", "tokens", "tags", "probabilities"]
 
 
-def _most_probable(
-    texts: Texts, tokens: Tokens, labels: tuple[str, ...], of_words: NDArray[np.float32], temperature: float = 1.0
-) -> TagPredictions:
-    """The most probable tags. ``of_words`` are the probabilities of the words with tokens, one sentence after the other."""
+def _most_probable(outputs: Outputs, texts: Texts, logits: NDArray[Any], tokens: Tokens) -> TagPredictions:
+    """The most probable tags. ``logits`` are those of the words with tokens, one sentence after the other."""
     tags: list[list[str | None]] = [[None] * len(words_of(text)) for text in texts.texts]
     probabilities: list[list[float | None]] = [[None] * len(of_text) for of_text in tags]
     first = tokens.labelled(np.arange(len(tokens)))
-    for of_word, example, word in zip(of_words, first.example, first.word, strict=True):
+    values = OUTPUTS[TOKENS](logits / outputs.temperature).astype(np.float32)
+    for of_word, example, word in zip(values, first.example, first.word, strict=True):
         best = int(of_word.argmax())
-        tags[example][word], probabilities[example][word] = labels[best], float(of_word[best])
-    return TagPredictions(texts, labels, tags, probabilities, int((tokens.dropped > 0).sum()), temperature)
+        tags[example][word], probabilities[example][word] = outputs.labels[best], float(of_word[best])
+    return TagPredictions(texts, outputs.labels, tags, probabilities, _truncated(tokens), outputs.temperature)
 
 
-def as_sentences(
-    source: Any, text_column: str | None, trained: Any, word_column: int | None = None, encoding: str | None = None
-) -> Texts:
-    """The sentences of a table, or of a list of lists of words."""
-    if isinstance(source, Texts):
-        return source
-    if isinstance(source, list | tuple):
-        remedy = "give a list of words for each sentence"
-        if not source:
-            raise FrostlineError(f"The list of sentences is empty: {remedy}.")
-        sentences = tuple(sentence(one, f"Sentence {n}", remedy) for n, one in enumerate(source, start=1))
-        rows: NDArray[np.int64] = np.arange(1, len(source) + 1)
-        return Texts(texts=sentences, pairs=None, rows=rows, name="the list of sentences")
-    texts, _ = read_unlabelled(
-        source,
-        word_column=word_column,
-        encoding=encoding,
-        text_column=text_column,
-        trained=trained,
-        task_type=TOKENS,
-    )
-    return texts
+def _truncated(tokens: Tokens | None) -> int:
+    """How many examples were truncated."""
+    return 0 if tokens is None else int((tokens.dropped > 0).sum())
 
 
 def require_model(folder: str | Path) -> None:
-    """Raise a FrostlineError if the folder contains no model, no probe, no TF-IDF model and no bundle."""
-    if not Path(folder).exists():
+    """Raise a FrostlineError if the folder contains no model, no estimator and no bundle."""
+    folder = Path(folder)
+    if not folder.exists():
         raise FrostlineError(f"There is no folder {folder}: give that of a model, such as OUT/model of a sweep.")
-    if not any((Path(folder) / name).is_file() for name in ("config.json", PROBE_FACTS, WORDS_FACTS, BUNDLE_FACTS)):
-        inside = Path(folder) / "model"
+    if not any((folder / name).is_file() for name in ("config.json", ESTIMATOR, BUNDLE_FACTS)):
+        inside = folder / "model"
         remedy = f"give {inside}" if inside.is_dir() else "give the folder OUT/model of a sweep"
         raise FrostlineError(f"{folder} contains no model (no config.json): {remedy}.")
 
 
 def predicts_tags(folder: str | Path) -> bool:
-    """Whether the model or probe in a folder predicts tags of words."""
-    probe = saved_probe(folder)
-    return is_tagger(Path(folder)) if probe is None else probe.of_words
+    """Whether the model in a folder predicts tags of words."""
+    saved = read_estimator(folder)
+    return is_tagger(Path(folder)) if saved is None else saved.facts.task_type == TOKENS
 
 
 def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
-    """The columns that a model or probe was trained on; None if frostline did not train it.
+    """The columns that a model was trained on; None if frostline did not train it.
 
     Raises:
         FrostlineError: The file that names them is damaged.
     """
-    for path in (Path(folder) / name for name in (RECORD, PROBE_FACTS, WORDS_FACTS)):
+    for path in (Path(folder) / name for name in (RECORD, ESTIMATOR)):
         if not path.is_file():
             continue
         try:
@@ -382,72 +325,60 @@ def predict(
     require_model(folder)
     if is_bundle(folder):
         raise FrostlineError(f"{folder} is a bundle of several tasks: use frostline.load_bundle(folder)(texts).")
-    probe = saved_probe(folder)
-    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "streams": whether_to_stream(stream, CPU)}
-    if is_tagger(Path(folder)) if probe is None else probe.of_words:
-        unsuitable = {"--threshold": threshold, "--text-pair-column": text_pair_column}
-        if given := [flag for flag, value in unsuitable.items() if value is not None]:
-            raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
-        sentences = as_sentences(texts, text_column, trained_columns(folder), word_column, encoding)
-        if probe is not None:
-            probed, tokens = probe.values(sentences, **options)
-            return _most_probable(sentences, tokens, tuple(probe.about["labels"]), probed)
-        tagger = load_classifier(Path(folder), of_words=True, **options)
-        temperature = Outputs.of_config(tagger.model.config).temperature
-        tokens, names = tagger.encode(sentences), tagger.model.config.id2label
-        of_words = (logits_of_texts(tagger, tokens) / temperature).softmax(-1)
-        of_words = of_words[tokens.labelled(np.arange(len(tokens))).position]  # a word has the tag of its first token
-        labels = tuple(names[n] for n in range(len(names)))
-        return _most_probable(sentences, tokens, labels, of_words.numpy(), temperature)
-    texts = as_texts(texts, text_column, text_pair_column, trained_columns(folder), encoding)
+    saved, of_words = read_estimator(folder), predicts_tags(folder)
+    unsuitable = {"--threshold": threshold, "--text-pair-column": text_pair_column}
+    if of_words and (given := [flag for flag, value in unsuitable.items() if value is not None]):
+        raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
+    if stream and saved and saved.facts.probe is None:
+        raise FrostlineError(f"The model in {folder} has no layers that can be streamed: leave --stream out.")
+    texts = as_texts(
+        texts,
+        trained_columns(folder),
+        of_words=of_words,
+        text_column=text_column,
+        text_pair_column=text_pair_column,
+        word_column=word_column,
+        encoding=encoding,
+    )
     require_shape(Path(folder), texts)
-    if probe is not None:
-        outputs = Outputs.of_task(probe.about["task_type"], probe.about["labels"], threshold)
-        values, tokens = probe.values(texts, **options)
-        return outputs.of_values(texts, values, int((tokens.dropped > 0).sum()))
-    if words := load_words(folder):
-        _refuse_stream(folder, "it has no layers", stream=stream)
-        model_of_words, about = words
-        outputs = Outputs.of_task(about["task_type"], about["labels"], threshold)
-        return outputs.of_values(texts, model_of_words.predictions(texts).astype(np.float32), 0)
-    if encoder := saved_encoder(folder):
-        _refuse_stream(folder, "sentence-transformers runs it", stream=stream)
-        outputs = Outputs.of_task(encoder.about["task_type"], encoder.about["labels"], threshold)
-        return outputs.of_values(texts, *encoder.values(texts, trust_remote_code=trust_remote_code))
-    classifier = load_classifier(Path(folder), **options)
-    outputs = Outputs.of_config(classifier.model.config, threshold)  # an unusable threshold is refused here
-    tokens = classifier.encode(texts)
-    return outputs.of_logits(texts, logits_of_texts(classifier, tokens), int((tokens.dropped > 0).sum()))
+    options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "streams": whether_to_stream(stream, CPU)}
+    tokens: Tokens | None
+    if saved:
+        outputs = Outputs.of_task(saved.facts.task_type, saved.facts.labels, threshold)
+        logits, tokens = saved.logits(texts, **options)
+    else:
+        classifier = load_classifier(Path(folder), of_words=of_words, **options)
+        outputs = Outputs.of_config(classifier.model.config, threshold, of_words=of_words)
+        tokens = classifier.encode(texts)
+        logits = logits_of_texts(classifier, tokens).numpy()
+        if of_words:  # a word has the tag of its first token
+            logits = logits[tokens.labelled(np.arange(len(tokens))).position]
+    if of_words:
+        assert tokens is not None
+        return _most_probable(outputs, texts, logits, tokens)
+    return outputs.of_logits(texts, logits, _truncated(tokens))
 
 
-def _refuse_stream(folder: str | Path, why: str, *, stream: bool | None) -> None:
-    """Refuse to stream a model that cannot be streamed."""
-    if stream:
-        raise FrostlineError(f"The model in {folder} cannot be streamed, because {why}: leave --stream out.")
+def as_texts(source: Any, trained: Mapping[str, str | None] | None, *, of_words: bool = False, **columns: Any) -> Texts:
+    """The texts of a table or a list, for a model that was ``trained`` on these columns; with ``of_words`` sentences.
 
-
-def as_texts(
-    source: Any,
-    text_column: str | None,
-    text_pair_column: str | None,
-    trained: Mapping[str, str | None] | None,
-    encoding: str | None = None,
-) -> Texts:
-    """The texts of a table or a list, for a model that was ``trained`` on these columns."""
+    ``columns`` and the encoding are those of :func:`frostline.data.load.read_unlabelled`.
+    """
     if isinstance(source, Texts):
         return source
     if isinstance(source, list | tuple):
+        name, remedy = "the list of texts", "give strings, or a DataFrame for pairs of texts"
+        if of_words:
+            name, remedy = "the list of sentences", "give a list of words for each sentence"
+            source = [sentence(one, f"Sentence {n}", remedy) for n, one in enumerate(source, start=1)]
         wrong = [one for one in source if not isinstance(one, str)]
         if wrong or not source:
-            found = f"contains {wrong[0]!r}" if wrong else "is empty"
-            raise FrostlineError(f"The list of texts {found}: give strings, or a DataFrame for pairs of texts.")
-        return Texts(texts=tuple(source), pairs=None, rows=np.arange(1, len(source) + 1), name="the list of texts")
+            raise FrostlineError(f"T{name[1:]} {f'contains {wrong[0]!r}' if wrong else 'is empty'}: {remedy}.")
+        return Texts(texts=tuple(source), pairs=None, rows=np.arange(1, len(source) + 1), name=name)
     # A text can be too long for Path.exists, which then raises an error.
     if isinstance(source, str) and Path(source).suffix.lower() not in FORMAT_OF and not os.path.exists(source):
         raise FrostlineError(f"{quoted(source)} is no file: give the path of a table, or a list of texts.")
-    texts, _ = read_unlabelled(
-        source, encoding=encoding, text_column=text_column, text_pair_column=text_pair_column, trained=trained
-    )
+    texts, _ = read_unlabelled(source, trained=trained, task_type=TOKENS if of_words else None, **columns)
     return texts
 
 

@@ -1,6 +1,7 @@
 """``frostline.probe``: fit linear probes on the frozen features of a model, and write a folder with the results."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,50 @@ from frostline.frozen.hidden_states import HiddenStates, cache_folder, load_or_c
 from frostline.model.device import Machine, this_machine
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens
-from frostline.report.explanations import probe_sentence
-from frostline.report.probe_report import suffixes, write_probes
+from frostline.report.probe_report import report_probes, suffixes, write_probes
 from frostline.statistics.metrics import check_metric
+from frostline.statistics.predictions import Labelled
 from frostline.sweep.plan import free_cache_bytes, passage_bytes, recipe_of
 from frostline.sweep.prepare import encode_splits, length_limit, load_model
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import OF_MODEL_AND_DATA, make_settings
 from frostline.training.linear_models import FITS, WordsModel
-from frostline.training.probes import Probed, features_after, fit_probes, probe_forward_pass
+from frostline.training.probes import (
+    FittedProbe,
+    ProbeExamples,
+    best_probe,
+    cached_vectors,
+    features_after,
+    fit_probes,
+    probe_forward_pass,
+    words_of_rows,
+)
+from frostline.training.result import ProbeReport
+from frostline.training.saved_estimators import save_probe
 
 # What is written into the folder. With several label columns, each has a probe_<column>.
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The probes for one label column.
+
+    Attributes:
+        report: What probes.json says of them.
+        best: The best one.
+        pretrained: The model whose hidden states they read.
+        machine: Device and precision that computed these.
+    """
+
+    report: ProbeReport
+    best: FittedProbe
+    pretrained: Pretrained
+    machine: Machine
+
+    def save(self, folder: Path) -> None:
+        """Write the best probe into ``folder``, for ``frostline predict``."""
+        save_probe(folder, self.report, self.best, self.pretrained, self.machine)
 
 
 def probe(
@@ -100,36 +133,40 @@ def probe(
             rows[name] = np.arange(start, start + len(own_tokens))
             start += len(own_tokens)
         progress.begin(f"fitting probes for {listed(task.columns.of_labels)}")
-        fitted = fit_probes(
-            one,
-            states,
-            rows,
+        metric = check_metric(spec.metric, task.task_type, len(task.labels), task.labels)
+        train, validation = [
+            ProbeExamples(
+                Labelled(part.targets, task.task_type, task.labels, metric),
+                cached_vectors(states, rows[name], words_of_rows(tokens, rows[name])),
+                words_of_rows(tokens, rows[name]),
+            )
+            for name, part in (("train", one.train), ("validation", one.validation))
+        ]
+        probes = fit_probes(train, pretrained.anatomy.count, kind)
+        words = WordsModel.fit(one.train, len(task.labels))
+        report = report_probes(
+            probes,
+            validation,
+            train_rows=len(one.train),
+            data=one,
             tokens=tokens,
             pretrained=pretrained,
-            machine=machine,
             max_length=max_length,
+            words=None if words is None else words.logits(one.validation),
             kind=kind,
-            metric=check_metric(spec.metric, task.task_type, len(task.labels), task.labels),
-            words=WordsModel.fit(one.train, len(task.labels)),
-            describe=probe_sentence,
         )
-        found.append(fitted)
+        found.append(Probed(report, best_probe(probes), pretrained, machine))
     if folder is not None:
-        write(folder, found)
+        for probed, target in zip(found, probe_folders(folder, found), strict=True):
+            with new_folder(target, inside=folder, replace=True) as aside:
+                probed.save(aside)
+        write_probes(folder, [one.report for one in found])
     return found
-
-
-def write(folder: Path, found: Sequence[Probed]) -> Path:
-    """Write report, tables, figures and the best probe of each label column; returns the path of the report."""
-    for one, own in zip(found, probe_folders(folder, found), strict=True):
-        with new_folder(own, inside=folder, replace=True) as aside:
-            one.save(aside)
-    return write_probes(folder, [one.facts for one in found])
 
 
 def probe_folders(folder: Path, found: Sequence[Probed]) -> list[Path]:
     """The folder of the best probe of each label column, within ``folder``."""
-    return [folder / f"probe{suffix}" for suffix in suffixes([one.facts for one in found])]
+    return [folder / f"probe{suffix}" for suffix in suffixes([one.report for one in found])]
 
 
 def _hidden_states(pretrained: Pretrained, machine: Machine, tokens: Tokens, progress: Progress) -> HiddenStates:

@@ -95,22 +95,22 @@ def probe(
     finally:
         progress.close()
     for one in found:
-        for note in one.facts["notes"]:
+        report, rows = one.report, dict[str, dict[str, Any]]()
+        for note in report.notes:
             print(note)
         # validation scores: a row for each layer, a column for each feature vector
-        facts, rows = one.facts, dict[str, dict[str, Any]]()
-        vectors = dict.fromkeys(probe["vector"] for probe in facts["probes"])
-        for own in facts["probes"]:
-            after = formatting.layers(own["layers"])
-            best = facts["best"]["layers"] == own["layers"] and facts["best"]["vector"] == own["vector"]
-            score = "-" if own["validation"] is None else f"{own['validation']:.3f}"
+        vectors = dict.fromkeys(probe.vector for probe in report.probes)
+        for own in report.probes:
+            after = formatting.layers(own.layers)
+            best = (report.best.layers, report.best.vector) == (own.layers, own.vector)
+            score = "-" if own.validation is None else f"{own.validation:.3f}"
             row = rows.setdefault(after, {"after layer": after, **dict.fromkeys(vectors, "")})
-            row[own["vector"]] = score + " *" * best
-        metric, count = names.metric(facts["metric"]), facts["validation_rows"]
-        print(f"\n{facts['columns']['label']}: {metric} on {count:,} validation examples")
+            row[own.vector] = score + " *" * best
+        metric, count = names.metric(report.metric), report.validation_rows
+        print(f"\n{report.columns['label']}: {metric} on {count:,} validation examples")
         print_table(rows.values(), ("after layer", *vectors))
         print("* best probe, selected by its leave-one-out or held-out score on the training examples")
-        print(f"\n{one.sentence}\n")
+        print(f"\n{report.sentence}\n")
     print(out / "report.html")
     for folder in probe_folders(out, found):
         print(folder)

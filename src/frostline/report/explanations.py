@@ -1,9 +1,8 @@
-"""Sentences beside the answer: what is uncertain, what failed, what follows, how to load the model, and what probes show."""
+"""Sentences beside the answer: what is uncertain, what failed, what follows, and how to load the model."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.wording import capitalized, duration
@@ -12,8 +11,6 @@ from frostline.report.answer.recommended_classes import is_saved
 from frostline.statistics.answer import Answer, Counts, SizeAnswer
 from frostline.statistics.curve import UNDECIDED
 from frostline.training.result import Provenance
-
-ProbeFacts = Mapping[str, Any]  # one label column in probes.json
 
 
 def headline(sentence: str) -> tuple[str, str]:
@@ -173,30 +170,3 @@ def loading(answer: Answer, folder: Path) -> str | None:
     if answer.task_type == TOKENS:
         texts = '[["A", "sentence"]]'
     return f"import frostline{', pandas' if pair else ''}\nfound = frostline.predict({name}, {texts})\nprint(*found.rows())"
-
-
-def probe_sentence(facts: ProbeFacts) -> str:
-    """The score of the best probe, and whether it is significantly better than the constant baseline."""
-    best, metric = facts["best"], names.metric(facts["metric"])
-    if best["score"] is None or best["low"] is None or best["high"] is None:
-        return (
-            f"No probe has a defined {metric}: it predicts the same for every example, or there are too few "
-            "validation examples."
-        )
-    count = facts["validation_rows"]
-    examples = f"{count:,} validation example{'' if count == 1 else 's'}"
-    layers = f"layer{'s' if len(best['layers']) > 1 else ''} {formatting.layers(best['layers'])} of {facts['layers']}"
-    probe = f"{facts['kind']} probe on the {names.VECTORS[best['vector']]} after {layers}"
-    interval = f"95 % interval {best['low']:.3f} to {best['high']:.3f}"
-    baseline = names.baseline(facts["metric"])
-    tfidf = "" if facts["tfidf_score"] is None else f", the TF-IDF model {facts['tfidf_score']:.3f}"
-    baselines = f"The {baseline} reaches {facts['chance']:.3f}{tfidf}."
-    if not best["low"] > facts["chance"]:
-        return (
-            f"With {examples}, frozen features are not significantly better than the {baseline}. The best, a {probe}, "
-            f"reaches {metric} {best['score']:.3f} ({interval}). {baselines}"
-        )
-    return (
-        f"A {probe} reaches {metric} {best['score']:.3f} without training a layer. With {examples} that is significantly "
-        f"better than the {baseline} ({interval}). {baselines}"
-    )

@@ -1,16 +1,23 @@
-"""The page of linear probes on frozen features, with a table and a figure for every label column."""
+"""What is reported of linear probes on frozen features, and their page, with a table and a figure for every label column."""
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from frostline.data.files import file_name, replace_file, write_json
+from frostline.data.load import Data
+from frostline.data.splits import NO_TEST_SET
+from frostline.model.pretrained import Pretrained
+from frostline.model.tokens import ZEROED_TYPES, Tokens
 from frostline.report import formatting, names
-from frostline.report.explanations import ProbeFacts, headline
+from frostline.report.explanations import headline
 from frostline.report.figures.drawing import (
     FAILED,
     QUIET,
@@ -23,6 +30,10 @@ from frostline.report.figures.drawing import (
 )
 from frostline.report.pages.templates import render
 from frostline.report.tables.table import Column, ReportTable, Row, save_tables
+from frostline.statistics.metrics import defined
+from frostline.statistics.predictions import RunPredictions
+from frostline.training.probes import FittedProbe, ProbeExamples, best_probe
+from frostline.training.result import BestProbe, ProbeReport, ReportedProbe
 
 VECTOR_STYLES = {
     "first": (VALIDATION, "o"),
@@ -34,92 +45,177 @@ MAX_LABELS = 13
 APART = 1.5  # x distance between the last layer and a probe on several layers
 
 
-def write_probes(out: Path, probes: Sequence[ProbeFacts]) -> Path:
-    """Write report.html, probes.json, tables/ and figures/ into ``out``, and return the path of the page.
+def report_probes(
+    probes: Sequence[FittedProbe],
+    validation: ProbeExamples,
+    *,
+    train_rows: int,
+    data: Data,
+    tokens: Tokens,
+    pretrained: Pretrained,
+    max_length: int,
+    words: NDArray[Any] | None,
+    kind: str = "ridge",
+) -> ProbeReport:
+    """Score probes on validation examples, and say how good the best one is. Its choice does not depend on them.
 
-    ``probes`` are the facts of every label column.
+    Args:
+        probes: The fitted probes for one label column.
+        validation: The validation examples.
+        train_rows: How many training examples they were fitted on.
+        data: The task, and what was noticed about its examples.
+        tokens: The tokens of all examples.
+        pretrained: The model.
+        max_length: The most tokens of an example.
+        words: The logits of a TF-IDF model for the validation examples; None if there is none.
+        kind: ``ridge`` or ``logistic``.
     """
+    task, split, best = data.task, validation.split, best_probe(probes)
+    reported, scored = [], {}
+    for probe in probes:
+        logits = probe.logits(validation.vectors)
+        if probe is best:
+            scored = RunPredictions(split, {"best": validation.by_row(logits)}.__getitem__).alone("best")
+        reported.append(
+            ReportedProbe(
+                **dict(probe.input),
+                held_out=defined(probe.held_out),
+                validation=defined(validation.score(logits)),
+                penalty=probe.probe.penalty,
+            )
+        )
+    report = ProbeReport(
+        model=pretrained.name,
+        revision=pretrained.revision,
+        task=task.name,
+        kind=kind,
+        columns=asdict(task.columns),
+        task_type=task.task_type,
+        labels=task.labels,
+        metric=split.metric,
+        max_length=max_length,
+        layers=pretrained.anatomy.count,
+        train_rows=train_rows,
+        validation_rows=len(split.targets),
+        chance=split.chance,
+        tfidf_score=None if words is None else defined(split.score(words, np.arange(len(words)))),
+        probes=tuple(reported),
+        best=BestProbe.model_validate({**dict(best.input), **{name: defined(x) for name, x in scored.items()}}),
+        notes=(*(note for note in data.notes if note != NO_TEST_SET), *[ZEROED_TYPES] * tokens.zeroed_types),
+        sentence="",
+    )
+    return report.model_copy(update={"sentence": probe_sentence(report)})
+
+
+def probe_sentence(report: ProbeReport) -> str:
+    """The score of the best probe, and whether it is significantly better than the constant baseline."""
+    best, metric = report.best, names.metric(report.metric)
+    if best.score is None or best.low is None or best.high is None:
+        return (
+            f"No probe has a defined {metric}: it predicts the same for every example, or there are too few "
+            "validation examples."
+        )
+    examples = f"{report.validation_rows:,} validation example{'' if report.validation_rows == 1 else 's'}"
+    layers = f"layer{'s' if len(best.layers) > 1 else ''} {formatting.layers(best.layers)} of {report.layers}"
+    probe = f"{report.kind} probe on the {names.VECTORS[best.vector]} after {layers}"
+    interval = f"95 % interval {best.low:.3f} to {best.high:.3f}"
+    baseline = names.baseline(report.metric)
+    tfidf = "" if report.tfidf_score is None else f", the TF-IDF model {report.tfidf_score:.3f}"
+    baselines = f"The {baseline} reaches {report.chance:.3f}{tfidf}."
+    if not best.low > report.chance:
+        return (
+            f"With {examples}, frozen features are not significantly better than the {baseline}. The best, a {probe}, "
+            f"reaches {metric} {best.score:.3f} ({interval}). {baselines}"
+        )
+    return (
+        f"A {probe} reaches {metric} {best.score:.3f} without training a layer. With {examples} that is significantly "
+        f"better than the {baseline} ({interval}). {baselines}"
+    )
+
+
+def write_probes(out: Path, probes: Sequence[ProbeReport]) -> Path:
+    """Write report.html, probes.json, tables/ and figures/ of every label column into ``out``; returns the page's path."""
     named = list(zip(suffixes(probes), probes, strict=True))
-    figures = {f"probe_curve{suffix}": probe_curve(facts) for suffix, facts in named}
-    tables = {f"probes{suffix}": probe_table(facts, suffix) for suffix, facts in named}
+    figures = {f"probe_curve{suffix}": probe_curve(report) for suffix, report in named}
+    tables = {f"probes{suffix}": probe_table(report, suffix) for suffix, report in named}
     page = out / "report.html"
     text = render(
         "probes.html.j2",
-        found=[{**facts, "suffix": suffix, "headline": headline(facts["sentence"])} for suffix, facts in named],
+        found=[{**dict(report), "suffix": suffix, "headline": headline(report.sentence)} for suffix, report in named],
         figures=save_figures(out, figures),
         tables=tables,
-        model=names.model_name(probes[0]["model"]),
+        model=names.model_name(probes[0].model),
     )
     save_tables(out, tables.values())
-    write_json(out / "probes.json", {"probes": probes}, inside=out)
+    write_json(out / "probes.json", {"probes": [report.model_dump() for report in probes]}, inside=out)
     replace_file(page, text.encode(), inside=out)
     return page
 
 
-def suffixes(probes: Sequence[ProbeFacts]) -> list[str]:
+def suffixes(probes: Sequence[ProbeReport]) -> list[str]:
     """The end of the file names of each label column: its name, or a number if the name is not unique."""
     if len(probes) == 1:
         return [""]
-    columns = [file_name(facts["columns"]["label"]) for facts in probes]
+    columns = [file_name(report.columns["label"]) for report in probes]
     return [f"_{name if columns.count(name) == 1 else n}" for n, name in enumerate(columns, 1)]
 
 
-def probe_table(facts: ProbeFacts, suffix: str = "") -> ReportTable:
+def probe_table(report: ProbeReport, suffix: str = "") -> ReportTable:
     """A row for every probe."""
-    metric, best = names.metric(facts["metric"]), facts["best"]
+    metric, best = names.metric(report.metric), report.best
 
-    def is_best(probe: ProbeFacts) -> bool:
-        return (probe["layers"], probe["vector"]) == (best["layers"], best["vector"])
+    def is_best(probe: ReportedProbe) -> bool:
+        return (probe.layers, probe.vector) == (best.layers, best.vector)
 
     columns = (
-        Column("layers", "after layer", of=lambda probe: formatting.layers(probe["layers"]), rank="place"),
+        Column("layers", "after layer", of=lambda probe: formatting.layers(probe.layers), rank="place"),
         Column("vector", "token", number=False),
         Column("held_out", f"{metric}, held-out\ntraining examples", formatting.score),
         Column("validation", f"{metric},\nvalidation", formatting.score, strong=True),
         Column("penalty", "penalty per\nexample", lambda penalty: f"{penalty:.2g}"),
     )
-    tfidf = "." if facts["tfidf_score"] is None else f", TF-IDF model {facts['tfidf_score']:.3f}."
-    read = "the first token of each word" if best["vector"] == "word" else "one vector of each example"
+    tfidf = "." if report.tfidf_score is None else f", TF-IDF model {report.tfidf_score:.3f}."
+    read = "the first token of each word" if best.vector == "word" else "one vector of each example"
     caption = (
-        f"A {facts['kind']} probe on {read} after each layer (0: the embeddings), {facts['train_rows']:,} "
-        f"training and {facts['validation_rows']:,} validation examples. "
-        f"{names.baseline(facts['metric']).capitalize()} {facts['chance']:.3f}{tfidf}"
+        f"A {report.kind} probe on {read} after each layer (0: the embeddings), {report.train_rows:,} "
+        f"training and {report.validation_rows:,} validation examples. "
+        f"{names.baseline(report.metric).capitalize()} {report.chance:.3f}{tfidf}"
     )
     tag = "best on held-out training examples"
-    rows = (Row(probe, (tag,) * is_best(probe), is_best(probe)) for probe in facts["probes"])
+    rows = (Row(probe, (tag,) * is_best(probe), is_best(probe)) for probe in report.probes)
     return ReportTable(f"probes{suffix}", "Probes", caption, columns, tuple(rows))
 
 
-def probe_curve(facts: ProbeFacts) -> Figure:
+def probe_curve(report: ProbeReport) -> Figure:
     """Validation score over the layers, with a line for each vector. Probes on several layers are drawn at the right."""
-    layers, probes = facts["layers"], facts["probes"]
-    single = [probe for probe in probes if len(probe["layers"]) == 1]
-    several = [probe for probe in probes if len(probe["layers"]) > 1]
+    layers, probes = report.layers, report.probes
+    single = [probe for probe in probes if len(probe.layers) == 1]
+    several = [probe for probe in probes if len(probe.layers) > 1]
 
-    def height(probe: ProbeFacts) -> float:  # NaN is not drawn
-        return math.nan if probe["validation"] is None else float(probe["validation"])
+    def height(probe: ReportedProbe) -> float:  # NaN is not drawn
+        return math.nan if probe.validation is None else float(probe.validation)
 
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(470, 420)
-        for vector in dict.fromkeys(probe["vector"] for probe in probes):
+        for vector in dict.fromkeys(probe.vector for probe in probes):
             colour, marker = VECTOR_STYLES[vector]
-            points = [(one["layers"][0], height(one)) for one in single if one["vector"] == vector]
+            points = [(one.layers[0], height(one)) for one in single if one.vector == vector]
             line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 6}
             axes.plot(*zip(*points, strict=True), **line, linewidth=2, label=names.VECTORS[vector])
-            for probe in (one for one in several if one["vector"] == vector):
+            for probe in (one for one in several if one.vector == vector):
                 axes.plot(layers + APART, height(probe), **line)
         baselines = (
-            (facts["chance"], names.baseline(facts["metric"]), (4, 4)),
-            (facts["tfidf_score"], "TF-IDF model", (1, 2)),
+            (report.chance, names.baseline(report.metric), (4, 4)),
+            (report.tfidf_score, "TF-IDF model", (1, 2)),
         )
         for score, name, dashes in baselines:
             if score is not None:
                 axes.axhline(score, color=QUIET, linewidth=1, linestyle=(0, dashes), label=f"{name} {score:.3f}")
         ticks = list(range(0, layers + 1, -(-(layers + 1) // MAX_LABELS)))
-        at_right = [formatting.layers(one["layers"]) for one in several[:1]]
+        at_right = [formatting.layers(one.layers) for one in several[:1]]
         axes.set_xticks([*ticks, *(layers + APART for _ in at_right)], [*map(str, ticks), *at_right])
         axes.set_xlabel("after layer (0: the embeddings)")
-        draw_frame(axes, names.metric(facts["metric"]))
+        draw_frame(axes, names.metric(report.metric))
         figure.legend(loc="outside lower left", ncols=2)
-        figure.set_label(f"Score of probes on validation over {layers} layers. {facts['sentence']}")
+        figure.set_label(f"Score of probes on validation over {layers} layers. {report.sentence}")
     return figure

@@ -1,5 +1,6 @@
 """The steps after the last run of a sweep: its tables, its answer, the saved model, and the page."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from frostline.sweep.settings import Settings
 if TYPE_CHECKING:
     from frostline.sweep.plan import Plan
     from frostline.sweep.progress import Progress
-    from frostline.training.probes import Alternatives
+    from frostline.training.estimators import Fitted
 
 
 def finish(
@@ -32,7 +33,7 @@ def finish(
     progress: "Progress",
     *,
     save_model: bool = True,
-    alternatives: "Alternatives | None" = None,
+    alternatives: "Mapping[str, Fitted] | None" = None,
     interrupted: bool = False,
 ) -> Answer:
     """Write tables, answer, model and report after the last run, and return the answer.
@@ -41,7 +42,7 @@ def finish(
         prepared: The sweep.
         progress: Where progress is reported.
         save_model: Whether to save the recommended model.
-        alternatives: The models that train no layer, one of which may be recommended; None if the sweep is no search.
+        alternatives: The models that train no layer, by name, one of which may be recommended; None if the sweep is no search.
         interrupted: Whether more runs will follow. The recommended model is then saved only if no run is trained again for it.
     """
     from frostline.report.pages.sweep_page import write_page

@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -40,9 +40,9 @@ from frostline.sweep.results.store import DAMAGED, set_aside
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.estimators import Estimator, Fitted, estimator_of
 from frostline.training.forward import validation_rows
-from frostline.training.linear_models import WORDS_FACTS
-from frostline.training.probes import PROBE_FACTS, Alternatives
+from frostline.training.result import TaskFacts
 from frostline.training.run import Run
+from frostline.training.saved_estimators import ESTIMATOR
 from frostline.training.start import write_adapter
 from frostline.training.train import restore, run
 
@@ -82,7 +82,7 @@ def save_recommended(
     prepared: Plan,
     answer: Answer,
     progress: Progress,
-    alternatives: Alternatives | None = None,
+    alternatives: Mapping[str, Fitted] | None = None,
     *,
     interrupted: bool = False,
 ) -> Path | None:
@@ -110,14 +110,14 @@ def save_recommended(
                 remove(target, inside=prepared.store.out)
             return None
         if alternatives is None:  # the search itself saved it, unless something else was recommended then
-            if not any((target / name).is_file() for name in (PROBE_FACTS, WORDS_FACTS)):
+            if not (target / ESTIMATOR).is_file():
                 remove(target, inside=prepared.store.out)
                 advice = "run the command of the search again to save it"
                 progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")
             return None
         if prepared.spec.calibrate or prepared.spec.threshold is not None:
             progress.note(ONLY_FINE_TUNED)
-        alternatives.save(decision.choice, target)
+        save_fitted(target, alternatives[decision.choice], prepared.identity, answer)
         return target
     spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended.run)
     if estimator := estimator_of(spec.way):
@@ -151,7 +151,7 @@ def _set_changed_aside(target: Path, progress: Progress) -> None:
     """Set a folder aside that is not what an earlier command saved there, or has files of somebody else."""
     if not target.exists():
         return
-    records = [name for name in (RECORD, PROBE_FACTS, WORDS_FACTS) if (target / name).is_file()]
+    records = [name for name in (RECORD, ESTIMATOR) if (target / name).is_file()]
     try:
         if not records:
             raise ValueError("frostline did not write it")
@@ -173,9 +173,10 @@ def _save_fitted(prepared: Plan, answer: Answer, progress: Progress, spec: Run, 
         return
     prepare_hidden_states(prepared, [spec], progress)
     learned = BestWeights(prepared.store.out).load(spec.digest, progress.note)
-    fitted = estimator.fit(spec, context) if learned is None else estimator.restore(spec, context, learned)
+    fitted = estimator.fit(spec, context, learned)
     gap = _gap(prepared, spec, fitted.logits(validation_rows(context, spec), "validation"))
-    save_fitted(target, fitted, prepared.identity, answer, spec, Saved(gap, trained_again=learned is None))
+    facts = _facts(prepared.identity, answer, spec, Saved(gap, trained_again=learned is None))
+    save_fitted(target, fitted, prepared.identity, answer, facts)
 
 
 def _gap(prepared: Plan, spec: Run, logits: NDArray[np.float32]) -> float:
@@ -264,16 +265,15 @@ def save_model(
     return target
 
 
-def save_fitted(target: Path, fitted: Fitted, identity: Identity, answer: Answer, spec: Run, saved: Saved) -> Path:
-    """Write a model that an estimator has fitted, for ``frostline predict``; the arguments are those of :func:`save_model`."""
-    about = {
-        **{name: getattr(identity, name) for name in ("task", "task_type", "labels", "max_length")},
-        **{"columns": answer.columns, "sentence": answer.sentence},
-    }
+def save_fitted(
+    target: Path, fitted: Fitted, identity: Identity, answer: Answer, facts: Mapping[str, Any] | None = None
+) -> None:
+    """Write a model that an estimator has fitted, for ``frostline predict``; of a run with the ``facts`` of frostline.json."""
+    about = {name: getattr(identity, name) for name in ("task", "task_type", "labels", "max_length")}
     with _replacing(target) as aside:
-        fitted.save(aside, about)
-        write_record(aside / RECORD, _facts(identity, answer, spec, saved), files_in(aside).values(), inside=aside)
-    return target
+        fitted.save(aside, TaskFacts(**about, columns=answer.columns or {}, sentence=answer.sentence))
+        if facts:
+            write_record(aside / RECORD, facts, files_in(aside).values(), inside=aside)
 
 
 @contextmanager

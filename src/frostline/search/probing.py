@@ -1,42 +1,25 @@
 """Models that train no layer, fitted before a search trains anything: probes on the frozen layers, and a TF-IDF model.
 
-They compete with every k, and the probes suggest the k to begin with.
-
-Cheap estimates of the k to begin a search with.
-
-They decide which k a search trains first, never which k is recommended. The report shows how close each estimate was. Imports no
-torch.
+They compete with every k. The probes also suggest the k that a search trains first, never which k is recommended.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frostline.data.load import Data
-from frostline.frozen.forward_pass import Rows
-from frostline.report.explanations import probe_sentence
+from frostline.report.probe_report import report_probes
 from frostline.statistics.metrics import METRICS
-from frostline.statistics.predictions import expand_to_all_rows
 from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
+from frostline.training.estimators import Fitted, examples_of, fit_words, probe_of_run
 from frostline.training.forward import train_rows, validation_rows
-from frostline.training.linear_models import WordsModel
-from frostline.training.probes import (
-    WORD,
-    Alternatives,
-    Probed,
-    ProbeInput,
-    fit_probes,
-    has_features,
-    predictions_of,
-    probe_examples,
-    refitted,
-)
+from frostline.training.probes import WORD, best_probe, features_of, fit_probe, fit_probes, has_features
+from frostline.training.result import ProbeInput, ProbeReport
 from frostline.training.run import Run
 
 Array = NDArray[np.float64]
@@ -100,111 +83,86 @@ def _evidence(spectrum: Array, along: Array, outside: float, rows: int, width: i
     return float(total - noise * residual - weights * length - determinant) / 2 / rows
 
 
-def by_probes(facts: Mapping[str, Any]) -> int | None:
-    """Estimate k from the probes of single layers, by their scores on held-out training examples.
-
-    Args:
-        facts: The facts of fitted probes, as in ``probes.json``.
-    """
+def by_probes(report: ProbeReport) -> int | None:
+    """Estimate k from the probes of single layers, by their scores on held-out training examples."""
     scores: dict[int, float] = {}
-    for probe in facts["probes"]:
-        if len(probe["layers"]) == 1 and probe["held_out"] is not None:
-            scores[probe["layers"][0]] = max(scores.get(probe["layers"][0], -math.inf), probe["held_out"])
+    for probe in report.probes:
+        if len(probe.layers) == 1 and probe.held_out is not None:
+            scores[probe.layers[0]] = max(scores.get(probe.layers[0], -math.inf), probe.held_out)
     best = max(scores.values(), default=0.0)
-    spread = 1 - best**2 if METRICS[facts["metric"]].lowest < 0 else math.sqrt(max(best * (1 - best), 0.0))
-    return by_layer(scores, spread / math.sqrt(facts["train_rows"]))
+    spread = 1 - best**2 if METRICS[report.metric].lowest < 0 else math.sqrt(max(best * (1 - best), 0.0))
+    return by_layer(scores, spread / math.sqrt(report.train_rows))
 
 
 MAX_EXAMPLES = 5000  # training examples for these models; more would hardly improve them
 
 
-def fit_alternatives(
-    prepared: Plan, runs: Sequence[Run], progress: Progress
-) -> tuple[Alternatives, Mapping[str, int | None]]:
+@dataclass(frozen=True)
+class Alternatives:
+    """Fitted models that train no layer.
+
+    Attributes:
+        models: Each by name. They can be saved.
+        values: The predictions of each for all validation rows, ``[rows, C]``; NaN where a row was not scored.
+        test: Their predictions for all test rows, ``[rows, C]``; empty without a test set.
+        probes: What is reported of the probes; None if the hidden states could not be cached.
+        estimates: The estimate of k by each method.
+    """
+
+    models: Mapping[str, Fitted] = field(default_factory=dict)
+    values: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    test: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    probes: ProbeReport | None = None
+    estimates: Mapping[str, int | None] = field(default_factory=dict)
+
+
+def fit_alternatives(prepared: Plan, runs: Sequence[Run], progress: Progress) -> Alternatives:
     """Fit all of them on the examples of the first run, and once more for each other fold. Tags of words have no TF-IDF model.
 
     Args:
         prepared: Model, data and cached hidden states.
         runs: The first run of every fold; one run without folds. The models of the first one can be saved.
         progress: Where progress is reported.
-
-    Returns:
-        The models, and the estimate of k by each method.
     """
-    task = prepared.data.task
-    about = {
-        "task": task.name,
-        "task_type": task.task_type,
-        "labels": task.labels,
-        "columns": asdict(task.columns),
-    }
     progress.begin("fitting models that train no layer")
-    data, rows, scored = _examples(prepared, runs[0])
-    words = WordsModel.fit(data.train, len(task.labels))
-    probed, estimates = _probes(prepared, data, rows, words) or (None, {})
+    context, count = prepared.context, prepared.context.pretrained.anatomy.count
+    train = [train_rows(context, run)[:MAX_EXAMPLES] for run in runs]
+    scored = [validation_rows(context, run) for run in runs]
+    words = [one for rows in train if (one := fit_words(context, rows))]
+    found: dict[str, list[Fitted]] = {}
+    report, estimates = None, {}
+    if context.states is not None and has_features(context.states.selection, count, of_words=context.tokens.of_words):
+        examples = examples_of(context, train[0], range(count + 1))
+        probes = fit_probes(examples, count)
+        best = best_probe(probes)
+        others = [fit_probe(best.input, examples_of(context, rows, best.input.layers)) for rows in train[1:]]
+        found[PROBE] = [probe_of_run(one, context) for one in (best, *others)]
+        report = report_probes(
+            probes,
+            examples_of(context, scored[0], range(count + 1)),
+            train_rows=len(train[0]),
+            data=prepared.data,
+            tokens=context.tokens,
+            pretrained=prepared.context.pretrained,
+            max_length=prepared.identity.max_length,
+            words=words[0].logits(scored[0], "validation") if words else None,
+        )
+        vector, targets = WORD if context.tokens.of_words else "mean", examples.targets
+        inputs = {n: ProbeInput(layers=(n,), vector=vector) for n in range(count + 1)}
+        logmes = {
+            n: logme(features_of(one, examples.vectors), targets, len(context.labels)) for n, one in inputs.items()
+        }
+        estimates = {"probes": by_probes(report), "LogME": by_layer(logmes, 0.0)}
+    if len(words) == len(runs):
+        found[WORDS] = words
     values = {}
-    if probed is not None:
-        values[PROBE] = expand_to_all_rows(probed.best.predicted.astype(np.float32), scored)
-    if words is not None:
-        values[WORDS] = expand_to_all_rows(words.values(data.validation).astype(np.float32), scored)
-    for run in runs[1:]:
-        data, rows, scored = _examples(prepared, run)
-        again = WordsModel.fit(data.train, len(task.labels)) if words is not None else None
-        if again is not None:
-            values[WORDS][scored] = again.values(data.validation)
-        if probed is not None and prepared.context.states is not None:
-            values[PROBE][scored] = refitted(probed, data, prepared.context.states, rows, prepared.context.tokens)
-    return Alternatives(probed, words, values, _on_test(prepared, probed, words), about), estimates
-
-
-def _examples(prepared: Plan, run: Run) -> tuple[Data, dict[str, Rows], NDArray[np.bool_]]:
-    """The examples of a run, their rows in the hidden states, and which validation rows it is scored on, ``[rows]``."""
-    context = prepared.context
-    rows = {"train": train_rows(context, run)[:MAX_EXAMPLES], "validation": validation_rows(context, run)}
-    positions = {split: some - context.splits[split][0] for split, some in rows.items()}
-    train = prepared.data.train.take(positions["train"])
-    data = replace(prepared.data, train=train, validation=prepared.data.validation.take(positions["validation"]))
-    scored = np.zeros(len(prepared.data.validation), bool)
-    scored[positions["validation"]] = True
-    return data, rows, scored
-
-
-def _on_test(prepared: Plan, probed: Probed | None, words: WordsModel | None) -> dict[str, NDArray[np.float32]]:
-    """The predictions for the test rows, by name, of the models that can be saved."""
-    context, test = prepared.context, prepared.data.test
-    found: dict[str, NDArray[np.float32]] = {}
-    if test is not None and probed is not None and context.states is not None:
-        values = predictions_of(probed, test, context.states, context.splits["test"], context.tokens)
-        found[PROBE] = values.astype(np.float32)
-    if test is not None and words is not None:
-        found[WORDS] = words.values(test).astype(np.float32)
-    return found
-
-
-def _probes(
-    prepared: Plan, data: Data, rows: Mapping[str, Rows], words: WordsModel | None
-) -> tuple[Probed, dict[str, int | None]] | None:
-    """The probes, and the estimate of k by each method; None if the hidden states could not be cached."""
-    identity, states = prepared.identity, prepared.context.states
-    count, tokens = prepared.context.pretrained.anatomy.count, prepared.context.tokens
-    if states is None or not has_features(states.selection, count, of_words=tokens.of_words):
-        return None
-    probed = fit_probes(
-        data,
-        states,
-        rows,
-        pretrained=prepared.context.pretrained,
-        machine=prepared.context.machine,
-        metric=identity.metric,
-        max_length=identity.max_length,
-        words=words,
-        tokens=tokens,
-        describe=probe_sentence,
-    )
-    train, _ = probe_examples(data, states, rows, tokens, identity.metric)
-    vector = "mean" if train.words is None else WORD
-    logmes = {
-        n: logme(ProbeInput((n,), vector).features(train.vectors), train.targets, len(identity.labels))
-        for n in range(count + 1)
-    }
-    return probed, {"probes": by_probes(probed.facts), "LogME": by_layer(logmes, 0.0)}
+    for name, of_folds in found.items():
+        logits = np.concatenate(
+            [fitted.logits(rows, "validation") for fitted, rows in zip(of_folds, scored, strict=True)]
+        )
+        values[name] = np.full((len(prepared.data.validation), *logits.shape[1:]), np.nan, np.float32)
+        values[name][np.concatenate(scored) - context.splits["validation"][0]] = logits
+    models = {name: of_folds[0] for name, of_folds in found.items()}
+    rows = context.splits.get("test")
+    test = {} if rows is None else {name: fitted.logits(rows, "test") for name, fitted in models.items()}
+    return Alternatives(models, values, test, report, estimates)

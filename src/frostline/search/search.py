@@ -18,7 +18,7 @@ from frostline.report.names import tuning
 from frostline.report.rebuild import finish, settings_of
 from frostline.search.observations import Candidate, Observation, Observations, SearchSpace, in_words, interim_analyses
 from frostline.search.policy import NOTHING_LEARNED, Batch, Stop, policy, reference_failed
-from frostline.search.probing import fit_alternatives
+from frostline.search.probing import Alternatives, fit_alternatives
 from frostline.statistics.answer import Answer
 from frostline.statistics.decision import Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
@@ -35,7 +35,6 @@ from frostline.sweep.results.folder import Folder, register, write_alternatives
 from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
-from frostline.training.probes import Alternatives
 from frostline.training.run import Run
 from frostline.training.train import profile_step
 
@@ -103,7 +102,6 @@ class Search:
         prepared: Model, data and cache, for one training-set size.
         progress: Where progress is reported.
         alternatives: Models without tuned layers, which compete with every k.
-        estimates: The estimates of k by method.
         runs: Every run that the search may train. The folder may have others.
         seen: The results so far.
         requested: Digests of the runs that this search, or an earlier one in this folder, requested.
@@ -116,7 +114,6 @@ class Search:
     prepared: Plan
     progress: Progress
     alternatives: Alternatives
-    estimates: Mapping[str, int | None]
     runs: Runs
     seen: Observations
     requested: set[str]
@@ -157,7 +154,7 @@ class Search:
         of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
         fitted = fit_alternatives(prepared, of_folds, progress)
         together = run_together(prepared, runs, processes, ray)
-        return cls._of(prepared, progress, runs, budget, *fitted, together=together, ray=ray)
+        return cls._of(prepared, progress, runs, budget, fitted, together=together, ray=ray)
 
     @classmethod
     def plan(cls, prepared: Plan, progress: Progress, budget: float | None, *, exhaustive: bool) -> None:
@@ -174,10 +171,10 @@ class Search:
         The estimates of k are those of an earlier search in the folder. Without one, learning rates are compared at the dearest
         k that probes may suggest.
         """
-        runs, nothing = runs_of(prepared), Alternatives(None, None, {}, {}, {})
+        runs = runs_of(prepared)
         together, earlier = run_together(prepared, runs, processes, None), read_search(prepared.store.out)
         estimates = {one.by: one.k for one in earlier.estimates} if earlier else {"probes": prepared.identity.layers}
-        return cls._of(prepared, progress, runs, budget, nothing, estimates, together=together)
+        return cls._of(prepared, progress, runs, budget, Alternatives(estimates=estimates), together=together)
 
     @classmethod
     def _of(
@@ -187,7 +184,6 @@ class Search:
         runs: Runs,
         budget: float | None,
         alternatives: Alternatives,
-        estimates: Mapping[str, int | None],
         *,
         together: int | None = None,
         ray: Driver | None = None,
@@ -207,7 +203,7 @@ class Search:
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
         costs, space = CostModel(prepared.context, prepared.cached), {}
-        if estimate := estimates.get("probes"):
+        if estimate := alternatives.estimates.get("probes"):
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
             SearchSpace(
@@ -229,7 +225,7 @@ class Search:
         )
         requested = set(earlier.requested) if earlier else set()
         alternatives = replace(alternatives, values=defined)
-        return cls(prepared, progress, alternatives, estimates, runs, seen, requested, together, ray)
+        return cls(prepared, progress, alternatives, runs, seen, requested, together, ray)
 
     def run(self, *, exhaustive: bool) -> Answer:
         """Search until the policy stops or is interrupted.
@@ -240,8 +236,8 @@ class Search:
         Returns:
             The answer, as in answer.json.
         """
-        if sentence := self.alternatives.sentence:
-            self.progress.note(f"Linear probes{', on the first fold' if self.seen.own_rows else ''}: {sentence}")
+        if probes := self.alternatives.probes:
+            self.progress.note(f"Linear probes{', on the first fold' if self.seen.own_rows else ''}: {probes.sentence}")
         out = self.prepared.store.out
         write_alternatives(out, self.alternatives.values, self.alternatives.test)
         self._write()  # from now on the test scores are hidden until the search is over
@@ -252,12 +248,12 @@ class Search:
             if self.prepared.store.read_spec() is None:  # no run was requested yet
                 raise
             self._write(Stop("The search was interrupted. The same command continues it."))
-            answer = finish(self.prepared, self.progress, alternatives=self.alternatives, interrupted=True)
+            answer = finish(self.prepared, self.progress, alternatives=self.alternatives.models, interrupted=True)
             saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
             self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
             raise
         self._write(stop, over=True)
-        return finish(self.prepared, self.progress, alternatives=self.alternatives)
+        return finish(self.prepared, self.progress, alternatives=self.alternatives.models)
 
     def _follow_policy(self) -> Stop:
         """Train what the policy asks for until it stops."""
@@ -310,11 +306,11 @@ class Search:
 
     def _train(self, runs: Sequence[Run]) -> None:
         weights = BestWeights(self.prepared.store.out)
-        if self.ray is None:
+        executor = self.ray.begin if self.ray else None
+        if executor is None:
             self.others.start(len(self.prepared.missing(runs)))
-            execute(self.prepared, runs, self.progress, weights=weights, shared=self.together is not None)
-        else:
-            self.ray.train(runs, weights)
+        shared = self.together is not None
+        execute(self.prepared, runs, self.progress, executor=executor, weights=weights, shared=shared)
 
     def _observe(self, why: str, runs: Runs) -> None:
         """Add what became of these runs to the record and to the observations."""
@@ -385,8 +381,8 @@ class Search:
             requested=sorted(self.requested),
             abandoned=self._abandoned() if over else [],
             known=sorted(store.ended()) if over else [],
-            probes=None if self.alternatives.facts is None else dict(self.alternatives.facts),
-            estimates=[Estimate(by=by, k=k) for by, k in self.estimates.items() if k is not None],
+            probes=self.alternatives.probes,
+            estimates=[Estimate(by=by, k=k) for by, k in self.alternatives.estimates.items() if k is not None],
             steps=self.steps,
         )
         write_search(store.out, record)

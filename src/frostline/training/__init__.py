@@ -8,5 +8,6 @@
 - learner.py: the state of one run in the loop; updates.py: gradients, optimizer and divergence; loop.py: the training loop.
 - train.py: one run: start from pretrained values, train, score, audit; audit.py checks what was frozen and what was trained.
 - result.py: the result, as it is written to disk.
-- linear_models.py, probes.py: linear models and probes on frozen features; estimators.py: ways without the training loop.
+- linear_models.py, probes.py: linear models and probes on frozen features.
+- estimators.py: ways without the training loop; saved_estimators.py: what is written of them, and predictions for new texts.
 """

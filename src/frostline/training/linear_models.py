@@ -2,25 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
 from scipy import linalg
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold
 
-from frostline import FrostlineError
 from frostline.data.examples import Examples, Targets, Texts
-from frostline.data.files import FILES, read_record, replace_file, require_recorded, write_record
-from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION
-from frostline.statistics.class_outputs import OUTPUTS, best_temperature, log_loss
-from frostline.statistics.metrics import defined
-from frostline.statistics.predictions import Labelled
+from frostline.statistics.class_outputs import best_temperature, log_loss
 
 Array = NDArray[np.float64]
 Features = NDArray[np.float32]
@@ -43,9 +35,7 @@ class Probe:
         mean: The mean of each feature on the training rows, ``[D]``.
         scale: The standard deviation of each feature on the training rows, ``[D]``; 1 for a constant feature.
         penalty: The chosen penalty, per training row.
-        inverse_temperature: ``softmax(inverse_temperature * values)`` are the probabilities of the classes. For label sets, it is
-            ``sigmoid`` instead; for regression, the factor is 1.
-        task_type: What the values are about.
+        inverse_temperature: ``inverse_temperature * values`` are logits of the classes or labels; for regression, it is 1.
         held_out: The cross-validated values of the training rows, ``[n, C]``: each row was held out from the fit for it.
     """
 
@@ -56,7 +46,6 @@ class Probe:
     penalty: float
     inverse_temperature: float
     held_out: Array
-    task_type: str
 
     def values(self, features: Features) -> Array:
         """Values ``[n, C]`` of rows ``[n, D]``."""
@@ -64,9 +53,9 @@ class Probe:
         bias = self.bias - self.mean @ weights
         return np.concatenate([part @ weights + bias for part in _chunks(features)])
 
-    def outputs(self, features: Features) -> Array:
-        """Probabilities of the classes or labels, ``[n, C]``, or numbers ``[n, 1]``."""
-        return OUTPUTS[self.task_type](self.inverse_temperature * self.values(features))
+    def logits(self, features: Features) -> Array:
+        """Calibrated logits of the classes or labels, ``[n, C]``, or numbers ``[n, 1]``."""
+        return self.inverse_temperature * self.values(features)
 
 
 Fit = Callable[[Features, Targets, int], Probe]
@@ -89,9 +78,11 @@ def ridge(features: Features, targets: Targets, classes: int) -> Probe:
     solve = _primal if len(features) > features.shape[1] else _dual
     held_out, weights = solve(features, mean, scale, y - offset, np.array(PENALTIES) * len(features))
     best = int(np.argmin([np.square(values + offset - y).mean() for values in held_out]))
-    task_type = MULTI_LABEL if targets.dtype == np.bool_ else CLASSIFICATION if classes else REGRESSION
-    probe = Probe(weights(best), offset, mean, scale, PENALTIES[best], 1.0, held_out[best] + offset, task_type)
-    return _calibrated(probe, targets) if classes else probe
+    probe = Probe(weights(best), offset, mean, scale, PENALTIES[best], 1.0, held_out[best] + offset)
+    if not classes:
+        return probe
+    # temperature scaling on held-out rows (Guo et al. 2017)
+    return replace(probe, inverse_temperature=1.0 / best_temperature(probe.held_out, targets))
 
 
 def logistic(features: Features, targets: Targets, classes: int) -> Probe:
@@ -103,15 +94,20 @@ def logistic(features: Features, targets: Targets, classes: int) -> Probe:
         return ridge(features, targets, classes)
     mean, scale = _standardisation(features)
     x = (features - mean) / scale
-    folds = _folds(x, targets)
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    if np.bincount(targets)[np.unique(targets)].min() < FOLDS:  # a class has too few rows
+        folds = KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0)
+
+    def fit(rows: Indices, penalty: float) -> tuple[Array, Array]:
+        return _logistic(x[rows], targets[rows], classes, C=1.0 / (penalty * len(rows)), max_iter=10_000)
+
     held_out = {penalty: np.zeros((len(targets), classes)) for penalty in PENALTIES}
     for penalty, values in held_out.items():
-        for rest, fold in folds:
-            values[fold] = _logistic_values((x[rest], targets[rest]), x[fold], classes, penalty)
-    losses = {penalty: log_loss(values, targets.astype(np.int64)) for penalty, values in held_out.items()}
-    best = min(losses, key=lambda penalty: losses[penalty])
-    weights, bias = by_class(_fit_logistic(x, targets, best), classes)
-    return Probe(weights, bias, mean, scale, best, 1.0, held_out[best], CLASSIFICATION)
+        for rest, fold in folds.split(x, targets):
+            weights, bias = fit(rest, penalty)
+            values[fold] = x[fold] @ weights + bias
+    best = min(PENALTIES, key=lambda penalty: log_loss(held_out[penalty], targets.astype(np.int64)))
+    return Probe(*fit(np.arange(len(x)), best), mean, scale, best, 1.0, held_out[best])
 
 
 def by_class(model: Any, classes: int, absent: float = -np.inf) -> tuple[Array, Array]:
@@ -195,96 +191,21 @@ def _dual(features: Features, mean: Array, scale: Array, y: Array, penalties: Ar
     return held_out, lambda n: x.T @ (vectors @ (projected / (eigenvalues + penalties[n])[:, None]))
 
 
-def _folds(x: Array, targets: Targets) -> list[tuple[Indices, Indices]]:
-    """For each fold, the rows to fit on and the held-out rows. Stratified by class, unless a class has too few rows."""
-    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
-    if np.bincount(targets)[np.unique(targets)].min() < FOLDS:
-        folds = KFold(min(FOLDS, len(targets)), shuffle=True, random_state=0)
-    return list(folds.split(x, targets))
-
-
-def _fit_logistic(x: Array, targets: Targets, penalty: float) -> LogisticRegression:
-    return LogisticRegression(C=1.0 / (penalty * len(x)), max_iter=10_000).fit(x, targets)
-
-
-def _logistic_values(train: tuple[Array, Targets], x: Array, classes: int, penalty: float) -> Array:
-    """Fit on ``train`` and return the logits of the rows ``x``, ``[n, C]``; -inf for a class that is absent in ``train``."""
-    values = np.full((len(x), classes), -np.inf)
-    present = np.unique(train[1])
-    if len(present) == 1:
-        values[:, present] = 0.0
-        return values
-    decision = _fit_logistic(*train, penalty).decision_function(x)
-    values[:, present] = np.stack([np.zeros_like(decision), decision], 1) if decision.ndim == 1 else decision
-    return values
-
-
-def _calibrated(probe: Probe, targets: NDArray[Any]) -> Probe:
-    """The probe with calibrated probabilities: temperature scaling on held-out rows (Guo et al. 2017)."""
-    return replace(probe, inverse_temperature=1.0 / best_temperature(probe.held_out, targets))
-
-
-T = TypeVar("T")
-
-
-def write_saved(
-    folder: Path, files: tuple[str, str], facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> None:
-    """Write the files that :func:`read_saved` reads."""
-    record, weights = (folder / name for name in files)
-    replace_file(weights, save({name: np.ascontiguousarray(array) for name, array in arrays.items()}), inside=folder)
-    write_record(record, facts, [weights], inside=folder)
-
-
-def read_saved(
-    folder: Path,
-    files: tuple[str, str],
-    make: Callable[[dict[str, Any], Mapping[str, NDArray[Any]]], T],
-    damaged: str,
-) -> T | None:
-    """What ``make`` returns for the facts and the arrays in a folder; None if the folder has no such facts.
-
-    Args:
-        folder: The folder.
-        files: The names of the files with the facts and with the arrays.
-        make: Called with the facts and the arrays.
-        damaged: The message if the files are damaged, with places for the folder and the error.
-
-    Raises:
-        FrostlineError: A file is damaged.
-    """
-    record, weights = (folder / name for name in files)
-    if not record.is_file():
-        return None
-    try:
-        facts = read_record(record)
-        require_recorded(folder, {FILES: {files[1]: facts.pop(FILES).get(files[1])}}, optional=lambda name: False)
-        return make(facts, load_file(weights))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise FrostlineError(damaged.format(folder, error)) from error
-
-
-WORDS_FORMAT = 1
-WORDS_FACTS, WORDS_WEIGHTS = "words.json", "words.safetensors"
-
-
 @dataclass(frozen=True)
 class WordsModel:
-    """A fitted model: ``values = tfidf @ weights + bias``.
+    """A fitted model: ``logits = tfidf @ weights + bias``.
 
     Attributes:
         terms: The V words and word pairs.
         idf: The inverse document frequency of each, ``[V]``.
         weights: ``[V, C]``; one column for regression.
         bias: ``[C]``.
-        task_type: What the values are: logarithms of unnormalised probabilities of classes, logits of labels, or numbers.
     """
 
     terms: tuple[str, ...]
     idf: Array
     weights: Array
     bias: Array
-    task_type: str
 
     @classmethod
     def fit(cls, examples: Examples, classes: int) -> Self | None:
@@ -296,7 +217,6 @@ class WordsModel:
             return None
         vectorizer = _vectorizer()
         features = vectorizer.fit_transform(_joined(examples))
-        task_type = MULTI_LABEL if examples.has_label_sets else CLASSIFICATION if classes else REGRESSION
         if not classes:
             ridge = Ridge(1.0, solver="sparse_cg").fit(features, examples.targets)
             weights, bias = ridge.coef_[:, None], np.array([ridge.intercept_])
@@ -308,25 +228,13 @@ class WordsModel:
         else:
             weights, bias = _logistic(features, examples.targets, classes)
         terms = tuple(vectorizer.get_feature_names_out().tolist())
-        return cls(terms, vectorizer.idf_, weights, bias, task_type)
+        return cls(terms, vectorizer.idf_, weights, bias)
 
-    def values(self, texts: Texts | Examples) -> Array:
-        """Numbers ``[n, 1]``, or what :attr:`task_type` says ``[n, C]``."""
+    def logits(self, texts: Texts | Examples) -> Array:
+        """Logits of the classes or labels, ``[n, C]``, or numbers ``[n, 1]``."""
         vectorizer = _vectorizer(vocabulary={term: n for n, term in enumerate(self.terms)})
         vectorizer.idf_ = self.idf
-        features = vectorizer.transform(_joined(texts)) if len(texts.texts) else np.zeros((0, len(self.terms)))
-        return np.asarray(features @ self.weights + self.bias)
-
-    def predictions(self, texts: Texts) -> Array:
-        """Numbers ``[n, 1]``, or probabilities of the classes or labels ``[n, C]``."""
-        return OUTPUTS[self.task_type](self.values(texts))
-
-    def save(self, folder: Path, about: Mapping[str, Any]) -> None:
-        """Write the model with facts ``about`` the task, for ``frostline predict``."""
-        arrays = {"idf": self.idf, "weights": self.weights, "bias": self.bias}
-        write_saved(
-            folder, (WORDS_FACTS, WORDS_WEIGHTS), {"format": WORDS_FORMAT, **about, "terms": self.terms}, arrays
-        )
+        return np.asarray(vectorizer.transform(_joined(texts)) @ self.weights + self.bias)
 
 
 def has_words(examples: Examples) -> bool:
@@ -334,39 +242,20 @@ def has_words(examples: Examples) -> bool:
     return any(c.isalnum() for text in _joined(examples) for c in text)
 
 
-def words_score(words: WordsModel | None, examples: Examples, labelled: Labelled) -> float | None:
-    """The score on examples with their targets; None if there is no model, or if the score is undefined."""
-    if words is None:
-        return None
-    return defined(labelled.score(words.values(examples), np.arange(len(examples))))
-
-
-def load_words(folder: str | Path) -> tuple[WordsModel, dict[str, Any]] | None:
-    """The model in a folder with the facts about its task; None if there is none.
-
-    Raises:
-        FrostlineError: The model is damaged.
-    """
-
-    def make(about: dict[str, Any], arrays: Mapping[str, Array]) -> tuple[WordsModel, dict[str, Any]]:
-        return WordsModel(tuple(about.pop("terms")), **arrays, task_type=about["task_type"]), about
-
-    damaged = "The TF-IDF model in {} is damaged ({}): run the command of the search again."
-    return read_saved(Path(folder), (WORDS_FACTS, WORDS_WEIGHTS), make, damaged)
-
-
 def _vectorizer(vocabulary: Mapping[str, int] | None = None) -> TfidfVectorizer:
     return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+", vocabulary=vocabulary)
 
 
-def _logistic(features: Any, targets: Any, classes: int) -> tuple[Array, Array]:
+def _logistic(
+    features: Any, targets: Targets, classes: int, *, C: float = 1.0, max_iter: int = 1000
+) -> tuple[Array, Array]:
     """Weights ``[V, C]`` and bias ``[C]``; the bias of a class without examples is minus infinity."""
     present = np.unique(targets)
     if len(present) == 1:
         bias = np.full(classes, -np.inf)
         bias[present] = 0.0
         return np.zeros((features.shape[1], classes)), bias
-    return by_class(LogisticRegression(max_iter=1000).fit(features, targets), classes)
+    return by_class(LogisticRegression(C=C, max_iter=max_iter).fit(features, targets), classes)
 
 
 def _joined(texts: Texts | Examples) -> Iterator[str]:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, PositiveInt
 
+from frostline.data.kinds import TASK_TYPES
 from frostline.training.run import Run
 
 if TYPE_CHECKING:  # they import torch, which reading a result does not need
@@ -279,3 +280,85 @@ def make_result(
         result.test_logits = test
         result.test = TestRecord(digest=spec.digest, scores={name: defined(value) for name, value in on_test.items()})
     return result
+
+
+Layer = Annotated[int, Field(ge=0, le=10_000)]
+
+
+class ProbeInput(BaseModel):
+    """Which vector of each text or word a probe reads, after which layers; layer 0 are the embeddings."""
+
+    model_config = ConfigDict(frozen=True)
+
+    layers: Annotated[tuple[Layer, ...], Field(min_length=1)]
+    vector: Annotated[str, Field(pattern="^(first|mean|last|word)$")]
+
+
+class TaskFacts(BaseModel):
+    """What a saved estimator and a report on probes say about the task. Both may come from others.
+
+    Attributes:
+        task: The name of the task.
+        task_type: One of :data:`frostline.data.kinds.TASK_TYPES`.
+        labels: The names of the classes; empty for regression.
+        columns: The columns of the training table.
+        max_length: The most tokens of an example. Longer ones are truncated.
+        sentence: What was found, in words.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    task: str
+    task_type: Annotated[str, Field(pattern=f"^({'|'.join(TASK_TYPES)})$")]
+    labels: tuple[str, ...]
+    columns: dict[str, Any]
+    max_length: PositiveInt
+    sentence: str
+
+
+class ReportedProbe(ProbeInput):
+    """A probe with its scores on held-out training rows and on validation, None if undefined, and its penalty per row."""
+
+    held_out: FiniteFloat | None
+    validation: FiniteFloat | None
+    penalty: FiniteFloat
+
+
+class BestProbe(ProbeInput):
+    """The best probe on held-out training rows: its validation score with the 95 % interval; None if undefined."""
+
+    score: FiniteFloat | None
+    low: FiniteFloat | None
+    high: FiniteFloat | None
+
+
+class ProbeReport(TaskFacts):
+    """What is reported of the probes for one label column: an entry of probes.json.
+
+    Attributes:
+        model: The hub name or folder of the model.
+        revision: The commit of a hub model.
+        kind: ``ridge`` or ``logistic``.
+        metric: The metric of all scores.
+        layers: The number of layers of the model.
+        train_rows: The number of training examples.
+        validation_rows: The number of validation examples.
+        chance: The score of the constant baseline.
+        tfidf_score: The score of a TF-IDF model; None if there is none.
+        probes: All probes.
+        best: The best one.
+        notes: What was noticed about the data.
+    """
+
+    model: str
+    revision: str | None
+    kind: str
+    metric: str
+    layers: Layer
+    train_rows: NonNegativeInt
+    validation_rows: NonNegativeInt
+    chance: FiniteFloat
+    tfidf_score: FiniteFloat | None
+    probes: Annotated[tuple[ReportedProbe, ...], Field(min_length=1)]
+    best: BestProbe
+    notes: tuple[str, ...]

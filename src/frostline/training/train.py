@@ -266,7 +266,7 @@ def fit_run(spec: Run, context: Experiment, estimator: Estimator) -> Result:
     """Fit and score one run."""
     begun = perf_counter()
     with peak_memory(context.machine) as peak:
-        fitted = estimator.fit(spec, context)
+        fitted = estimator.fit(spec, context, None)
         trained = perf_counter()
         record = _record(spec, context, fitted)
         scored = {

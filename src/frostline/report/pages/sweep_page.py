@@ -45,7 +45,7 @@ from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.forecast_record import recorded
 from frostline.sweep.results.search_record import SearchRecord
-from frostline.training.result import AuditRecord, RunRecord
+from frostline.training.result import AuditRecord, ProbeReport, RunRecord
 
 
 def write_page(folder: Folder, answer: Answer) -> None:
@@ -63,7 +63,7 @@ def write_page(folder: Folder, answer: Answer) -> None:
     tables = _tables(folder, answer, runs)
     figures = dict(curves.figures)
     if answer.search and answer.search["probes"]:
-        figures["probe_curve"] = probe_curve(answer.search["probes"])
+        figures["probe_curve"] = probe_curve(ProbeReport.model_validate(answer.search["probes"]))
     if answer.calibration:
         figures["reliability"] = reliability(answer.calibration)
     text = render(
@@ -103,9 +103,10 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
     if labels:
         tables["classes"] = classes_table(folder.data(), labels, task_type)
     if answer.search:
-        tables["search"] = search_table(SearchRecord.model_validate(answer.search))
-        if answer.search["probes"]:
-            tables["probes"] = probe_table(answer.search["probes"])
+        search = SearchRecord.model_validate(answer.search)
+        tables["search"] = search_table(search)
+        if search.probes:
+            tables["probes"] = probe_table(search.probes)
     if answer.classes:
         thresholds = answer.threshold.by_label if answer.threshold else None
         count = len(runs_of_choice(answer.sizes[0]))

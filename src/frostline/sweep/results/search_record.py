@@ -3,19 +3,19 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, NonNegativeInt, field_validator
+from pydantic import BaseModel, ConfigDict, FiniteFloat
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
 from frostline.statistics.run_result import RunResult
 from frostline.sweep.results.store import SEARCH
+from frostline.training.result import Layer, ProbeReport
 
 Facts = Mapping[str, Any]
 
 
 Score = FiniteFloat | None
-Layer = Annotated[int, Field(ge=0, le=10_000)]
 
 
 class Tried(BaseModel):
@@ -56,45 +56,6 @@ class Estimate(BaseModel):
 
     by: str
     k: Layer
-
-
-class OneProbe(BaseModel):
-    """A probe on frozen features."""
-
-    layers: Annotated[list[Layer], Field(min_length=1)]
-    vector: Literal["first", "mean", "last", "word"]
-
-
-class ScoredProbe(OneProbe):
-    """A probe of the table."""
-
-    held_out: Score
-    validation: Score
-    penalty: Score
-
-
-class BestProbe(OneProbe):
-    """The best probe."""
-
-    score: FiniteFloat
-    low: FiniteFloat
-    high: FiniteFloat
-
-
-class Probes(BaseModel):
-    """What tables, figures and sentences read of the probes."""
-
-    kind: str
-    metric: str
-    task_type: str
-    sentence: str
-    layers: Layer
-    train_rows: NonNegativeInt
-    validation_rows: NonNegativeInt
-    chance: FiniteFloat
-    tfidf_score: Score
-    probes: Annotated[list[ScoredProbe], Field(min_length=1)]
-    best: BestProbe
 
 
 class SearchRecord(BaseModel):
@@ -144,17 +105,9 @@ class SearchRecord(BaseModel):
     requested: list[str]
     abandoned: list[str]
     known: list[str]
-    probes: dict[str, Any] | None
+    probes: ProbeReport | None
     estimates: list[Estimate]
     steps: list[Step]
-
-    @field_validator("probes")
-    @classmethod
-    def _require_probes(cls, probes: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Refuse probes that tables and figures cannot read. Others read more of them."""
-        if probes is not None:
-            Probes.model_validate_json(json.dumps(probes), strict=True)
-        return probes
 
 
 def write_search(out: Path, record: SearchRecord) -> None:

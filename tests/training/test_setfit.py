@@ -17,9 +17,10 @@ from frostline.data.examples import Examples
 from frostline.model.ways import Way
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
-from frostline.training.estimators import SetFitEstimator
+from frostline.training.estimators import ESTIMATORS
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
+from frostline.training.result import TaskFacts
 from frostline.training.train import run
 from tiny import assert_same_predictions, sentences
 from training.runs import SIZES, context_of, spec_of
@@ -27,7 +28,15 @@ from training.runs import SIZES, context_of, spec_of
 SPEC = spec_of(
     "setfit", way=Way(estimator="setfit"), train_size=12, learning_rate=3e-3, head_learning_rate=None, max_length=32
 )
-ABOUT = {"task": "films", "sentence": "It is good.", "columns": {"text": "text"}, "max_length": 32}
+TASK = TaskFacts(
+    task="films",
+    task_type="text-classification",
+    labels=("negative", "positive"),
+    columns={"text": "text"},
+    max_length=32,
+    sentence="It is good.",
+)
+SETFIT = ESTIMATORS["setfit"]
 
 
 def examples(texts: list[str], targets: Any, pairs: tuple[str, ...] | None = None) -> Examples:
@@ -81,10 +90,10 @@ def test_a_stored_model_is_restored_and_saved(texts_of_films: Experiment, tmp_pa
     setfit = pytest.importorskip("setfit")
     context = texts_of_films
     result = run(SPEC, context)
-    fitted = SetFitEstimator().restore(SPEC, context, result.learned)
+    fitted = SETFIT.fit(SPEC, context, result.learned)
     rows = context.splits["validation"]
     np.testing.assert_array_equal(fitted.logits(rows, "validation"), result.logits["validation_best"])
-    fitted.save(tmp_path, {**ABOUT, "labels": context.labels, "task_type": "text-classification"})
+    fitted.save(tmp_path, TASK)
     texts = list(context.examples_of(rows, "validation").texts)
     opened = setfit.SetFitModel.from_pretrained(str(tmp_path), device="cpu")
     probabilities = opened.predict_proba(texts, as_numpy=True)
@@ -158,7 +167,7 @@ def test_an_interrupted_run_is_trained_again_from_its_start(
 )
 def test_what_it_cannot_learn_is_refused(given: Examples, message: str) -> None:
     with pytest.raises(FrostlineError, match=message):
-        SetFitEstimator().require_suitable(SPEC, given)
+        SETFIT.require_suitable(SPEC, given)
 
 
 def test_without_the_package_it_is_refused_before_anything_is_read(
@@ -176,7 +185,7 @@ def test_without_the_package_it_is_refused_before_anything_is_read(
 
 def test_the_number_of_pairs_is_that_of_the_package(texts_of_films: Experiment) -> None:
     """12 examples of two classes have 42 pairs of one class, and 36 others, which are repeated until they are as many."""
-    assert SetFitEstimator().operations(SPEC, texts_of_films, 12.0) == 2 * 2 * 42
+    assert SETFIT.operations(SPEC, texts_of_films, 12.0) == 2 * 2 * 42
 
 
 class Stranger:
@@ -207,4 +216,4 @@ def test_a_version_that_trusts_local_folders_is_refused(
     facts.write_text(f"Metadata-Version: 2.1\nName: sentence-transformers\nVersion: {version}\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(FrostlineError, match=rf"sentence-transformers 6 or later \({version} would run code"):
-        SetFitEstimator().require_installed()
+        SETFIT.require_installed()

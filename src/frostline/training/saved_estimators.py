@@ -1,0 +1,218 @@
+"""Saved estimators: what is written of a probe, a TF-IDF model or a model of SetFit, and their logits for new texts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import NonNegativeFloat
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from frostline import FrostlineError
+from frostline.data.examples import Texts
+from frostline.data.files import FILES, read_record, replace_file, require_recorded, validated, write_record
+from frostline.data.kinds import TOKENS
+from frostline.fast.switch import memory_reused
+from frostline.model.device import Machine, this_machine
+from frostline.model.loading import Streams, load_pretrained, never_streams, read_config
+from frostline.model.model_files import readable, require_intact
+from frostline.model.pretrained import Pretrained
+from frostline.model.tokens import Tokens, encode, suited
+from frostline.training.linear_models import Probe, WordsModel
+from frostline.training.probes import FittedProbe, features_of, read_computed
+from frostline.training.result import ProbeInput, TaskFacts
+
+ESTIMATOR, ARRAYS = "estimator.json", "estimator.safetensors"
+PACKAGE, OLDEST = "sentence-transformers", 6  # before this version, it trusts local folders
+
+
+class ProbeFacts(ProbeInput):
+    """What a saved probe reads.
+
+    Attributes:
+        model: The hub name or folder of the model, which is not copied.
+        revision: The commit of a hub model.
+        weights: The digest of its configuration and weights.
+        precision: The precision that computes the features.
+        inverse_temperature: See :class:`frostline.training.linear_models.Probe`.
+    """
+
+    model: str
+    revision: str | None
+    weights: str
+    precision: str
+    inverse_temperature: NonNegativeFloat
+
+
+class EstimatorFacts(TaskFacts):
+    """What is saved beside the arrays of an estimator. A model of SetFit has neither of these attributes.
+
+    Attributes:
+        probe: The features of a probe.
+        terms: The words and word pairs of a TF-IDF model.
+    """
+
+    probe: ProbeFacts | None = None
+    terms: tuple[str, ...] | None = None
+
+
+def write_estimator(folder: Path, facts: EstimatorFacts, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write the files that :func:`read_estimator` reads."""
+    content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    replace_file(folder / ARRAYS, content, inside=folder)
+    write_record(folder / ESTIMATOR, facts.model_dump(), [folder / ARRAYS], inside=folder)
+
+
+def save_probe(folder: Path, task: TaskFacts, fitted: FittedProbe, pretrained: Pretrained, machine: Machine) -> None:
+    """Write a probe for ``frostline predict``.
+
+    Args:
+        folder: Where to write.
+        task: The task.
+        fitted: The probe.
+        pretrained: The model that computes the features.
+        machine: The device and precision that computed the features.
+    """
+    facts = ProbeFacts(
+        **dict(fitted.input),
+        model=pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
+        revision=pretrained.revision,
+        weights=pretrained.weights,
+        precision=machine.precision,
+        inverse_temperature=fitted.probe.inverse_temperature,
+    )
+    about = {name: getattr(task, name) for name in TaskFacts.model_fields}
+    arrays = {name: getattr(fitted.probe, name) for name in ("weights", "bias", "mean", "scale")}
+    write_estimator(folder, EstimatorFacts(**about, probe=facts), arrays)
+
+
+def require_package(what: str) -> None:
+    """Refuse to open a folder of sentence-transformers without the package, or with a version that runs code in the folder.
+
+    Raises:
+        FrostlineError: The package is missing or too old; ``what`` needs it.
+    """
+    try:
+        found = version(PACKAGE)
+    except PackageNotFoundError:
+        found = "0"
+    if int(found.partition(".")[0]) < OLDEST:
+        held = f" ({found} would run code in any local folder)" if found != "0" else ""
+        raise FrostlineError(
+            f"{what} needs {PACKAGE} {OLDEST} or later{held}: run `pip install '{PACKAGE}>={OLDEST}'`."
+        )
+
+
+@dataclass(frozen=True)
+class SavedEstimator:
+    """An estimator's model that was loaded from a folder."""
+
+    folder: Path
+    facts: EstimatorFacts
+    arrays: Mapping[str, NDArray[np.float64]]
+
+    def logits(
+        self, texts: Texts, *, trust_remote_code: bool = False, streams: Streams = never_streams
+    ) -> tuple[NDArray[Any], Tokens | None]:
+        """Predict new examples.
+
+        Args:
+            texts: The examples.
+            trust_remote_code: Whether to run code that comes with the model.
+            streams: Decides whether the layers of a probe's model are streamed.
+
+        Returns:
+            Logits ``[n, C]`` or numbers ``[n, 1]``, for tags those of the words with tokens, one sentence after the other. And
+            the encoded examples; None for a TF-IDF model.
+
+        Raises:
+            FrostlineError: A probe's model is not found, or has changed, or does not know a token; or a package is missing.
+        """
+        if self.facts.terms is not None:
+            model = WordsModel(self.facts.terms, **self.arrays)
+            return model.logits(texts), None
+        if self.facts.probe is None:
+            return self._of_setfit(texts, trust_remote_code=trust_remote_code)
+        return self._of_probe(self.facts.probe, texts, trust_remote_code=trust_remote_code, streams=streams)
+
+    def _of_probe(
+        self, facts: ProbeFacts, texts: Texts, *, trust_remote_code: bool, streams: Streams
+    ) -> tuple[NDArray[Any], Tokens]:
+        task, name = self.facts, facts.model
+        pretrained = load_pretrained(
+            name,
+            labels=task.labels,
+            task_type=task.task_type,
+            revision=facts.revision,
+            trust_remote_code=trust_remote_code,
+            streams=streams,
+        )
+        if pretrained.weights != facts.weights:
+            raise FrostlineError(
+                f"The weights of {name} have changed since the probe in {self.folder} was fitted: restore the old weights, or "
+                "fit the probe again with `frostline probe`."
+            )
+        width = pretrained.anatomy.width * len(facts.layers)
+        if max(facts.layers) > pretrained.anatomy.count or width != len(self.arrays["mean"]):
+            raise FrostlineError(
+                f"The probe in {self.folder} reads other layers than {name} has: fit it again with `frostline probe`."
+            )
+        of_words, tokenizer = task.task_type == TOKENS, pretrained.tokenizer
+        tokens = encode(tokenizer, texts.texts, texts.pairs, task.max_length, of_words=of_words)
+        tokens = suited(tokens, pretrained.model, tokenizer)
+        probe = Probe(
+            **self.arrays, penalty=np.nan, inverse_temperature=facts.inverse_temperature, held_out=np.empty(0)
+        )
+        machine = this_machine("cpu", facts.precision)
+        with memory_reused():
+            logits = read_computed(
+                *(pretrained, machine, tokens, np.arange(len(tokens)), facts.layers),
+                lambda vectors: probe.logits(features_of(facts, vectors)),
+            )
+        return logits, tokens
+
+    def _of_setfit(self, texts: Texts, *, trust_remote_code: bool) -> tuple[NDArray[Any], Tokens | None]:
+        require_package(f"The model in {self.folder}")
+        require_intact(self.folder)
+        from sentence_transformers import SentenceTransformer
+
+        name, trust = str(self.folder), {"trust_remote_code": trust_remote_code}
+        read_config(name, self.folder, "its config.json cannot be used", **trust)
+        model = readable(
+            lambda: SentenceTransformer(name, device="cpu", **trust), name, "sentence-transformers cannot load it"
+        )
+        tokens = encode(model.tokenizer, texts.texts, None, self.facts.max_length)
+        embeddings = model.encode(list(texts.texts), show_progress_bar=False)
+        return np.asarray(embeddings @ self.arrays["weights"] + self.arrays["bias"], np.float32), tokens
+
+
+def read_estimator(folder: str | Path) -> SavedEstimator | None:
+    """The estimator's model in a folder; None if there is none.
+
+    Raises:
+        FrostlineError: It is damaged.
+    """
+    folder = Path(folder)
+    if not (folder / ESTIMATOR).is_file():
+        return None
+    try:
+        record = read_record(folder / ESTIMATOR)
+        require_recorded(folder, {FILES: {ARRAYS: record[FILES].get(ARRAYS)}}, optional=lambda name: False)
+        facts, arrays = validated(EstimatorFacts, record), load_file(folder / ARRAYS)
+        inputs = ("mean", "scale") if facts.probe else ("idf",) if facts.terms is not None else ()
+        width = len(arrays["weights"]) if facts.terms is None else len(facts.terms)
+        outputs = (max(1, len(facts.labels)),)
+        shapes = {"weights": (width, *outputs), "bias": outputs, **dict.fromkeys(inputs, (width,))}
+        if {name: array.shape for name, array in arrays.items()} != shapes:
+            raise ValueError("its arrays are of other shapes")
+        if any(np.isnan(array).any() for array in arrays.values()):
+            raise ValueError("its arrays are not finite")
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise FrostlineError(
+            f"The model in {folder} is damaged ({error}): run the command that wrote it again."
+        ) from error
+    return SavedEstimator(folder, facts, arrays)

@@ -1,0 +1,98 @@
+"""The probe and the TF-IDF model of a run, and the form of their results."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from frostline.data.examples import Examples
+from frostline.frozen.forward_pass import StateSelection
+from frostline.frozen.hidden_states import CacheKey, load_or_compute
+from frostline.model.ways import Way
+from frostline.training.estimators import ESTIMATORS, examples_of
+from frostline.training.experiment import Experiment
+from frostline.training.forward import train_rows
+from frostline.training.linear_models import WordsModel
+from frostline.training.probes import best_probe, fit_probes
+from frostline.training.train import run
+from tagged import LABELS, small_base
+from tiny import sentences
+from training.runs import SIZES, context_of, spec_of, with_states
+from training.test_tagging import context_of as tagging_context
+
+PROBE, WORDS = (spec_of(name, way=Way(estimator=name), learning_rate=None) for name in ("probe", "words"))
+
+
+def labelled(folder: Path) -> Experiment:
+    """A context with texts, for the model in a folder."""
+    context, rows = context_of(folder), [row["text"] for row in sentences(sum(SIZES.values()))]
+    parts = {
+        split: Examples(
+            texts=tuple(rows[n] for n in own), pairs=None, rows=own, name=split, targets=context.problem.targets[own]
+        )
+        for split, own in context.splits.items()
+    }
+    return replace(context, labels=("negative", "positive"), examples=parts)
+
+
+def test_the_result_of_an_estimator_has_scores_predictions_and_costs(tiny_bert: Path) -> None:
+    context = labelled(tiny_bert)
+    result, usual = run(PROBE, context), run(spec_of(1), context)
+    assert result.record.digest == PROBE.digest and result.record.cost.run_seconds > 0
+    assert result.record.outcome == "ok" and result.record.validation_best > 0.7
+    assert result.record.audit.tuned_share == 0.0
+    assert all(not counts.trained for counts in result.record.audit.by_place.values())
+    assert {name: x.shape for name, x in result.logits.items()} == {name: x.shape for name, x in usual.logits.items()}
+    assert result.test is not None and usual.test is not None
+    assert result.test.scores.keys() == usual.test.scores.keys()
+    scored = {(row.split, row.metric) for row in result.record.scores}
+    assert ("validation", "accuracy") in scored and ("train", "loss") in scored
+
+
+def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_path: Path) -> None:
+    context = labelled(tiny_bert)
+    selection = StateSelection((), head=False, pooled=(0, 1, 2, 3))
+    key = CacheKey("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
+    rows = np.arange(len(context.tokens))
+    states = load_or_compute(context.forward_pass(selection), context.tokens, rows, key, folder=tmp_path)
+    of_words = replace(tagging_context(small_base(tmp_path / "base", "bert")), labels=LABELS)
+    for one, cached in (
+        (context, context.with_worker(states=states)),
+        (of_words, with_states(of_words, tmp_path / "words", (0, 1, 2, 3))),
+    ):
+        mixed = np.random.default_rng(0).permutation(one.splits["test"])
+        logits = [ESTIMATORS["probe"].fit(PROBE, some, None).logits(mixed, "test") for some in (one, cached)]
+        assert logits[0].shape == (*one.problem.targets[mixed].shape, len(one.labels))
+        np.testing.assert_allclose(*logits, atol=1e-5)
+        vectors = [examples_of(some, mixed, range(4)).vectors(2) for some in (one, cached)]
+        np.testing.assert_allclose(*vectors, atol=1e-5)
+
+
+def test_states_without_pooled_vectors_are_not_read(tiny_bert: Path, tmp_path: Path) -> None:
+    context = with_states(labelled(tiny_bert), tmp_path)
+    rows = context.splits["validation"]
+    assert examples_of(context, rows, (0, 3)).vectors(3).shape == (len(rows), 3, 32)
+
+
+def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
+    context, logits = labelled(tiny_bert), []
+    rows = context.splits["validation"]
+    for seed in (0, 1):
+        spec = PROBE.model_copy(update={"seed": seed, "train_size": 24})
+        by_hand = best_probe(fit_probes(examples_of(context, train_rows(context, spec), range(4)), 3))
+        fitted = ESTIMATORS["probe"].fit(spec, context, None)
+        expected: Any = by_hand.logits(examples_of(context, rows, range(4)).vectors)
+        logits.append(fitted.logits(rows, "validation"))
+        np.testing.assert_allclose(logits[-1], expected, rtol=1e-4, atol=1e-5)
+        assert fitted.parameters == (len(by_hand.input.layers) * 32 + 1) * 2
+    assert not np.array_equal(*logits)
+
+
+def test_the_words_model_is_that_of_the_texts_of_the_run(tiny_bert: Path) -> None:
+    context = labelled(tiny_bert)
+    by_hand = WordsModel.fit(context.examples_of(train_rows(context, WORDS), "train"), 2)
+    fitted, test = ESTIMATORS["words"].fit(WORDS, context, None), context.splits["test"]
+    assert by_hand is not None and fitted.parameters == by_hand.weights.size + 2
+    expected = by_hand.logits(context.examples_of(test, "test"))
+    np.testing.assert_allclose(fitted.logits(test, "test"), expected, rtol=1e-5)

@@ -1,0 +1,182 @@
+"""Linear models compared with scikit-learn: closed forms, folds, probabilities, and words."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit, softmax
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
+from sklearn.model_selection import LeaveOneOut, StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from frostline.data.examples import Examples
+from frostline.statistics.class_outputs import log_loss
+from frostline.training.linear_models import PENALTIES, WordsModel, by_class, logistic, ridge
+
+SHAPES = [(90, 8), (20, 30)]  # more rows than features, and fewer
+
+
+def drawn(rows: int, width: int, classes: int, seed: int = 0, *, sets: bool = False) -> tuple[Any, Any]:
+    """Random features, one of them constant, and targets that depend on three of them: numbers, classes, or label sets."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(3.0, 2.0, (rows, width)).astype(np.float32)
+    features[:, -1] = 0.25
+    value = features[:, :3].sum(1) + rng.normal(0, 2.0, rows)
+    if sets:
+        return features, features[:, :classes] > np.arange(2, 2 + classes)
+    if not classes:
+        return features, value
+    return features, np.searchsorted(np.quantile(value, np.arange(1, classes) / classes), value)
+
+
+@pytest.mark.parametrize(("classes", "sets"), [(0, False), (2, False), (3, False), (3, True)])
+@pytest.mark.parametrize(("rows", "width"), SHAPES)
+def test_ridge_equals_scikit_learn(rows: int, width: int, classes: int, *, sets: bool) -> None:
+    x, y = drawn(rows, width, classes, sets=sets)
+    probe = ridge(x, y, classes)
+    model = (RidgeClassifier if classes else Ridge)(probe.penalty * rows)
+    reference = make_pipeline(StandardScaler(), model).fit(x.astype(float), y.astype(int) if sets else y)
+    for some in (x, drawn(200, width, classes, seed=1)[0]):
+        expected = (reference.decision_function if classes else reference.predict)(some.astype(float))
+        found = probe.values(some)
+        np.testing.assert_allclose(
+            found[:, classes - 1] if classes in (0, 2) else found, expected, rtol=1e-6, atol=1e-9
+        )
+    if classes:  # the temperature has the lowest log loss on held-out rows
+        losses = [log_loss(probe.held_out, y, t / probe.inverse_temperature) for t in (1.0, 0.97, 1.03)]
+        assert losses[0] == min(losses)
+
+
+@pytest.mark.parametrize(("rows", "width"), SHAPES)
+def test_held_out_values_and_penalty_equal_leave_one_out(rows: int, width: int) -> None:
+    x, y = drawn(rows, width, 0)
+    probe = ridge(x, y, 0)
+    standard = StandardScaler().fit_transform(x.astype(float))
+    errors = {}
+    for penalty in PENALTIES:
+        # The penalty is scaled by the number of all rows, not by the number of remaining rows.
+        held_out = cross_val_predict(Ridge(penalty * rows), standard, y, cv=LeaveOneOut())
+        errors[penalty] = np.square(held_out - y).mean()
+        if penalty == probe.penalty:
+            np.testing.assert_allclose(probe.held_out[:, 0], held_out, rtol=1e-8)
+    assert min(errors, key=lambda penalty: errors[penalty]) == probe.penalty
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_logistic_regression_equals_scikit_learn(classes: int) -> None:
+    x, y = drawn(80, 6, classes)
+    probe = logistic(x, y, classes)
+    assert probe.penalty in PENALTIES
+    model = LogisticRegression(C=1 / (80 * probe.penalty), max_iter=10_000)
+    reference = make_pipeline(StandardScaler(), model).fit(x.astype(float), y)
+    new = drawn(50, 6, classes, seed=1)[0]
+    np.testing.assert_allclose(softmax(probe.logits(new), 1), reference.predict_proba(new.astype(float)), atol=1e-4)
+    fold = LogisticRegression(C=1 / (64 * probe.penalty), max_iter=10_000)
+    standard, folds = StandardScaler().fit_transform(x.astype(float)), StratifiedKFold(5, shuffle=True, random_state=0)
+    held_out = cross_val_predict(fold, standard, y, cv=folds)
+    assert (probe.held_out.argmax(1) == held_out).mean() > 0.98
+
+
+@pytest.mark.parametrize("present", [[1, 3], [0, 1, 3], [0, 1, 2, 3]])
+def test_classes_that_scikit_learn_does_not_know_are_never_predicted(present: list[int]) -> None:
+    x, y = np.random.default_rng(0).normal(size=(40, 5)), np.array(present)[np.arange(40) % len(present)]
+    fitted = LogisticRegression().fit(x, y)
+    weights, bias = by_class(fitted, 4)
+    probabilities = softmax(x @ weights + bias, 1)
+    np.testing.assert_allclose(probabilities[:, present], fitted.predict_proba(x), atol=1e-9)
+    assert not np.delete(probabilities, present, 1).any()
+
+
+def test_the_chunk_size_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = drawn(60, 8, 3)
+    whole = ridge(x, y, 3)
+    monkeypatch.setattr("frostline.training.linear_models.CHUNK", 7)
+    np.testing.assert_allclose(ridge(x, y, 3).values(x), whole.values(x), rtol=1e-9, atol=1e-12)
+
+
+@given(st.integers(0, 1000), st.sampled_from([2, 3]))
+@settings(max_examples=20)
+def test_order_and_scale_of_the_features_do_not_change_the_result(seed: int, classes: int) -> None:
+    x, y = drawn(40, 6, classes, seed)
+    order = np.random.default_rng(seed).permutation(6)
+    one, other = ridge(x, y, classes), ridge(4 * x[:, order], y, classes)
+    assert one.penalty == other.penalty
+    np.testing.assert_allclose(one.values(x), other.values(4 * x[:, order]), atol=1e-6)
+
+
+def test_the_score_on_held_out_rows_shows_that_noise_is_not_informative() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(400, 300)).astype(np.float32), rng.integers(0, 2, 400)
+    probe = ridge(x, y, 2)
+    assert (probe.values(x).argmax(1) == y).mean() > 0.6  # on training rows
+    assert abs((probe.held_out.argmax(1) == y).mean() - 0.5) < 0.1
+    assert probe.penalty == max(PENALTIES)
+
+
+def test_probabilities_are_calibrated() -> None:
+    x, y = drawn(4000, 8, 2)
+    p = softmax(ridge(x[:2000], y[:2000], 2).logits(x[2000:]), 1)
+    confidence = p.max(1)
+    for low, high in ((0.5, 0.7), (0.7, 0.9), (0.9, 1.0)):
+        some = (confidence >= low) & (confidence < high)
+        assert abs((p.argmax(1) == y[2000:])[some].mean() - confidence[some].mean()) < 0.06
+
+
+@pytest.mark.parametrize("fit", [ridge, logistic])
+def test_classes_with_one_row_or_none(fit: Any) -> None:
+    x, y = drawn(40, 6, 2)
+    y[0] = 3  # class 3 has one row, class 2 has none
+    probabilities = softmax(fit(x, y, 4).logits(x), 1)
+    assert np.isfinite(probabilities).all() and not (probabilities.argmax(1) == 2).any()
+
+
+TEXTS = ("a good film", "good and short", "a bad film", "bad, long and bad", "good good film", "so bad")
+VECTORS = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+").fit_transform(TEXTS)
+
+
+def examples(targets: Any, texts: tuple[str, ...] = TEXTS, pairs: tuple[str, ...] | None = None) -> Examples:
+    return Examples(texts=texts, pairs=pairs, rows=np.arange(len(texts)), name="test", targets=np.asarray(targets))
+
+
+def words(given: Examples, classes: int) -> WordsModel:
+    model = WordsModel.fit(given, classes)
+    assert model is not None
+    return model
+
+
+@pytest.mark.parametrize("targets", [[1, 1, 0, 0, 1, 0], [0, 1, 2, 2, 0, 2], [0.5, 1.0, 3.0, 4.0, 0.0, 5.0]])
+def test_the_words_model_is_that_of_scikit_learn(targets: list[float]) -> None:
+    if isinstance(targets[0], float):
+        found = words(examples(targets), 0).logits(examples(targets))[:, 0]
+        expected = Ridge(1.0, solver="sparse_cg").fit(VECTORS, targets).predict(VECTORS)
+    else:
+        found = softmax(words(examples(targets), len(set(targets))).logits(examples(targets)), 1)
+        expected = LogisticRegression(max_iter=1000).fit(VECTORS, targets).predict_proba(VECTORS)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_each_label_of_a_set_has_a_model_of_its_own() -> None:
+    targets = np.array([[1, 0, 1, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 1, 1, 0], [1, 1, 1, 0], [0, 0, 1, 0]], np.bool_)
+    found = expit(words(examples(targets), 4).logits(examples(targets)))
+    for label in range(3):
+        model = LogisticRegression(max_iter=1000).fit(VECTORS, targets[:, label])
+        np.testing.assert_allclose(found[:, label], model.predict_proba(VECTORS)[:, 1], atol=1e-9)
+    assert not found[:, 3].any()
+    always = replace(examples(targets), targets=np.ones((6, 2), np.bool_))
+    assert (expit(words(always, 2).logits(always)) == 1).all()
+
+
+def test_a_class_without_texts_is_never_predicted() -> None:
+    probabilities = softmax(words(examples([2, 2, 0, 0, 2, 0]), 4).logits(examples([0] * 6)), 1)
+    assert not probabilities[:, [1, 3]].any() and set(probabilities.argmax(1)) == {0, 2}
+    assert (softmax(words(examples([1] * 6), 3).logits(examples([0] * 6)), 1) == [0, 1, 0]).all()
+
+
+def test_both_texts_of_a_pair_are_read_and_texts_without_words_have_no_model() -> None:
+    assert {"x", "y"} <= set(words(examples([1, 1, 0, 0, 1, 0], pairs=("x", "x", "y", "y", "x", "y")), 2).terms)
+    assert WordsModel.fit(examples([0, 1], texts=("?", "!!")), 2) is None

@@ -1,0 +1,181 @@
+"""Probes after every layer, of texts and of words: they equal scikit-learn's on hidden states of transformers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from seqeval.metrics import f1_score
+from seqeval.scheme import IOB2
+from sklearn.linear_model import RidgeClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from transformers import AutoModel, AutoTokenizer
+
+import frostline
+import frostline.training.linear_models as linear
+from frostline import Probed
+from frostline.training.probes import last_layers_inputs, single_layer_inputs
+from tagged import LABELS, small_base, tagged
+from tiny import sentences
+from training.probe_tables import EXACT, write_probe_tables
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return write_probe_tables(tmp_path_factory.mktemp("tables"))
+
+
+@pytest.fixture(scope="module")
+def probed(tiny_bert: Path, tables: dict[str, Any]) -> Probed:
+    """The probes for the sentiment."""
+    (one,) = frostline.probe(model=tiny_bert, label_columns="label", **tables, **EXACT)
+    return one
+
+
+def vectors(folder: Path, texts: list[str]) -> dict[tuple[int, str], Any]:
+    """The pooled vectors of transformers after every layer, ``[n, D]``, one text at a time."""
+    model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    found: dict[tuple[int, str], list[Any]] = {}
+    with torch.no_grad():
+        for text in texts:
+            states = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
+            for layer, x in enumerate(states):
+                for name, vector in (("first", x[0, 0]), ("mean", x[0].mean(0)), ("last", x[0, -1])):
+                    found.setdefault((layer, name), []).append(vector.numpy())
+    return {place: np.stack(some) for place, some in found.items()}
+
+
+def test_probes_of_texts_equal_scikit_learn(tiny_bert: Path, tables: dict[str, Any], probed: Probed) -> None:
+    frames = {name: pd.read_csv(tables[name]) for name in ("train", "validation")}
+    train, held = (vectors(tiny_bert, frames[name]["text"].tolist()) for name in ("train", "validation"))
+    y, expected = ((frames[name]["label"] == "positive").astype(int) for name in ("train", "validation"))
+    *single, last = probed.report.probes
+    places = [(p.layers, p.vector) for p in single_layer_inputs(3, of_words=False)]
+    assert [(probe.layers, probe.vector) for probe in single] == places
+    flat = [probe for probe in single if probe.held_out is None]
+    assert [(probe.layers, probe.vector) for probe in flat] == [((0,), "first")]  # it is the same for all texts
+    best = max((probe for probe in single if probe not in flat), key=lambda probe: (probe.held_out, -probe.layers[0]))
+    assert [(last.layers, last.vector)] == [(p.layers, p.vector) for p in last_layers_inputs(3, best.vector)]
+    for probe in probed.report.probes:
+        x, new = (
+            np.concatenate([of[layer, probe.vector] for layer in probe.layers], 1).astype(float) for of in (train, held)
+        )
+        reference = make_pipeline(StandardScaler(), RidgeClassifier(probe.penalty * len(x))).fit(x, y)
+        assert reference.score(new, expected) == pytest.approx(probe.validation, abs=1e-12), probe
+
+
+MAX_LENGTH = 24  # some sentences of words are longer
+
+
+def frame(count: int, seed: int) -> pd.DataFrame:
+    words, tags = tagged(count, seed=seed)
+    return pd.DataFrame({"tokens": words, "ner_tags": tags})
+
+
+TRAIN, VALIDATION = frame(90, 0), frame(40, 1)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_base(tmp_path_factory.mktemp("base"), "bert")
+
+
+@pytest.fixture(scope="module")
+def of_words(base: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Probed, Path]:
+    """The probes of words, and their folder."""
+    out = tmp_path_factory.mktemp("probe") / "o"
+    given = {"train": TRAIN, "validation": VALIDATION, "labels": ",".join(LABELS), "max_length": MAX_LENGTH}
+    (one,) = frostline.probe(model=base, out=out, max_truncated=1.0, **given, **EXACT)
+    return one, out
+
+
+def first_tokens(base: Path, sentences: list[list[str]]) -> Iterator[tuple[list[int], Any]]:
+    """For each sentence the words that have tokens, and the hidden states ``[layers, words, D]`` of their first tokens."""
+    model, tokenizer = AutoModel.from_pretrained(base).eval(), AutoTokenizer.from_pretrained(base)
+    for words in sentences:
+        given = tokenizer(words, is_split_into_words=True, truncation=True, max_length=MAX_LENGTH, return_tensors="pt")
+        places = given.word_ids()
+        kept = sorted({place for place in places if place is not None})
+        with torch.no_grad():
+            states = torch.cat(model(**given, output_hidden_states=True).hidden_states)
+        yield kept, states[:, [places.index(word) for word in kept]].numpy()
+
+
+def test_probes_of_words_equal_scikit_learn(base: Path, of_words: tuple[Probed, Path]) -> None:
+    report = of_words[0].report
+    of_train, of_validation = (list(first_tokens(base, part["tokens"].tolist())) for part in (TRAIN, VALIDATION))
+    tags = [row[word] for row, (kept, _) in zip(TRAIN["ner_tags"], of_train, strict=True) for word in kept]
+    expected = [[row[n] for n in kept] for row, (kept, _) in zip(VALIDATION["ner_tags"], of_validation, strict=True)]
+    assert sum(map(len, TRAIN["tokens"])) > len(tags)  # the last words of long sentences were cut off
+    places = [*(((n,), "word") for n in range(4)), ((1, 2, 3), "word")]
+    assert [(probe.layers, probe.vector) for probe in report.probes] == places
+    for probe in report.probes:
+        of = list(probe.layers)
+        x = np.concatenate([np.concatenate(states[of], -1) for _, states in of_train])
+        reference = make_pipeline(StandardScaler(), RidgeClassifier(probe.penalty * len(x))).fit(x, tags)
+        found = [reference.predict(np.concatenate(states[of], -1)).tolist() for _, states in of_validation]
+        assert f1_score(expected, found, mode="strict", scheme=IOB2) == pytest.approx(probe.validation, abs=1e-12), (
+            probe
+        )
+    assert of_words[0].best.held_out > 0.8 > report.chance
+
+
+def test_the_saved_probe_predicts_the_tags_that_were_scored(
+    of_words: tuple[Probed, Path], frostline: Any, tmp_path: Path
+) -> None:
+    import frostline as package
+
+    probed, out = of_words
+    found = list(package.predict(out / "probe", VALIDATION).rows())
+    for row in found:
+        assert all((p is None) == (tag is None) for p, tag in zip(row["probabilities"], row["tags"], strict=True))
+    seen = [[n for n, tag in enumerate(row["tags"]) if tag] for row in found]
+    tags = [[row["tags"][n] for n in own] for row, own in zip(found, seen, strict=True)]
+    expected = [[row[n] for n in own] for row, own in zip(VALIDATION["ner_tags"], seen, strict=True)]
+    assert f1_score(expected, tags, mode="strict", scheme=IOB2) == pytest.approx(probed.report.best.score)
+    VALIDATION[["tokens"]].to_json(tmp_path / "new.jsonl", orient="records", lines=True)
+    result = frostline("predict", out / "probe", tmp_path / "new.jsonl", "--out", tmp_path / "tagged.jsonl")
+    assert result.code == 0 and "40 sentences" in result.out, result.err
+    assert pd.read_json(tmp_path / "tagged.jsonl", lines=True)["tags"].tolist() == [row["tags"] for row in found]
+    with pytest.raises(package.FrostlineError, match="predicts tags of words: leave --threshold"):
+        package.predict(out / "probe", VALIDATION, threshold=0.5)
+
+
+def test_the_report_names_the_words(of_words: tuple[Probed, Path]) -> None:
+    probed, out = of_words
+    sentence = probed.report.sentence
+    assert "probe on the first token of each word after layer" in sentence and "TF-IDF" not in sentence
+    assert "A ridge probe on the first token of each word after each layer" in (out / "report.html").read_text()
+
+
+def test_neither_threads_nor_validation_labels_influence_the_probes(
+    tiny_bert: Path, tables: dict[str, Any], probed: Probed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    frame = pd.read_csv(tables["validation"])
+    frame["label"] = frame["label"].map({"positive": "negative", "negative": "positive"})
+    (flipped,) = frostline.probe(model=tiny_bert, label_columns="label", **{**tables, "validation": frame}, **EXACT)
+    pairs = zip(flipped.report.probes, probed.report.probes, strict=True)
+    assert all((one.held_out, one.penalty) == (other.held_out, other.penalty) for one, other in pairs)
+    assert flipped.best.input == probed.best.input
+    assert flipped.report.best.score == pytest.approx(1 - probed.report.best.score)
+
+
+def test_logistic_regression_on_pairs(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear, "PENALTIES", (1e-2, 1.0))
+    frame = pd.DataFrame(sentences(80)).assign(text_pair=lambda f: f["text"].iloc[::-1].tolist())
+    (got,) = frostline.probe(model=tiny_bert, train=frame, kind="logistic", **EXACT)
+    report = got.report
+    assert report.kind == "logistic" and report.columns["text_pair"] == "text_pair"
+    assert report.validation_rows == 8 and 0 <= report.best.low <= report.best.high <= 1
+
+
+def test_random_labels_are_not_significantly_better_than_the_baseline(tiny_bert: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(sentences(200)).assign(label=rng.integers(0, 2, 200).astype(str))
+    (got,) = frostline.probe(model=tiny_bert, train=frame, held_out_share=0.4, **EXACT)
+    assert "frozen features are not significantly better than the majority-class baseline" in got.report.sentence

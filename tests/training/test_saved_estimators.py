@@ -1,0 +1,190 @@
+"""Saved probes, TF-IDF models and heads of SetFit: predictions, damaged files, and a changed model."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from transformers import AutoTokenizer
+
+import frostline
+import frostline.training.probes as probes
+from frostline import FrostlineError
+from frostline.data.examples import Texts
+from frostline.data.files import read_record, write_sealed
+from frostline.data.kinds import CLASSIFICATION, REGRESSION, TOKENS
+from frostline.data.tags import sentence
+from frostline.frozen import forward_pass as batches
+from frostline.model.device import this_machine
+from frostline.training.linear_models import Probe
+from frostline.training.probes import WORD, FittedProbe
+from frostline.training.result import ProbeInput, TaskFacts
+from frostline.training.saved_estimators import (
+    ARRAYS,
+    ESTIMATOR,
+    EstimatorFacts,
+    ProbeFacts,
+    read_estimator,
+    save_probe,
+    write_estimator,
+)
+from small_models import load
+from tiny import sentences
+from training.probe_tables import EXACT, write_probe_tables
+
+ABOUT = {"task": "films", "task_type": CLASSIFICATION, "labels": ("no", "yes"), "columns": {"text": "text"}}
+TASK: dict[str, Any] = {**ABOUT, "max_length": 32, "sentence": "It is good."}
+LINEAR = {"weights": np.array([[1.0, -1.0], [0.0, 2.0]]), "bias": np.array([0.0, -np.inf])}
+READS = {"layers": (1,), "vector": "mean", "model": "m", "revision": None, "weights": "w", "precision": "float32"}
+KINDS: dict[str, tuple[EstimatorFacts, dict[str, Any]]] = {
+    "probe": (
+        EstimatorFacts(**TASK, probe=ProbeFacts(**READS, inverse_temperature=2.0)),
+        {**LINEAR, "mean": np.zeros(2), "scale": np.ones(2)},
+    ),
+    "words": (EstimatorFacts(**TASK, terms=("bad", "good")), {**LINEAR, "idf": np.ones(2)}),
+    "setfit": (EstimatorFacts(**TASK), LINEAR),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_read_is_what_was_written(tmp_path: Path, kind: str) -> None:
+    assert read_estimator(tmp_path) is None
+    facts, arrays = KINDS[kind]
+    write_estimator(tmp_path, facts, arrays)
+    found = read_estimator(tmp_path)
+    assert found is not None and found.facts == facts
+    assert {name: array.tolist() for name, array in found.arrays.items()} == {n: x.tolist() for n, x in arrays.items()}
+
+
+def test_a_words_model_predicts_texts(tmp_path: Path) -> None:
+    facts, arrays = KINDS["words"]
+    write_estimator(tmp_path, facts, {**arrays, "bias": np.zeros(2)})
+    found = frostline.predict(tmp_path, ["good", "bad", "so"])
+    np.testing.assert_allclose(found.values[:, 1], 1 / (1 + np.exp([-2.0, 2.0, 0.0])), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("file", [ESTIMATOR, ARRAYS])
+@pytest.mark.parametrize("place", [0, 0.5, 0.999, None])
+def test_damage_is_noticed(tmp_path: Path, kind: str, file: str, place: float | None) -> None:
+    write_estimator(tmp_path, *KINDS[kind])
+    content = bytearray((tmp_path / file).read_bytes())
+    if place is not None:
+        content[int(place * len(content))] ^= 1
+    (tmp_path / file).write_bytes(content if place is not None else b"\0" * 50)
+    with pytest.raises(FrostlineError, match=r"is damaged .*: run the command that wrote it again"):
+        read_estimator(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        *(({"labels": labels}, "labels|shapes") for labels in (["a"], None, "ab", [1, 2])),
+        *(({name: value}, name) for name, value in (("max_length", -1), ("task_type", "x"), ("columns", None))),
+        *(
+            ({"probe": {**READS, "inverse_temperature": 2.0, **own}}, f"probe.{next(iter(own))}")
+            for own in (
+                *({"layers": layers} for layers in ("x", [], [-1], {}, None)),
+                {"inverse_temperature": None},
+                {"model": None},
+                {"vector": "x"},
+            )
+        ),
+        ({"terms": ["bad", "good"], "probe": None}, "shapes"),
+        ({"probe": None}, "shapes"),
+    ],
+)
+def test_a_forged_probe_is_damaged(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
+    write_estimator(tmp_path, *KINDS["probe"])
+    write_sealed(tmp_path / ESTIMATOR, {**read_record(tmp_path / ESTIMATOR), **change}, inside=tmp_path)
+    with pytest.raises(FrostlineError, match=rf"is damaged \(.*({reason})"):
+        read_estimator(tmp_path)
+
+
+def test_a_saved_probe_gives_the_predictions_that_were_scored(tiny_bert: Path, tmp_path: Path) -> None:
+    tables = write_probe_tables(tmp_path)
+    frame = pd.read_csv(tables["validation"])
+    for label, more in (("label", {}), ("words", {"task_type": REGRESSION})):
+        (got,) = frostline.probe(model=tiny_bert, label_columns=label, out=tmp_path / label, **tables, **more, **EXACT)
+        result = frostline.predict(tmp_path / label / "probe", tables["validation"])
+        if more:
+            assert not result.labels
+            score = np.corrcoef(result.values[:, 0], frame["words"])[0, 1]
+        else:
+            score = (np.array(result.predicted) == frame["label"]).mean()
+            np.testing.assert_allclose(result.values.sum(1), 1, rtol=1e-6)
+        assert score == pytest.approx(got.report.best.score, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def finished(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a probe. Tests must not write into it."""
+    out = tmp_path_factory.mktemp("finished") / "o"
+    frostline.probe(model=tiny_bert, train=tiny_table, out=out, **EXACT)
+    return out / "probe"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weights": "others"}, "The weights of .* have changed since the probe in"),
+        ({"layers": [99]}, "reads other layers than .* has"),
+        ({"layers": [1, 2, 3, 1, 2]}, "reads other layers than .* has"),
+    ],
+)
+def test_a_model_that_is_not_that_of_the_probe_is_refused(
+    finished: Path, tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    folder = Path(shutil.copytree(finished, tmp_path / "probe"))
+    record = read_record(folder / ESTIMATOR)
+    write_sealed(folder / ESTIMATOR, {**record, "probe": {**record["probe"], **change}}, inside=folder)
+    with pytest.raises(FrostlineError, match=message):
+        frostline.predict(folder, ["a good film"])
+
+
+def test_pairs_are_refused_by_a_probe_of_single_texts(finished: Path) -> None:
+    with pytest.raises(FrostlineError, match="was trained on single texts"):
+        frostline.predict(finished, pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}))
+
+
+def test_a_token_that_the_model_does_not_know_is_refused(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    """The training texts do not have it, so that the probe can be fitted."""
+    model = Path(shutil.copytree(tiny_bert, tmp_path / "model"))
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer.add_tokens(["zzq"])
+    tokenizer.save_pretrained(model)
+    frostline.probe(model=model, train=tiny_table, out=tmp_path / "o", **EXACT)
+    with pytest.raises(FrostlineError, match="The tokenizer gives the token 'zzq' the number"):
+        frostline.predict(tmp_path / "o" / "probe", ["a good film", "a zzq film"])
+
+
+def test_a_prediction_does_not_depend_on_the_other_examples(finished: Path, tiny_table: Path) -> None:
+    frame = pd.read_csv(tiny_table)[["text"]]
+    many, one = (frostline.predict(finished, some).values for some in (frame, frame[7:8]))
+    assert many[7].tolist() == one[0].tolist()
+
+
+@pytest.mark.parametrize("of_words", [False, True])
+def test_streamed_predictions_are_bitwise_identical(
+    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, of_words: bool
+) -> None:
+    """In several groups of texts, some of which are equal; nothing is left on the disk."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "assets"))
+    monkeypatch.setattr(probes, "SHARD_ROWS", 8)
+    monkeypatch.setitem(batches.TOKENS, "cpu", 64)
+    weights = np.random.default_rng(0).normal(size=(2 * 32, 2))
+    probe = Probe(weights, np.zeros(2), np.zeros(64), np.ones(64), 1.0, 1.0, np.zeros((0, 0)))
+    fitted = FittedProbe(ProbeInput(layers=(1, 2), vector=WORD if of_words else "mean"), probe, 1.0)
+    task = TaskFacts(**{**TASK, "task_type": TOKENS if of_words else CLASSIFICATION})
+    save_probe(tmp_path, task, fitted, load(tiny_bert, task_type=task.task_type), this_machine("cpu", "float32"))
+    found = [row["text"] for row in [*sentences(15, seed=3), *sentences(5, seed=3)]]
+    texts = tuple(sentence(one.split(), "a sentence", "") if of_words else one for one in found)
+    given = Texts(texts=texts, pairs=None, rows=np.arange(20), name="texts")
+    saved = read_estimator(tmp_path)
+    assert saved is not None
+    expected, _ = saved.logits(given)
+    streamed, _ = saved.logits(given, streams=lambda weight_bytes: True)
+    assert expected.tobytes() == streamed.tobytes() and len(np.unique(streamed)) > 10
+    assert not [path for path in (tmp_path / "assets").rglob("*") if path.is_file() or path.suffix == ".part"]
