@@ -17,7 +17,7 @@ from frostline.report.tables.curve_tables import (
     place_of,
     sufficient_columns,
 )
-from frostline.report.tables.table import Column, ReportTable, Row, Value
+from frostline.report.tables.table import Column, Ends, ReportTable, Row, Value
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, Difference, Failures, KOverSizes, TaskAnswer
 from frostline.statistics.cells import total
@@ -123,18 +123,19 @@ def answers_table(analysis: Analysis) -> ReportTable:
 
         return read
 
-    def beside(group: TaskAnswer) -> list[str]:
-        reference = size("reference")(group)
-        instead = "" if reference in (FULL, None) else f"here {names.printed(reference)}"
-        return [formatting.score_interval(full("low")(group), full("high")(group)), instead]
+    def ends(group: TaskAnswer) -> Ends:
+        return full("low")(group), full("high")(group)
+
+    def instead(group: TaskAnswer) -> list[str]:
+        reference = group.sizes[0].reference
+        return [] if reference in (FULL, None) else [f"here {names.printed(reference)}"]
 
     groups, settings = analysis.groups, analysis.settings
     columns = (
         *(MODEL, TASK, Column("metric", "metric", names.metric, number=False)),
         Column("layers", "layers" if len({group.layers for group in groups}) > 1 else ""),
         Column("chance", "baseline", formatting.score),
-        Column("full", "full", formatting.score, of=full("mean"), small=beside),
-        *(Column("full_low", of=full("low")), Column("full_high", of=full("high"))),
+        Column("full", "full", formatting.score, of=full("mean"), ends=ends, small=instead),
         Column("reference", of=size("reference")),
         *sufficient_columns(of=lambda group: group.sizes[0].deciding_point),
         Column("verdict", of=lambda group: group.sizes[0].deciding_point.verdict),
@@ -171,15 +172,16 @@ def above_full_table(analysis: Analysis) -> ReportTable:
     def part(place: int, key: str) -> Read:
         return lambda found: getattr(found[place], key)
 
-    def interval(found: tuple[TaskAnswer, Cell, Difference]) -> list[str]:
-        return [formatting.difference_interval(found[2].low, found[2].high)]
+    def ends(found: tuple[TaskAnswer, Cell, Difference]) -> Ends:
+        return found[2].low, found[2].high
+
+    differences: dict[str, Any] = {"show": formatting.difference, "between": formatting.difference_interval}
 
     columns = (
         *(replace(column, of=part(0, column.key)) for column in (MODEL, TASK)),
         Column("recipe", "tuned", names.printed, of=part(1, "recipe"), number=False),
         *(Column("tuned_layers", of=part(1, "tuned_layers")), Column("layers", of=part(0, "layers"))),
-        Column("estimate", "above full", formatting.difference, of=part(2, "estimate"), small=interval),
-        *(Column(end, of=part(2, end)) for end in ("low", "high")),
+        Column("estimate", "above full", of=part(2, "estimate"), ends=ends, **differences),
         Column("p", "p-value", formatting.p_value, of=part(2, "p")),
         Column("p_holm", "p-value\n(Holm)", formatting.p_value, of=part(2, "p_holm")),
     )
@@ -237,15 +239,15 @@ def points_over_tasks_table(analysis: Analysis) -> ReportTable:
 def train_sizes_table(rows: Sequence[KOverSizes]) -> ReportTable:
     """Each k over the train sizes of one model and task: from which size full fine-tuning is better, and how k compares."""
 
-    def interval(row: KOverSizes) -> list[str]:
-        return [formatting.difference_interval(row.slope_low, row.slope_high)]
+    def ends(row: KOverSizes) -> Ends:
+        return row.slope_low, row.slope_high
 
     slope = "change of the\ndifference per\ntenfold examples"
     columns = (
         TUNED,
         Column("full_better_from", "full is better\nfrom … examples", formatting.count),
-        Column("slope", slope, formatting.difference, small=interval),
-        *(Column(f"slope_{key}") for key in ("low", "high", "p")),
+        Column("slope", slope, formatting.difference, ends=ends, between=formatting.difference_interval),
+        Column("slope_p"),
         Column("slope_p_holm", "p-value of\nthe change\n(Holm)", formatting.p_value),
         Column("spread_ratio", "spread between\nseeds relative\nto full", formatting.times),
         Column("spread_p"),
