@@ -139,7 +139,7 @@ def test_after_a_search_the_command_depends_on_what_its_budget_did_not_allow(
 ) -> None:
     known = without_full() if instead else curve()
     spec = SimpleNamespace(values_of=lambda name: [0])
-    folder: Any = SimpleNamespace(out=Path("o"), own_code=False, spec=spec)
+    folder: Any = SimpleNamespace(out=Path("o"), written=SimpleNamespace(own_code=False), spec=spec)
     search: Any = SimpleNamespace(failed_reference=failed_reference, untried=untried, over=True)
     outcome = SearchOutcome(skipped=["last 3", "last 4"], instead=instead)
     command = rebuild._next_command(folder, SimpleNamespace(sizes=[known], sure=None), search, outcome)[0]

@@ -110,7 +110,7 @@ def _rebuild(folder: Folder) -> Answer:
         add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
     answer.tested = test is not None
     answer.opened_by = opened_by(way.head) if way and way.in_loop else "frostline"
-    answer.data = folder.data().model_dump()
+    answer.data = folder.data.model_dump()
     answer.notes, answer.columns = answer.data["notes"], answer.data.get("columns")
     write_tables(folder.out, rows, folder.scores())
     known = with_nulls(answer.to_json())
@@ -132,7 +132,7 @@ def _next_command(
         of_search=search is not None,
         missing=too_dear if outcome.instead else None,
         untried=untried,
-        own_code=folder.own_code,
+        own_code=folder.written.own_code,
     )
 
 

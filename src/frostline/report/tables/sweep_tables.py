@@ -200,7 +200,7 @@ def splits_table(data: DataRecord) -> ReportTable:
     report, splits = data.report, data.report.splits
 
     def characters(which: str) -> Read:
-        return lambda name: getattr(splits[name].characters, which)
+        return lambda name: splits[name].characters[which]
 
     count = formatting.count
     columns = (
