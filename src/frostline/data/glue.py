@@ -17,9 +17,9 @@ from frostline.data.dataset_sources import (
     load_hub,
     split_of_name,
 )
-from frostline.data.kinds import CLASSIFICATION, REGRESSION, DataSettings
+from frostline.data.kinds import CLASSIFICATION, FORMAT_OF, REGRESSION, DataSettings
 from frostline.data.labels import UNLABELLED, label_cells
-from frostline.data.reader import DELIMITED, read_table
+from frostline.data.reader import read_table
 from frostline.data.table import Table
 from frostline.data.text_files import first_row
 from frostline.data.wording import NUMBER, did_you_mean, listed, normalized_name, quoted
@@ -243,7 +243,7 @@ def unify_layouts(tables: Mapping[str, Table], task: GlueTask) -> tuple[dict[str
 
 def _names_without_header(path: Path, task: GlueTask, encoding: str | None) -> tuple[str, ...] | None:
     """The column names of a file without a header; None if it has one. Without a header, the first row contains a label."""
-    if not task.headerless or path.suffix.lower() not in DELIMITED or not path.is_file():
+    if not task.headerless or FORMAT_OF.get(path.suffix.lower()) not in ("CSV", "TSV") or not path.is_file():
         return None
     first = dict(zip(task.headerless, first_row(path, encoding), strict=False))
     label = next(columns.label for columns in task.layouts[::-1] if columns.label in task.headerless)
@@ -300,17 +300,7 @@ def read_glue_splits(data: str | Path | None, task: GlueTask, encoding: str | No
     if data is None or not is_folder(Path(data)):
         name = HUB_SET if data is None else str(data)
         config = task.config if name.rpartition("/")[2] == "glue" else None
-        message = (
-            f"--data {{name}}: there is no such folder, and no hub data set with {task.name} could be loaded by that name "
-            "({reason}); check the name and the network."
-        )
-        if data is None:
-            message = (
-                f"{task.name}: {{name}} could not be loaded from the hub ({{reason}}); give the files of {task.name} with "
-                "--data, or check the network."
-            )
-        loaded = load_hub(name, config, message)
-        return from_dict(loaded, f"{name}, {config}" if config else name, read, split_of)
+        return from_dict(load_hub(name, config), f"{name}, {config}" if config else name, read, split_of)
     folder = next((one for part in (task.config, task.name) if (one := Path(data) / part).is_dir()), Path(data))
     names = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
     if task.config == "mnli":

@@ -14,7 +14,7 @@ from frostline.data.columns import INDICATORS, Columns, is_list, items_of
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, TOKENS
 from frostline.data.table import Table, as_in_csv, is_missing
 from frostline.data.tags import are_entities, entity_type, ordered_tags, refuse_odd_tags
-from frostline.data.wording import INTEGER, NUMBER, comma_joined, did_you_mean, difference, listed, looks, quoted
+from frostline.data.wording import INTEGER, NUMBER, comma_joined, did_you_mean, difference, listed, quoted, visible
 
 MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
 SEPARATORS = ";|,"  # of the labels of a text, in one cell
@@ -260,20 +260,18 @@ def refuse_similar_labels(where: str, labels: Iterable[str], *, what: str = "lab
     """
     seen: dict[str, str] = {}
     for label in dict.fromkeys(labels):
-        appearances = {*map(whole, looks(label, fold_case=fold_case))}
-        if "" in appearances:
+        shown = whole(visible(label, fold_case=fold_case))
+        if not shown:
             raise FrostlineError(f"{where}: the {what} {quoted(label)} has no visible character; give it a name.")
-        for one in appearances:
-            other = seen.setdefault(str(int(one)) if fold_case and INTEGER.fullmatch(one) else one, label)
-            if other != label:
-                exact = [{*map(whole, looks(each, fold_case=False))} for each in (other, label)]
-                named = what == "label" and exact[0].isdisjoint(exact[1])
-                differing = difference(other, label)
-                raise FrostlineError(
-                    f"{where}: the {what}s {quoted(other)} and {quoted(label)} look the same"
-                    f"{f' and differ in {differing}' if differing else ''}; write them alike"
-                    f"{', or name each label with --labels if they differ' if named else ''}."
-                )
+        other = seen.setdefault(str(int(shown)) if fold_case and INTEGER.fullmatch(shown) else shown, label)
+        if other != label:
+            named = what == "label" and len({whole(visible(one, fold_case=False)) for one in (other, label)}) == 2
+            differing = difference(other, label)
+            raise FrostlineError(
+                f"{where}: the {what}s {quoted(other)} and {quoted(label)} look the same"
+                f"{f' and differ in {differing}' if differing else ''}; write them alike"
+                f"{', or name each label with --labels if they differ' if named else ''}."
+            )
 
 
 def refuse_too_many(table: Table, column: str, labels: int, otherwise: str) -> None:

@@ -197,13 +197,11 @@ def read_unlabelled(
             ) from None
         if not missing:
             raise
-        if reason := misread(table, "--text-column"):
-            raise FrostlineError(reason) from None
-        lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"
-        instead = f"pass one of {listed(table.columns)} with --text-column"
-        if table.has_header:
-            instead += ", or --column-names for a file without a header"
-        raise FrostlineError(f"{table.name}: {lacking}, which the model was trained on; {instead}.") from None
+        raise FrostlineError(
+            misread(table, "--text-column")
+            or f"{table.name}: there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}, which the model "
+            f"was trained on; pass one of {listed(table.columns)} with --text-column."
+        ) from None
     return _texts(table, columns, task_type), replace(columns, label=None)
 
 

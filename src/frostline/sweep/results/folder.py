@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
+from frostline.data.checks import DataReport
 from frostline.data.examples import Examples
 from frostline.data.files import (
     ARRAY_BYTES,
@@ -162,36 +163,12 @@ def read_alternatives(out: Path, prefix: str = "") -> dict[str, Logits]:
     return {name: found[prefix + name] for name in ALTERNATIVES if prefix + name in found}
 
 
-class CharactersRecord(Record):
-    """The lengths of the texts of a split."""
-
-    median: float
-    percentile_95: float
-
-
-class SplitRecord(Record):
-    """The examples of a split."""
-
-    rows: Count
-    label_counts: dict[str, Count]
-    characters: CharactersRecord
-    empty_texts: Count
-
-
-class DataReportRecord(Record):
-    """What the checks of the data counted."""
-
-    splits: dict[str, SplitRecord]
-    repeated: dict[str, Count]
-    shared: dict[str, Count]
-
-
 class DataRecord(Record):
     """``data.json``."""
 
     columns: dict[str, str | list[str] | None]
     notes: list[str]
-    report: DataReportRecord
+    report: DataReport
     max_length: Count
     truncated: dict[str, float]
     truncated_by_class: dict[str, float]
@@ -384,7 +361,7 @@ def register(prepared: "Plan") -> None:
     facts = {
         "columns": asdict(data.task.columns),
         "notes": prepared.notes,
-        "report": data.report.as_dict(),
+        "report": data.report.model_dump(),
         "max_length": prepared.identity.max_length,
         "truncated": prepared.truncated,
         "truncated_by_class": prepared.truncated_by_class,
