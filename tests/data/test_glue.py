@@ -126,11 +126,11 @@ def original(folder: Path, name: str) -> Path:
 
 
 def assert_same(one: Data, two: Data) -> None:
-    """Assert that two data sets have the same texts, targets and labels in every split."""
+    """Assert that two data sets have the same texts, targets and labels in every split but test."""
     assert one.task.name == two.task.name and one.task.labels == two.task.labels
-    assert one.task.task_type == two.task.task_type and set(one.other_splits) == set(two.other_splits)
-    splits = [(one.train, two.train), (one.validation, two.validation)]
-    for first, second in [*splits, *((one.other_splits[key], two.other_splits[key]) for key in one.other_splits)]:
+    names = {*one.splits} - {"test"}
+    assert one.task.task_type == two.task.task_type and names == {*two.splits} - {"test"}
+    for first, second in ((one.splits[name], two.splits[name]) for name in names):
         assert first.texts == second.texts and first.pairs == second.pairs
         assert first.targets.dtype == second.targets.dtype and first.targets.tolist() == second.targets.tolist()
         assert first.digest() == second.digest()
@@ -297,7 +297,7 @@ def test_splits_given_one_by_one_may_have_different_layouts(tmp_path: Path, name
     )
     assert_same(both, mixed)
     assert mixed.test is not None and mixed.test.digest() == mixed.validation.digest()
-    assert mixed.task.columns == glue_task(name).layouts[0] and both.other_splits == {}
+    assert mixed.task.columns == glue_task(name).layouts[0]
     frame = pd.DataFrame(saved["train"].to_pandas())
     assert_same(both, loaded(glue=name, train=frame, validation=files / dev, test="none"))
 
@@ -312,8 +312,10 @@ def test_mnli_has_two_validation_sets_and_rows_without_gold_label(tmp_path: Path
     assert data.train.rows.tolist() == [2, 3, 5, 6, 7, 8, 9, 10]
     note = f"{files / 'train.tsv'}: 2 of 10 rows have no gold label (column 'gold_label' is '-') and are left out."
     assert note in data.notes
-    assert list(data.other_splits) == ["validation_mismatched"] and len(data.other_splits["validation_mismatched"]) == 2
-    assert data.other_splits["validation_mismatched"].texts[0] == text("MNLI", "validation_mismatched", 0, 0)
+    assert list(data.splits) == ["train", "validation", "validation_mismatched"]
+    assert data.splits["validation_mismatched"].texts == tuple(
+        text("MNLI", "validation_mismatched", i, 0) for i in (0, 1)
+    )
     assert data.validation.name.endswith("dev_matched.tsv") and set(data.report.splits) == {"train", "validation"}
     write(files / "train.tsv", [lines[0], odd])
     assert "no row has a gold label; give a file of MNLI" in refused(glue="mnli", data=files)
