@@ -39,7 +39,6 @@ class SplitReport(BaseModel):
     """Facts about one split.
 
     Attributes:
-        source: The file or object that the rows come from.
         rows: The number of rows.
         label_counts: The number of rows of each label, or of words with each tag; empty for regression.
         without_label: The number of rows without any label.
@@ -51,7 +50,6 @@ class SplitReport(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True)
 
-    source: str
     rows: NonNegativeInt
     label_counts: dict[str, NonNegativeInt]
     without_label: NonNegativeInt
@@ -199,7 +197,6 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
         counts = np.bincount(np.asarray(known, np.int64), minlength=len(task.labels))
     bounds = [float(examples.targets.min()), float(examples.targets.max())]
     return SplitReport(
-        source=examples.name,
         rows=len(examples),
         label_counts=dict(zip(task.labels, counts.tolist(), strict=True)) if classes else {},
         without_label=int((~examples.targets.any(1)).sum()) if examples.has_label_sets else 0,

@@ -39,7 +39,6 @@ class GlueTask:
 
     Attributes:
         name: The name in all results.
-        config: The configuration of the hub data set.
         labels: The names of the classes in the order of their indices; empty for a regression.
         metric: The name of the metric in ``frostline.statistics.metrics``.
         layouts: The columns of the hub data set, then those of the original files.
@@ -49,13 +48,17 @@ class GlueTask:
     """
 
     name: str
-    config: str
     labels: tuple[str, ...]
     metric: str
     layouts: tuple[Columns, ...]
     headerless: tuple[str, ...] = ()
     no_gold: tuple[str, ...] = ()
     broken_rows: bool = False
+
+    @property
+    def config(self) -> str:
+        """The configuration of the hub data set."""
+        return normalized_name(self.name)
 
     @property
     def task_type(self) -> str:
@@ -80,23 +83,20 @@ GLUE = {
     for task in (
         GlueTask(
             name="CoLA",
-            config="cola",
             labels=("unacceptable", "acceptable"),
             metric="matthews_correlation",
             layouts=(SENTENCE,),
             headerless=("source", "label", "mark", "sentence"),
         ),
-        GlueTask(name="SST-2", config="sst2", labels=("negative", "positive"), metric="accuracy", layouts=(SENTENCE,)),
+        GlueTask(name="SST-2", labels=("negative", "positive"), metric="accuracy", layouts=(SENTENCE,)),
         GlueTask(
             name="MRPC",
-            config="mrpc",
             labels=("not_equivalent", "equivalent"),
             metric="f1",
             layouts=(SENTENCES, Columns(text="#1 String", text_pair="#2 String", label="Quality")),
         ),
         GlueTask(
             name="STS-B",
-            config="stsb",
             labels=(),
             metric="spearmanr",
             layouts=(SENTENCES, Columns(text="sentence1", text_pair="sentence2", label="score")),
@@ -104,7 +104,6 @@ GLUE = {
         ),
         GlueTask(
             name="QQP",
-            config="qqp",
             labels=("not_duplicate", "duplicate"),
             metric="f1",
             layouts=(
@@ -116,7 +115,6 @@ GLUE = {
         ),
         GlueTask(
             name="MNLI",
-            config="mnli",
             labels=("entailment", "neutral", "contradiction"),
             metric="accuracy",
             layouts=(
@@ -127,13 +125,12 @@ GLUE = {
         ),
         GlueTask(
             name="QNLI",
-            config="qnli",
             labels=ENTAILMENT,
             metric="accuracy",
             layouts=(Columns(text="question", text_pair="sentence", label="label"),),
         ),
-        GlueTask(name="RTE", config="rte", labels=ENTAILMENT, metric="accuracy", layouts=(SENTENCES,)),
-        GlueTask(name="WNLI", config="wnli", labels=ENTAILMENT[::-1], metric="accuracy", layouts=(SENTENCES,)),
+        GlueTask(name="RTE", labels=ENTAILMENT, metric="accuracy", layouts=(SENTENCES,)),
+        GlueTask(name="WNLI", labels=ENTAILMENT[::-1], metric="accuracy", layouts=(SENTENCES,)),
     )
 }
 

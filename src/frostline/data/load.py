@@ -273,7 +273,7 @@ def _labelled(table: Table, columns: Columns, task_type: str | None, notes: list
     have, are = ("has", "is") if len(blank) == 1 else ("have", "are")
     note = (
         f"{table.name}: {len(blank):,} of {len(table):,} rows {have} no label (row {first_rows(table.rows[blank])}) and {are} "
-        f"skipped{table.if_missing}."
+        f"skipped."
     )
     if note not in notes:
         notes.append(note)
