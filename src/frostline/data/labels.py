@@ -43,13 +43,11 @@ def label_lists(
     assert column is not None
     if task_type not in (MULTI_LABEL, TOKENS):
         cells = label_cells(table, column)
-        if {cell and whole(cell) for cell in cells} <= UNLABELLED - {*map(whole, names)}:
+        if {cell and whole(cell) for cell in {*cells}} <= UNLABELLED - {*map(whole, names)}:
             return [None] * len(cells)
         return [[cell] if cell and cell.strip() else None for cell in cells]
     what = "tag" if task_type == TOKENS else "label"
-    remedy = (
-        "write a list of its labels, [] for none, or pass what separates the labels of a text with --label-separator"
-    )
+    remedy = "write a list of its labels, [] for none, or pass what separates them in a text with --label-separator"
     if task_type == TOKENS:
         remedy = "write a list with a tag for each word, or name another column with --label-column"
     classes = table.class_names.get(column)
@@ -62,11 +60,10 @@ def label_lists(
             items = items_of(cell, table.location(n, column), f"{what}s", remedy)
         for k, item in enumerate(items or ()):
             if isinstance(item, bool) or not isinstance(item, str | Integral) or not str(item).strip():
-                word, instead = (
-                    (k, ", such as O, for each word") if task_type == TOKENS else (None, " or a whole number")
-                )
+                instead = ", such as O, for each word" if task_type == TOKENS else " or a whole number"
                 raise FrostlineError(
-                    f"{table.location(n, column, word)}: {quoted(item)} is no {what}; write a text{instead}."
+                    f"{table.location(n, column, k if task_type == TOKENS else None)}: {quoted(item)} is no {what}; write a "
+                    f"text{instead}."
                 )
         found.append(None if items is None else [named(item, names, classes) for item in items])
     return found
@@ -143,9 +140,8 @@ def label_names(
     if given and not of_words:
         _refuse_others(where, names, counts)
     known = {*map(whole, names)}
-    fold_case = (
-        are_entities(names or [*counts]) if of_words else not given
-    )  # the case of plain tags can matter, as in Czech
+    # The case of plain tags can matter, as in Czech.
+    fold_case = are_entities(names or [*counts]) if of_words else not given
     several = [*names, *(one for one in counts if whole(one) not in known and not (of_words and names))]
     refuse_similar_labels(where, several, what="tag" if of_words else "label", fold_case=fold_case)
     if len(names if names and task_type != CLASSIFICATION else counts) < 2:
