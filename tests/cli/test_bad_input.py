@@ -343,8 +343,8 @@ def test_a_read_only_disk_is_one_message_without_flags_of_others(
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        ("plan --study lee2019 --model adapter", "PEFT adapter of org/base"),
-        ("check adapter", "PEFT adapter of org/base"),
+        ("plan --study lee2019 --model adapter", "an adapter of org/base"),
+        ("check adapter", "an adapter of org/base"),
         ("check own", "--trust-remote-code"),
         ("probe --model own --train t.csv", "--trust-remote-code"),
         ("predict own t.csv", "--trust-remote-code"),
