@@ -20,7 +20,7 @@ BAD = [
     ("--train t.csv --text-column txt", "there is no column 'txt'"),
     ("--train empty.csv", "empty.csv: the file is empty"),
     ("--train header.csv", "header.csv: the file has no rows"),
-    ("--train one.csv", "every row has the label 'positive'"),
+    ("--train one.csv", "the only label is 'positive'"),
     ("--train row.csv", "row.csv: the table has one row; give more"),
     ("--train missing.csv", "missing.csv, row 9, column 'label': the label is missing"),
     ("--train t.csv --validation missing.csv", "missing.csv, row 9, column 'label': the label is missing"),
@@ -343,8 +343,8 @@ def test_a_read_only_disk_is_one_message_without_flags_of_others(
 @pytest.mark.parametrize(
     ("command", "named"),
     [
-        ("plan --study lee2019 --model adapter", "PEFT adapter of org/base"),
-        ("check adapter", "PEFT adapter of org/base"),
+        ("plan --study lee2019 --model adapter", "an adapter of org/base"),
+        ("check adapter", "an adapter of org/base"),
         ("check own", "--trust-remote-code"),
         ("probe --model own --train t.csv", "--trust-remote-code"),
         ("predict own t.csv", "--trust-remote-code"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from frostline.api.sweep import Sweep
-from frostline.sweep.execution import stacks, workers
+from frostline.sweep.execution import stacks
 from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.execution.stacks import limit_copies, stack_size
 from frostline.sweep.execution.workers import MIN_OPERATIONS, workers_for
@@ -22,7 +22,7 @@ def costs_of(*, operations: float = 0.0, memory: int = GB) -> Any:
     """A model of costs in which all runs cost the same."""
     batches = SimpleNamespace(steps=SimpleNamespace(count=0))
     own = {"operations": lambda run: operations, "memory_bound": lambda run: memory, "batches": lambda run: batches}
-    return lambda context, cached: SimpleNamespace(**own)
+    return SimpleNamespace(**own)
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,10 @@ def test_the_number_of_workers(
     count: int,
 ) -> None:
     context = SimpleNamespace(machine=SimpleNamespace(device=torch.device(device)))
-    prepared: Any = SimpleNamespace(spec=SimpleNamespace(workers=wanted), context=context, cached=None)
-    for owner, name, value in (
-        (torch, "get_num_threads", lambda: 8),
-        (psutil, "virtual_memory", lambda: SimpleNamespace(total=64 * GB)),
-        (workers, "CostModel", costs_of(operations=operations, memory=memory * GB)),
-    ):
-        monkeypatch.setattr(owner, name, value)
+    costs = costs_of(operations=operations, memory=memory * GB)
+    prepared: Any = SimpleNamespace(spec=SimpleNamespace(workers=wanted), context=context, cost_model=costs)
+    torch.set_num_threads(8)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=64 * GB))
     assert workers_for(prepared, [spec_of_run(seed=seed) for seed in range(runs)]) == count
 
 
@@ -114,11 +111,10 @@ def test_the_copies_of_hidden_states_on_a_gpu(
     )
     stack = [spec_of_run(seed=seed) for seed in range(runs)]
     cells = {stack[0].digest: SimpleNamespace(stack=forecast[0], memory_bytes=forecast[1])} if forecast else {}
-    prepared: Any = SimpleNamespace(context=context, cells=lambda runs: cells, cached=None)
+    prepared: Any = SimpleNamespace(context=context, cells=lambda runs: cells, cost_model=costs_of(memory=8))
     for owner, name, value in (
         (stacks, "memory_limit", lambda device: 100),
         (torch.cuda, "memory_allocated", lambda device: 25),
-        (stacks, "CostModel", costs_of(memory=8)),
     ):
         monkeypatch.setattr(owner, name, value)
     limit_copies(stack, prepared)

@@ -149,7 +149,7 @@ def make_forecast(
     check_cuts(prepared)
     progress.begin("timing a few steps")
     begun, context, cached = perf_counter(), prepared.context, prepared.cached
-    costs, from_cache = CostModel(context, cached), runs_from_cache(prepared, missing)
+    costs, from_cache = prepared.cost_model, runs_from_cache(prepared, missing)
     rows = rows_needed(context, from_cache or missing)
     recipe = recipe_of(prepared.context.pretrained, context.machine, context.forward_pass(cached))
     uncached = missing_rows(context.tokens, rows, cached, recipe) if from_cache else rows[:0]
@@ -348,19 +348,14 @@ class RandomStates(HiddenStates):
     seconds = 0.0  # nothing was computed
 
     def __init__(self, need: StateSelection, tokens: Tokens, width: int) -> None:
-        self.selection, self._lengths, self._width = need, tokens.lengths, width
+        self.selection, self.lengths, self._width = need, tokens.lengths, width
         self._any = torch.zeros(0, width)
 
-    def tokens(self, cut: int, rows: Rows) -> Tensor:
-        return self._some(int(self._lengths[rows].sum()))
-
-    def head(self, rows: Rows) -> Tensor:
-        return self._some(len(rows))
-
-    def _some(self, count: int) -> Tensor:
+    def read(self, name: str, rows: Rows) -> Tensor:
+        count = int(self.counts(name, rows).sum())
         if count > len(self._any):
             self._any = torch.randn(2 * count, self._width, generator=torch.Generator().manual_seed(0))
-        return self._any[:count].clone()[None]
+        return self._any[:count].clone()
 
 
 @dataclass(frozen=True)
@@ -487,7 +482,7 @@ class Timer:
         context, rows = self.context.for_run(specs[0]), np.stack([heaviest] * len(runs))
         with peak_memory(context.machine) as peak, training_session(specs, self.context) as (_, forward):
             set_mode(context, specs[0], training=True)
-            backward(forward, rows, range(len(runs)), context.problem)
+            backward(forward, rows, context.problem)
         return max(0.0, peak.bytes - self._held(spec, runs)) / self._totals(rows.ravel()).tokens
 
     def _held(self, spec: Run, runs: Sequence[Run]) -> int:
