@@ -288,7 +288,7 @@ def _time_plain(
     by_cost = sorted(largest.values(), key=costs.operations)
     chosen = by_cost if len(by_cost) < 3 else [by_cost[0], by_cost[-1]]
     with memory_reused():
-        timed = Timer(costs, speed, _idle_bytes(context), memory=False).time(chosen, chosen, 0.0)
+        timed = Timer(costs, speed, _idle_bytes(context)).time(chosen, chosen, 0.0)
     context.pretrained.restore()
     calibration = replace(own, timed=timed)
 
@@ -365,7 +365,6 @@ class Timer:
     costs: CostModel
     speed: float  # operations per second, to estimate how long timing takes
     idle: int  # bytes in use before training
-    memory: bool = True  # whether the memory of a step is measured
     stack: int | str = 1
     workers: int = 1
 
@@ -406,7 +405,7 @@ class Timer:
             step=(operations, operations * statistics.median(steps)),
             scored=(of_scored, of_scored * pace),
             overhead_seconds=overhead + first_batch,
-            step_bytes=self._step_bytes(spec, runs, stackable) if self.memory else 0.0,
+            step_bytes=self._step_bytes(spec, runs, stackable),
             scored_bytes=scored_bytes,
             stack=len(runs),
         )
