@@ -243,7 +243,7 @@ class Bundle:
     """
 
     def __init__(self, folder: Path, loaded: LoadedBundle) -> None:
-        self.folder, self.tasks, self._loaded = folder, loaded.tasks, loaded
+        self.folder, self.tasks, self._loaded = folder, tuple(loaded.classifiers), loaded
 
     def __call__(
         self,
@@ -277,7 +277,7 @@ class Bundle:
         )
         for task in self.tasks:
             require_shape(task_folder(self.folder, task), texts)
-        tokens = loaded.classifiers[0].encode(texts)
+        tokens = loaded.classifiers[self.tasks[0]].encode(texts)
         with branches(loaded.models, loaded.anatomy, loaded.sharing) as run:
             logits = logits_of(tokens, lambda batches: (run(tokens.batch(rows)) for rows in batches))
         truncated = int((tokens.dropped > 0).sum())
