@@ -223,7 +223,7 @@ class Lengths:
         return (recipe.epochs or self.shortest) / self.longest
 
     def longer(self, recipes: Sequence[Recipe], shares: Sequence[float], ks: int) -> dict[int, tuple[int, float]]:
-        """See :attr:`frostline.statistics.posterior.Observed.longer`.
+        """What :class:`frostline.statistics.posterior.Observed` has as ``longer``.
 
         Args:
             recipes: All choices that have a recipe; the first ``ks`` are those of the curve.
