@@ -7,6 +7,7 @@ import pytest
 from frostline import FrostlineError
 from frostline.data.reader import read_table
 from frostline.data.table import Table
+from loaded import sentence_of
 
 THREE = "-DOCSTART- -X- O\n\nAnna NNP B-person\nsings VBZ O\n"
 
@@ -17,10 +18,7 @@ def read(folder: Path, content: str, *, name: str = "a.conll", tag_column: int |
 
 
 def refusal(folder: Path, content: str, tag_column: int | None = None) -> str:
-    with pytest.raises(FrostlineError) as caught:
-        read(folder, content, tag_column=tag_column)
-    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
-    return str(caught.value)
+    return sentence_of(read, folder, content, tag_column=tag_column)
 
 
 @pytest.mark.parametrize("between", ["\n", "\t\n", "\n\n", "\r\n", "# id = 2\n\n", "\n# a comment\n"])

@@ -15,7 +15,7 @@ from frostline.data.examples import Examples
 from frostline.data.kinds import CLASSIFICATION, REGRESSION
 from frostline.data.splits import fold_numbers, hold_out, subset_indices
 from frostline.data.task import Task
-from loaded import loaded, refused
+from loaded import frame, loaded, refused
 
 counts_by_class = st.lists(st.integers(1, 60), min_size=2, max_size=8)
 seeds = st.integers(0, 2**32 - 1)
@@ -81,12 +81,6 @@ def test_rows_with_the_same_text_are_in_the_same_fold() -> None:
     twice = replace(some, texts=tuple(f"text {n // 2}" for n in range(80)))
     numbers = fold_numbers(twice, task, 5, 0)
     assert (numbers[::2] == numbers[1::2]).all() and len(np.unique(numbers)) == 5
-
-
-def frame(rows: int, first: int = 0) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"text": [f"text {i}" for i in range(first, first + rows)], "label": ["no", "yes"] * (rows // 2)}
-    )
 
 
 def test_folds_hold_out_no_rows() -> None:
