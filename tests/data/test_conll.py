@@ -62,6 +62,7 @@ GERMEVAL = (
 )
 CONLLU = (
     "# text = au chat\n1-2\tau\t_\t_\n1\ta\tADP\t0\n2\tle\tDET\t1\n2.1\tle\t_\t_\n3\tchat\tNOUN\t1\n\n#\n1\tb\tX\t0\n"
+    "\n1-2\tcd\t_\t_\n"  # no word
 )
 NUMBERED = {  # the first column is no word, and the words are elsewhere
     "GermEval": (GERMEVAL, 2, 3, [["Anna", "singt"], ["Rom"]], [["B-PER", "O"], ["B-LOC"]]),
@@ -86,7 +87,7 @@ def test_a_first_column_that_holds_no_words_is_refused_and_the_words_are_chosen(
     assert table.cells("tokens") == words and table.cells("tags") == tags
     if case == "CoNLL-U":
         assert table.word_lines == [[3, 4, 6], [9]]
-        skipped = "ranges and empty nodes of CoNLL-U are no words and are skipped (2: '1-2', '2.1')."
+        skipped = "ranges and empty nodes of CoNLL-U are no words and are skipped (3: '1-2', '2.1', '1-2')."
         assert table.notes == (f"{path}: {skipped}",)
 
 

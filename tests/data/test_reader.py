@@ -127,6 +127,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, object], str]] = [  # file endin
     (".jsonl", '{"text": "a"}\n["b"]\n', {}, "row 2: this is a list; write an object"),
     (".json", '[{"text": "a"},\n{]', {}, "line 2: this is not JSON"),
     (".json", '{"a": ' * 100_000, {}, "nested too deep"),
+    (".jsonl", f'{{"a": {"1" * 5000}}}', {}, "line 1: this is not JSON (a number is too long)"),
     (".json", LINES, {}, "write one object per line or one list of objects"),
     (".json", '[["t0", "a"], ["t1", "b"]]', {}, "row 1: this is a list; write an object"),
     (".json", '"[{}]"', {}, "row 1: this is a str; write an object"),
