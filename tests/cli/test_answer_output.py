@@ -82,7 +82,7 @@ def test_screens() -> None:
     """What a simulation estimates is not compared."""
     screens = {name: [line for line, _ in answer_lines(answer, Path("reviews"))] for name, answer in CASES.items()}
     assert len(screens["a deep model"]) == LINES and all(len(line) <= 80 for line in screens["a deep model"])
-    estimate = re.compile(r"(?<![\d.])\d+\.\d(?!\d)|(?<![<>\d])\d+(?= %  |$)|\d+(?= % sure)", re.MULTILINE)
+    estimate = re.compile(r"(?<![\d.])\d+\.\d(?!\d)|(?<![<>\d])\d+(?= %(?:  |$))|\d+(?= % sure)", re.MULTILINE)
     texts = {
         name: estimate.sub(lambda m: re.sub("[0-9]", "#", m[0]), "\n".join(lines)) for name, lines in screens.items()
     }
