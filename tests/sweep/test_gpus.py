@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-import frostline.api.work as work_module
-import frostline.sweep.execution.stacks as execute_module
 import frostline.sweep.execution.workers as gpus_module
 from frostline import Sweep, find, work
 from frostline.cli.plan_output import print_device
@@ -22,7 +20,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import register
 from frostline.sweep.results.store import Store
 from frostline.training.train import run
-from tiny import Notes, sentences
+from tiny import Notes, TrainWith, sentences
 
 STAND_IN = """
 import os, sys
@@ -82,17 +80,17 @@ def test_a_sweep_trains_on_each_gpu(settings: dict[str, Any], calls: Path, capsy
 
 @pytest.mark.slow
 def test_the_processes_train_some_of_the_runs(
-    settings: dict[str, Any], finished_small: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], finished_small: Path, calls: Path, train_with: TrainWith
 ) -> None:
     out = Path(settings["out"])
     (calls.parent / "work.py").write_text(STAND_IN + WORKS)
 
-    def wait_for_others(spec: Any, context: Any, **more: Any) -> Any:
+    def wait_for_others(spec: Any, experiment: Any, **more: Any) -> Any:
         while len(Store(out).done()) < 3:
             time.sleep(0.05)
-        return run(spec, context, **more)
+        return run(spec, experiment, **more)
 
-    monkeypatch.setattr(execute_module, "run", wait_for_others)
+    train_with(wait_for_others)
     Sweep(progress=Progress(), **{**settings, "stack": 1, "workers": 1}).run(save_model=False)
     assert Store(out).results().keys() == Store(finished_small).results().keys()
     assert not list((out / "leases").iterdir())
@@ -105,23 +103,17 @@ def test_work_trains_on_each_gpu(settings: dict[str, Any], calls: Path) -> None:
     assert lines(calls) == [f"{gpu} {out} --silent-after=19.5 --wait" for gpu in (5, 7)]
 
 
-def test_work_goes_on_while_its_processes_wait(
-    settings: dict[str, Any], calls: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    six = (
-        "import time\nwhile len(list((Path(sys.argv[1]) / 'runs').glob('*/result.json'))) < 6:\n    time.sleep(0.01)\n"
-    )
-    (calls.parent / "work.py").write_text(STAND_IN + six)
-    register(Sweep(progress=Progress(), **settings)._prepare(Progress()))
-    execute, added = work_module.execute, list[bool]()
+def test_work_goes_on_while_its_processes_wait(settings: dict[str, Any], calls: Path, train_with: TrainWith) -> None:
+    until_six = "while len(list((Path(sys.argv[1]) / 'runs').glob('*/result.json'))) < 6:\n    time.sleep(0.01)\n"
+    (calls.parent / "work.py").write_text(f"{STAND_IN}\nimport time\n{until_six}")
+    register(Sweep(progress=Progress(), **settings, stack=1)._prepare(Progress()))
 
-    def add_more(*args: Any, **more: Any) -> None:
-        if not added:
-            register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
-        added.append(True)
-        execute(*args, **more)
+    def add_more(spec: Any, experiment: Any, **more: Any) -> Any:
+        register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
+        train_with(run)
+        return run(spec, experiment, **more)
 
-    monkeypatch.setattr(work_module, "execute", add_more)
+    train_with(add_more)
     assert work(Path(settings["out"]), wait=True, progress=Progress())["done"] == 6 and len(lines(calls)) == 2
 
 
@@ -134,9 +126,9 @@ def test_a_search_ends_before_the_processes(settings: dict[str, Any], calls: Pat
 
 
 def test_a_step_of_a_search_has_runs_for_each_gpu(settings: dict[str, Any], calls: Path) -> None:
-    prepared = Sweep(progress=Progress(), **settings)._prepare(Progress())
-    runs = runs_of(prepared)
-    assert [run_together(prepared, runs, processes, None) for processes in (None, 1, 2)] == [3, None, 2]
+    plan = Sweep(progress=Progress(), **settings)._prepare(Progress())
+    runs = runs_of(plan)
+    assert [run_together(plan, runs, processes, None) for processes in (None, 1, 2)] == [3, None, 2]
 
 
 def test_tables_in_memory_are_trained_on_one_gpu(tiny_bert: Path, calls: Path, tmp_path: Path) -> None:
@@ -147,12 +139,12 @@ def test_tables_in_memory_are_trained_on_one_gpu(tiny_bert: Path, calls: Path, t
 
 
 @pytest.mark.parametrize("ends", ["by itself", "with an error"])
-def test_no_process_is_left(settings: dict[str, Any], calls: Path, monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+def test_no_process_is_left(settings: dict[str, Any], calls: Path, ends: str) -> None:
     sleeps = f"import time\ntime.sleep({0.5 if ends == 'by itself' else 1000})"
     (calls.parent / "work.py").write_text(f"{STAND_IN}{sleeps}")
-    prepared = Sweep(progress=Progress(), **settings)._prepare(Progress())
+    plan = Sweep(progress=Progress(), **settings)._prepare(Progress())
     expected = nullcontext() if ends == "by itself" else pytest.raises(KeyError)
-    with expected, OtherGpus(prepared, Progress()) as others:
+    with expected, OtherGpus(plan, Progress()) as others:
         others.start(2)
         others.start(2)  # no more than runs
         while not lines(calls):

@@ -74,10 +74,8 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
     assert not (tmp_path / "o").exists()
 
 
-def test_the_planned_size_of_the_cache_is_exact(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
+@pytest.mark.usefixtures("empty_cache")
+def test_the_planned_size_of_the_cache_is_exact(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,2", "seeds": 1, "num_train_epochs": 0.1}
     sweep = frostline.Sweep(progress=Progress(), out=tmp_path / "o", precision="float32", **settings)
     planned = sweep.plan(timed=False).states.bytes
@@ -176,7 +174,7 @@ def test_the_planned_groups_are_the_groups_of_the_optimizer(
 
     monkeypatch.setattr("frostline.training.train.train", spy)
     with pytest.raises(StopIteration):
-        run(spec, sweep._prepare(Progress()).context)
+        run(spec, sweep._prepare(Progress()).experiment)
     assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [
         (len(g["params"]), sum(p.numel() for p in g["params"]), (g["lr"],), g["weight_decay"]) for g in given
     ]
