@@ -4,6 +4,7 @@ No test machine has a GPU. Tensors of torch's device ``meta`` have no data but r
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -49,7 +50,7 @@ def one_epoch(tune, runs, **more):
 
 
 def texts_context(folder):
-    return context_of("bert", folder)
+    return context_of("bert", folder, dropout=True)
 
 
 def tags_context(folder, *, every_token=False):
@@ -73,38 +74,29 @@ def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_
     assert watched.reads["step"] == (0 if packed else STEPS)
 
 
-SAVES_MEMORY = [
-    {"gradient_checkpointing": True},
-    {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4},
-    {"precision": "float16"},
-]
-
-
-@pytest.mark.parametrize("more", SAVES_MEMORY)
-def test_settings_that_save_memory_read_nothing_either(tmp_path, monkeypatch, more):
-    """With float16, the stand-in computes in float32 but scales losses."""
-    context = context_of("bert", tmp_path, dropout=True)
-    with on_stand_in(context, monkeypatch) as (on_device, watched):
-        trained(on_device, one_epoch(1, 2, **more), watched, monkeypatch)
-    assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
-
-
-@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 2.0, 0.5])])
-def test_label_sets_read_nothing_either(tmp_path, monkeypatch, weights):
-    context = context_of("bert", tmp_path, dropout=True)
+def sets_context(folder, weights=None):
+    """Sets of labels instead of classes."""
+    context = texts_context(folder)
     sets = np.eye(3, dtype=np.bool_)[context.problem.targets]
-    problem = MultiLabelProblem.of(sets, context.problem.lengths, weights, "f1_micro")
-    with on_stand_in(replace(context, problem=problem), monkeypatch) as (on_device, watched):
-        trained(on_device, one_epoch(1, 2), watched, monkeypatch)
-    assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
+    return replace(context, problem=MultiLabelProblem.of(sets, context.problem.lengths, weights, "f1_micro"))
 
 
-@pytest.mark.parametrize("every_token", [False, True])
-@pytest.mark.parametrize("tune", [0, 1, "full"])
-def test_tags_read_nothing_either(tmp_path, monkeypatch, tune, every_token):
-    context = tags_context(tmp_path, every_token=every_token)
-    with on_stand_in(context, monkeypatch) as (on_device, watched):
-        results = trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
+OTHERS = {
+    "checkpointing": (texts_context, 1, {"gradient_checkpointing": True}),
+    "divided batches": (texts_context, 1, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}),
+    "float16": (texts_context, 1, {"precision": "float16"}),  # the stand-in computes in float32 but scales losses
+    "sets": (sets_context, 1, {}),
+    "weighted sets": (partial(sets_context, weights=torch.tensor([1.0, 2.0, 0.5])), 1, {}),
+    **{f"tags, k = {k}": (tags_context, k, {}) for k in (0, 1, "full")},
+    **{f"all tokens, k = {k}": (partial(tags_context, every_token=True), k, {}) for k in (0, 1, "full")},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_settings_and_tasks_read_nothing_either(tmp_path, monkeypatch, name):
+    of, tune, more = OTHERS[name]
+    with on_stand_in(of(tmp_path), monkeypatch) as (on_device, watched):
+        results = trained(on_device, one_epoch(tune, 2, **more), watched, monkeypatch)
     assert [result.record.cost.steps for result in results] == [STEPS] * 2
     assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
 
