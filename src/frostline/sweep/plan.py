@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import nn
 
 from frostline.data.load import Data
@@ -26,7 +25,7 @@ from frostline.model.device import DeviceMemory, Machine, free_bytes
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN_HEAD
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.grid import Identity, Origin, expand, one_of_each, read_settings
+from frostline.sweep.grid import Identity, Origin, expand, one_of_each, read_sweep
 from frostline.sweep.operations import CostModel
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.results.forecast_record import Cell, Forecast
@@ -92,6 +91,11 @@ class Plan:
         """The hidden states that are cached."""
         return self.states.cached
 
+    @cached_property
+    def cost_model(self) -> CostModel:
+        """Operations and memory of the runs. They depend on packing and head tokens, so the cuts must be checked before."""
+        return CostModel(self.context, self.cached)
+
     def missing(self, runs: Sequence[Run]) -> list[Run]:
         """Those of ``runs`` that have no result in the folder."""
         done = self.store.done()
@@ -107,18 +111,15 @@ class Plan:
 
         They are operations unless all of the runs have a forecast.
         """
-        cells, model = self.cells(runs), CostModel(self.context, self.cached)
+        cells = self.cells(runs)
         if self.forecast and len(cells) == len(runs):
             return {digest: self.forecast.workers * cell.seconds for digest, cell in cells.items()}, True
-        return {run.digest: model.operations(run) for run in runs}, False
+        return {run.digest: self.cost_model.operations(run) for run in runs}, False
 
     def grown(self) -> bool:
         """Whether another call has added runs to the folder since. Their examples are not tokenized here."""
-        older = self.store.read_spec()
-        known = {run.digest for run in self.runs}
-        return older is not None and any(
-            run.digest not in known for run in expand(read_settings(older, self.store.out), self.identity)
-        )
+        older, known = read_sweep(self.store), {run.digest for run in self.runs}
+        return older is not None and any(run.digest not in known for run in expand(older.spec, self.identity))
 
     @cached_property
     def groups(self) -> dict[Recipe, tuple[Group, ...]]:
@@ -236,12 +237,10 @@ def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPas
         model=pretrained.name,
         weights=pretrained.weights,
         precision=machine.precision,
-        attention=str(pretrained.model.config._attn_implementation),
-        device=str(facts["device_name"]),
-        threads=torch.get_num_threads(),
-        instructions=str(facts["instructions"]),
-        torch=str(facts["torch"]),
-        transformers=str(facts["transformers"]),
+        machine={
+            "attention": str(pretrained.model.config._attn_implementation),
+            **{name: facts[name] for name in ("device_name", "threads", "instructions", "torch", "transformers")},
+        },
         head_reads=forward_pass.head_reads,
         packed=forward_pass.packed,
         head_token=" ".join(forward_pass.head_token.modules) if forward_pass.head_token else "",
@@ -249,9 +248,9 @@ def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPas
 
 
 def passage_bytes(pretrained: Pretrained, lengths: Lengths) -> int:
-    """The size of the two files with hidden states between layers while examples of these lengths are streamed, else 0."""
+    """The size of the hidden states between layers while examples of these lengths are streamed, else 0."""
     longest = int(np.sort(lengths)[-SHARD_ROWS:].sum())
-    return 2 * 4 * pretrained.anatomy.width * longest if pretrained.stream else 0
+    return 4 * pretrained.anatomy.width * longest if pretrained.stream else 0
 
 
 def free_cache_bytes() -> int:

@@ -150,7 +150,7 @@ def make_forecast(
     check_cuts(prepared)
     progress.begin("timing a few steps")
     begun, context, cached = perf_counter(), prepared.context, prepared.cached
-    costs, from_cache = CostModel(context, cached), runs_from_cache(prepared, missing)
+    costs, from_cache = prepared.cost_model, runs_from_cache(prepared, missing)
     rows = rows_needed(context, from_cache or missing)
     recipe = recipe_of(prepared.context.pretrained, context.machine, context.forward_pass(cached))
     uncached = missing_rows(context.tokens, rows, cached, recipe) if from_cache else rows[:0]
@@ -289,7 +289,7 @@ def _time_plain(
     by_cost = sorted(largest.values(), key=costs.operations)
     chosen = by_cost if len(by_cost) < 3 else [by_cost[0], by_cost[-1]]
     with memory_reused():
-        timed = Timer(costs, speed, _idle_bytes(context), memory=False).time(chosen, chosen, 0.0)
+        timed = Timer(costs, speed, _idle_bytes(context)).time(chosen, chosen, 0.0)
     context.pretrained.restore()
     calibration = replace(own, timed=timed)
 
@@ -349,19 +349,14 @@ class RandomStates(HiddenStates):
     seconds = 0.0  # nothing was computed
 
     def __init__(self, need: StateSelection, tokens: Tokens, width: int) -> None:
-        self.selection, self._lengths, self._width = need, tokens.lengths, width
+        self.selection, self.lengths, self._width = need, tokens.lengths, width
         self._any = torch.zeros(0, width)
 
-    def tokens(self, cut: int, rows: Rows) -> Tensor:
-        return self._some(int(self._lengths[rows].sum()))
-
-    def head(self, rows: Rows) -> Tensor:
-        return self._some(len(rows))
-
-    def _some(self, count: int) -> Tensor:
+    def read(self, name: str, rows: Rows) -> Tensor:
+        count = int(self.counts(name, rows).sum())
         if count > len(self._any):
             self._any = torch.randn(2 * count, self._width, generator=torch.Generator().manual_seed(0))
-        return self._any[:count].clone()[None]
+        return self._any[:count].clone()
 
 
 @dataclass(frozen=True)
@@ -371,7 +366,6 @@ class Timer:
     costs: CostModel
     speed: float  # operations per second, to estimate how long timing takes
     idle: int  # bytes in use before training
-    memory: bool = True  # whether the memory of a step is measured
     stack: int | str = 1
     workers: int = 1
 
@@ -412,7 +406,7 @@ class Timer:
             step=(operations, operations * statistics.median(steps)),
             scored=(of_scored, of_scored * pace),
             overhead_seconds=overhead + first_batch,
-            step_bytes=self._step_bytes(spec, runs, stackable) if self.memory else 0.0,
+            step_bytes=self._step_bytes(spec, runs, stackable),
             scored_bytes=scored_bytes,
             stack=len(runs),
         )

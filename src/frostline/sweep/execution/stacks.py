@@ -22,14 +22,14 @@ from frostline.data.wording import first_line
 from frostline.frozen.exactness import stack_refusal
 from frostline.model.device import memory_limit, memory_ran_out, release_unused
 from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
-from frostline.sweep.operations import COPIES, CostModel
+from frostline.sweep.operations import COPIES
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store, other_result
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
 from frostline.training.experiment import Experiment, StackSize
 from frostline.training.result import Failure, Result
-from frostline.training.run import Run, State
+from frostline.training.run import Checkpoints, Run, State
 from frostline.training.train import profile_step, run, run_stacked, start_values
 
 MAX_RELATIVE_TIME = 0.9  # a stack is doubled while this lowers the time of a step per run to at most this share
@@ -188,8 +188,6 @@ def train_stack(
         "checkpoints": RunCheckpoints(files, stack, context, progress.note),
     }
     limit_copies(stack, prepared)
-    if context.states is not None:
-        context.states.begin_group(context.cut(spec))
     try:
         results = [run(spec, context, **more)] if len(stack) == 1 else run_stacked(stack, context, **more)
     except FrostlineError:
@@ -241,7 +239,7 @@ def limit_copies(stack: Sequence[Run], prepared: Plan) -> None:
     if cell is not None and len(stack) <= cell.stack:
         needed = int(cell.memory_bytes)
     else:  # not forecast: an upper bound
-        bound = CostModel(context, prepared.cached).memory_bound(spec)
+        bound = prepared.cost_model.memory_bound(spec)
         needed = torch.cuda.memory_allocated(device) - copies.bytes + len(stack) * bound
     copies.keep_within(memory_limit(device) - needed)
 
@@ -298,7 +296,7 @@ def _save_best(stack: Sequence[Run], results: Sequence[Result], weights: BestWei
 
 
 @dataclass
-class RunCheckpoints:
+class RunCheckpoints(Checkpoints):
     """The checkpoints of one run, or of a stack of runs.
 
     Attributes:
