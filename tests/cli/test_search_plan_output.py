@@ -83,15 +83,10 @@ def test_a_reference_that_is_too_large_for_the_memory(made: SearchPlan, capsys: 
     assert "--exhaustive" in printed(replace(made, exhaustive=True), capsys)
 
 
-@pytest.mark.parametrize("budget", [("5", "minutes"), ("5minutes",), ("300",)])
-def test_a_budget_may_have_two_words(
-    budget: tuple[str, ...], frostline: Frostline, tiny_bert: Path, tiny_table: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("budget", ["5minutes", "300"])
+def test_a_budget_has_a_unit_or_is_in_seconds(
+    budget: str, frostline: Frostline, tiny_bert: Path, tiny_table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("frostline.search.search_plan.make_forecast", forecast)
-    got = frostline("find", "--model", tiny_bert, "--budget", *budget, "--train", tiny_table, "--out", "f", "--plan")
+    got = frostline("find", "--model", tiny_bert, "--budget", budget, "--train", tiny_table, "--out", "f", "--plan")
     assert got.code == 0 and "Budget: 5 min of training, as given." in " ".join(got.out.split())
-
-
-def test_other_words_after_a_budget_are_refused(frostline: Frostline) -> None:
-    got = frostline("find", "--budget", "5", "minuets")
-    assert got.code == 2 and "minuets" in got.err

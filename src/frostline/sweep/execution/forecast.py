@@ -27,8 +27,7 @@ from frostline.model.device import Machine, memory_ran_out, peak_memory
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
-from frostline.sweep.execution.cuts import check_cuts
-from frostline.sweep.execution.execute import runs_from_cache
+from frostline.sweep.execution.execute import check_cuts, runs_from_cache
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import run_in_each_worker, workers_for
 from frostline.sweep.operations import (
