@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import frostline
 import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError, Sweep, work
 from frostline.cli.program import main
@@ -192,11 +191,6 @@ def test_runs_that_are_added_meanwhile_are_trained_too(
 
     train_with(add_more)
     assert work(planned, progress=Progress()) == {"done": 6, "failed": 0, "pending": 0}
-
-
-def test_a_folder_without_a_sweep_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FrostlineError, match="holds no sweep"):
-        frostline.work(tmp_path, progress=Progress())
 
 
 def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
