@@ -53,34 +53,34 @@ class Interrupting:
             raise Interrupted
 
 
-def ending(specs, context, folder, after):
+def ending(specs, experiment, folder, after):
     """The outcomes and the trained values of runs that are interrupted after this number of steps, and again after as many
     more; None: never."""
     interruptions = 0
     for _ in range(2):
         try:
-            results = run_stacked(specs, context, checkpoints=Interrupting(folder, after))
+            results = run_stacked(specs, experiment, checkpoints=Interrupting(folder, after))
             break
         except Interrupted:
             interruptions += 1
     else:
-        results = run_stacked(specs, context, checkpoints=Interrupting(folder, None))
+        results = run_stacked(specs, experiment, checkpoints=Interrupting(folder, None))
     assert bool(interruptions) == (after is not None)
     assert all(len(one.record.provenance.continued_after) == interruptions for one in results)
     values = [{name: p.detach().numpy().tobytes() for name, p in one.learned.items()} for one in results]
     return [outcome(one) for one in results], values
 
 
-def assert_equal_endings(specs, context, folder, at):
+def assert_equal_endings(specs, experiment, folder, at):
     """Runs end alike without interruption, and with one after each of these numbers of steps."""
-    plain, *interrupted = (ending(specs, context, folder / str(after), after) for after in (None, *at))
+    plain, *interrupted = (ending(specs, experiment, folder / str(after), after) for after in (None, *at))
     assert interrupted == [plain] * len(at)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_runs_from_cached_hidden_states(case, context, tmp_path):
+def test_runs_from_cached_hidden_states(case, experiment, tmp_path):
     specs, at = CASES[case]
-    assert_equal_endings(specs, context, tmp_path, at)
+    assert_equal_endings(specs, experiment, tmp_path, at)
 
 
 def test_all_layers(uncached, tmp_path):

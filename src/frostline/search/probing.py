@@ -116,41 +116,43 @@ class Alternatives:
     estimates: Mapping[str, int | None] = field(default_factory=dict)
 
 
-def fit_alternatives(prepared: Plan, runs: Sequence[Run], progress: Progress) -> Alternatives:
+def fit_alternatives(plan: Plan, runs: Sequence[Run], progress: Progress) -> Alternatives:
     """Fit all of them on the examples of the first run, and once more for each other fold. Tags of words have no TF-IDF model.
 
     Args:
-        prepared: Model, data and cached hidden states.
+        plan: Model, data and cached hidden states.
         runs: The first run of every fold; one run without folds. The models of the first one can be saved.
         progress: Where progress is reported.
     """
     progress.begin("fitting models that train no layer")
-    context, count = prepared.context, prepared.context.pretrained.anatomy.count
-    train = [train_rows(context, run)[:MAX_EXAMPLES] for run in runs]
-    scored = [validation_rows(context, run) for run in runs]
-    words = [one for rows in train if (one := fit_words(context, rows))]
+    experiment, count = plan.experiment, plan.experiment.pretrained.anatomy.count
+    train = [train_rows(experiment, run)[:MAX_EXAMPLES] for run in runs]
+    scored = [validation_rows(experiment, run) for run in runs]
+    words = [one for rows in train if (one := fit_words(experiment, rows))]
     found: dict[str, list[Fitted]] = {}
     report, estimates = None, {}
-    if context.states is not None and has_features(context.states.selection, count, of_words=context.tokens.of_words):
-        examples = examples_of(context, train[0], range(count + 1))
+    if experiment.states is not None and has_features(
+        experiment.states.selection, count, of_words=experiment.tokens.of_words
+    ):
+        examples = examples_of(experiment, train[0], range(count + 1))
         probes = fit_probes(examples, count)
         best = best_probe(probes)
-        others = [fit_probe(best.input, examples_of(context, rows, best.input.layers)) for rows in train[1:]]
-        found[PROBE] = [probe_of_run(one, context) for one in (best, *others)]
+        others = [fit_probe(best.input, examples_of(experiment, rows, best.input.layers)) for rows in train[1:]]
+        found[PROBE] = [probe_of_run(one, experiment) for one in (best, *others)]
         report = report_probes(
             probes,
-            examples_of(context, scored[0], range(count + 1)),
+            examples_of(experiment, scored[0], range(count + 1)),
             train_rows=len(train[0]),
-            data=prepared.data,
-            tokens=context.tokens,
-            pretrained=prepared.context.pretrained,
-            max_length=prepared.identity.max_length,
+            data=plan.data,
+            tokens=experiment.tokens,
+            pretrained=plan.experiment.pretrained,
+            max_length=plan.identity.max_length,
             words=words[0].logits(scored[0], "validation") if words else None,
         )
-        vector, targets = WORD if context.tokens.of_words else "mean", examples.targets
+        vector, targets = WORD if experiment.tokens.of_words else "mean", examples.targets
         inputs = {n: ProbeInput(layers=(n,), vector=vector) for n in range(count + 1)}
         logmes = {
-            n: logme(features_of(one, examples.vectors), targets, len(context.labels)) for n, one in inputs.items()
+            n: logme(features_of(one, examples.vectors), targets, len(experiment.labels)) for n, one in inputs.items()
         }
         estimates = {"probes": by_probes(report), "LogME": by_layer(logmes, 0.0)}
     if len(words) == len(runs):
@@ -160,9 +162,9 @@ def fit_alternatives(prepared: Plan, runs: Sequence[Run], progress: Progress) ->
         logits = np.concatenate(
             [fitted.logits(rows, "validation") for fitted, rows in zip(of_folds, scored, strict=True)]
         )
-        values[name] = np.full((len(prepared.data.validation), *logits.shape[1:]), np.nan, np.float32)
-        values[name][np.concatenate(scored) - context.splits["validation"][0]] = logits
+        values[name] = np.full((len(plan.data.validation), *logits.shape[1:]), np.nan, np.float32)
+        values[name][np.concatenate(scored) - experiment.splits["validation"][0]] = logits
     models = {name: of_folds[0] for name, of_folds in found.items()}
-    rows = context.splits.get("test")
+    rows = experiment.splits.get("test")
     test = {} if rows is None else {name: fitted.logits(rows, "test") for name, fitted in models.items()}
     return Alternatives(models, values, test, report, estimates)
