@@ -11,7 +11,6 @@ import frostline
 from frostline import FrostlineError
 from frostline.frozen import forward_pass as layer_by_layer
 from frostline.frozen.forward_pass import ForwardBatch, ForwardPass
-from frostline.training.probes import single_layer_inputs
 from frostline.training.saved_estimators import ARRAYS, ESTIMATOR
 from tiny import Frostline as Program
 from training.probe_tables import EXACT, write_probe_tables
@@ -85,9 +84,7 @@ def test_the_command_writes_reports_and_probes(frostline: Program, tiny_bert: Pa
     assert page.count("<figure") == 2 and "What frozen" not in result.out
     facts = json.loads(Path("p/probes.json").read_text())["probes"]
     assert [one["columns"]["label"] for one in facts] == ["label", "words"]
-    assert (
-        Path("p/tables/probes_words.csv").read_text().count("\n") == 1 + len(single_layer_inputs(3, of_words=False)) + 1
-    )
+    assert Path("p/tables/probes_words.csv").read_text().count("\n") == 1 + 4 * 3 + 1
     assert Path("p/figures/probe_curve_label.svg").exists()
     assert frostline("probe", *words, "--label-column", "label", "--out", "p").code == 0  # the same folder again
     result = frostline("predict", "p/probe_words", tables["validation"], "--out", "predicted.csv")

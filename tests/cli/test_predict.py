@@ -127,11 +127,8 @@ def test_a_model_that_is_not_streamed_says_so(frostline: Frostline, here: Path) 
     assert frostline("predict", "words", "new.csv", "--stream").err == (
         "frostline: The model in words has no layers that can be streamed: leave --stream out.\n"
     )
-    refused = frostline("predict", "bundle", "new.csv", "--stream")
-    assert (refused.code, refused.err) == (
-        2,
-        "frostline: bundle is a bundle, which is not streamed: leave --stream out, or predict with the model of each task.\n",
-    )
+    refused = frostline("predict", "bundle", "new.csv", "--stream", "--threshold", "0.3")
+    assert refused.code == 2 and "bundle is a bundle: leave --stream and --threshold out" in refused.err
 
 
 def test_an_id_is_copied_into_the_output(frostline: Frostline, here: Path, finished_sweep: Path) -> None:

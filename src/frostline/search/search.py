@@ -32,7 +32,7 @@ from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register, write_alternatives
-from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
+from frostline.sweep.results.search_record import SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
 from frostline.training.run import Run
@@ -168,13 +168,13 @@ class Search:
     ) -> Self:
         """A search before models that train no layer are fitted. Nothing is written.
 
-        The estimates of k are those of an earlier search in the folder. Without one, learning rates are compared at the dearest
+        The estimate of k is that of an earlier search in the folder. Without one, learning rates are compared at the dearest
         k that probes may suggest.
         """
         runs = runs_of(prepared)
         together, earlier = run_together(prepared, runs, processes, None), read_search(prepared.store.out)
-        estimates = {one.by: one.k for one in earlier.estimates} if earlier else {"probes": prepared.identity.layers}
-        return cls._of(prepared, progress, runs, budget, Alternatives(estimates=estimates), together=together)
+        nothing = Alternatives(estimated_k=earlier.estimated_k if earlier else prepared.identity.layers)
+        return cls._of(prepared, progress, runs, budget, nothing, together=together)
 
     @classmethod
     def _of(
@@ -203,7 +203,7 @@ class Search:
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
         costs, space = CostModel(prepared.context, prepared.cached), {}
-        if estimate := alternatives.estimates.get("probes"):
+        if estimate := alternatives.estimated_k:
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
             SearchSpace(
@@ -382,7 +382,7 @@ class Search:
             abandoned=self._abandoned() if over else [],
             known=sorted(store.ended()) if over else [],
             probes=self.alternatives.probes,
-            estimates=[Estimate(by=by, k=k) for by, k in self.alternatives.estimates.items() if k is not None],
+            estimated_k=self.alternatives.estimated_k,
             steps=self.steps,
         )
         write_search(store.out, record)
