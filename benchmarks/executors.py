@@ -25,7 +25,6 @@ from random_model import SIZES, write_model, write_rows
 from stand_in import install
 
 from frostline import Sweep
-from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import register
 from frostline.sweep.results.store import Store
@@ -63,10 +62,8 @@ def child(executor: str, workers: int, seconds: float, folder: Path) -> None:
         train(*arguments, **more)
 
     module: Any = import_module("frostline.api.work" if executor == "work" else "frostline.api.sweep")
-    owner: Any
-    owner, name = (Driver, "train") if executor == "ray" else (module, "execute")
-    train = getattr(owner, name)
-    with patch.object(owner, name, train_when_all_are_ready):
+    train = module.execute
+    with patch.object(module, "execute", train_when_all_are_ready):
         if executor == "work":
             module.work(folder / "o", workers=1, progress=Progress())
         else:

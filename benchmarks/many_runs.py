@@ -101,7 +101,7 @@ def next_stack(out: Path) -> float:
     (folder.store.runs / last.digest).rename(out / "last")
     stacks = [[run] for run in folder.runs]
     _ = [run.digest for run in folder.runs]
-    dealt = shared_out(Queue.as_given(stacks), folder.store, Leases(out), wait=False)
+    dealt = shared_out(Queue(stacks), folder.store, Leases(out), wait=False)
     taken = seconds(lambda: next(dealt))
     dealt.close()
     (out / "last").rename(folder.store.runs / last.digest)

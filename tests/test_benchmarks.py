@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as execute_module
 from frostline import Sweep
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store

@@ -13,7 +13,7 @@ from transformers import pipeline
 
 import frostline
 import frostline.search.search as search_module
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as execute_module
 from frostline.report.rebuild import rebuild
 from frostline.search import DEFAULTS, SECONDS
 from frostline.search.probing import Alternatives

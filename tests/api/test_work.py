@@ -16,8 +16,8 @@ import pytest
 
 import frostline
 import frostline.api.work as work_module
-import frostline.sweep.execution.execute as checkpoints_module
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as checkpoints_module
+import frostline.sweep.execution.stacks as execute_module
 import frostline.sweep.execution.stopping as stopping_module
 import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError, Sweep, work
@@ -86,7 +86,7 @@ def test_the_run_of_a_killed_process_is_taken_over(
 ) -> None:
     if where == "elsewhere":  # its lock cannot show that it is dead
         monkeypatch.setattr(leases_module, "kernel", lambda: "")
-        monkeypatch.setattr(execute_module, "POLL", 0.05)
+        monkeypatch.setattr("frostline.sweep.execution.execute.POLL", 0.05)
     begun = FORK.Queue()
 
     def hang_at_the_second(spec: Any, context: Any, **more: Any) -> Any:
@@ -102,7 +102,7 @@ def test_the_run_of_a_killed_process_is_taken_over(
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     assert [lease.run for lease in leases_module.Leases(planned).current()] == [hung]
-    assert work(planned, silent_after=0.5, progress=Progress()) == DONE
+    assert work(planned, wait=True, silent_after=0.5, progress=Progress()) == DONE
     assert_same_results(planned, finished_small)
 
 

@@ -20,7 +20,7 @@ BAD = [
     ("--train t.csv --text-column txt", "there is no column 'txt'"),
     ("--train empty.csv", "empty.csv: the file is empty"),
     ("--train header.csv", "header.csv: the file has no rows"),
-    ("--train one.csv", "every row has the label 'positive'"),
+    ("--train one.csv", "the only label is 'positive'"),
     ("--train row.csv", "row.csv: the table has one row; give more"),
     ("--train missing.csv", "missing.csv, row 9, column 'label': the label is missing"),
     ("--train t.csv --validation missing.csv", "missing.csv, row 9, column 'label': the label is missing"),

@@ -47,7 +47,7 @@ def test_a_dead_process_is_shown_as_dead(frostline: Frostline, finished_small: P
     for path in (out / "leases").glob("*.json"):
         path.write_text(path.read_text().replace('"kernel": "', '"kernel": "another '))
     *_, row, _, left = frostline("status", out).out.splitlines()
-    assert row.endswith("unknown") and left.endswith("with 1 process (1 run by measured times).")
+    assert row.endswith("lives") and left.endswith("with 1 process (1 run by measured times).")
 
 
 def test_watching_shows_each_change_until_all_runs_have_ended(

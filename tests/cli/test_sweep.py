@@ -150,7 +150,7 @@ def test_many_classes_pairs_regression_class_weights_and_files_without_a_header(
 def test_a_diverged_run_is_trained_again_on_request(
     frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import frostline.sweep.execution.execute as execute_module
+    import frostline.sweep.execution.stacks as execute_module
 
     real = execute_module.run
 

@@ -108,7 +108,7 @@ LISTS = pd.DataFrame({"text": TEXTS, "labels": SETS})
     ("table", "options", "message"),
     [
         (LISTS.assign(labels=["price"] * 40), {"task_type": MULTI_LABEL}, "row 1, column 'labels': 'price' is not a list of"),
-        (LISTS.assign(labels=[None, *SETS[1:]]), {"task_type": MULTI_LABEL}, "the list of labels is missing"),
+        (LISTS.assign(labels=[None, *SETS[1:]]), {"task_type": MULTI_LABEL}, "the label is missing; write one"),
         (LISTS.assign(labels=[[["price"]], *SETS[1:]]), {}, "is no label; write a text or a whole number"),
         (LISTS.assign(labels=[[""], *SETS[1:]]), {}, "'' is no label"),
         (LISTS.assign(labels=[[]] * 40), {}, "no row has a label"),

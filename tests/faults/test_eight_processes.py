@@ -44,7 +44,7 @@ def train(out: Path, start: Any, published: Any, number: int) -> None:
     """What a process does. Some wait for the others at the end."""
     store, rng = Store(out), random.Random(number)
     start.wait(60)
-    for stack in shared_out(Queue.as_given(stacks()), store, Leases(out), wait=bool(number % 2)):
+    for stack in shared_out(Queue(stacks()), store, Leases(out), wait=bool(number % 2)):
         for run in stack or ():
             time.sleep(rng.uniform(0, 0.01))
             published.put((number, run.digest, store.publish(stand_in(run))))

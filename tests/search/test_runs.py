@@ -72,7 +72,6 @@ def test_a_search_with_tasks_of_ray_takes_the_same_steps_and_finds_the_same(
     loaded = node_module._prepared.cache_info().misses
     here = frostline.find(**{**settings, "out": tmp_path / "here", "processes": 2})
     monkeypatch.setitem(sys.modules, "ray", RayHere())  # type: ignore[arg-type]
-    monkeypatch.setattr(search_module, "execute", None)
     on_ray = frostline.find(**settings, ray=Ray())
     assert on_ray.decision == here.decision and on_ray.sentence == here.sentence
     steps = [[{**one, "seconds": None} for one in step["runs"]] for step in on_ray.search["steps"]]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import frostline.sweep.execution.execute as checkpoints_module
-from frostline.sweep.execution.execute import RunCheckpoints
+import frostline.sweep.execution.stacks as checkpoints_module
+from frostline.sweep.execution.stacks import RunCheckpoints
 from frostline.sweep.execution.stopping import Stopped, StopRequest
 from frostline.sweep.results.tensor_files import CheckpointFiles
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import frostline
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as execute_module
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.report.rebuild import rebuild

@@ -156,20 +156,13 @@ def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:
 
 
 def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> None:
-    class Watched(Progress):
-        arguments: tuple[Any, ...] = ()
-
-        def start(self, runs: int, work: float, *, seconds: bool = False) -> None:
-            self.arguments = (runs, work, seconds)
-            super().start(runs, work, seconds=seconds)
-
-    sweep, watched = frostline.Sweep(progress=Progress(), **settings), Watched()
+    sweep, shown = frostline.Sweep(progress=Progress(), **settings), Progress()
     forecast = sweep.plan().forecast
     assert forecast is not None
     prepared = sweep._prepare(Progress())
-    execute(prepared, prepared.requested, watched)
-    assert watched.arguments == (4, pytest.approx(forecast.seconds), True)
-    assert watched.done == pytest.approx(watched.total)
+    execute(prepared, prepared.requested, shown)
+    assert shown.runs == 4 and shown.predicted == forecast.seconds == pytest.approx(shown.total)
+    assert shown.done == pytest.approx(shown.total)
 
 
 POINTS = {Recipe(0): (1.0, 0.5), Recipe(2): (20.0, 2.0), Recipe(6): (60.0, 6.0), FULL: (60.0, 7.0)}

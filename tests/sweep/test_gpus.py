@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import frostline.api.work as work_module
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as execute_module
 import frostline.sweep.execution.workers as gpus_module
 from frostline import Sweep, find, work
 from frostline.cli.plan_output import print_device

@@ -100,7 +100,7 @@ def test_copies_of_hidden_states_are_given_up_first(settings: dict[str, Any], mo
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(self, rows)
 
-    monkeypatch.setattr("frostline.sweep.execution.execute.limit_copies", limit)
+    monkeypatch.setattr("frostline.sweep.execution.stacks.limit_copies", limit)
     monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
     notes = notes_of(monkeypatch)
     sweep = run_sweep(settings, tune="1", seeds=2, per_device_train_batch_size=16, num_train_epochs=1)

@@ -47,9 +47,9 @@ def test_the_time_left_follows_from_the_speed_so_far(monkeypatch: pytest.MonkeyP
     now[0] = 159.0
     progress.set_done(0.05 * 60.0 - 0.01)  # too little to tell, unless there is a forecast
     assert progress.seconds_left is None
-    progress.in_seconds = True
-    assert progress.seconds_left == pytest.approx(57.01)
-    progress.in_seconds = False
+    progress.predicted = 30.0
+    assert progress.seconds_left == pytest.approx(28.505)
+    progress.predicted = None
     now[0] = 160.0
     progress.set_done(10.0)
     assert progress.seconds_left == pytest.approx(50)

@@ -31,7 +31,7 @@ class Team:
         self.has: list[list[Stack]] = [[] for _ in range(count)]
         self.last: list[int | None] = [None] * count
         self.queues = [
-            Queue.by_group(self.stacks, lambda run: self.group[run.digest], lambda stack: self.cost[stack[0].digest])
+            Queue(self.stacks, lambda run: self.group[run.digest], lambda stack: self.cost[stack[0].digest])
             for _ in range(count)
         ]
 

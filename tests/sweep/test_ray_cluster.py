@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from frostline import FrostlineError, Ray
-from frostline.sweep.execution.ray_tasks import Cluster, connected
+from frostline.sweep.execution.ray_tasks import connected, fitting
 from ray_here import RayHere
 
 
@@ -34,11 +34,10 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 
 def test_the_capacity_counts_whole_tasks_of_each_node() -> None:
-    cluster = Cluster(RayHere([{"CPU": 7, "memory": 30}, {"CPU": 1}, {"CPU": 4, "GPU": 2, "memory": 100}]))
-    assert cluster.capacity({"CPU": 2, "GPU": 0, "memory": 0}) == 3 + 0 + 2
-    assert cluster.capacity({"CPU": 2, "GPU": 0, "memory": 20}) == 1 + 0 + 2
-    assert cluster.capacity({"CPU": 1, "GPU": 0.5, "memory": 0}) == 4
-    assert cluster.has_gpus and not Cluster(RayHere()).has_gpus
+    nodes = [{"CPU": 7, "memory": 30}, {"CPU": 1}, {"CPU": 4, "GPU": 2, "memory": 100}]
+    assert fitting(nodes, {"CPU": 2, "GPU": 0, "memory": 0}) == 3 + 0 + 2
+    assert fitting(nodes, {"CPU": 2, "GPU": 0, "memory": 20}) == 1 + 0 + 2
+    assert fitting(nodes, {"CPU": 1, "GPU": 0.5, "memory": 0}) == 4
 
 
 class Begun(RayHere):
@@ -74,11 +73,11 @@ def test_the_address_is_that_of_the_flag_or_of_the_environment_or_this_machine(m
         monkeypatch.setitem(os.environ, "RAY_ADDRESS", environment)
         monkeypatch.setitem(sys.modules, "ray", here := Begun())  # type: ignore[arg-type]
         monkeypatch.setenv("TMPDIR", "/usual")
-        with connected(Ray(address=given)) as cluster:
+        with connected(Ray(address=given)) as (_, is_own):
             assert here.said == [expected] and signal.getsignal(signal.SIGTERM) == before
-            assert cluster.is_own == (expected == "local") and os.environ["TMPDIR"] == "/usual"
+            assert is_own == (expected == "local") and os.environ["TMPDIR"] == "/usual"
             files, folder = here.temporary  # the files of tasks that are killed go with the folder
-            assert files == (folder if cluster.is_own else "/usual")
+            assert files == (folder if is_own else "/usual")
         assert here.said == [expected, "ended"]
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import frostline.sweep.execution.execute as checkpoints_module
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as checkpoints_module
+import frostline.sweep.execution.stacks as execute_module
 from frostline import FrostlineError, Ray, Sweep
 from frostline.cli.program import signals_heeded
 from frostline.sweep.execution import ray_tasks
+from frostline.sweep.execution.execute import execute
 from frostline.sweep.execution.ray_tasks import driver_on
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
@@ -63,8 +64,9 @@ def train(prepared: Plan, shown: Notes, here: RayHere) -> Train:
     """A function that trains the runs of the sweep and returns its results."""
 
     def call(weights: BestWeights | None = None, **changes: Any) -> Store:
-        with driver_on(replace(prepared, **changes), shown, Ray()) as driver:
-            driver.train(prepared.runs, weights)
+        changed = replace(prepared, **changes)
+        with driver_on(changed, shown, Ray()) as driver:
+            execute(changed, prepared.runs, shown, executor=driver.begin, weights=weights)
         return prepared.store
 
     return call
@@ -184,7 +186,7 @@ def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(prepa
 
     shown.begin = begin  # type: ignore[method-assign]
     with driver_on(prepared, shown, Ray()) as driver:
-        driver.train(prepared.runs, None)
+        execute(prepared, prepared.runs, shown, executor=driver.begin)
     assert len(prepared.store.done()) == 4 and shown.runs_done == 5
 
 
@@ -231,7 +233,7 @@ def test_tables_that_are_in_no_file_reach_the_nodes(
     )
     register(made)
     with driver_on(made, Progress(), Ray()) as driver:
-        driver.train(made.runs[:1], None)
+        execute(made, made.runs[:1], Progress(), executor=driver.begin)
     (digest,) = made.store.done()
     assert made.store.predictions(digest).keys() == Store(finished_small).predictions(digest).keys()
 
@@ -267,7 +269,7 @@ def test_a_lost_run_continues_from_its_checkpoint_if_the_node_shares_the_folder(
     monkeypatch.setattr(checkpoints_module, "EVERY", -1.0)  # after each step
     if not shared:
         real = ray_tasks.train
-        monkeypatch.setattr(ray_tasks, "train", lambda *args: real(*args[:3], tmp_path / "elsewhere", args[4]))
+        monkeypatch.setattr(ray_tasks, "train", lambda *args: real(*args[:3], tmp_path / "elsewhere"))
     with monkeypatch.context() as losing:
         losing.setattr(execute_module, "run", lose_one)
         store = train()

@@ -32,7 +32,7 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_alone_it_deals_out_every_stack_in_order(tmp_path: Path) -> None:
     store, dealt = Store(tmp_path), []
-    for stack in shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=False):
+    for stack in shared_out(Queue(STACKS), store, Leases(tmp_path), wait=False):
         dealt.append(stack)
         finish(store, stack)
     assert dealt == STACKS and not list((tmp_path / "leases").iterdir())
@@ -40,8 +40,8 @@ def test_alone_it_deals_out_every_stack_in_order(tmp_path: Path) -> None:
 
 def test_two_share_and_each_sees_what_the_other_has_ended(tmp_path: Path) -> None:
     store, seen = Store(tmp_path), list[Run]()
-    one = shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=True, on_other=seen.append)
-    other = shared_out(Queue.as_given([RUNS]), store, Leases(tmp_path), wait=False)
+    one = shared_out(Queue(STACKS), store, Leases(tmp_path), wait=True, on_other=seen.append)
+    other = shared_out(Queue([RUNS]), store, Leases(tmp_path), wait=False)
     first = next(one)
     assert first == RUNS[:2]
     second = next(other)
@@ -57,7 +57,7 @@ def test_two_share_and_each_sees_what_the_other_has_ended(tmp_path: Path) -> Non
 
 def test_two_take_the_runs_of_different_groups(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    queues = [Queue.by_group([[run] for run in RUNS], lambda run: run.seed % 2, lambda stack: 1.0) for _ in range(2)]
+    queues = [Queue([[run] for run in RUNS], lambda run: run.seed % 2, lambda stack: 1.0) for _ in range(2)]
     one, other = (shared_out(queue, store, Leases(tmp_path), wait=True) for queue in queues)
     assert next(one) == RUNS[:1] and next(other) == RUNS[1:2]
     finish(store, RUNS[:2])
@@ -70,24 +70,21 @@ def test_two_take_the_runs_of_different_groups(tmp_path: Path) -> None:
 
 def test_what_is_not_finished_is_given_back(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    one = shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=True)
+    one = shared_out(Queue(STACKS), store, Leases(tmp_path), wait=True)
     next(one)
     one.close()
-    assert next(shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=True)) == RUNS[:2]
+    assert next(shared_out(Queue(STACKS), store, Leases(tmp_path), wait=True)) == RUNS[:2]
 
 
-def test_one_that_does_not_wait_finds_out_whether_the_others_live(tmp_path: Path) -> None:
-    """It must not end before it knows, because it could take over the runs of a dead process."""
-    store = Store(tmp_path)
+def test_one_that_does_not_wait_takes_over_the_runs_of_the_dead(tmp_path: Path) -> None:
     with Leases(tmp_path) as silent:
         silent.take([[run.digest for run in RUNS]])
         for path in (tmp_path / "leases").glob("*.json"):
             path.write_text(path.read_text().replace('"kernel": "', '"kernel": "another '))
-        one = shared_out(Queue.as_given(STACKS), store, Leases(tmp_path), wait=False)
-        assert next(one) is None and next(one) is None
+        assert list(shared_out(Queue(STACKS), Store(tmp_path), Leases(tmp_path), wait=False)) == []
         for path in (tmp_path / "leases").glob("*.json"):
             os.utime(path, (1, 1))
-        assert list(one) == []
+        assert next(shared_out(Queue(STACKS), Store(tmp_path), Leases(tmp_path), wait=False)) == STACKS[0]
 
 
 def test_a_run_that_ends_between_the_look_at_the_folder_and_its_lease_is_not_trained_again(tmp_path: Path) -> None:
@@ -101,7 +98,7 @@ def test_a_run_that_ends_between_the_look_at_the_folder_and_its_lease_is_not_tra
 
     for stacks, dealt in (([RUNS[:1], RUNS[1:]], RUNS[2:]), ([RUNS[:3], RUNS[3:]], RUNS[2:3])):
         seen, store = list[Run](), Slow(tmp_path)
-        shared = shared_out(Queue.as_given(stacks), store, Leases(tmp_path), wait=False, on_other=seen.append)
+        shared = shared_out(Queue(stacks), store, Leases(tmp_path), wait=False, on_other=seen.append)
         assert next(shared) == dealt
         finish(store, RUNS[2:])
         assert list(shared) == [] and seen[:2] == RUNS[:2] and not list((tmp_path / "leases").iterdir())

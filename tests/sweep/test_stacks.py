@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import frostline.sweep.execution.execute as execute_module
+import frostline.sweep.execution.stacks as execute_module
 import frostline.sweep.execution.stacks as stacks_module
 from frostline.api.sweep import Sweep
 from frostline.frozen.forward_pass import StateSelection

@@ -57,7 +57,7 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
     monkeypatch.undo()
 
     def one_too_few(spec, anatomy, parameters):
-        return [{"params": list(parameters.values())[1:], "lr": spec.learning_rate}]
+        return [{"params": list(parameters.values())[1:], "lr": spec.learning_rate, "weight_decay": 0.0}]
 
     monkeypatch.setattr(frostline.training.train, "optimizer_groups", one_too_few)
     with pytest.raises(AssertionError, match="optimizer_holds_exactly_the_trained"):

@@ -5,7 +5,7 @@ import pytest
 from frostline.fast import optimizer as sparse_gradients
 from frostline.model.ways import Way
 from frostline.sweep.results.tensor_files import CheckpointFiles
-from frostline.training import updates as loss_scale
+from frostline.training import updates
 from frostline.training.train import run_stacked
 from training.runs import context_of, outcome, spec_of, with_states
 
@@ -95,7 +95,7 @@ def test_settings(name, context, tmp_path):
 
 def test_a_loss_scale_that_has_changed(tiny_bert, tmp_path, monkeypatch):
     """It begins too large, so the first steps are skipped."""
-    monkeypatch.setattr(loss_scale, "START", 2.0**22)
+    monkeypatch.setattr(updates, "START", 2.0**22)
     half = with_states(context_of(tiny_bert, precision="float16"), tmp_path)
     plain, interrupted = endings([spec_of(1, precision="float16")], half, tmp_path, (2,))
     assert interrupted == plain

@@ -26,7 +26,6 @@ def gradients(problem_kind, micro_batch, *, rows=MIXED, scales=None):
     logits, losses = backward(
         lambda rows: torch.stack([line.forward(own) for line, own in zip(lines, rows, strict=True)]),
         rows,
-        [0, 1],
         problem,
         micro_batch=micro_batch,
         scales=scales,
@@ -83,7 +82,7 @@ def test_a_divided_batch_of_stacked_runs_has_the_gradients_of_the_whole_batch(tm
     rows = np.stack([np.arange(8), np.arange(8, 16)])
     for micro_batch in (None, 3):
         with training_session([spec_of(seed=seed) for seed in (0, 1)], context, batched=batched) as (learners, forward):
-            backward(forward, rows, [0, 1], context.problem, micro_batch=micro_batch)
+            backward(forward, rows, context.problem, micro_batch=micro_batch)
             found.append([p.grad.clone() for learner in learners for p in learner.parameters.values()])
     assert len(found[0]) == len(found[1])
     for whole, divided in zip(*found, strict=True):

@@ -145,7 +145,7 @@ def test_a_batch_whose_words_have_no_tokens_or_a_tag_of_weight_0_changes_nothing
     targets = np.full_like(bert.problem.token_targets, tag)
     problem = replace(bert.problem, token_targets=targets, class_weights=weights)
     logits = torch.full((1, 2, targets.shape[1], len(LABELS)), torch.nan, requires_grad=True)
-    _, loss = backward(lambda rows: logits[:, rows[0]], np.arange(2)[None], [0], problem, micro_batch=micro_batch)
+    _, loss = backward(lambda rows: logits[:, rows[0]], np.arange(2)[None], problem, micro_batch=micro_batch)
     assert loss.item() == 0 and not logits.grad.any()
 
 
@@ -189,7 +189,7 @@ def test_a_divided_batch_has_the_gradients_of_the_whole_batch(bert, every_token,
         for size in (None, 1, 4):
             for p in learner.parameters.values():
                 p.grad = None
-            logits, (loss,) = backward(forward, rows, [0], problem, micro_batch=size)
+            logits, (loss,) = backward(forward, rows, problem, micro_batch=size)
             found.append((logits, loss, [p.grad.clone() for p in learner.parameters.values()]))
     for parts in found[1:]:
         torch.testing.assert_close(parts, found[0], equal_nan=True, rtol=1e-4, atol=1e-6)

@@ -124,7 +124,7 @@ class Sweep:
                 if ray is not None:
                     if missing:
                         with driver_on(prepared, progress, ray) as driver:
-                            driver.train(missing, weights)
+                            execute(prepared, missing, progress, executor=driver.begin, weights=weights)
                     return finish(prepared, progress, save_model=save_model)
                 forecast = prepared.forecast
                 call = record(self.out, forecast) if missing and forecast else None

@@ -188,7 +188,7 @@ def _status_lines(sweep: "Folder", leases: Leases, *, listed: bool) -> Iterator[
             "learning_rate": _rate(run.learning_rate),
             "process": f"{lease.pid} on {lease.host}",
             "since": lease.since.replace("T", " "),
-            "sign_of_life": leases.sign_of_life(lease),
+            "sign_of_life": "dead" if leases.is_dead(lease) else "lives",
         }
         for run in (sweep.runs if held else ())
         if (lease := held.get(run.digest))

@@ -1,21 +1,19 @@
-"""Read and check labels: one for a text, or any number of them.
+"""Read and check labels: one for a text, any number of them, or one for each word.
 
-Several labels of a text are in a column of lists, of texts with a separator, or in a column of 0 and 1 for each label. Their
-targets are bool, ``[N, C]``: whether a text has a label.
+Several labels of a text are in a column of lists, of texts with a separator, or in a column of 0 and 1 for each label. The labels
+of words are tags, in a column of lists.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from numbers import Integral
-
-import numpy as np
-import numpy.typing as npt
 
 from frostline import FrostlineError
 from frostline.data.columns import INDICATORS, Columns, is_list, items_of
-from frostline.data.kinds import MULTI_LABEL
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, TOKENS
 from frostline.data.table import Table, as_in_csv, is_missing
+from frostline.data.tags import are_entities, entity_type, ordered_tags, refuse_odd_tags
 from frostline.data.wording import INTEGER, NUMBER, comma_joined, did_you_mean, difference, listed, looks, quoted
 
 MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
@@ -23,7 +21,74 @@ SEPARATORS = ";|,"  # of the labels of a text, in one cell
 LISTS, RECURRING = 0.25, 0.6  # labels look like lists if this share of them are, and this share of their parts recur
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
+NAMED = 30  # tags that a message lists, to be copied
 UNLABELLED = {None, "", "-1", "-1.0"}  # cells that published test files contain instead of labels
+Labels = list[str]  # of one row: one, any number, or one for each word
+
+
+def label_lists(
+    table: Table, columns: Columns, task_type: str | None, names: Sequence[str] = ()
+) -> list[Labels | None]:
+    """The labels of each row by name. None for a row without a label; for one of several labels, also if its cell is empty.
+
+    If all cells are missing or -1, as in the test files of GLUE, and -1 is none of the ``names`` of labels, no row has a label.
+    Numbers in lists are indices of a ``ClassLabel`` if there is one, else of ``names``.
+
+    Raises:
+        FrostlineError: A cell is not a label, not a list of labels, or neither 0 nor 1 in a column for one label.
+    """
+    if columns.indicators:
+        return _of_indicators(table, columns.indicators)
+    column, found = columns.label, list[Labels | None]()
+    assert column is not None
+    if task_type not in (MULTI_LABEL, TOKENS):
+        cells = label_cells(table, column)
+        if {cell and whole(cell) for cell in cells} <= UNLABELLED - {*map(whole, names)}:
+            return [None] * len(cells)
+        return [[cell] if cell and cell.strip() else None for cell in cells]
+    what = "tag" if task_type == TOKENS else "label"
+    remedy = (
+        "write a list of its labels, [] for none, or pass what separates the labels of a text with --label-separator"
+    )
+    if task_type == TOKENS:
+        remedy = "write a list with a tag for each word, or name another column with --label-column"
+    classes = table.class_names.get(column)
+    for n, cell in enumerate(table.cells(column)):
+        if columns.separator is not None and isinstance(cell, str):
+            items = [part.strip() for part in cell.split(columns.separator) if part.strip()] or None
+        elif is_missing(cell) or (task_type == TOKENS and is_list(cell) and not len(cell)):
+            items = None
+        else:
+            items = items_of(cell, table.location(n, column), f"{what}s", remedy)
+        for k, item in enumerate(items or ()):
+            if isinstance(item, bool) or not isinstance(item, str | Integral) or not str(item).strip():
+                word, instead = (
+                    (k, ", such as O, for each word") if task_type == TOKENS else (None, " or a whole number")
+                )
+                raise FrostlineError(
+                    f"{table.location(n, column, word)}: {quoted(item)} is no {what}; write a text{instead}."
+                )
+        found.append(None if items is None else [named(item, names, classes) for item in items])
+    return found
+
+
+def _of_indicators(table: Table, columns: Sequence[str]) -> list[Labels | None]:
+    """The columns that have a 1 in each row. None for a row in which all cells are missing."""
+    shown = [["" if is_missing(cell) else str(cell).strip().casefold() for cell in table.cells(one)] for one in columns]
+    found = list[Labels | None]()
+    for n, cells in enumerate(zip(*shown, strict=True)):
+        if {*cells} <= {"nan", *(cell for cell in UNLABELLED if cell is not None)}:
+            found.append(None)
+            continue
+        for column, cell in zip(columns, cells, strict=True):
+            if cell not in INDICATORS:
+                wrong = "the cell is empty" if not cell else f"{quoted(table.cells(column)[n])} is neither 0 nor 1"
+                raise FrostlineError(
+                    f"{table.location(n, column)}: {wrong}; write 1 if the text has this label, else 0, or leave the column "
+                    "out of --indicator-columns."
+                )
+        found.append([column for column, cell in zip(columns, cells, strict=True) if INDICATORS[cell]])
+    return found
 
 
 def label_cells(table: Table, column: str) -> list[str | None]:
@@ -42,16 +107,132 @@ def label_cells(table: Table, column: str) -> list[str | None]:
     return cells
 
 
-def refuse_missing(table: Table, column: str, cells: Sequence[str | None]) -> None:
-    """Raise an error if a label is missing or empty."""
-    missing = [i for i, cell in enumerate(cells) if cell is None or not cell.strip()]
+def refuse_missing(table: Table, columns: Columns, lists: Sequence[Labels | None]) -> None:
+    """Raise an error if a row has no label, unless an empty cell says that the text has none of several labels."""
+    missing = [n for n, own in enumerate(lists) if own is None] if columns.separator is None else []
     if missing:
         more = f" (and in {len(missing) - 1:,} more)" if missing[1:] else ""
-        lost = table.if_missing if cells[missing[0]] is None else ""
         raise FrostlineError(
-            f"{table.location(missing[0], column)}: the label is missing{more}; write one, remove the row, or leave out all such "
-            f"rows with --skip-unlabelled{lost}."
+            f"{table.location(missing[0], columns.of_labels[0])}: the label is missing{more}; write one, remove the row, or "
+            f"leave out all such rows with --skip-unlabelled{table.if_missing}."
         )
+
+
+def label_names(
+    table: Table, columns: Columns, task_type: str, counts: Counter[str], given: Sequence[str] | None
+) -> tuple[str, ...]:
+    """All labels in the order of their outputs: those that are given, those of a ``ClassLabel``, or those in the table.
+
+    Columns of 0 and 1 are the labels themselves. Numbers are ordered by value, other labels by code point, and tags of entities
+    by type, ``O`` first. ``counts`` are the rows with each label.
+
+    Raises:
+        FrostlineError: There are fewer than two labels, or too many, two look the same, or they are not those that are given.
+    """
+    if columns.indicators:
+        return _indicator_names(table, columns.indicators, counts, given)
+    column, of_words = columns.label, task_type == TOKENS
+    assert column is not None
+    where = "--labels" if given and of_words else f"{table.name}, column {quoted(column)}"
+    names = tuple(given or table.class_names.get(column, ()))
+    if len(set(names)) < len(names):
+        raise FrostlineError(
+            f"--labels names {quoted(max(names, key=names.count))} more than once; name each once, and put a label with "
+            "a comma in double quotes."
+        )
+    if given and not of_words:
+        _refuse_others(where, names, counts)
+    known = {*map(whole, names)}
+    fold_case = (
+        are_entities(names or [*counts]) if of_words else not given
+    )  # the case of plain tags can matter, as in Czech
+    several = [*names, *(one for one in counts if whole(one) not in known and not (of_words and names))]
+    refuse_similar_labels(where, several, what="tag" if of_words else "label", fold_case=fold_case)
+    if len(names if names and task_type != CLASSIFICATION else counts) < 2:
+        found = f"the only label is {quoted(next(iter(counts)))}" if counts else "no row has a label"
+        raise FrostlineError(
+            f"{where}: {found}; give rows of at least two labels, or name another column with --label-column."
+        )
+    if of_words and not names and all(map(INTEGER.fullmatch, counts)):
+        raise FrostlineError(
+            f"{where}: the tags are numbers without names; name them in the order of the numbers with --labels, such as "
+            "--labels O,B-person,I-person."
+        )
+    if task_type == MULTI_LABEL and not names:
+        refuse_too_many(table, column, len(counts), "all labels with --labels")
+    if not names and task_type == CLASSIFICATION and all(WHOLE.fullmatch(label.strip()) for label in counts):
+        names = ordered({*map(whole, counts)})
+    names = names or (ordered_tags(counts) if of_words else ordered(counts))
+    if of_words:
+        refuse_odd_tags(where, names)
+    return names
+
+
+def _indicator_names(
+    table: Table, columns: tuple[str, ...], counts: Counter[str], given: Sequence[str] | None
+) -> tuple[str, ...]:
+    if given:
+        raise FrostlineError(
+            "--labels is for a label column, and --indicator-columns name the labels: leave --labels out."
+        )
+    if len(columns) < 2:
+        raise FrostlineError(
+            f"{table.name}: --indicator-columns {columns[0]} is one label only; name at least two columns, or pass "
+            f"--label-column {columns[0]}."
+        )
+    refuse_similar_labels(f"{table.name}, --indicator-columns", columns, what="column")
+    if never := [column for column in columns if not counts[column]]:
+        raise FrostlineError(
+            f"{table.name}, column {quoted(never[0])}: no row has a 1, so this label cannot be learned; leave the column out "
+            "of --indicator-columns, or add such rows."
+        )
+    return columns
+
+
+def _refuse_others(where: str, labels: tuple[str, ...], counts: Counter[str]) -> None:
+    """Raise an error if the labels that the user gives are not those of the rows."""
+    given, found = positions(labels), positions(counts)
+    unknown = [one for one in counts if one not in given and whole(one) not in given]
+    absent = [one for one in labels if one not in found and whole(one) not in found]
+    if unknown:
+        hint = did_you_mean(unknown[0], labels)
+        if (flag := comma_joined(unknown[:1])) != unknown[0]:
+            hint = f" (as CSV, which quotes it: {flag})"
+        raise FrostlineError(
+            f"{where}: {listed(unknown)} is not among --labels{hint}; add it there or correct it in the file."
+        )
+    if absent:
+        hint = did_you_mean(absent[0], counts)
+        raise FrostlineError(
+            f"{where}: no row has {listed(absent)}, which --labels names{hint}; remove it there or add such rows."
+        )
+
+
+def label_indices(
+    table: Table, columns: Columns, task_type: str, labels: Sequence[str], lists: Sequence[Labels]
+) -> list[list[int]]:
+    """The indices of the labels of each row.
+
+    Raises:
+        FrostlineError: A label is none of ``labels``.
+    """
+    index, of_words = positions(labels), task_type == TOKENS
+    for n, own in enumerate(lists):
+        for k, label in enumerate(own):
+            if label not in index and whole(label) not in index:
+                what, others, remedy = "label", labels, "add such rows to the training data"
+                if of_words:
+                    others = [one for one in labels if entity_type(one) != entity_type(label)]  # so spelled otherwise
+                    every = ordered_tags({*labels, *(one for row in lists for one in row)})
+                    what, remedy = "tag", f"pass --labels {comma_joined(every)} to include it"
+                    if len(every) > NAMED or INTEGER.fullmatch(label):
+                        remedy = "name all tags with --labels"
+                raise FrostlineError(
+                    f"{table.location(n, columns.of_labels[0], k if of_words else None)}: the {what} {quoted(label)}"
+                    f"{did_you_mean(label, others)} is none of the {len(labels)} training {what}s ({listed(labels)}); correct "
+                    f"it, or {remedy}."
+                )
+    return [[index[label] if label in index else index[whole(label)] for label in own] for own in lists]
 
 
 def lists_in(labels: Iterable[str]) -> tuple[str, str] | None:
@@ -104,32 +285,6 @@ def refuse_too_many(table: Table, column: str, labels: int, otherwise: str) -> N
         )
 
 
-def check_declared(table: Table, column: str, labels: tuple[str, ...], counts: Counter[str]) -> None:
-    """Raise an error if the labels that the user gives are not those of the rows, each once."""
-    if len(set(labels)) < len(labels):
-        raise FrostlineError(
-            f"--labels names {quoted(max(labels, key=labels.count))} more than once; name each once, and put a label with "
-            "a comma in double quotes."
-        )
-    given, found = positions(labels), positions(counts)
-    unknown = [one for one in counts if one not in given and whole(one) not in given]
-    absent = [one for one in labels if one not in found and whole(one) not in found]
-    if unknown:
-        hint = did_you_mean(unknown[0], labels)
-        if (flag := comma_joined(unknown[:1])) != unknown[0]:
-            hint = f" (as CSV, which quotes it: {flag})"
-        raise FrostlineError(
-            f"{table.name}, column {quoted(column)}: {listed(unknown)} is not among --labels{hint}; add it there or "
-            "correct it in the file."
-        )
-    if absent:
-        hint = did_you_mean(absent[0], counts)
-        raise FrostlineError(
-            f"{table.name}, column {quoted(column)}: no row has {listed(absent)}, which --labels names{hint}; remove it "
-            "there or add such rows."
-        )
-
-
 def whole(label: str) -> str:
     """A whole number without its decimals: ``1`` for ``1.0``, as pandas writes it in a column with missing cells."""
     match = WHOLE.fullmatch(label.strip())
@@ -144,88 +299,10 @@ def positions(labels: Iterable[str]) -> dict[str, int]:
     return {whole(label): n for label, n in positions.items()} | positions
 
 
-def ordered(counts: Counter[str]) -> tuple[str, ...]:
+def ordered(labels: Collection[str]) -> tuple[str, ...]:
     """The labels in their order: numbers by value, texts by code point."""
-    numeric = all(NUMBER.fullmatch(label.strip()) for label in counts)
-    return tuple(sorted(counts, key=lambda label: (float(label) if numeric else 0.0, label)))
-
-
-LabelSets = npt.NDArray[np.bool_]
-
-EMPTY = {"", "nan", "-1", "-1.0"}  # cells that test files contain instead of 0 or 1
-
-
-def label_names(table: Table, columns: Columns, given: Sequence[str] | None) -> tuple[str, ...]:
-    """All labels in the order of their outputs: those that are given, those of a ``ClassLabel``, or those in the table.
-
-    Columns of 0 and 1 are the labels themselves. Fewer than two labels, and labels that no row has, are an error.
-    """
-    if columns.indicators:
-        return _indicator_names(table, columns, given)
-    column = columns.label
-    assert column is not None
-    names = tuple(given or table.class_names.get(column, ()))
-    counts = Counter(label for labels in _named_lists(table, columns, names) for label in set(labels))
-    if given:
-        check_declared(table, column, tuple(given), counts)
-    refuse_similar_labels(f"{table.name}, column {quoted(column)}", [*counts, *names], fold_case=not given)
-    if not names:
-        refuse_too_many(table, column, len(counts), "all labels with --labels")
-        names = ordered(counts)
-    if len(names) < 2:
-        found = f"the only label is {quoted(names[0])}" if names else "no row has a label"
-        raise FrostlineError(
-            f"{table.name}, column {quoted(column)}: {found}; give rows of at least two labels, or name another column with "
-            "--label-column."
-        )
-    return names
-
-
-def label_sets(table: Table, columns: Columns, labels: Sequence[str]) -> LabelSets:
-    """Whether each row has each label, ``[N, C]``. An empty list is a text without a label.
-
-    Raises:
-        FrostlineError: A cell is no list, a label is unknown, or a cell of an indicator column is neither 0 nor 1.
-    """
-    if columns.indicators:
-        return np.stack([_indicators(table, column) for column in columns.indicators], 1)
-    assert columns.label is not None
-    index = {label: n for n, label in enumerate(labels)}
-    found = np.zeros((len(table), len(labels)), np.bool_)
-    for n, items in enumerate(_named_lists(table, columns, labels)):
-        for label in items:
-            if label not in index:
-                raise FrostlineError(
-                    f"{table.location(n, columns.label)}: the label {quoted(label)}{did_you_mean(label, labels)} is none of the "
-                    f"{len(index)} training labels ({listed(labels)}); correct it, or add such rows to the training data."
-                )
-            found[n, index[label]] = True
-    return found
-
-
-def _named_lists(table: Table, columns: Columns, labels: Sequence[str]) -> list[list[str]]:
-    """The names of the labels of each row. Numbers are indices of a ``ClassLabel`` if there is one, else of ``labels``."""
-    column, separator = columns.label, columns.separator
-    assert column is not None
-    classes = table.class_names.get(column)
-    remedy = (
-        "write a list of its labels, [] for none, or pass what separates the labels of a text with --label-separator"
-        if separator is None
-        else "write a text, empty for no label"
-    )
-    found = []
-    for n, cell in enumerate(table.cells(column)):
-        location = table.location(n, column)
-        if separator is not None and (isinstance(cell, str) or is_missing(cell)):
-            parts = cell.split(separator) if isinstance(cell, str) else []
-            items = [part.strip() for part in parts if part.strip()]
-        else:
-            items = items_of(cell, location, "labels", remedy)
-        for item in items:
-            if isinstance(item, bool) or not isinstance(item, str | Integral) or not str(item).strip():
-                raise FrostlineError(f"{location}: {quoted(item)} is no label; write a text or a whole number.")
-        found.append([named(item, labels, classes) for item in items])
-    return found
+    numeric = all(NUMBER.fullmatch(label.strip()) for label in labels)
+    return tuple(sorted(labels, key=lambda label: (float(label) if numeric else 0.0, label)))
 
 
 def named(item: object, names: Sequence[str], classes: Sequence[str] | None = None) -> str:
@@ -239,38 +316,3 @@ def named(item: object, names: Sequence[str], classes: Sequence[str] | None = No
     if text in names or not INTEGER.fullmatch(text) or all(INTEGER.fullmatch(name) for name in names):
         return text
     return names[int(text)] if 0 <= int(text) < len(names) else text
-
-
-def _indicator_names(table: Table, columns: Columns, given: Sequence[str] | None) -> tuple[str, ...]:
-    if given:
-        raise FrostlineError(
-            "--labels is for a label column, and --indicator-columns name the labels: leave --labels out."
-        )
-    if len(columns.indicators) < 2:
-        raise FrostlineError(
-            f"{table.name}: --indicator-columns {columns.indicators[0]} is one label only; name at least two columns, or pass "
-            f"--label-column {columns.indicators[0]}."
-        )
-    refuse_similar_labels(f"{table.name}, --indicator-columns", columns.indicators, what="column")
-    for column in columns.indicators:
-        if not _indicators(table, column).any():
-            raise FrostlineError(
-                f"{table.name}, column {quoted(column)}: no row has a 1, so this label cannot be learned; leave the column out "
-                "of --indicator-columns, or add such rows."
-            )
-    return columns.indicators
-
-
-def _indicators(table: Table, column: str) -> LabelSets:
-    """Whether each row has a 1 in a column of 0 and 1, ``[N]``."""
-    shown = [str(cell).strip().casefold() if cell is not None else "" for cell in table.cells(column)]
-    wrong = next((n for n, cell in enumerate(shown) if cell not in INDICATORS), None)
-    if wrong is not None:
-        blank = shown[wrong] in ("", "nan")
-        found = "the cell is empty" if blank else f"{quoted(table.cells(column)[wrong])} is neither 0 nor 1"
-        skip = ", or leave out rows without any label with --skip-unlabelled" if blank else ""
-        raise FrostlineError(
-            f"{table.location(wrong, column)}: {found}; write 1 if the text has this label, else 0, or leave the column out of "
-            f"--indicator-columns{skip}."
-        )
-    return np.array([INDICATORS[cell] for cell in shown], np.bool_)

@@ -33,16 +33,14 @@ from frostline.data.kinds import (
     DataSettings,
     is_keyword,
 )
-from frostline.data.labels import EMPTY, UNLABELLED, label_cells, whole
+from frostline.data.labels import label_lists
 from frostline.data.reader import read_table
 from frostline.data.splits import complete_splits
-from frostline.data.table import Table, is_missing
+from frostline.data.table import Table
 from frostline.data.tags import (
     are_entities,
     entity_types,
     filled,
-    has_no_tags,
-    refuse_new_tags,
     refuse_one_sentence,
     sentences,
 )
@@ -134,10 +132,8 @@ def load_data(
     name = usual_name if settings.task is None else settings.task
     task = decide_task(train, columns, name=name, task_type=task_type, labels=settings.labels)
     notes += [f"{train.name}: {columns}.", _description(task)]
-    if sources["train"] is None and sources["test"] is None and "test" in read and _is_unlabelled(read["test"], task):
+    if sources["train"] is None and sources["test"] is None and "test" in read and not _has_labels(read["test"], task):
         notes.append(f"{read.pop('test').name} has no labels and is left out.")
-    if task.task_type == TOKENS and not settings.labels:
-        refuse_new_tags(read.values(), columns.of_labels[0], task.labels)
     given = {split: _examples(table, task, split) for split, table in read.items()}
     if task.task_type == TOKENS:
         width = max(part.targets.shape[1] for part in given.values())
@@ -269,18 +265,7 @@ def _labelled(table: Table, columns: Columns, task_type: str | None, notes: list
     """The rows with a label, counted in ``notes``; the whole table if all rows have one, or none does."""
     if not all(column in table.columns for column in columns.of_labels):
         return table
-    of_lists = task_type in (MULTI_LABEL, TOKENS)
-
-    def is_blank(cell: Any) -> bool:
-        empty: list[Any] | None = (
-            [] if task_type == TOKENS else None
-        )  # of labels, an empty list says that there is none
-        return (
-            not cell.strip() if isinstance(cell, str) else is_missing(cell) or (is_list(cell) and list(cell) == empty)
-        )
-
-    cells = [table.cells(column) if of_lists else label_cells(table, column) for column in columns.of_labels]
-    blank = [n for n, row in enumerate(zip(*cells, strict=True)) if all(map(is_blank, row))]
+    blank = [n for n, own in enumerate(label_lists(table, columns, task_type)) if own is None]
     if len(blank) in (0, len(table)):
         return table
     have, are = ("has", "is") if len(blank) == 1 else ("have", "are")
@@ -307,21 +292,9 @@ def _description(task: Task) -> str:
     return f"A tag for each word, one of {len(labels)}: {listed(labels)}."
 
 
-def _is_unlabelled(table: Table, task: Task) -> bool:
-    columns = task.columns.of_labels
-    if not columns or not all(column in table.columns for column in columns):
-        return True
-    column = columns[0]
-    if task.columns.indicators:
-        cells = [cell for one in columns for cell in table.cells(one)]
-        return all(cell is None or str(cell).strip().casefold() in EMPTY for cell in cells)
-    if task.task_type == MULTI_LABEL:
-        found = [cell for cell in table.cells(column) if cell is not None]
-        return not any(len(cell) if is_list(cell) else str(cell).strip() for cell in found)
-    if task.task_type == TOKENS:
-        return has_no_tags(table, column)
-    # As in the test files of GLUE: all cells are missing, empty or -1, and -1 is not a class.
-    return {cell and whole(cell) for cell in label_cells(table, column)} <= UNLABELLED - set(map(whole, task.labels))
+def _has_labels(table: Table, task: Task) -> bool:
+    found = all(column in table.columns for column in task.columns.of_labels)
+    return found and any(label_lists(table, task.columns, task.task_type, task.labels))
 
 
 def _examples(table: Table, task: Task, split: str) -> Examples:
@@ -334,13 +307,14 @@ def _examples(table: Table, task: Task, split: str) -> Examples:
                 or f"{table.name}: there is no column {quoted(column)}{did_you_mean(column, table.columns)}, which the training "
                 f"data has; rename its columns ({listed(table.columns)}) accordingly."
             )
-    if split != "train" and _is_unlabelled(table, task):
+    if split != "train" and not _has_labels(table, task):
         remedy = "leave it out, or pass --test none" if split == "test" else "leave it out"
         raise FrostlineError(
             f"{table.name}, column {quoted(columns.of_labels[0])}: no row has a label (all are missing or -1, as in published "
             f"test files); give a {split} file with labels or {remedy}."
         )
-    return Examples(**vars(_texts(table, columns, task.task_type)), targets=targets_of(table, task))
+    texts = _texts(table, columns, task.task_type)
+    return Examples(**vars(texts), targets=targets_of(table, task, texts.texts))
 
 
 def _texts(table: Table, columns: Columns, task_type: str | None) -> Texts:

@@ -106,34 +106,18 @@ class SparseGradient:
             self.parameter.grad = None
         return self.values
 
-    def scale(self, factor: Tensor) -> None:
-        """Multiply the gradient."""
-        if self.values is not None:
-            self.values.mul_(factor)
-
-    def clear(self) -> None:
-        """Delete the gradient."""
-        self.values = None
-
-    def step(self, group: dict[str, Any], state: dict[str, Any]) -> None:
-        """One step of AdamW.
-
-        Args:
-            group: The options of the table's parameter group.
-            state: The optimizer's state of the table.
-        """
+    def step(self, state: dict[str, Tensor], options: Mapping[str, Any]) -> None:
+        """One step of AdamW, with the moments ``state`` of the table."""
         assert self.values is not None
         count = len(self.rows)
         values = self.parameter[self.rows]
         for name in ("exp_avg", "exp_avg_sq"):
-            moment = state.get(name, values[:0])
-            if len(moment) < count:  # allocate capacity for rows that later steps read
-                state[name] = _with_zeros(moment, count + count // 4)
+            if len(state[name]) < count:  # allocate capacity for rows that later steps read
+                state[name] = _with_zeros(state[name], count + count // 4)
         moments = {name: x[:count] if x.dim() else x for name, x in state.items()}
-        step = state.setdefault("step", torch.zeros(())).add_(1)
-        _fused_step([values], [_with_zeros(self.values, count)], [moments], [step], group)
+        _fused_step([values], [_with_zeros(self.values, count)], [moments], [state["step"].add_(1)], options)
         self.parameter[self.rows] = values
-        self.decay *= 1 - group["lr"] * group["weight_decay"]
+        self.decay *= 1 - options["lr"] * options["weight_decay"]
         self.values = None
 
     def flush(self) -> None:
@@ -166,19 +150,16 @@ def sparse_gradient(parameter: Tensor) -> SparseGradient | None:
 
 
 def _fused_step(
-    values: list[Tensor],
+    values: Sequence[Tensor],
     gradients: Sequence[Tensor | None],
     moments: Sequence[Mapping[str, Tensor]],
-    steps: list[Tensor],
-    group: Mapping[str, Any],
-    **more: Any,
+    counts: Sequence[Tensor | None],
+    options: Mapping[str, Any],
 ) -> None:
     """torch's fused AdamW step, in place. ``torch.optim`` cannot step only some rows of a parameter, nor skip a step."""
-    beta1, beta2 = group["betas"]
-    options = {"lr": group["lr"], "weight_decay": group["weight_decay"], "eps": group["eps"], **more}
     averages = [[one[name] for one in moments] for name in ("exp_avg", "exp_avg_sq")]
     step: Any = torch._fused_adamw_
-    step(values, gradients, *averages, [], steps, beta1=beta1, beta2=beta2, amsgrad=False, maximize=False, **options)
+    step(values, gradients, *averages, [], counts, **options)
 
 
 def _with_zeros(x: Tensor, rows: int) -> Tensor:
@@ -218,21 +199,9 @@ def gradient_of(parameter: Tensor) -> Tensor | None:
     return sparse.gradient() if sparse else parameter.grad
 
 
-def total_norm(parameters: Sequence[Tensor]) -> Tensor:
-    """The Euclidean norm of all gradients together."""
-    return nn.utils.get_total_norm([gradient for p in parameters if (gradient := gradient_of(p)) is not None])
-
-
-def clip(parameters: Iterable[Tensor], limit: float, norm: Tensor) -> None:
-    """Scale gradients with the total ``norm`` down to at most ``limit``, like ``nn.utils.clip_grads_with_norm_``."""
-    factor = torch.clamp(limit / (norm + 1e-6), max=1.0)
-    dense = []
-    for parameter in parameters:
-        if parameter.grad is not None:
-            dense.append(parameter)
-        if sparse := sparse_gradient(parameter):
-            sparse.scale(factor)
-    nn.utils.clip_grads_with_norm_(dense, limit, norm)
+def gradients_of(parameters: Iterable[Tensor]) -> list[Tensor]:
+    """The gradients of those parameters that have one."""
+    return [gradient for p in parameters if (gradient := gradient_of(p)) is not None]
 
 
 def clear_gradients(parameters: Iterable[Tensor]) -> None:
@@ -240,84 +209,97 @@ def clear_gradients(parameters: Iterable[Tensor]) -> None:
     for parameter in parameters:
         parameter.grad = None
         if sparse := sparse_gradient(parameter):
-            sparse.clear()
+            sparse.values = None
 
 
-class AdamW(torch.optim.AdamW):
-    """torch's fused AdamW for dense and sparse gradients. Each step also clears the gradients.
+class AdamW:
+    """AdamW with torch's fused kernel, for dense and sparse gradients.
 
     A group with ``bias_correction = False`` steps as the optimizer of the original BERT did, ``lr * m / (sqrt(v) + eps)``, which
     does not correct the moments m and v for their start at zero (Mosbach et al. 2021, arXiv:2006.04884, section 5).
+
+    Attributes:
+        groups: The parameters with their options ``lr`` and ``weight_decay``.
+        moments: Of each parameter that has had a gradient: ``exp_avg``, ``exp_avg_sq`` and perhaps ``step``, its own count.
     """
 
-    def __init__(self, groups: list[dict[str, Any]], *, betas: tuple[float, float], eps: float) -> None:
-        super().__init__(groups, betas=betas, eps=eps, fused=True)
-        self._condition: tuple[Tensor, Tensor | None, Tensor, Tensor | None] | None = None
+    def __init__(self, groups: Iterable[Mapping[str, Any]], *, betas: tuple[float, float], eps: float) -> None:
+        merged: dict[tuple[Any, ...], dict[str, Any]] = {}  # equal options in one group, because every group takes time
+        for group in groups:
+            options = {name: value for name, value in group.items() if name != "params"}
+            merged.setdefault(tuple(options.items()), {**options, "params": []})["params"] += group["params"]
+        self.groups, self.moments = list(merged.values()), dict[Tensor, dict[str, Tensor]]()
+        self._options = {"beta1": betas[0], "beta2": betas[1], "eps": eps, "amsgrad": False, "maximize": False}
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        if self._condition:
-            self._conditional_step(*self._condition)
-        else:
-            self._unconditional_step()
-        self.zero_grad()
-
-    def _unconditional_step(self) -> None:
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if gradient_of(parameter) is None:
-                    continue
-                state, sparse = self.state[parameter], sparse_gradient(parameter)
-                if not state and not _corrects(group):
-                    state = state if sparse else self._new_moments(parameter)
-                    state["step"] = torch.full((), ENDLESS, device=parameter.device)
-                if sparse:
-                    sparse.step(group, state)
-        super().step()
-
-    def step_unless(self, skip: Tensor, divisor: Tensor | None, steps: Tensor, rates: Tensor | None = None) -> None:
-        """A step that the device skips by itself, with the same parameters in every step. The gradients are cleared.
+    def step(
+        self,
+        factor: float | Tensor = 1.0,
+        *,
+        count: Tensor | None = None,
+        divisor: Tensor | None = None,
+        skip: Tensor | None = None,
+    ) -> None:
+        """Step with ``factor`` times the learning rates, and clear the gradients.
 
         Args:
-            skip: 1 to skip the step, else 0.
+            factor: A number, or one on the device.
+            count: The number of steps with this one; None: the steps in which a parameter had a gradient.
             divisor: What the gradients are divided by; None: nothing.
-            steps: The number of steps so far, with this one unless it is skipped.
-            rates: The learning rate of each group, on the device; None: those of the groups.
+            skip: 1 to skip the step, else 0; None: 0.
         """
-        self._condition = skip, divisor, steps, rates
-        self.step()  # of which the schedule keeps count
-        self._condition = None
-
-    def _conditional_step(self, skip: Tensor, divisor: Tensor | None, steps: Tensor, rates: Tensor | None) -> None:
-        for n, group in enumerate(self.param_groups):
-            members = [p for p in group["params"] if p.grad is not None]
-            assert len(members) == group.setdefault("members", len(members)), (
-                "other parameters have gradients than before"
-            )
-            moments = [self.state[p] or self._new_moments(p) for p in members]
-            if not members:
-                continue
-            counted = steps if _corrects(group) else torch.full_like(steps, ENDLESS)
-            rate = group["lr"] if rates is None else rates[n]
-            gradients, counts = [p.grad for p in members], [counted] * len(members)
-            _fused_step(members, gradients, moments, counts, group, lr=rate, grad_scale=divisor, found_inf=skip)
-
-    def _new_moments(self, parameter: Tensor) -> dict[str, Tensor]:
-        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-        self.state[parameter] = moments
-        return moments
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        for group in self.param_groups:
+        for group in self.groups:
+            options = {**self._options, "lr": group["lr"] * factor, "weight_decay": group["weight_decay"]}
+            dense = []
+            for p in group["params"]:
+                if gradient_of(p) is None:
+                    continue
+                if p not in self.moments:
+                    self.moments[p] = _first_moments(
+                        p, counts=count is None, corrects=group.get("bias_correction", True)
+                    )
+                if table := sparse_gradient(p):
+                    table.step(self.moments[p], options)
+                else:
+                    dense.append(p)
+            if dense:
+                moments = [self.moments[p] for p in dense]
+                counts = [one.get("step", count) for one in moments]
+                if count is None:
+                    torch._foreach_add_([one["step"] for one in moments], 1)
+                options |= {"grad_scale": divisor, "found_inf": skip}
+                _fused_step(dense, [p.grad for p in dense], moments, counts, options)
             clear_gradients(group["params"])
 
     def flush(self) -> None:
         """Apply all deferred updates, so that tables can be read in other ways than by lookups."""
-        for group in self.param_groups:
-            for sparse in filter(None, map(sparse_gradient, group["params"])):
+        for sparse in self._tables():
+            if sparse:
                 sparse.flush()
 
+    def state(self) -> dict[str, Any]:
+        """What steps change besides the parameters: moments and deferred updates."""
+        moments = [self.moments.get(p, {}) for group in self.groups for p in group["params"]]
+        return {"moments": moments, "tables": [table.state() if table else None for table in self._tables()]}
 
-def _corrects(group: dict[str, Any]) -> bool:
-    corrects: bool = group.get("bias_correction", True)
-    return corrects
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. The parameters must have the values that they had then."""
+        parameters = [p for group in self.groups for p in group["params"]]
+        for p, moments in zip(parameters, state["moments"], strict=True):
+            if moments:
+                self.moments[p] = {name: value.to(p.device) for name, value in moments.items()}
+        for table, deferred in zip(self._tables(), state["tables"], strict=True):
+            if table:
+                table.load_state(deferred)
+
+    def _tables(self) -> list["SparseGradient | None"]:
+        return [sparse_gradient(p) for group in self.groups for p in group["params"]]
+
+
+def _first_moments(parameter: Tensor, *, counts: bool, corrects: bool) -> dict[str, Tensor]:
+    """The moments of a parameter before its first step, with its own count of steps unless the optimizer is given one."""
+    like = parameter[:0] if sparse_gradient(parameter) else parameter
+    moments = {name: torch.zeros_like(like) for name in ("exp_avg", "exp_avg_sq")}
+    if counts or not corrects:
+        moments["step"] = torch.full((), 0.0 if corrects else ENDLESS, device=parameter.device)
+    return moments

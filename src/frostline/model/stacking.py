@@ -19,7 +19,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -51,7 +50,7 @@ def stacked(
     forwards = {path: _batched_forward(module) if batched else None for path, module in modules.items()}
     transposed = {name for name in names if name.endswith(".weight") and isinstance(locations[name].module, nn.Linear)}
     stack = _Stack(runs, {name for name in names if forwards[name.rpartition(".")[0]] is not None}, transposed)
-    hook = model.register_forward_pre_hook(stack._count_examples, with_kwargs=True)
+    hook = model.register_forward_pre_hook(stack._begin, with_kwargs=True)
     try:
         for run in range(runs):
             values = start(run)
@@ -62,8 +61,7 @@ def stacked(
             module.forward = stack.forward(module, path, locations, forwards[path])
         yield stack.own
     finally:
-        for handle in (hook, *stack.hooks):
-            handle.remove()
+        hook.remove()
         for module in modules.values():
             vars(module).pop("forward", None)
 
@@ -103,9 +101,7 @@ class _Stack:
     Attributes:
         runs: K.
         own: Each run's own parameters by name.
-        batched: The parameters of modules with a batched forward, by name: ``[K, ...]``.
-        hooks: Handles of the hooks of these parameters. Python cannot free a stack whose hooks are not removed, because a
-            hook refers to the stack, and torch's views of the parameters refer to them out of Python's sight.
+        batched: The parameters of modules with a batched forward, by name: ``[K, ...]``. Those of each run are views of them.
         examples_per_run: Examples of each run in the current batch.
         current_run: The run that an enclosing module is computing; None outside of such modules.
     """
@@ -113,8 +109,7 @@ class _Stack:
     def __init__(self, runs: int, batched_names: Set[str], transposed: Set[str]) -> None:
         self.runs = runs
         self.own: list[dict[str, Tensor]] = [{} for _ in range(runs)]
-        self.batched: dict[str, nn.Parameter] = {}
-        self.hooks: list[RemovableHandle] = []
+        self.batched: dict[str, Tensor] = {}
         self.examples_per_run = 0
         self.current_run: int | None = None
         self._batched_names, self._transposed = batched_names, transposed
@@ -127,15 +122,8 @@ class _Stack:
                 self.own[run][name] = nn.Parameter(value.clone())
                 continue
             if run == 0:
-                self._add_batched(name, value)
-            self.own[run][name] = self.batched[name].detach()[run].copy_(value)
-
-    def _add_batched(self, name: str, value: Tensor) -> None:
-        batched = self.batched[name] = nn.Parameter(self._empty(name, value))
-        handle = batched.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
-            lambda batched: self._split_gradient(name, batched)
-        )
-        self.hooks.append(handle)
+                self.batched[name] = self._empty(name, value)
+            self.own[run][name] = self.batched[name][run].copy_(value).requires_grad_()
 
     def _empty(self, name: str, value: Tensor) -> Tensor:
         """Memory for a parameter of all runs, ``[K, ...]``.
@@ -146,17 +134,13 @@ class _Stack:
             return value.new_empty(self.runs, *value.T.shape).transpose(1, 2)
         return value.new_empty(self.runs, *value.shape)
 
-    def _split_gradient(self, name: str, batched: Tensor) -> None:
-        """Give each run its part of the gradient of a batched parameter, added to those of earlier parts of the batch."""
-        assert batched.grad is not None
-        for own, gradient in zip(self.own, batched.grad, strict=True):
-            before = own[name].grad
-            own[name].grad = gradient if before is None else before.add_(gradient)
-        batched.grad = None
-
-    def _count_examples(self, model: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
+    def _begin(self, model: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> None:
         """A hook before each forward of the model."""
         self.examples_per_run = len(kwargs["input_ids"]) // self.runs
+        if self.batched and torch.is_grad_enabled():
+            own = [parameters[name] for name in self.batched for parameters in self.own]
+            joined = _Joined.apply(list(self.batched.values()), *own)  # type: ignore[no-untyped-call]
+            self.batched = dict(zip(self.batched, joined, strict=True))
 
     def forward(
         self,
@@ -219,6 +203,21 @@ class _Stack:
         if outputs[0] is None:
             return None
         return torch.cat([x.expand(self.examples_per_run, *x.shape[1:]) for x in outputs] if shared else list(outputs))
+
+
+class _Joined(torch.autograd.Function):
+    """Parameters of all runs, ``[K, ...]`` each, without a copy. Each run's own parameters get its parts of their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, batched: Sequence[Tensor], *own: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.runs = len(own) // len(batched)
+        return tuple(x.detach() for x in batched)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> Any:
+        nothing = [None] * ctx.runs  # the gradients of parameters that this batch did not use
+        return None, *(part for whole in gradients for part in (nothing if whole is None else whole))
 
 
 def _is_shared(x: Any) -> bool:

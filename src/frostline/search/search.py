@@ -306,11 +306,11 @@ class Search:
 
     def _train(self, runs: Sequence[Run]) -> None:
         weights = BestWeights(self.prepared.store.out)
-        if self.ray is None:
+        executor = self.ray.begin if self.ray else None
+        if executor is None:
             self.others.start(len(self.prepared.missing(runs)))
-            execute(self.prepared, runs, self.progress, weights=weights, shared=self.together is not None)
-        else:
-            self.ray.train(runs, weights)
+        shared = self.together is not None
+        execute(self.prepared, runs, self.progress, executor=executor, weights=weights, shared=shared)
 
     def _observe(self, why: str, runs: Runs) -> None:
         """Add what became of these runs to the record and to the observations."""

@@ -7,9 +7,8 @@ from time import monotonic
 
 from rich.console import Console
 from rich.file_proxy import FileProxy
-from rich.progress import BarColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
-from rich.text import Text
 
 from frostline.data.wording import HarmlessStream, harmless, unchecked
 from frostline.training.result import Failure, RunRecord
@@ -20,14 +19,14 @@ ENOUGH = 0.05  # of all work is done before its speed predicts the rest: the fir
 class Progress:
     """Tracks progress and shows nothing. Subclasses show it.
 
-    Work is measured as predicted cost, in seconds or operations, so that the time left does not depend on the order of the runs.
+    Work is measured as predicted cost, in any unit, so that the time left does not depend on the order of the runs.
     """
 
     def __init__(self) -> None:
         self.total = 0.0  # work of all runs
         self.done = 0.0  # work of finished runs
         self.under_way = 0.0  # work that is done of the current run
-        self.in_seconds = False  # whether work is measured in predicted seconds
+        self.predicted: float | None = None  # predicted wall-clock seconds of all runs; None if unknown
         self.started = monotonic()
         self.activity = ""
         self.runs = self.runs_done = 0
@@ -41,9 +40,9 @@ class Progress:
     def close(self) -> None:
         """End the display."""
 
-    def start(self, runs: int, work: float, *, seconds: bool = False) -> None:
-        """Start ``runs`` more runs with this much work in total; ``seconds``: work is measured in predicted seconds."""
-        self.runs, self.total, self.started, self.in_seconds = self.runs_done + runs, work, monotonic(), seconds
+    def start(self, runs: int, work: float, seconds: float | None = None) -> None:
+        """Start ``runs`` more runs with this much work in total, which take so many ``seconds`` if that is predicted."""
+        self.runs, self.total, self.started, self.predicted = self.runs_done + runs, work, monotonic(), seconds
         self.done = 0.0
         self.show()
 
@@ -72,7 +71,7 @@ class Progress:
         """The time left, from the speed so far. With little work done: the predicted time, or None if there is none."""
         done = self.done + self.under_way
         if not done or done < ENOUGH * self.total:
-            return self.total - done if self.in_seconds else None
+            return None if self.predicted is None else self.predicted * (1 - done / self.total if self.total else 1)
         return (monotonic() - self.started) * (self.total - done) / done
 
     @property
@@ -122,15 +121,6 @@ class LineProgress(Progress):
             self.note(self.state)
 
 
-class _EtaColumn(TextColumn):
-    def __init__(self, progress: Progress) -> None:
-        super().__init__("")
-        self.progress = progress
-
-    def render(self, task: Task) -> Text:
-        return Text(eta(self.progress.seconds_left), style="progress.remaining")
-
-
 def eta(seconds: float | None) -> str:
     """The time left in a convenient unit."""
     if seconds is None:
@@ -150,11 +140,11 @@ class TerminalProgress(Progress):
             BarColumn(bar_width=30),
             TextColumn("{task.fields[runs]}"),
             TimeElapsedColumn(),
-            _EtaColumn(self),
+            TextColumn("{task.fields[eta]}", style="progress.remaining"),
             console=console or Console(file=unchecked(sys.stderr)),
             transient=True,
         )
-        self.task = self.bar.add_task("", total=None, runs="")
+        self.task = self.bar.add_task("", total=None, runs="", eta=eta(None))
         self.bar.start()
         for name in ("stdout", "stderr"):  # rich obeys what others print meanwhile
             if isinstance(getattr(sys, name), FileProxy):
@@ -165,9 +155,13 @@ class TerminalProgress(Progress):
 
     def show(self) -> None:
         runs = f"{self.runs_done} of {self.runs} runs" if self.runs else ""
-        done = self.done + self.under_way
         self.bar.update(
-            self.task, description=harmless(self.activity, keep=""), total=self.total or None, completed=done, runs=runs
+            self.task,
+            description=harmless(self.activity, keep=""),
+            total=self.total or None,
+            completed=self.done + self.under_way,
+            runs=runs,
+            eta=eta(self.seconds_left),
         )
 
     def close(self) -> None:
@@ -179,11 +173,11 @@ class NotebookProgress(Progress):
 
     def __init__(self) -> None:
         super().__init__()
-        from IPython.display import display
+        from IPython.display import HTML, display
 
         self.lines: list[str] = []
-        self.last = 0.0
-        self.handle = display(_Html(self._page()), display_id=True)
+        self.last, self.html = 0.0, HTML
+        self.handle = display(HTML(self._page()), display_id=True)
 
     def note(self, sentence: str) -> None:
         self.lines.append(harmless(sentence, keep=""))
@@ -198,7 +192,7 @@ class NotebookProgress(Progress):
 
     def _update(self) -> None:
         self.last = monotonic()
-        self.handle.update(_Html(self._page()))
+        self.handle.update(self.html(self._page()))
 
     def _page(self) -> str:
         share = 100 * (self.done + self.under_way) / self.total if self.total else 0
@@ -207,14 +201,6 @@ class NotebookProgress(Progress):
             f"<progress max='100' value='{share:.1f}' style='width:20em'></progress> {html.escape(harmless(self.state))}"
             f"<pre>{html.escape(lines)}</pre>"
         )
-
-
-class _Html:
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def _repr_html_(self) -> str:
-        return self.text
 
 
 def suitable_progress() -> Progress:

@@ -82,7 +82,7 @@ def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> Ti
     for kind, (_, source, _) in found.items():
         counts[source] += len(pending[kind])
     of_process = {run.digest: found[kind][0] for kind, runs in pending.items() if found[kind][0] for run in runs}
-    alive = [lease for lease in leases.current() if leases.sign_of_life(lease) != "dead"]
+    alive = [lease for lease in leases.current() if not leases.is_dead(lease)]
     return TimeLeft(
         seconds=_seconds(of_process, alive),
         processes=len({lease.holder for lease in alive}),

@@ -19,7 +19,7 @@ from frostline.training.learner import Learner, LearnerState, TrainingRecord
 from frostline.training.problem import Forward, Problem
 from frostline.training.run import NONE, Checkpoints, State, StepPlan
 from frostline.training.settings import TrainingSettings
-from frostline.training.updates import Updates, backward, updates_of
+from frostline.training.updates import Updates, backward
 
 
 def train(
@@ -60,7 +60,7 @@ def train(
     steps = StepPlan.of(settings, len(learners[0].rows))
     micro_batch = min(micro_batch or settings.batch_size, settings.per_device_train_batch_size)
     states = [LearnerState(learner, problem) for learner in learners]
-    updates = updates_of(states, settings, steps)
+    updates = Updates(states, settings, steps)
     evaluator = _Evaluator(forward, states, problem, validation_rows, settings, updates, set_mode)
     training = _Training(states, updates, evaluator).continued_from(checkpoints.load())
     gradients = partial(backward, forward, problem=problem, micro_batch=micro_batch, prefetch=prefetch)
@@ -68,7 +68,7 @@ def train(
     for step in range(training.step + 1, steps.total + 1):
         rows = np.stack([state.next_rows(settings.batch_size) for state in states])
         updates.prepare()
-        logits, losses = gradients(rows, updates.counted, scales=updates.loss_scales)
+        logits, losses = gradients(rows, scales=updates.loss_scales)
         updates.step(step, losses)
         if not any(state.active for state in states):
             break

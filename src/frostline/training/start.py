@@ -61,25 +61,6 @@ class Untouched:
         self.after_step()
 
 
-@dataclass(frozen=True)
-class AllRestraints:
-    """Several restraints, of one run or of the runs of a stack."""
-
-    restraints: Sequence[Restraint]
-
-    def before_forward(self) -> None:
-        for restraint in self.restraints:
-            restraint.before_forward()
-
-    def after_backward(self) -> None:
-        for restraint in self.restraints:
-            restraint.after_backward()
-
-    def after_step(self) -> None:
-        for restraint in self.restraints:
-            restraint.after_step()
-
-
 Parameters = Mapping[str, Tensor]  # by name
 
 

@@ -2,41 +2,29 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
-from frostline.fast.optimizer import AdamW, clear_gradients, clip, sparse_gradient, total_norm
+from frostline.fast.optimizer import AdamW, clear_gradients, gradients_of
 from frostline.frozen.forward_pass import Rows
 from frostline.model.anatomy import Anatomy
+from frostline.model.device import to_device
 from frostline.model.terms import HEAD, POOLER
 from frostline.training.learner import LearnerState
 from frostline.training.problem import Forward, Problem
 from frostline.training.run import Run, State, StepPlan
 from frostline.training.settings import TrainingSettings
-from frostline.training.start import AllRestraints, matrix_of
-
-CHANGING = ("lr", "members")  # options of a group that steps change
+from frostline.training.start import matrix_of
 
 
-def make_optimizer(groups: Sequence[Mapping[str, Any]], settings: TrainingSettings) -> AdamW:
-    """AdamW on these parameter groups."""
-    return AdamW(_merged(groups), betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon)
-
-
-def make_schedule(optimizer: AdamW, settings: TrainingSettings, steps: StepPlan) -> LambdaLR:
-    """The learning-rate schedule of transformers."""
-    schedule: LambdaLR = get_scheduler(settings.lr_scheduler_type, optimizer, steps.warmup, steps.total)
-    return schedule
-
-
-def learning_rates(schedule: LambdaLR, steps: StepPlan) -> Tensor:
-    """``[steps, G]``: the learning rate of each of G parameter groups in each step."""
-    factors = [[factor(step) for factor in schedule.lr_lambdas] for step in range(steps.total)]
-    return torch.tensor(factors) * torch.tensor(schedule.base_lrs)
+def schedule_factors(settings: TrainingSettings, steps: StepPlan) -> list[float]:
+    """The factor of the learning rates in each step, from the schedules of transformers."""
+    unused = torch.optim.AdamW([torch.zeros(1)])
+    schedule = get_scheduler(settings.lr_scheduler_type, unused, steps.warmup, steps.total)
+    return [schedule.lr_lambdas[0](step) for step in range(steps.total)]
 
 
 def optimizer_groups(spec: Run, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
@@ -87,46 +75,9 @@ def parameter_groups(
     return groups
 
 
-def optimizer_state(optimizer: AdamW, schedule: LambdaLR) -> State:
-    """What steps change besides the parameters: moments, learning rates, deferred updates and the place in the schedule."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    tables = [sparse_gradient(p) for p in parameters]
-    return {
-        "moments": [dict(optimizer.state.get(p, {})) for p in parameters],
-        "groups": [{name: group[name] for name in CHANGING if name in group} for group in optimizer.param_groups],
-        "tables": [table.state() if table else None for table in tables],
-        "schedule": schedule.state_dict(),
-    }
-
-
-def load_optimizer_state(optimizer: AdamW, schedule: LambdaLR, state: Mapping[str, Any]) -> None:
-    """Continue from a state. The parameters must have the values that they had then."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    for p, moments, deferred in zip(parameters, state["moments"], state["tables"], strict=True):
-        if moments:
-            optimizer.state[p] = {name: value.to(p.device) for name, value in moments.items()}
-        if deferred:
-            table = sparse_gradient(p)
-            assert table is not None, "the state has deferred updates of a table that has none here"
-            table.load_state(deferred)
-    for group, values in zip(optimizer.param_groups, state["groups"], strict=True):
-        group.update(values)
-    schedule.load_state_dict(state["schedule"])
-
-
-def _merged(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Merge groups with equal settings, because every group costs the optimizer time."""
-    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for group in groups:
-        settings = {name: value for name, value in group.items() if name != "params"}
-        merged.setdefault(tuple(settings.items()), {**settings, "params": []})["params"] += group["params"]
-    return list(merged.values())
-
-
 def backward(
     forward: Forward,
     rows: Rows,
-    counted: Sequence[int],
     problem: Problem,
     *,
     micro_batch: int | None = None,
@@ -141,295 +92,185 @@ def backward(
     Args:
         forward: A function from rows to logits.
         rows: The batch.
-        counted: The runs whose losses count.
         problem: Has the loss.
         micro_batch: Divide the batch into parts of this many examples of each run; None: do not divide it.
         scales: ``[K]``, what the loss of each run is multiplied by before its gradients are computed; None: nothing.
         prefetch: Called with each part but the first, before the part before it has been computed on the device.
 
     Returns:
-        Logits ``[K, B, C]`` to score, and the losses of the counted runs, ``[len(counted)]``, on the device.
+        Logits ``[K, B, C]`` to score, and the losses, ``[K]``, on the device.
     """
     size = micro_batch or rows.shape[1]
     parts = [rows[:, start : start + size] for start in range(0, rows.shape[1], size)]
-    if len(parts) == 1:
-        logits = forward(rows)
-        of_runs = _losses(problem, logits, rows, counted)
-        _scaled(of_runs, counted, scales).sum().backward()  # type: ignore[no-untyped-call]
-        return problem.predictions(logits.detach(), rows), of_runs.detach()  # frees the graph
-    whole = {n: problem.weight(rows[n]) for n in counted}
+    whole = [problem.weight(own) or 1.0 for own in rows] if len(parts) > 1 else []
     predictions: list[Tensor] = []
-    sums: dict[int, Tensor] = {}
+    total: Tensor | None = None
     for part, following in zip(parts, [*parts[1:], None], strict=True):
         logits = forward(part)
-        shares = {n: problem.weight(part[n]) / whole[n] if whole[n] else 1.0 for n in counted}
-        with_loss = [n for n in counted if shares[n]]  # a part without labelled words has no loss
-        of_part = _losses(problem, logits, part, with_loss).unbind() if with_loss else ()
-        losses = [loss * shares[n] for n, loss in zip(with_loss, of_part, strict=True)]
-        if losses:
-            _scaled(torch.stack(losses), with_loss, scales).sum().backward()  # type: ignore[no-untyped-call]
-        for n, loss in zip(with_loss, losses, strict=True):
-            sums[n] = sums[n] + loss.detach() if n in sums else loss.detach()
+        losses = problem.losses(logits, part)
+        if whole:
+            shares = torch.tensor([problem.weight(own) / weight for own, weight in zip(part, whole, strict=True)])
+            losses = losses * to_device(shares, losses.device)
+        (losses if scales is None else losses * scales).sum().backward()  # type: ignore[no-untyped-call]
+        total = losses.detach() if total is None else total + losses.detach()
         predictions.append(problem.predictions(logits.detach(), part))
         if prefetch and following is not None:
             prefetch(following)
-    return torch.cat(predictions, 1), torch.stack([sums[n] for n in counted])
-
-
-def _losses(problem: Problem, logits: Tensor, rows: Rows, runs: Sequence[int]) -> Tensor:
-    """The losses of these runs, ``[len(runs)]``."""
-    if len(runs) == len(rows):
-        return problem.losses(logits, rows)
-    return torch.stack([problem.loss(logits[n], rows[n]) for n in runs])
-
-
-def _scaled(losses: Tensor, runs: Sequence[int], scales: Tensor | None) -> Tensor:
-    """The losses of these runs, with the scale of each run."""
-    return losses if scales is None else losses * (scales if len(runs) == len(scales) else scales[list(runs)])
+    assert total is not None
+    return predictions[0] if len(parts) == 1 else torch.cat(predictions, 1), total
 
 
 START, GROWTH, BACKOFF, INTERVAL = 65536.0, 2.0, 0.5, 2000
 LEAST = 1.0  # an overflow at this scale is no matter of the scale: the run diverges
 
 
-class LossScale:
-    """The scales of K runs.
+def next_scales(scales: Tensor, in_row: Tensor, overflowed: Tensor) -> tuple[Tensor, Tensor]:
+    """The scales of the losses of K runs after a step, and the steps without overflow since each changed. All are ``[K]``.
 
-    Attributes:
-        values: ``[K]``, on the device.
+    ``overflowed`` says whether a gradient of the run was not finite.
     """
-
-    def __init__(self, runs: int, device: torch.device) -> None:
-        self.values = torch.full((runs,), START, device=device)
-        self._in_row = torch.zeros(runs, device=device)  # steps without overflow, since the scale changed
-
-    def unscale(self, parameters: Sequence[Sequence[Tensor]]) -> None:
-        """Divide the gradients of the parameters of each run by its scale."""
-        inverse = self.values.reciprocal()
-        for n, own in enumerate(parameters):
-            gradients = [p.grad for p in own if p.grad is not None]
-            torch._foreach_mul_(gradients, inverse[n])
-
-    def state(self) -> dict[str, Tensor]:
-        """Scales and numbers of steps without overflow, for :meth:`load_state`."""
-        return {"values": self.values, "in_row": self._in_row}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from a state."""
-        self.values, self._in_row = (state[name].to(self.values.device) for name in ("values", "in_row"))
-
-    def update(self, overflowed: Tensor) -> None:
-        """Adapt the scales after a step. ``overflowed`` ``[K]``: whether a gradient of the run was not finite."""
-        in_row = torch.where(overflowed, 0, self._in_row + 1)
-        grows = in_row == INTERVAL
-        factor = torch.where(overflowed, BACKOFF, torch.where(grows, GROWTH, 1.0))
-        self.values = (self.values * factor).clamp(min=LEAST)
-        self._in_row = torch.where(grows, 0, in_row)
+    in_row = torch.where(overflowed, 0, in_row + 1)
+    grows = in_row == INTERVAL
+    factor = torch.where(overflowed, BACKOFF, torch.where(grows, GROWTH, 1.0))
+    return (scales * factor).clamp(min=LEAST), torch.where(grows, 0, in_row)
 
 
-NORM_ERROR = 1.005  # the norm is approximate; below max_norm / 1.005 clipping is certainly a no-op
-FLAGS = ("alive", "done", "taken", "bad_loss")  # of each run, on its device
 HOST_READS = {"cpu", "mps"}  # devices whose losses and gradient norms are read in every step
-READ_EVERY = 32  # steps: how often a device is asked which runs have diverged, beside every evaluation
+READ_EVERY = 32  # steps: how often another device is asked which runs have diverged, beside every evaluation
+VECTORS = ("finite", "done", "taken", "loss_scales", "in_row")  # of K runs, on their device
 
 
-class Updates(Protocol):
+class Updates:
     """The optimizer steps of K runs.
 
-    A run whose loss or gradient norm is not finite diverges. It keeps the parameters that it had before this step.
+    A run whose loss or gradient norm is not finite diverges. It keeps the parameters that it had before this step. Its losses
+    still count, which changes nothing for the other runs.
+
+    On a CPU, the host reads in every step which runs take it. A GPU skips steps by itself, and the host learns later which runs
+    have diverged.
+
+    With float16, losses are scaled. A step whose gradients overflow is skipped, and the scale is halved. The next step has its
+    learning rate, as with transformers' Trainer.
+
+    Attributes:
+        finite: ``[2, K]``, 1, or 0 from the first step on in which the loss, or the gradient norm, was not finite.
+        done: ``[2, K]``, the number of steps before that one.
+        taken: ``[K]``, the steps of the optimizer.
+        loss_scales: ``[K]``, what losses are multiplied by before gradients are computed; None without float16.
+        in_row: ``[K]``, steps without overflow since the scale changed.
     """
 
-    @property
-    def counted(self) -> Sequence[int]:
-        """The runs whose losses the next step needs."""
+    loss_scales: Tensor | None
 
-    @property
-    def loss_scales(self) -> Tensor | None:
-        """``[K]``, what losses are multiplied by before gradients are computed; None: nothing."""
+    def __init__(self, states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> None:
+        self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
+        self.restraints = [one for state in states for one in state.learner.restraints]
+        betas = settings.adam_beta1, settings.adam_beta2
+        self.optimizers = [AdamW(state.learner.groups, betas=betas, eps=settings.adam_epsilon) for state in states]
+        self.factors = schedule_factors(settings, steps)
+        device, runs = states[0].tensors[0].device, len(states)
+        self.on_host = device.type in HOST_READS
+        self.finite, self.done = torch.ones(2, runs, device=device), torch.zeros(2, runs, device=device)
+        self.taken, self.in_row = torch.zeros(2, runs, device=device)
+        self.loss_scales = torch.full((runs,), START, device=device) if settings.precision == "float16" else None
 
     def prepare(self) -> None:
         """Set the parameters of the model for the forward pass of a step."""
-
-    def step(self, number: int, losses: Tensor) -> None:
-        """Take the step with this number, from 1. ``losses`` are those of the ``counted`` runs, ``[len(counted)]``.
-
-        Gradients are cleared.
-        """
-
-    def settle(self) -> None:
-        """End all runs that have diverged so far."""
-
-    def flush(self) -> None:
-        """Apply all deferred updates, so that the parameters can be read."""
-
-    def state(self) -> State:
-        """What steps have changed besides the parameters."""
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state. The parameters must have the values that they had then."""
-
-
-def updates_of(states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> Updates:
-    """The optimizer steps of these runs, for the device of their parameters. On every device, float16 needs scaled losses."""
-    devices = {tensor.device.type for state in states for tensor in state.tensors}
-    if devices <= HOST_READS and settings.precision != "float16":
-        return HostUpdates(states, settings, steps)
-    return DeviceUpdates(states, settings, steps)
-
-
-class HostUpdates:
-    """Reads losses and norms in every step. One optimizer has the parameters of all runs."""
-
-    loss_scales = None
-
-    def __init__(self, states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> None:
-        self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
-        self.restraints = AllRestraints([one for state in states for one in state.learner.restraints])
-        self.optimizer = make_optimizer([group for state in states for group in state.learner.groups], settings)
-        self.schedule = make_schedule(self.optimizer, settings, steps)
-
-    @property
-    def counted(self) -> list[int]:
-        return [n for n, state in enumerate(self.states) if state.active]
-
-    def prepare(self) -> None:
-        self.restraints.before_forward()
-
-    def step(self, number: int, losses: Tensor) -> None:
-        self.restraints.after_backward()
-        self._clip(losses, f"step {number} of {self.total}")
-        if any(state.active for state in self.states):
-            self.optimizer.step()
-            self.schedule.step()
-            self.restraints.after_step()
-
-    def settle(self) -> None:
-        """Nothing: every step ends diverged runs."""
-
-    def flush(self) -> None:
-        self.optimizer.flush()
-
-    def state(self) -> State:
-        return {"optimizer": optimizer_state(self.optimizer, self.schedule)}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        load_optimizer_state(self.optimizer, self.schedule, state["optimizer"])
-
-    def _clip(self, losses: Tensor, step: str) -> None:
-        """Clip the gradients of each active run; a largest norm of 0 disables clipping.
-
-        The gradients of diverged runs are cleared, so that the optimizer does not change their parameters.
-        """
-        active = [state for state in self.states if state.active]
-        norms = [total_norm(state.tensors) for state in active]
-        on_host = torch.stack([losses.float(), torch.stack([norm.float() for norm in norms])]).tolist()
-        for state, loss, size, norm in zip(active, *on_host, norms, strict=True):
-            if not (math.isfinite(loss) and math.isfinite(size)):
-                what = "gradient" if math.isfinite(loss) else "loss"
-                state.diverge(f"the {what} of {step} is not finite")
-            elif 0 < self.max_norm < NORM_ERROR * size:
-                clip(state.tensors, self.max_norm, norm)
-        for state in self.states:
-            if not state.active:
-                clear_gradients(state.tensors)
-
-
-class DeviceUpdates:
-    """Reads nothing back in a step. Each run has its own optimizer, which skips a step by a number on the device.
-
-    A diverged run is frozen from its first step that is not finite. It ends as in :class:`HostUpdates`, but the host learns of it
-    later. Until then its losses still count, which changes nothing for the other runs.
-
-    With float16, losses are scaled. A step whose gradients overflow is then skipped, and the scale is halved. The next step has
-    its learning rate, as with transformers' Trainer.
-    """
-
-    def __init__(self, states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> None:
-        self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
-        self.restraints = AllRestraints([one for state in states for one in state.learner.restraints])
-        self.optimizers = [make_optimizer(state.learner.groups, settings) for state in states]
-        self.schedules = [make_schedule(optimizer, settings, steps) for optimizer in self.optimizers]
-        device, runs = states[0].tensors[0].device, len(states)
-        self.alive = torch.ones(runs, device=device)  # 1, or 0 from the first step on that is not finite
-        self.done = torch.zeros(runs, device=device)  # steps until it diverged
-        self.taken = torch.zeros(runs, device=device)  # steps of the optimizer, which float16 may skip
-        self.bad_loss = torch.zeros(runs, device=device)  # 1 if it was the loss that was not finite
-        self.scale = LossScale(runs, device) if settings.precision == "float16" else None
-        self.rates = [learning_rates(one, steps).to(device) for one in self.schedules] if self.scale else None
-
-    @property
-    def counted(self) -> range:
-        return range(len(self.states))
-
-    @property
-    def loss_scales(self) -> Tensor | None:
-        return None if self.scale is None else self.scale.values
-
-    def prepare(self) -> None:
-        self.restraints.before_forward()
+        for restraint in self.restraints:
+            restraint.before_forward()
 
     @torch.no_grad()
     def step(self, number: int, losses: Tensor) -> None:
-        if self.scale is not None:
-            self.scale.unscale([list(state.learner.learned.values()) for state in self.states])
-        self.restraints.after_backward()
-        norms = total_norms([state.tensors for state in self.states])
-        takes = self._takes(losses.abs() < math.inf, norms < math.inf)  # false for NaN
-        taken, skipped = self.taken, 1 - takes
-        self.taken = taken + takes
-        excess = ((norms + 1e-6) / self.max_norm).clamp(min=1.0) if self.max_norm else None
+        """Take the step with this number, from 1, after a batch with these ``losses`` ``[K]``. Gradients are cleared."""
+        if self.loss_scales is not None:
+            for state, factor in zip(self.states, self.loss_scales.reciprocal(), strict=True):
+                torch._foreach_mul_(gradients_of(state.learner.learned.values()), factor)
+        for restraint in self.restraints:
+            restraint.after_backward()
+        gradients = [gradients_of(state.tensors) for state in self.states]
+        norms = total_norms(gradients)
+        takes = self._takes(losses, norms)
+        if self.on_host:
+            self._step_on_host(takes, norms, gradients)
+            self.taken += takes
+        else:
+            self._step_on_device(number, takes, norms)
+        for restraint in self.restraints:
+            restraint.after_step()
+
+    def _takes(self, losses: Tensor, norms: Tensor) -> Tensor:
+        """``[K]``: 1, or 0 for the runs that skip this step, because they have diverged or their scaled gradients overflowed."""
+        finite = torch.stack([losses, norms]).abs() < math.inf  # false for NaN
+        acceptable = finite
+        if self.loss_scales is not None:
+            acceptable = torch.stack([finite[0], finite[1] | (self.loss_scales > LEAST)])
+            self.loss_scales, self.in_row = next_scales(self.loss_scales, self.in_row, ~finite[1])
+        self.finite *= acceptable
+        self.done += self.finite
+        alive = self.finite.amin(0)
+        return alive if self.loss_scales is None else alive * finite[1]
+
+    def _step_on_host(self, takes: Tensor, norms: Tensor, gradients: Sequence[list[Tensor]]) -> None:
+        clipped = (self.max_norm / (norms + 1e-6)).clamp(max=1.0) if self.max_norm else torch.ones_like(norms)
+        for n, (steps, factor, taken) in enumerate(torch.stack([takes, clipped, self.taken], 1).tolist()):
+            if not steps:
+                clear_gradients(self.states[n].tensors)
+                self.settle()
+                continue
+            if factor < 1:
+                torch._foreach_mul_(gradients[n], factor)
+            self.optimizers[n].step(self.factors[int(taken)])
+
+    def _step_on_device(self, number: int, takes: Tensor, norms: Tensor) -> None:
+        divisors = ((norms + 1e-6) / self.max_norm).clamp(min=1.0) if self.max_norm else None
+        factors: Sequence[float] | Tensor = self.factors[number - 1 : number] * len(self.states)
+        if self.loss_scales is not None:
+            factors = to_device(torch.tensor(self.factors), takes.device)[self.taken.long()]
+        self.taken += takes
+        skips = 1 - takes
         for n, optimizer in enumerate(self.optimizers):
-            rates = None if self.rates is None else self.rates[n].index_select(0, taken[n : n + 1].long())[0]
-            optimizer.step_unless(skipped[n], None if excess is None else excess[n], self.taken[n], rates)
-            self.schedules[n].step()
-        self.restraints.after_step()
+            divisor = None if divisors is None else divisors[n]
+            optimizer.step(factors[n], count=self.taken[n], divisor=divisor, skip=skips[n])
         if number % READ_EVERY == 0:
             self.settle()
 
-    def _takes(self, finite_loss: Tensor, finite_norm: Tensor) -> Tensor:
-        """``[K]``: 1, or 0 for the runs that skip this step, because they have diverged or their scaled gradients overflowed."""
-        self.bad_loss = torch.where(finite_loss, self.bad_loss, torch.maximum(self.bad_loss, self.alive))
-        acceptable = finite_norm
-        if self.scale is not None:
-            acceptable = finite_norm | (self.scale.values > LEAST)
-            self.scale.update(~finite_norm)
-        self.alive = self.alive * (finite_loss & acceptable)
-        self.done = self.done + self.alive
-        return self.alive if self.scale is None else self.alive * finite_norm
-
     def settle(self) -> None:
-        alive, done, bad_loss = torch.stack([self.alive, self.done, self.bad_loss]).tolist()  # the only read
-        for n, state in enumerate(self.states):
-            if state.active and not alive[n]:
-                steps, what = int(done[n]), "loss" if bad_loss[n] else "gradient"
-                state.diverge(f"the {what} of step {steps + 1} of {self.total} is not finite")
-                state.record.steps = steps
+        """End all runs that have diverged so far."""
+        for state, *finite, before_loss, before_gradient in zip(
+            self.states, *torch.cat([self.finite, self.done]).tolist(), strict=True
+        ):
+            if state.active and not all(finite):
+                steps, what = (
+                    min(before_loss, before_gradient),
+                    "loss" if before_loss <= before_gradient else "gradient",
+                )
+                state.diverge(f"the {what} of step {steps + 1:.0f} of {self.total} is not finite")
+                state.record.steps = int(steps)
 
     def flush(self) -> None:
+        """Apply all deferred updates, so that the parameters can be read."""
         for optimizer in self.optimizers:
             optimizer.flush()
 
     def state(self) -> State:
-        both = zip(self.optimizers, self.schedules, strict=True)
+        """What steps have changed besides the parameters."""
         return {
-            "optimizers": [optimizer_state(optimizer, schedule) for optimizer, schedule in both],
-            "flags": {name: getattr(self, name) for name in FLAGS},
-            "scale": None if self.scale is None else self.scale.state(),
+            "optimizers": [optimizer.state() for optimizer in self.optimizers],
+            "vectors": {name: getattr(self, name) for name in VECTORS},
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        for optimizer, schedule, one in zip(self.optimizers, self.schedules, state["optimizers"], strict=True):
-            load_optimizer_state(optimizer, schedule, one)
-        for name, value in state["flags"].items():
-            setattr(self, name, value.to(self.alive.device))
-        if self.scale is not None:
-            self.scale.load_state(state["scale"])
+        """Continue from a state. The parameters must have the values that they had then."""
+        for optimizer, one in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state(one)
+        for name, value in state["vectors"].items():
+            setattr(self, name, None if value is None else value.to(self.taken.device))
 
 
-def total_norms(parameters: Sequence[Sequence[Tensor]]) -> Tensor:
-    """``[K]``: the Euclidean norm of all gradients of each of K runs. All runs have gradients of the same parameters."""
-    gradients = [p.grad for own in parameters for p in own if p.grad is not None]
-    norms: Tensor = torch.linalg.vector_norm(
-        torch.stack(torch._foreach_norm(gradients)).view(len(parameters), -1), dim=1
-    )
-    return norms
+def total_norms(gradients: Sequence[Sequence[Tensor]]) -> Tensor:
+    """``[K]``: the Euclidean norm of all gradients of each of K runs."""
+    norms = torch.stack(torch._foreach_norm([gradient for own in gradients for gradient in own]))
+    if len(counts := {len(own) for own in gradients}) == 1:
+        of_runs: Tensor = torch.linalg.vector_norm(norms.view(-1, *counts), dim=1)
+        return of_runs
+    return torch.stack([torch.linalg.vector_norm(own) for own in torch.split(norms, [len(own) for own in gradients])])

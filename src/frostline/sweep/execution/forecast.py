@@ -488,7 +488,7 @@ class Timer:
         context, rows = self.context.for_run(specs[0]), np.stack([heaviest] * len(runs))
         with peak_memory(context.machine) as peak, training_session(specs, self.context) as (_, forward):
             set_mode(context, specs[0], training=True)
-            backward(forward, rows, range(len(runs)), context.problem)
+            backward(forward, rows, context.problem)
         return max(0.0, peak.bytes - self._held(spec, runs)) / self._totals(rows.ravel()).tokens
 
     def _held(self, spec: Run, runs: Sequence[Run]) -> int:

@@ -9,11 +9,10 @@ many of them as it can:
 - In a group, the longest stack comes first, so that all processes end at about the same time.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Generator, Hashable, Iterable, Set
-from dataclasses import dataclass
 from math import inf
 from time import monotonic
-from typing import Self
 
 from frostline.sweep.results.leases import Leases
 from frostline.sweep.results.store import Store
@@ -22,65 +21,53 @@ from frostline.training.run import Run
 Stack = list[Run]
 
 
-@dataclass
-class Group:
-    """The stacks of one group that have not ended, in the order in which they start, each with its cost."""
-
-    stacks: list[tuple[float, Stack]]
-
-    def remove(self, ended: Set[str]) -> None:
-        """Leave out the runs that have ended."""
-        runs = ((cost, [run for run in stack if run.digest not in ended]) for cost, stack in self.stacks)
-        self.stacks = [(cost, rest) for cost, rest in runs if rest]
-
-    def rank(self, taken: Set[str]) -> tuple[bool, float]:
-        """What sorts groups: whether somebody has a run, and the longest stack with a run that nobody has."""
-        free = (cost for cost, stack in self.stacks if any(run.digest not in taken for run in stack))
-        return any(run.digest in taken for _, stack in self.stacks for run in stack), -max(free, default=0.0)
-
-
 class Queue:
-    """The stacks that have not ended, for one process."""
+    """The stacks that have not ended, for one process.
 
-    def __init__(self, groups: Iterable[Group]) -> None:
-        self._groups = list(groups)
-        self._last: Group | None = None  # from which this process took the last run
+    Args:
+        stacks: The stacks.
+        group_of: The group of a run. All runs of a stack are in one group, or count as those of the first run. By default, all
+            stacks are in one group.
+        cost_of: The cost of a stack. By default, the stacks keep their order.
+    """
 
-    @classmethod
-    def as_given(cls, stacks: Iterable[Stack]) -> Self:
-        """The stacks as one group, in the given order."""
-        return cls([Group([(0.0, list(stack)) for stack in stacks])])
-
-    @classmethod
-    def by_group(
-        cls, stacks: Iterable[Stack], group_of: Callable[[Run], Hashable], cost_of: Callable[[Stack], float]
-    ) -> Self:
-        """The stacks in groups, longest first. All runs of a stack are in one group, or count as those of the first run."""
-        groups: dict[Hashable, Group] = {}
+    def __init__(
+        self,
+        stacks: Iterable[Stack],
+        group_of: Callable[[Run], Hashable] = lambda run: None,
+        cost_of: Callable[[Stack], float] = lambda stack: 0.0,
+    ) -> None:
+        self._groups = defaultdict[Hashable, list[tuple[float, Stack]]](list)
         for cost, stack in sorted(((cost_of(stack), stack) for stack in stacks), key=lambda one: -one[0]):
-            groups.setdefault(group_of(stack[0]), Group([])).stacks.append((cost, list(stack)))
-        return cls(groups.values())
+            self._groups[group_of(stack[0])].append((cost, list(stack)))
+        self._last: Hashable = object()  # the group from which this process took the last run
 
     @property
     def stacks(self) -> list[Stack]:
         """All stacks that have not ended."""
-        return [stack for group in self._groups for _, stack in group.stacks]
+        return [stack for stacks in self._groups.values() for _, stack in stacks]
 
     def remove(self, ended: Set[str]) -> None:
         """Leave out the runs that have ended."""
-        for group in self._groups:
-            group.remove(ended)
+        for group, stacks in self._groups.items():
+            rests = ((cost, [run for run in stack if run.digest not in ended]) for cost, stack in stacks)
+            self._groups[group] = [(cost, rest) for cost, rest in rests if rest]
 
     def in_order(self, taken: Set[str]) -> list[Stack]:
         """The stacks in the order in which this process wants them, while somebody has the ``taken`` runs."""
-        groups = sorted(self._groups, key=lambda group: (group is not self._last, group.rank(taken)))
-        return [stack for group in groups for _, stack in group.stacks]
+
+        def rank(group: Hashable) -> tuple[bool, bool, float]:
+            stacks = self._groups[group]
+            begun = any(run.digest in taken for _, stack in stacks for run in stack)
+            free = (cost for cost, stack in stacks if any(run.digest not in taken for run in stack))
+            return group != self._last, begun, -max(free, default=0.0)
+
+        return [stack for group in sorted(self._groups, key=rank) for _, stack in self._groups[group]]
 
     def took(self, run: str) -> None:
         """Remember the group of the run that this process took."""
-        self._last = next(
-            one for one in self._groups if any(run == own.digest for _, stack in one.stacks for own in stack)
-        )
+        groups = self._groups.items()
+        self._last = next(group for group, all_ in groups for _, stack in all_ if run in {one.digest for one in stack})
 
 
 POLL = 1.0  # seconds until a process that waits for others looks again, at least
@@ -116,8 +103,7 @@ def shared_out(
                 continue
             begun = monotonic()
             ended = store.ended()
-            of_others = ended - own
-            for run in (run for stack in queue.stacks for run in stack if run.digest in of_others):
+            for run in (run for stack in queue.stacks for run in stack if run.digest in ended - own):
                 on_other(run)
             queue.remove(ended)
             of_somebody = leases.taken(ended)
@@ -132,11 +118,12 @@ def shared_out(
                 if not taken:
                     continue
             own |= taken
-            if not (taken or leases.held or wait or leases.undecided()):
-                return
             if taken:
-                queue.took(next(iter(taken)))
-                yield [run for stack in wanted for run in stack if run.digest in taken]
-            else:
+                (stack,) = filter(None, ([run for run in stack if run.digest in taken] for stack in wanted))
+                queue.took(stack[0].digest)
+                yield stack
+            elif leases.held or wait:
                 held, paused_until = dict(leases.held), monotonic() + max(POLL, PAUSE * (monotonic() - begun))
                 yield None
+            else:
+                return

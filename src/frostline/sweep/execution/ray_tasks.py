@@ -1,13 +1,17 @@
-"""Connect to a cluster of Ray, or start one on this machine and end it again."""
+"""Train runs as tasks of Ray, on a cluster or on this machine.
+
+The driver starts the tasks and publishes what they return. A node has its own model and hidden states, and trains with
+:func:`frostline.sweep.execution.execute.execute`, too.
+"""
 
 import os
 import platform
 import signal
 import uuid
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import floor, inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,15 +25,16 @@ from safetensors.numpy import load
 from frostline import FrostlineError
 from frostline.data.load import Data
 from frostline.data.wording import first_line
-from frostline.sweep.execution.execute import execute, show_ended
-from frostline.sweep.execution.queue import POLL, Queue, shared_out
+from frostline.sweep.execution.execute import Job, execute
+from frostline.sweep.execution.queue import POLL, Queue, Stack
+from frostline.sweep.execution.stacks import publish
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.grid import read_settings
 from frostline.sweep.plan import Plan
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.store import PREDICTIONS, Store, other_result
+from frostline.sweep.results.store import PREDICTIONS, Store
 from frostline.sweep.results.tensor_files import BestWeights, Rank, not_stored
 from frostline.sweep.toml import TRUST
 from frostline.training.probes import has_features
@@ -69,33 +74,6 @@ class Ray:
             raise FrostlineError(f"--gpus cannot be {self.gpus:g}: give a share below 1, or a whole number.")
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """A cluster that this process is connected to.
-
-    Attributes:
-        module: The package ray.
-        is_own: Whether this process has started it. It then ends with its tasks and their files.
-    """
-
-    module: Any
-    is_own: bool = False
-
-    def nodes(self) -> list[Mapping[str, float]]:
-        """The resources of each node that lives."""
-        return [node["Resources"] for node in self.module.nodes() if node["Alive"]]
-
-    @property
-    def has_gpus(self) -> bool:
-        return any(node.get("GPU", 0) > 0 for node in self.nodes())
-
-    def capacity(self, needs: Mapping[str, float]) -> int:
-        """How many tasks with these needs can run at the same time."""
-        return sum(
-            min(floor(node.get(name, 0) / number) for name, number in needs.items() if number) for node in self.nodes()
-        )
-
-
 def package() -> Any:
     """The package ray.
 
@@ -110,17 +88,20 @@ def package() -> Any:
 
 
 @contextmanager
-def connected(ray: Ray) -> Iterator[Cluster]:
+def connected(ray: Ray) -> Iterator[tuple[Any, bool]]:
     """Connect to the cluster at the address, or start one on this machine and end it with the context.
 
     A program that is connected to Ray keeps its connection.
+
+    Yields:
+        The package ray, and whether this process has started the cluster, which then ends with its tasks and their files.
 
     Raises:
         FrostlineError: Ray is not installed, or there is no cluster at the address.
     """
     handler, module = signal.getsignal(signal.SIGTERM), package()
     if module.is_initialized():
-        yield Cluster(module)
+        yield module, False
         return
     address = ray.address or os.environ.get("RAY_ADDRESS") or "local"
     is_own, usual = address == "local", os.environ.get("TMPDIR")
@@ -146,7 +127,7 @@ def connected(ray: Ray) -> Iterator[Cluster]:
             if current_thread() is main_thread():
                 signal.signal(signal.SIGTERM, handler)  # Ray replaces it
         try:
-            yield Cluster(module, is_own=is_own)
+            yield module, is_own
         finally:
             module.shutdown()
 
@@ -170,9 +151,8 @@ class Trained:
 
     failures: dict[str, Failure]
     results: dict[str, dict[str, bytes]] = field(default_factory=dict)  # the files of each result, by name
-    weights: dict[str, tuple[float, bytes]] = field(
-        default_factory=dict
-    )  # score and file of the best run of each k so far
+    # score and file of the best run of each k so far
+    weights: dict[str, tuple[float, bytes]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # sentences that the user should read
 
 
@@ -190,15 +170,15 @@ class Notes(Progress):
         """The driver shows it when it publishes it."""
 
 
-def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, folder: Path, holder: str) -> Trained:
+def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, folder: Path) -> Trained:
     """Train these runs of a sweep.
 
     Args:
         work: The sweep.
         digests: The runs.
         best: The ranks of the best runs so far, by k. Trained parameters are returned of better ones only; None returns none.
-        folder: The folder of the sweep. If it is shared with this node, it keeps the checkpoints.
-        holder: Who has leases in that folder: a folder of the same name on this node has others.
+        folder: The folder of the sweep. If it is shared with this node, it keeps the checkpoints. It then has leases of these
+            runs; a folder of the same name on this node has none.
 
     Raises:
         FrostlineError: The node cannot train them; the message names the node.
@@ -212,7 +192,7 @@ def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, f
                 f"{len(unknown)} of the runs are others here, as with another version of frostline: install the same on all "
                 "nodes."
             )
-        shared = folder if any(lease.holder == holder for lease in Leases(folder).current()) else None
+        shared = folder if any(lease.run in digests for lease in Leases(folder).current()) else None
         with TemporaryDirectory(prefix="frostline-") as own:
             store, weights = Store(Path(own)), BestWeights(Path(own))
             here = replace(prepared, store=store, checkpoints_in=shared)
@@ -268,20 +248,23 @@ def driver_on(prepared: Plan, progress: Progress, ray: Ray) -> "Iterator[Driver]
         FrostlineError: There is no such cluster.
     """
     progress.begin("connecting to Ray")
-    with connected(ray) as cluster:
-        yield Driver(prepared, progress, cluster, ray)
+    with connected(ray) as (module, is_own):
+        yield Driver(prepared, progress, ray, module, is_own=is_own)
+
+
+def fitting(nodes: Iterable[Mapping[str, float]], needs: Mapping[str, float]) -> int:
+    """How many tasks with these needs can run at the same time on nodes with these resources."""
+    return sum(min(floor(node.get(name, 0) / number) for name, number in needs.items() if number) for node in nodes)
 
 
 class Driver:
-    """Trains runs that a sweep has requested. All its tasks get the same settings and examples, so a node loads them once."""
+    """Trains runs of a sweep. All its tasks get the same settings and examples, so a node loads them once."""
 
-    def __init__(self, prepared: Plan, progress: Progress, cluster: Cluster, ray: Ray) -> None:
-        self.prepared, self.progress, self.cluster, self.ray = prepared, progress, cluster, ray
-        self.weights: BestWeights | None = None
-        self.holder = ""  # of the leases, by which a node knows the folder of the sweep
-        self.under_way: dict[Any, list[Run]] = {}  # by the reference to what the task returns
+    def __init__(self, prepared: Plan, progress: Progress, ray: Ray, module: Any, *, is_own: bool = False) -> None:
+        self.prepared, self.progress, self.ray, self.module, self.is_own = prepared, progress, ray, module, is_own
         spec = prepared.spec
-        self.gpus = (1.0 if spec.device != "cpu" and cluster.has_gpus else 0.0) if ray.gpus is None else ray.gpus
+        has_gpus = any(node.get("GPU", 0) > 0 for node in self._nodes())
+        self.gpus = float(spec.device != "cpu" and has_gpus) if ray.gpus is None else ray.gpus
         if (model := Path(spec.model).expanduser()).exists():  # a node has another working directory
             spec = spec.model_copy(update={"model": str(model.absolute())})
         of_words, count = prepared.context.tokens.of_words, prepared.context.pretrained.anatomy.count
@@ -294,101 +277,94 @@ class Driver:
             trust_remote_code=spec.trust_remote_code,
             probes=has_features(prepared.states.wanted, count, of_words=of_words),
         )
-        self.work = cluster.module.put(work)
-        self.train_task = cluster.module.remote(max_retries=RETRIES)(train)
+        self.work = module.put(work)
+        self.train_task = module.remote(max_retries=RETRIES)(train)
 
-    def train(self, runs: Sequence[Run], weights: BestWeights | None) -> None:
-        """Train those of ``runs`` that have no result, and publish their results. Other processes may join.
-
-        Args:
-            runs: The requested runs. Their sweep is registered in its folder.
-            weights: Stores the trained parameters of the best run of each k; None stores none.
-
-        Raises:
-            FrostlineError: A node cannot read the model.
-        """
-        prepared, store, self.weights = self.prepared, self.prepared.store, weights
-        ended = store.ended()
-        missing = [run for run in runs if run.digest not in ended]
-        if not missing:
-            return
-        costs, in_seconds = prepared.costs(missing)
-        limit, capacity = TASK_SECONDS if in_seconds else inf, self.capacity(missing)
-        self.progress.start(len(missing), sum(costs.values()))
-
-        def show(run: Run) -> None:
-            show_ended(run, prepared, costs[run.digest], self.progress)
-
-        leases = Leases(store.out, at_a_time=max(1, capacity))
-        self.holder = leases.holder
-        queue = Queue.as_given(in_tasks(missing, costs, limit, capacity))
-        shared = shared_out(queue, store, leases, wait=True, on_other=show)
-        with closing(shared) as tasks, closing(self.ended(tasks)) as ended_here:
-            for run in ended_here:
-                leases.release([run.digest])
-                show(run)
-
-    def needs(self, runs: Sequence[Run]) -> dict[str, float]:
-        """What a task with these runs asks of a node. On a GPU, a forecast tells nothing of the memory of the node."""
-        on_gpu = self.gpus > 0 or self.prepared.context.machine.device.type != "cpu"
-        memory = (
-            0 if on_gpu else int(max((cell.memory_bytes for cell in self.prepared.cells(runs).values()), default=0))
-        )
-        return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": memory}
+    def _nodes(self) -> list[Mapping[str, float]]:
+        """The resources of each node that lives."""
+        return [node["Resources"] for node in self.module.nodes() if node["Alive"]]
 
     def capacity(self, runs: Sequence[Run]) -> int:
         """How many tasks can run at the same time, whatever they train."""
-        found = self.cluster.capacity(needs := self.needs(runs))
+        found = fitting(self._nodes(), needs := self._needs(runs))
         if not found:
             asked = [f"{number:g} {name}" for name in ("CPU", "GPU") if (number := needs[name])]
             asked += [f"{needs['memory'] / 1e9:.1f} GB of memory"] if needs["memory"] else []
             self.progress.note(f"No node of the cluster has {', '.join(asked)}: waiting until there is one.")
         return found
 
-    def ended(self, groups: Iterator[list[Run] | None]) -> Generator[Run, None, None]:
-        """Train all groups, and yield each run after its result is published. No task is left when this ends."""
-        more = True
+    def _needs(self, runs: Sequence[Run]) -> dict[str, float]:
+        """What a task with these runs asks of a node. On a GPU, a forecast tells nothing of the memory of the node."""
+        on_gpu = self.gpus > 0 or self.prepared.context.machine.device.type != "cpu"
+        cells = {} if on_gpu else self.prepared.cells(runs)
+        memory = int(max((cell.memory_bytes for cell in cells.values()), default=0))
+        return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": memory}
+
+    def begin(
+        self,
+        *,
+        runs: Sequence[Run],
+        missing: Sequence[Run],
+        costs: Mapping[str, float],
+        in_seconds: bool,
+        weights: BestWeights | None,
+    ) -> Job:
+        """Deal the missing runs out to tasks. This is an :class:`~frostline.sweep.execution.execute.Executor`."""
+        capacity = self.capacity(missing)
+        self.progress.start(len(missing), sum(costs.values()))
+        queue = Queue(in_tasks(missing, costs, TASK_SECONDS if in_seconds else inf, capacity))
+        return Job(queue, max(1, capacity), partial(self._train, weights=weights))
+
+    def _train(self, groups: Iterator[Stack | None], weights: BestWeights | None) -> Generator[Stack]:
+        """Train all groups, and yield each after its results are published. No task is left when this ends.
+
+        Raises:
+            FrostlineError: A node cannot read the model.
+        """
+        more, under_way = True, dict[Any, Stack]()  # by the reference to what the task returns
         try:
-            while more or self.under_way:
-                more = more and self._start(groups)
-                if not self.under_way:
+            while more or under_way:
+                more = more and self._start(groups, under_way, weights)
+                if not under_way:
                     self.progress.begin("waiting for other processes")
                     sleep(POLL if more else 0)
                     continue
-                self.progress.begin(f"{len(self.under_way)} tasks of Ray on {len(self.cluster.nodes())} nodes")
-                for task in self.cluster.module.wait(list(self.under_way), timeout=POLL)[0]:
-                    yield from self._publish(task, self.under_way.pop(task))
+                self.progress.begin(f"{len(under_way)} tasks of Ray on {len(self._nodes())} nodes")
+                for task in self.module.wait(list(under_way), timeout=POLL)[0]:
+                    group = under_way.pop(task)
+                    self._publish(task, group, weights)
+                    yield group
         finally:
             # The tasks of a cluster that was started here end with it. The others get time to remove their folders. If a task
             # that has just ended is cancelled, Ray 2.60 sometimes ends this process with exit code 1.
-            if tasks := [] if self.cluster.is_own else list(self.under_way):
+            if tasks := [] if self.is_own else list(under_way):
                 for task in tasks:
-                    self.cluster.module.cancel(task)
-                for task in self.cluster.module.wait(tasks, num_returns=len(tasks), timeout=ENDS_WITHIN)[1]:
-                    self.cluster.module.cancel(task, force=True)
+                    self.module.cancel(task)
+                for task in self.module.wait(tasks, num_returns=len(tasks), timeout=ENDS_WITHIN)[1]:
+                    self.module.cancel(task, force=True)
 
-    def _start(self, groups: Iterator[list[Run] | None]) -> bool:
+    def _start(self, groups: Iterator[Stack | None], under_way: dict[Any, Stack], weights: BestWeights | None) -> bool:
         """Start tasks until as many wait as run, so that no node is idle. Returns False after the last group."""
-        runs = [run for group in self.under_way.values() for run in group]
-        most = 2 * max(1, self.cluster.capacity(self.needs(runs)))
-        while len(self.under_way) < most:
+        needs = self._needs([run for group in under_way.values() for run in group])
+        most = 2 * max(1, fitting(self._nodes(), needs))
+        while len(under_way) < most:
             try:
                 group = next(groups)
             except StopIteration:
                 return False
             if group is None:
                 break
-            needs, best = self.needs(group), None if self.weights is None else self.weights.ranks()
-            where = (self.prepared.store.out.absolute(), self.holder)
+            needs, best = self._needs(group), None if weights is None else weights.ranks()
             task = self.train_task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], memory=needs["memory"])
-            self.under_way[task.remote(self.work, [run.digest for run in group], best, *where)] = group
+            digests, folder = [run.digest for run in group], self.prepared.store.out.absolute()
+            under_way[task.remote(self.work, digests, best, folder)] = group
         return True
 
-    def _publish(self, task: Any, group: Sequence[Run]) -> Iterator[Run]:
+    def _publish(self, task: Any, group: Stack, weights: BestWeights | None) -> None:
         """Publish what a task returned, or record that it was lost. After a signal, an error of Ray means no loss."""
-        store, exceptions = self.prepared.store, self.cluster.module.exceptions
+        store, exceptions, note = self.prepared.store, self.module.exceptions, self.progress.note
         try:
-            trained: Trained = self.cluster.module.get(task)
+            trained: Trained = self.module.get(task)
         except exceptions.RayTaskError as error:
             if isinstance(error.cause, FrostlineError):
                 raise FrostlineError(str(error.cause)) from error
@@ -399,17 +375,16 @@ class Driver:
             why = f"Ray lost the process of this run {RETRIES + 1} times ({first_line(error)})"
             lost = (Failure(digest=run.digest, spec=run, reason=why, traceback=why) for run in group)
             trained = Trained({one.digest: one for one in lost})
+        for sentence in trained.notes:
+            note(sentence)
         for run in group:
             if run.digest in trained.failures:
                 store.fail(trained.failures[run.digest])
-            elif not store.add(run.digest, files := trained.results[run.digest]):
-                trained.notes.append(other_result(run, store, load(files[PREDICTIONS])))
-                store.add(run.digest, files)  # if the other one was damaged
-            if self.weights is not None and run.digest in trained.weights:
+            else:
+                files = trained.results[run.digest]
+                publish(run, store, partial(store.add, run.digest, files), load(files[PREDICTIONS]), note)
+            if weights is not None and run.digest in trained.weights:
                 try:
-                    self.weights.add(run, *trained.weights[run.digest])
+                    weights.add(run, *trained.weights[run.digest])
                 except OSError as error:
-                    trained.notes.append(not_stored(run, error))
-            yield run
-        for note in filter(None, trained.notes):
-            self.progress.note(note)
+                    note(not_stored(run, error))

@@ -1,17 +1,41 @@
-"""Group runs into stacks: runs of one k that are trained together as one model, each with its own weights."""
+"""Stacks: runs of one k that are trained together as one model, each with its own weights, and how a stack is trained.
 
-from collections.abc import Callable, Iterator, Sequence, Set
+What is tried again when memory runs out: first runs are trained without copies of hidden states on the GPU, then a stack in two
+halves, then a single run with smaller micro-batches. If memory runs out while examples are scored,
+:mod:`frostline.training.forward` scores smaller chunks, and nothing is trained again.
+"""
+
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
 from math import ceil, isfinite
+from time import monotonic
+from typing import Any
 
+import torch
+from safetensors import SafetensorError
+
+from frostline import FrostlineError
+from frostline.data.wording import first_line
 from frostline.frozen.exactness import stack_refusal
-from frostline.model.device import memory_limit
-from frostline.sweep.operations import COPIES
+from frostline.model.device import memory_limit, memory_ran_out, release_unused
+from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
+from frostline.sweep.operations import COPIES, CostModel
+from frostline.sweep.plan import Plan
+from frostline.sweep.progress import Progress
+from frostline.sweep.results.store import Store, other_result
+from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
 from frostline.training.experiment import Experiment, StackSize
-from frostline.training.run import Run
-from frostline.training.train import profile_step, start_values
+from frostline.training.result import Failure, Result
+from frostline.training.run import Run, State
+from frostline.training.train import profile_step, run, run_stacked, start_values
 
 MAX_RELATIVE_TIME = 0.9  # a stack is doubled while this lowers the time of a step per run to at most this share
 OUT_OF_MEMORY = (RuntimeError, MemoryError)  # GPU libraries raise different errors when memory runs out
+FAILURES = (*OUT_OF_MEMORY, AssertionError, ArithmeticError, ValueError)  # they fail one run; others end the sweep
+EVERY = 600.0  # seconds of training after which a checkpoint is kept
 
 
 def in_stacks(runs: Sequence[Run], size_of: Callable[[list[Run]], int]) -> Iterator[list[Run]]:
@@ -132,3 +156,190 @@ def _fastest_size(profile: Callable[[int], tuple[float, int]], most: int, limit:
             break
         size, seconds = larger, larger_seconds
     return size
+
+
+def train_stack(
+    stack: Sequence[Run],
+    progress: Progress,
+    prepared: Plan,
+    costs: Mapping[str, float],
+    weights: BestWeights | None,
+) -> None:
+    """Train a stack and publish its results. What fails is retried in smaller parts; a run that fails for good is recorded.
+
+    Args:
+        stack: The runs, which have the same key.
+        progress: Shows what is under way.
+        prepared: The sweep.
+        costs: The cost of each run, by digest, in which progress is shown.
+        weights: Stores the trained parameters of the best run of each k; None stores none.
+    """
+    spec, cost, context = stack[0], sum(costs[run.digest] for run in stack), prepared.context
+    progress.begin(name_of(stack))
+
+    def on_step(step: int, total: int) -> None:
+        progress.set_done(cost * step / total)
+
+    failed: Failure | None = None
+    ran_out = False
+    files = CheckpointFiles(prepared.checkpoints_in or prepared.store.out)
+    more: dict[str, Any] = {
+        "on_step": on_step,
+        "checkpoints": RunCheckpoints(files, stack, context, progress.note),
+    }
+    limit_copies(stack, prepared)
+    if context.states is not None:
+        context.states.begin_group(context.cut(spec))
+    try:
+        results = [run(spec, context, **more)] if len(stack) == 1 else run_stacked(stack, context, **more)
+    except FrostlineError:
+        raise
+    except FAILURES as error:
+        ran_out = memory_ran_out(error)
+        failed = Failure(digest=spec.digest, spec=spec, reason=first_line(error), traceback=traceback.format_exc())
+    if failed:  # outside of the except block, where the error would still hold the memory of the stack
+        note, parts = smaller_parts(stack, context, failed.reason, ran_out=ran_out)
+        if parts:
+            progress.note(note)
+            for part in parts:
+                train_stack(part, progress, prepared, costs, weights)
+            return
+        prepared.store.fail(failed)
+    else:
+        for one, result in zip(stack, results, strict=True):
+            publish(one, prepared.store, partial(prepared.store.publish, result), result.logits, progress.note)
+        if weights:
+            _save_best(stack, results, weights, progress)
+    files.remove([spec.digest for spec in stack])
+
+
+def name_of(stack: Sequence[Run]) -> str:
+    """What the progress display shows while a stack is trained."""
+    first, count = stack[0], len(stack)
+    return f"{first.recipe}, seed {first.seed}" if count == 1 else f"a stack of {count} runs of {first.recipe}"
+
+
+def publish(
+    run: Run, store: Store, add: Callable[[], bool], logits: Mapping[str, Any], note: Callable[[str], None]
+) -> None:
+    """Publish a result with ``add``. The first result of a run stands; a note says if it differs from this one.
+
+    If the first one is damaged or gone, a note says so, and this one takes its place.
+    """
+    if not add() and (found := other_result(run, store, logits)):
+        note(found)
+        add()
+
+
+def limit_copies(stack: Sequence[Run], prepared: Plan) -> None:
+    """Limit the copies of hidden states on a GPU to what the training of this stack leaves free. A CPU has no copies."""
+    spec, context = stack[0], prepared.context
+    device, copies = context.machine.device, context.worker.copies
+    if device.type != "cuda":
+        return
+    cell = prepared.cells([spec]).get(spec.digest)
+    if cell is not None and len(stack) <= cell.stack:
+        needed = int(cell.memory_bytes)
+    else:  # not forecast: an upper bound
+        bound = CostModel(context, prepared.cached).memory_bound(spec)
+        needed = torch.cuda.memory_allocated(device) - copies.bytes + len(stack) * bound
+    copies.keep_within(memory_limit(device) - needed)
+
+
+def smaller_parts(
+    stack: Sequence[Run], context: Experiment, reason: str, *, ran_out: bool
+) -> tuple[str, list[Sequence[Run]]]:
+    """The parts in which a failed stack is trained again, and a sentence that says so; no parts if it has failed for good.
+
+    A single run has the same batches as before, but their gradients are computed in parts. The context remembers the size of
+    these parts for all runs with the same key.
+
+    Args:
+        stack: The runs that failed.
+        context: What the runs share.
+        reason: Why they failed.
+        ran_out: Whether memory ran out.
+    """
+    spec, count = stack[0], len(stack)
+    had_copies = ran_out and context.worker.copies.refuse()
+    release_unused(context.machine.device)
+    if had_copies:
+        note = f"Memory ran out in runs of {spec.recipe} ({reason}); they are retried without hidden states on the GPU."
+        return note, [stack]
+    if count > 1:
+        half = count // 2
+        note = f"A stack of {count} runs of {spec.recipe} failed ({reason}); it is retried in two halves."
+        return note, [stack[:half], stack[half:]]
+    size = context.micro_batch(spec)
+    if not ran_out or size == 1:
+        return "", []
+    context.worker.micro_batches[spec.stack_key] = smaller = (size + 1) // 2
+    note = (
+        f"Memory ran out with {size} examples at a time in a run of {spec.recipe} ({reason}); it is retried with {smaller}. "
+        f"An optimizer step still has {spec.batch_size} examples."
+    )
+    return note, [stack]
+
+
+def _save_best(stack: Sequence[Run], results: Sequence[Result], weights: BestWeights, progress: Progress) -> None:
+    """Store the trained parameters of the best run of a stack if it is the best of its k so far."""
+    usable = [
+        (score, -spec.seed, spec, result.learned)
+        for spec, result in zip(stack, results, strict=True)
+        if result.learned and result.record.outcome == "ok" and (score := result.record.validation_best) is not None
+    ]
+    if not usable:
+        return
+    score, _, spec, learned = max(usable, key=lambda one: one[:2])
+    try:
+        weights.save_if_best(spec, score, learned)
+    except UNUSABLE as error:
+        progress.note(not_stored(spec, error))
+
+
+@dataclass
+class RunCheckpoints:
+    """The checkpoints of one run, or of a stack of runs.
+
+    Attributes:
+        files: Where they are.
+        stack: The runs.
+        context: How many examples are computed together: a state is continued only with the same number.
+        note: Called with a sentence on what goes wrong.
+    """
+
+    files: CheckpointFiles
+    stack: Sequence[Run]
+    context: Experiment
+    note: Callable[[str], None]
+    since: float = field(default_factory=monotonic)
+
+    def load(self) -> State | None:
+        return self.files.load(self.stack[0].digest, self._about(), self.note)
+
+    def after_step(self, state: Callable[[], State]) -> None:
+        """Keep the state if it is time.
+
+        Raises:
+            Stopped: Training is asked to stop.
+        """
+        if monotonic() - self.since > (WORTH_KEEPING if STOP.made else EVERY):
+            self._keep(state())
+        STOP.stop_if_made()
+
+    def _keep(self, state: State) -> None:
+        steps = state["present"]["training"]["step"] + sum(phase["records"][0]["steps"] for phase in state["finished"])
+        try:
+            self.files.save(self.stack[0].digest, steps, state, self._about())
+        except (OSError, SafetensorError, FrostlineError) as error:  # training can go on without it
+            self.note(f"A checkpoint of {self.stack[0].recipe}, seed {self.stack[0].seed} could not be kept ({error}).")
+        self.since = monotonic()
+        STOP.since = self.since
+
+    def _about(self) -> dict[str, object]:
+        """What a state belongs to. With anything else, the run starts again."""
+        return {
+            "runs": [spec.digest for spec in self.stack],
+            "micro_batch": self.context.micro_batch(self.stack[0]),
+            **{package: version(package) for package in ("frostline", "torch")},
+        }

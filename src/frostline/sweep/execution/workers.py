@@ -12,15 +12,15 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from threading import Thread
 from time import monotonic
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import psutil
 import torch
@@ -33,10 +33,10 @@ from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.slurm import TERMINATED
-from frostline.training.result import Failure, RunRecord
 from frostline.training.run import Run
 
 T = TypeVar("T")
+R = TypeVar("R")
 MIN_OPERATIONS = 1e11  # of all runs, for more than one worker: one or two seconds of a core
 STEP_OVERHEAD = 1e8  # a training step takes about a millisecond besides its operations: as long as this many operations
 MESSAGE_INTERVAL = 0.1  # seconds between two progress messages of a worker
@@ -72,12 +72,13 @@ def workers_for(prepared: Plan, runs: Sequence[Run]) -> int:
 def run_concurrently(
     tasks: Iterable[T | None],
     workers: int,
-    work: Callable[[T, Progress], None],
+    work: Callable[[T, Progress], R],
     name_of: Callable[[T], str],
     progress: Progress,
-    end: Callable[[T], None] = lambda task: None,
-) -> None:
+) -> Generator[tuple[T, R]]:
     """Call ``work`` for every task in worker processes. Each free worker takes the next task.
+
+    No worker is left when the generator ends or is closed.
 
     Args:
         tasks: The tasks, in the order in which they start. They are sent to the workers. None: there is no task now, but there
@@ -86,13 +87,15 @@ def run_concurrently(
         work: Runs in a worker, with a task and a progress display whose messages arrive at ``progress``.
         name_of: The name of a task for messages.
         progress: Shows the progress of all workers.
-        end: Called here with each task that is done.
+
+    Yields:
+        Each task that is done, and what ``work`` returned.
 
     Raises:
         FrostlineError: The operating system killed a worker.
         Exception: Whatever ``work`` raised. The other workers are then terminated.
     """
-    waiting, merged, more = iter(tasks), _MergedProgress(progress), True
+    waiting, more = iter(tasks), True
     with _forked(workers, work) as team:
         while True:
             more = more and not STOP.made and _start_next_tasks(team, waiting)
@@ -100,26 +103,33 @@ def run_concurrently(
             STOP.since = min((worker.began for worker in busy.values()), default=None)
             if not busy and not more:
                 STOP.stop_if_made()
-                break
+                return
             idle = more and len(busy) < len(team)
             for connection in wait(list(busy), POLL if idle else None):
                 worker = busy[connection]  # type: ignore[index]
-                assert worker.task is not None
+                task = worker.task
+                assert task is not None
                 try:
-                    message, *rest = worker.connection.recv()
+                    message, content = worker.connection.recv()
                 except (EOFError, OSError):
                     raise FrostlineError(
-                        f"The operating system killed the worker that trained {name_of(worker.task)}, probably because "
-                        "memory ran out. Run the same command again with workers = 1; finished runs are saved."
+                        f"The operating system killed the worker that trained {name_of(task)}, probably because memory ran "
+                        "out. Run the same command again with workers = 1; finished runs are saved."
                     ) from None
+                if message == "raised":
+                    raise pickle.loads(content)
+                if message == "note":
+                    progress.note(content)
+                elif message == "set_done":
+                    worker.under_way = content
+                    progress.set_done(sum(one.under_way for one in team))
+                else:  # it begins an activity, is done, or has stopped
+                    worker.activity, worker.under_way = content if message == "begin" else "", 0.0
+                    progress.begin(" · ".join(one.activity for one in team if one.activity))
+                    progress.set_done(sum(one.under_way for one in team))
+                    worker.task = task if message == "begin" else None
                 if message == "done":
-                    end(worker.task)
-                if message in ("done", "stopped"):
-                    worker.task = None
-                elif message == "raised":
-                    raise pickle.loads(rest[0])
-                else:
-                    merged.receive(worker, message, *rest)
+                    yield task, content
 
 
 def _start_next_tasks(team: "Sequence[_Worker[T]]", tasks: Iterator[T | None]) -> bool:
@@ -136,21 +146,18 @@ def _start_next_tasks(team: "Sequence[_Worker[T]]", tasks: Iterator[T | None]) -
     return True
 
 
-def run_in_each_worker(workers: int, work: Callable[[], T]) -> list[T]:
+def run_in_each_worker(workers: int, work: Callable[[], R]) -> list[R]:
     """Call ``work`` once in each of this many workers, at the same time; returns the results."""
     if workers == 1:
         return [work()]
-    found: list[T] = []
-
-    def send_result(number: int, sender: Progress) -> None:
-        sender.result(work())  # type: ignore[arg-type]
-
-    class Results(Progress):
-        def result(self, ended: Any) -> None:
-            found.append(ended)
-
-    run_concurrently(range(workers), workers, send_result, lambda number: "a few steps for the forecast", Results())
-    return found
+    done = run_concurrently(
+        range(workers),
+        workers,
+        lambda number, sender: work(),
+        lambda number: "a few steps for the forecast",
+        Progress(),
+    )
+    return [found for _, found in done]
 
 
 @dataclass
@@ -172,7 +179,7 @@ class _Worker(Generic[T]):
 
 
 @contextmanager
-def _forked(count: int, work: Callable[[T, Progress], None]) -> Iterator[list[_Worker[T]]]:
+def _forked(count: int, work: Callable[[T, Progress], object]) -> Iterator[list[_Worker[T]]]:
     """Fork this many workers, which wait for a task. No worker is left when the context closes."""
     context, team = get_context("fork"), list[_Worker[T]]()
     try:
@@ -204,7 +211,7 @@ def _forked(count: int, work: Callable[[T, Progress], None]) -> Iterator[list[_W
 def _worker_loop(
     connection: Connection,
     inherited: Sequence[Connection],
-    work: Callable[[T, Progress], None],
+    work: Callable[[T, Progress], object],
 ) -> None:
     """The main loop of a worker process: receive a task, do it, report that it is done."""
     for number in (signal.SIGINT, signal.SIGTERM):  # the parent handles them and kills its workers
@@ -217,14 +224,12 @@ def _worker_loop(
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while (task := connection.recv()) is not None:
             try:
-                work(task, sender)
+                connection.send(("done", work(task, sender)))
             except Stopped:
-                sender.send("stopped")
+                connection.send(("stopped", None))
             except Exception as error:
-                sender.send("raised", _pickled(error))
+                connection.send(("raised", _pickled(error)))
                 return
-            else:
-                sender.send("done")
 
 
 def _pickled(error: Exception) -> bytes:
@@ -238,56 +243,22 @@ def _pickled(error: Exception) -> bytes:
 
 
 class _SentProgress(Progress):
-    """Sends what a worker reports to its parent."""
+    """Sends what a worker reports to its parent, which itself shows what has ended."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()
         self._connection, self._sent = connection, 0.0
 
-    def send(self, message: str, *rest: Any) -> None:
-        """Send one message."""
-        self._connection.send((message, *rest))
-
     def note(self, sentence: str) -> None:
-        self.send("note", sentence)
+        self._connection.send(("note", sentence))
 
     def begin(self, what: str) -> None:
-        self.send("begin", what)
+        self._connection.send(("begin", what))
 
     def set_done(self, work: float) -> None:
         if monotonic() - self._sent > MESSAGE_INTERVAL:
             self._sent = monotonic()
-            self.send("set_done", work)
-
-    def finish(self, work: float) -> None:
-        self.send("finish", work)
-
-    def result(self, ended: RunRecord | Failure) -> None:
-        self.send("result", ended)
-
-
-@dataclass
-class _MergedProgress:
-    """Merges the messages of several workers into one progress display."""
-
-    progress: Progress
-    team: dict[int, _Worker[Any]] = field(default_factory=dict)
-
-    def receive(self, worker: _Worker[Any], message: str, *rest: Any) -> None:
-        """Show one message of a worker."""
-        self.team[id(worker)] = worker
-        if message == "begin":
-            worker.activity, worker.under_way = rest[0], 0.0
-            self.progress.begin(" · ".join(one.activity for one in self.team.values() if one.activity))
-        elif message == "set_done":
-            worker.under_way = rest[0]
-        elif message == "finish":
-            worker.activity, worker.under_way = "", 0.0
-            self.progress.finish(rest[0])
-        else:
-            getattr(self.progress, message)(*rest)
-            return
-        self.progress.set_done(sum(one.under_way for one in self.team.values()))
+            self._connection.send(("set_done", work))
 
 
 WORK = (sys.executable, "-m", "frostline", "work")

@@ -7,9 +7,9 @@ with the highest number counts. As numbers only grow while anybody has the run, 
 cannot both take it over. Every few seconds, a holder renews the times of its files. A run is free if nobody has a lease, or if
 the holder of its last lease is dead. That is so if
 
-- the holder ran on this machine, where the list of processes is reliable, and its process has ended;
-- no file of the holder has had a new time for ``silent_after`` seconds, a setting of the process that waits. It counts them from
-  when it first read the last time. Two clocks are never compared, so wrong clocks and jumps do no harm.
+- it ran on this machine, and the list of processes says that it has ended;
+- its file has had no new time for ``silent_after`` seconds, a setting of the process that waits. The file system sets the time of
+  a file. Its clock is read from a new file, so clocks of machines are not compared.
 
 A folder may come from others. What their leases say is therefore shown, but nothing is computed from it that could take long.
 
@@ -24,15 +24,14 @@ import os
 import platform
 import re
 import uuid
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from threading import Event, Thread
-from time import monotonic
+from time import time
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -64,6 +63,7 @@ class Lease(BaseModel):
     kernel: Text = ""  # which start of which machine; empty if unknown
     since: Text = ""  # by the clock of the holder, for display
     at_a_time: Annotated[int, Field(ge=1, le=2**32)] = 1  # runs or stacks that the holder trains at the same time
+    silent: float = 0.0  # seconds since its last sign of life, by the clock of the file system
 
     def age(self) -> float:
         """Seconds since it began, for display: clocks of two machines may differ. 0 if they differ more, or it is unreadable."""
@@ -73,20 +73,6 @@ class Lease(BaseModel):
         except (ValueError, OverflowError):
             return 0.0
 
-    @property
-    def is_local(self) -> bool:
-        """Whether its holder ran on this machine, so that the list of processes says whether it lives."""
-        return self.kernel == kernel() != ""
-
-
-@dataclass
-class _Sign:
-    """The last sign of life of a holder."""
-
-    files: frozenset[tuple[str, int, int]]  # its leases, with the times of their files
-    seen: float  # when this process first saw it, by its own clock
-    is_second: bool  # whether there was one before: then the holder lived at this one
-
 
 class Leases:
     """The leases in the folder of a sweep. Within its context, it is a holder that can take runs."""
@@ -95,7 +81,6 @@ class Leases:
         self.out, self.folder, self.holder = out, out / "leases", uuid.uuid4().hex[:12]
         self.silent_after, self.at_a_time = float(silent_after), at_a_time
         self.held: dict[str, int] = {}  # the runs of this holder, with the numbers of their leases
-        self._signs: dict[str, _Sign] = {}
         self._over = Event()
         self._thread = Thread(target=self._renew, daemon=True)
 
@@ -145,24 +130,12 @@ class Leases:
         """The last lease of each run, whether its holder lives or not."""
         return list(self._last().values())
 
-    def undecided(self) -> bool:
-        """Whether there is a holder of which this process does not know yet whether it lives."""
-        return any(self.sign_of_life(lease) == "unknown" for lease in self.current())
-
     def is_dead(self, lease: Lease) -> bool:
-        """Whether the holder of a current lease is known to be dead. The description of this module has the rules."""
+        """Whether the holder of a current lease is dead. The description of this module has the rules."""
         if lease.holder == self.holder:
             return False
-        if lease.holder == NOBODY or (lease.is_local and started(lease.pid) != lease.started):
-            return True
-        return monotonic() - self._signs[lease.holder].seen > self.silent_after
-
-    def sign_of_life(self, lease: Lease) -> str:
-        """What is known at once about the holder of a lease: ``lives``, ``dead``, or ``unknown`` on another machine."""
-        if self.is_dead(lease):
-            return "dead"
-        known = lease.holder == self.holder or lease.is_local or self._signs[lease.holder].is_second
-        return "lives" if known else "unknown"
+        ended = lease.kernel == kernel() != "" and started(lease.pid) != lease.started
+        return lease.holder == NOBODY or ended or lease.silent > self.silent_after
 
     def _last(self) -> dict[str, Lease]:
         """The last lease of each run."""
@@ -170,27 +143,30 @@ class Leases:
         for path in self.folder.glob("*.json"):
             if found := FILE.fullmatch(path.name):
                 numbers[found["run"]] = max(int(found["number"]), numbers.get(found["run"], 0))
-        leases, files = dict[str, Lease](), defaultdict[str, set[tuple[str, int, int]]](set)
+        leases = dict[str, Lease]()
+        now = self._now() if numbers else 0.0
         for run, number in sorted(numbers.items()):
             path = self._file(run, number)
             try:
                 lease = self._read(run, number)
-                time = os.stat(path).st_mtime_ns  # fresh also on a network, where opening the file asks the server
+                # fresh also on a network, where opening the file asks the server
+                leases[run] = lease.model_copy(update={"silent": now - os.stat(path).st_mtime})
             except PermissionError as error:
                 raise FrostlineError(
                     f"{path} cannot be read ({error.strerror}): make it readable, or remove it."
                 ) from error
             except OSError as error:  # it was given back in the meantime
-                if error.errno != errno.ELOOP:
-                    continue
-                lease, time = Lease(run=run, number=number, holder=NOBODY), 0
-            leases[run] = lease
-            files[lease.holder].add((run, number, time))
-        for holder, own in files.items():
-            before = self._signs.get(holder)
-            if before is None or own - before.files:  # a lease has another time, or there is a new one
-                self._signs[holder] = _Sign(frozenset(own), monotonic(), before is not None)
+                if error.errno == errno.ELOOP:
+                    leases[run] = Lease(run=run, number=number, holder=NOBODY)
         return leases
+
+    def _now(self) -> float:
+        """The time by the clock of the file system; outside of the context, where nothing is written, that of this machine."""
+        if not self._thread.is_alive():
+            return time()
+        with TemporaryFile(dir=self.folder) as file:
+            os.utime(file.fileno())  # some network file systems let a machine set this time, for leases as well as here
+            return os.fstat(file.fileno()).st_mtime
 
     def _read(self, run: str, number: int) -> Lease:
         """A lease. A damaged one has a holder that does not exist."""
@@ -218,7 +194,7 @@ class Leases:
             since=datetime.now().astimezone().isoformat(timespec="seconds"),
             at_a_time=self.at_a_time,
         )
-        content = lease.model_dump_json(exclude={"run", "number"}, indent=1).encode()
+        content = lease.model_dump_json(exclude={"run", "number", "silent"}, indent=1).encode()
         created = create_file(self._file(run, number), content, inside=self.out)
         if created:
             self.held[run] = number
