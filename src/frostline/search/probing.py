@@ -6,18 +6,23 @@ They compete with every k. The probes also suggest the k that a search trains fi
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from frostline.data.load import Data
+from frostline.frozen.forward_pass import Rows
 from frostline.report.probe_report import report_probes
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.training.estimators import Fitted, examples_of, fit_words, probe_of_run
+from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows, validation_rows
-from frostline.training.probes import best_probe, fit_probe, fit_probes, has_features
+from frostline.training.probes import FittedProbe, best_probe, fit_probe, fit_probes, has_features
 from frostline.training.result import ProbeReport
 from frostline.training.run import Run
 
@@ -38,6 +43,54 @@ def estimate_k(report: ProbeReport) -> int | None:
     spread = 1 - best**2 if METRICS[report.metric].lowest < 0 else math.sqrt(max(best * (1 - best), 0.0))
     error = spread / math.sqrt(report.train_rows)
     return max(scores) - min(layer for layer, score in scores.items() if score >= best - error)
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The probes for one label column.
+
+    Attributes:
+        report: What probes.json says of them.
+        best: The best one on held-out training examples.
+        model: The same, to predict with and to save.
+    """
+
+    report: ProbeReport
+    best: FittedProbe
+    model: Fitted
+
+    def save(self, folder: Path) -> None:
+        """Write the best probe into ``folder``, for ``frostline predict``."""
+        self.model.save(folder, self.report)
+
+
+def probe_layers(
+    context: Experiment,
+    data: Data,
+    train: Rows,
+    validation: Rows,
+    *,
+    max_length: int,
+    words: Fitted | None,
+    kind: str = "ridge",
+) -> Probed:
+    """Fit probes on training rows, and score them on validation rows.
+
+    Args:
+        context: Model and examples, with cached features.
+        data: The task, and what was noticed about its examples.
+        train: The training rows.
+        validation: The validation rows.
+        max_length: The most tokens of an example.
+        words: A TF-IDF model of the same examples, which is reported beside the probes; None if there is none.
+        kind: ``ridge`` or ``logistic``.
+    """
+    layers = context.pretrained.anatomy.count
+    probes = fit_probes(examples_of(context, train, range(layers + 1)), layers, kind)
+    more: dict[str, Any] = {"max_length": max_length, "words": words, "kind": kind}
+    report = report_probes(probes, context, data, validation, train_rows=len(train), **more)
+    best = best_probe(probes)
+    return Probed(report, best, probe_of_run(best, context))
 
 
 MAX_EXAMPLES = 5000  # training examples for these models; more would hardly improve them
@@ -78,21 +131,11 @@ def fit_alternatives(prepared: Plan, runs: Sequence[Run], progress: Progress) ->
     found: dict[str, list[Fitted]] = {}
     report = None
     if context.states is not None and has_features(context.states.selection, count, of_words=context.tokens.of_words):
-        examples = examples_of(context, train[0], range(count + 1))
-        probes = fit_probes(examples, count)
-        best = best_probe(probes)
-        others = [fit_probe(best.input, examples_of(context, rows, best.input.layers)) for rows in train[1:]]
-        found[PROBE] = [probe_of_run(one, context) for one in (best, *others)]
-        report = report_probes(
-            probes,
-            examples_of(context, scored[0], range(count + 1)),
-            train_rows=len(train[0]),
-            data=prepared.data,
-            tokens=context.tokens,
-            pretrained=prepared.context.pretrained,
-            max_length=prepared.identity.max_length,
-            words=words[0].logits(scored[0], "validation") if words else None,
-        )
+        more: dict[str, Any] = {"max_length": prepared.identity.max_length, "words": next(iter(words), None)}
+        probed = probe_layers(context, prepared.data, train[0], scored[0], **more)
+        report, inputs = probed.report, probed.best.input
+        again = [fit_probe(inputs, examples_of(context, rows, inputs.layers)) for rows in train[1:]]
+        found[PROBE] = [probed.model, *(probe_of_run(one, context) for one in again)]
     if len(words) == len(runs):
         found[WORDS] = words
     values = {}

@@ -37,7 +37,7 @@ from frostline.training.probes import (
 )
 from frostline.training.result import TaskFacts
 from frostline.training.run import Run
-from frostline.training.saved_estimators import EstimatorFacts, require_package, save_probe, write_estimator
+from frostline.training.saved_estimators import EstimatorFacts, ProbeFacts, require_package, write_estimator
 
 Logits = NDArray[np.float32]
 NEVER = -1e4  # the logit of a class without training examples, whose probability is zero; scores need a finite number
@@ -128,7 +128,17 @@ def probe_of_run(fitted: FittedProbe, context: Experiment) -> Fitted:
         return np.asarray(examples.by_row(fitted.logits(examples.vectors)), np.float32)
 
     def save(folder: Path, task: TaskFacts) -> None:
-        save_probe(folder, task, fitted, context.pretrained, context.machine)
+        pretrained, probe = context.pretrained, fitted.probe
+        facts = ProbeFacts(
+            **dict(fitted.input),
+            model=pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
+            revision=pretrained.revision,
+            weights=pretrained.weights,
+            precision=context.machine.precision,
+            inverse_temperature=probe.inverse_temperature,
+        )
+        arrays = {name: getattr(probe, name) for name in ("weights", "bias", "mean", "scale")}
+        write_estimator(folder, EstimatorFacts(**dict(task), probe=facts), arrays)
 
     return Fitted(int(fitted.probe.weights.size + fitted.probe.bias.size), logits, save)
 
@@ -161,7 +171,8 @@ def fit_words(context: Experiment, rows: Rows) -> Fitted | None:
         return None
 
     def logits(rows: Rows, split: str) -> Logits:
-        return np.maximum(model.logits(context.examples_of(rows, split)), NEVER).astype(np.float32)
+        found = model.logits(context.examples_of(rows, split))
+        return (np.maximum(found, NEVER) if context.labels else found).astype(np.float32)
 
     def save(folder: Path, task: TaskFacts) -> None:
         arrays = {"idf": model.idf, "weights": model.weights, "bias": model.bias}

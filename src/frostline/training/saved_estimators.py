@@ -17,13 +17,12 @@ from frostline.data.examples import Texts
 from frostline.data.files import FILES, read_record, replace_file, require_recorded, validated, write_record
 from frostline.data.kinds import TOKENS
 from frostline.fast.switch import memory_reused
-from frostline.model.device import Machine, this_machine
+from frostline.model.device import this_machine
 from frostline.model.loading import Streams, load_pretrained, never_streams, read_config
 from frostline.model.model_files import readable, require_intact
-from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens, encode, suited
 from frostline.training.linear_models import Probe, WordsModel
-from frostline.training.probes import FittedProbe, features_of, read_computed
+from frostline.training.probes import features_of, read_computed
 from frostline.training.result import ProbeInput, TaskFacts
 
 ESTIMATOR, ARRAYS = "estimator.json", "estimator.safetensors"
@@ -65,29 +64,6 @@ def write_estimator(folder: Path, facts: EstimatorFacts, arrays: Mapping[str, ND
     content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     replace_file(folder / ARRAYS, content, inside=folder)
     write_record(folder / ESTIMATOR, facts.model_dump(), [folder / ARRAYS], inside=folder)
-
-
-def save_probe(folder: Path, task: TaskFacts, fitted: FittedProbe, pretrained: Pretrained, machine: Machine) -> None:
-    """Write a probe for ``frostline predict``.
-
-    Args:
-        folder: Where to write.
-        task: The task.
-        fitted: The probe.
-        pretrained: The model that computes the features.
-        machine: The device and precision that computed the features.
-    """
-    facts = ProbeFacts(
-        **dict(fitted.input),
-        model=pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
-        revision=pretrained.revision,
-        weights=pretrained.weights,
-        precision=machine.precision,
-        inverse_temperature=fitted.probe.inverse_temperature,
-    )
-    about = {name: getattr(task, name) for name in TaskFacts.model_fields}
-    arrays = {name: getattr(fitted.probe, name) for name in ("weights", "bias", "mean", "scale")}
-    write_estimator(folder, EstimatorFacts(**about, probe=facts), arrays)
 
 
 def require_package(what: str) -> None:
