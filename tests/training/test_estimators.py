@@ -6,38 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from frostline.data.examples import Examples
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import CacheKey, load_or_compute
 from frostline.model.ways import Way
 from frostline.training.estimators import ESTIMATORS, examples_of
-from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
 from frostline.training.linear_models import WordsModel
 from frostline.training.probes import best_probe, fit_probes
 from frostline.training.train import run
 from tagged import LABELS, small_base
-from tiny import sentences
-from training.runs import SIZES, context_of, spec_of, with_states
+from training.runs import spec_of, with_states, with_texts
 from training.test_tagging import context_of as tagging_context
 
 PROBE, WORDS = (spec_of(name, way=Way(estimator=name), learning_rate=None) for name in ("probe", "words"))
 
 
-def labelled(folder: Path) -> Experiment:
-    """A context with texts, for the model in a folder."""
-    context, rows = context_of(folder), [row["text"] for row in sentences(sum(SIZES.values()))]
-    parts = {
-        split: Examples(
-            texts=tuple(rows[n] for n in own), pairs=None, rows=own, name=split, targets=context.problem.targets[own]
-        )
-        for split, own in context.splits.items()
-    }
-    return replace(context, labels=("negative", "positive"), examples=parts)
-
-
 def test_the_result_of_an_estimator_has_scores_predictions_and_costs(tiny_bert: Path) -> None:
-    context = labelled(tiny_bert)
+    context = with_texts(tiny_bert)
     result, usual = run(PROBE, context), run(spec_of(1), context)
     assert result.record.digest == PROBE.digest and result.record.cost.run_seconds > 0
     assert result.record.outcome == "ok" and result.record.validation_best > 0.7
@@ -51,7 +36,7 @@ def test_the_result_of_an_estimator_has_scores_predictions_and_costs(tiny_bert: 
 
 
 def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_path: Path) -> None:
-    context = labelled(tiny_bert)
+    context = with_texts(tiny_bert)
     selection = StateSelection((), head=False, pooled=(0, 1, 2, 3))
     key = CacheKey("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
     rows = np.arange(len(context.tokens))
@@ -70,13 +55,13 @@ def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_p
 
 
 def test_states_without_pooled_vectors_are_not_read(tiny_bert: Path, tmp_path: Path) -> None:
-    context = with_states(labelled(tiny_bert), tmp_path)
+    context = with_states(with_texts(tiny_bert), tmp_path)
     rows = context.splits["validation"]
     assert examples_of(context, rows, (0, 3)).vectors(3).shape == (len(rows), 3, 32)
 
 
 def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
-    context, logits = labelled(tiny_bert), []
+    context, logits = with_texts(tiny_bert), []
     rows = context.splits["validation"]
     for seed in (0, 1):
         spec = PROBE.model_copy(update={"seed": seed, "train_size": 24})
@@ -90,7 +75,7 @@ def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
 
 
 def test_the_words_model_is_that_of_the_texts_of_the_run(tiny_bert: Path) -> None:
-    context = labelled(tiny_bert)
+    context = with_texts(tiny_bert)
     by_hand = WordsModel.fit(context.examples_of(train_rows(context, WORDS), "train"), 2)
     fitted, test = ESTIMATORS["words"].fit(WORDS, context, None), context.splits["test"]
     assert by_hand is not None and fitted.parameters == by_hand.weights.size + 2

@@ -11,18 +11,15 @@ from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder, new_folder
 from frostline.data.load import load_data
 from frostline.data.wording import comma_separated, listed
-from frostline.fast.switch import memory_reused
-from frostline.frozen.hidden_states import HiddenStates, cache_folder, load_or_compute, missing_rows
 from frostline.model.device import this_machine
 from frostline.report.probe_report import suffixes, write_probes
 from frostline.search.probing import Probed, probe_layers
 from frostline.statistics.metrics import check_metric
-from frostline.sweep.plan import free_cache_bytes, passage_bytes, recipe_of
+from frostline.sweep.execution.execute import load_hidden_states
 from frostline.sweep.prepare import encode_splits, length_limit, load_model, make_experiment
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import OF_MODEL_AND_DATA, make_settings
 from frostline.training.estimators import fit_words
-from frostline.training.experiment import Experiment
 from frostline.training.linear_models import FITS
 from frostline.training.probes import features_after, probe_forward_pass
 
@@ -96,7 +93,10 @@ def probe(
         task = one.task
         metric = check_metric(spec.metric, task.task_type, len(task.labels), task.labels)
         context = make_experiment(spec, pretrained, machine, one, tokens, metric)
-        context = context.with_worker(states=_hidden_states(context, progress))
+        every_layer = features_after(range(pretrained.anatomy.count + 1), of_words=context.tokens.of_words)
+        forward_pass, count = probe_forward_pass(pretrained, machine, every_layer), len(context.tokens)
+        progress.start(0, count)
+        load_hidden_states(context, forward_pass, np.arange(count), progress, count)
         progress.begin(f"fitting probes for {listed(task.columns.of_labels)}")
         rows = context.splits["train"], context.splits["validation"]
         words = fit_words(context, rows[0])
@@ -112,35 +112,3 @@ def probe(
 def probe_folders(folder: Path, found: Sequence[Probed]) -> list[Path]:
     """The folder of the best probe of each label column, within ``folder``."""
     return [folder / f"probe{suffix}" for suffix in suffixes([one.report for one in found])]
-
-
-def _hidden_states(context: Experiment, progress: Progress) -> HiddenStates:
-    """The features of all examples after every layer, cached on disk. Those of another label column are not computed again."""
-    pretrained, tokens, anatomy = context.pretrained, context.tokens, context.pretrained.anatomy
-    selection = features_after(range(anatomy.count + 1), of_words=tokens.of_words)
-    rows = np.arange(len(tokens))
-    forward_pass = probe_forward_pass(pretrained, context.machine, selection)
-    recipe = recipe_of(pretrained, context.machine, forward_pass)
-    uncached = missing_rows(tokens, rows, selection, recipe)
-    missing, lengths = len(uncached), tokens.lengths[uncached]
-    size = selection.bytes(missing, int(lengths.sum()), anatomy.width)
-    size += passage_bytes(pretrained, lengths)
-    free = free_cache_bytes()
-    if size > free:
-        raise FrostlineError(
-            f"The features of {missing:,} examples take {size / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free in "
-            f"{cache_folder()}: free disk space (`frostline cache rm`), or read fewer examples with --first-rows."
-        )
-    progress.begin("forward pass over the examples")
-    progress.start(0, len(rows))
-    done = 0.0
-
-    def advance(more: float) -> None:
-        nonlocal done
-        done += more
-        progress.set_done(done)
-
-    with memory_reused():
-        states = load_or_compute(forward_pass, tokens, rows, recipe, progress=advance, warn=progress.note)
-    progress.finish(len(rows))
-    return states

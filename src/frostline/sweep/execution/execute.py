@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from frostline.fast.switch import memory_reused
-from frostline.frozen.forward_pass import Rows
+from frostline.frozen.forward_pass import ForwardPass, Rows
 from frostline.frozen.hidden_states import load_or_compute
 from frostline.sweep.execution.cuts import check_cuts
 from frostline.sweep.execution.queue import POLL, Queue, Stack, shared_out
@@ -26,7 +26,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.results.store import DamagedError
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.experiment import starting_cut
+from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.forward import subset_key
 from frostline.training.run import Run, trainings_of
 
@@ -197,7 +197,8 @@ def prepare_hidden_states(prepared: Plan, runs: Sequence[Run], progress: Progres
             if states.has(rows):
                 return
             rows = np.union1d(rows, states.rows)
-        _load_hidden_states(prepared, rows, progress, cost)
+        prepared.context.pretrained.restore()  # an earlier call leaves the parameters as its last run trained them
+        load_hidden_states(prepared.context, prepared.context.forward_pass(prepared.cached), rows, progress, cost)
 
 
 def runs_from_cache(prepared: Plan, runs: Sequence[Run]) -> list[Run]:
@@ -210,11 +211,11 @@ def runs_from_cache(prepared: Plan, runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def _load_hidden_states(prepared: Plan, rows: Rows, progress: Progress, cost: float) -> None:
-    """Load the hidden states of these rows from the cache, and compute those that are not there."""
-    context, pretrained, cached = prepared.context, prepared.context.pretrained, prepared.cached
+def load_hidden_states(
+    context: Experiment, forward_pass: ForwardPass, rows: Rows, progress: Progress, cost: float
+) -> None:
+    """Load the hidden states of these rows from the cache, and compute those that are not there. It is this much work."""
     progress.begin("hidden states")
-    pretrained.restore()  # an earlier call on the same sweep leaves the parameters as its last run trained them
     loaded = 0.0
 
     def advance(more: float) -> None:
@@ -222,8 +223,7 @@ def _load_hidden_states(prepared: Plan, rows: Rows, progress: Progress, cost: fl
         loaded += more
         progress.set_done(cost * loaded / len(rows))
 
-    forward_pass = context.forward_pass(cached)
-    recipe, begun = recipe_of(pretrained, context.machine, forward_pass), perf_counter()
+    recipe, begun = recipe_of(context.pretrained, context.machine, forward_pass), perf_counter()
     with memory_reused():
         context.worker.states = load_or_compute(
             forward_pass, context.tokens, rows, recipe, progress=advance, warn=progress.note
