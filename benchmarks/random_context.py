@@ -13,7 +13,7 @@ from frostline.data.kinds import CLASSIFICATION
 from frostline.data.tags import NO_WORD
 from frostline.frozen.exactness import find_head_reads, find_head_token_part
 from frostline.frozen.forward_pass import selection_for
-from frostline.frozen.hidden_states import CacheKey, load_or_compute
+from frostline.frozen.hidden_states import computed_states
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import is_packable
@@ -62,14 +62,8 @@ def with_states(context: Experiment, cuts: tuple[int, ...]) -> Experiment:
     context.pretrained.restore()
     selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
     forward_pass = context.forward_pass(selection)
-    recipe = CacheKey("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
-    with TemporaryDirectory() as folder:
-        states = load_or_compute(
-            forward_pass, context.tokens, np.arange(len(context.tokens)), recipe, folder=Path(folder)
-        )
-        for shard in states._shards:  # memory-mapped files outlive their folder once they are open
-            for name in [*(f"tokens-{cut}" for cut in selection.cuts), *["head"] * selection.head]:
-                shard.array(name)
+    with TemporaryDirectory() as folder:  # the memory-mapped file outlives it
+        states = computed_states(Path(folder), forward_pass, context.tokens, np.arange(len(context.tokens)))
         return context.with_worker(states=states)
 
 

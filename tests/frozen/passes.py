@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor
 
 from frostline.frozen.cut import cut_at
@@ -48,7 +49,7 @@ def pass_over(
 def bytes_by_row(forward_pass: ForwardPass, tokens: Tokens, rows: Any) -> dict[int, list[bytes]]:
     """The bytes of each row's hidden states."""
     found, batches = {}, forward_pass.batches(tokens.lengths, np.asarray(rows, np.int64))
-    for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
+    for batch, (states, _) in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
         parts = {name: x.split(batch.lengths.tolist() if "tokens" in name else 1) for name, x in states.items()}
         for n, row in enumerate(batch.rows.tolist()):
             found[row] = [part[n].float().contiguous().numpy().tobytes() for part in parts.values()]
@@ -60,7 +61,7 @@ def machine(precision: str) -> Machine:
 
 
 ALL = StateSelection((1, 2, 4), head=True)
-RECIPE = CacheKey("m", "w", "float32", "sdpa", "cpu", 1, "AVX2", "2", "5", head_reads="first")
+RECIPE = CacheKey("m", "w", "float32", {"device": "cpu", "threads": 1}, "first")
 
 
 class Cache:
@@ -102,7 +103,7 @@ class Cache:
 
     @property
     def shards(self) -> list[Path]:
-        return sorted(file.parent for file in self.folder.glob("*/*/shard.json"))
+        return sorted(self.folder.glob("*/*.safetensors"))
 
 
 def state_bytes(states: HiddenStates, rows: Iterable[int]) -> list[list[bytes]]:
@@ -112,6 +113,11 @@ def state_bytes(states: HiddenStates, rows: Iterable[int]) -> list[list[bytes]]:
         + [states.head(np.array([row])).numpy().tobytes()] * states.selection.head
         for row in rows
     ]
+
+
+def bytes_of(shard: Path) -> dict[str, bytes]:
+    """The content of a shard by name, without the seconds that it took."""
+    return {name: x.numpy().tobytes() for name, x in load_file(shard).items() if name != "seconds"}
 
 
 LAYERS = 4  # of a small model

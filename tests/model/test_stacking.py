@@ -19,7 +19,7 @@ from torch import nn
 from frostline.fast.switch import memory_reused
 from frostline.frozen.exactness import find_head_reads, find_head_token_part
 from frostline.frozen.forward_pass import StateSelection, selection_for
-from frostline.frozen.hidden_states import CacheKey, HiddenStates, load_or_compute
+from frostline.frozen.hidden_states import HiddenStates, computed_states
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.device import Machine
 from frostline.model.packing import packable
@@ -73,10 +73,9 @@ def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: 
 
 
 def with_states(context: Experiment, folder: Path) -> Experiment:
-    recipe = CacheKey("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
     need = selection_for([1, 2, 3], context.pretrained.anatomy, context.head_reads)
     rows = np.arange(len(context.tokens))
-    states = load_or_compute(context.forward_pass(need), context.tokens, rows, recipe, folder=folder / "cache")
+    states = computed_states(folder, context.forward_pass(need), context.tokens, rows)
     return context.with_worker(states=states)
 
 

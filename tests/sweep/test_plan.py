@@ -14,6 +14,7 @@ from frostline.sweep.grid import Identity, Origin, expand
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import make_settings
 from frostline.training.train import run
+from frozen.passes import bytes_of
 
 IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "text-classification", ("a", "b"))
 
@@ -81,9 +82,8 @@ def test_the_planned_size_of_the_cache_is_exact(
     sweep = frostline.Sweep(progress=Progress(), out=tmp_path / "o", precision="float32", **settings)
     planned = sweep.plan(timed=False).states.bytes
     sweep.run()
-    files = list((tmp_path / "cache").rglob("*.npy"))
-    headers = 128 * len(files) + 8  # of .npy files; offsets have one more than rows
-    assert sum(path.stat().st_size for path in files) == planned + headers
+    (shard,) = (tmp_path / "cache").rglob("*.safetensors")
+    assert sum(map(len, bytes_of(shard).values())) == planned + 8  # offsets have one more than rows
 
 
 def test_a_cache_limit_prefers_the_cuts_closest_to_the_head(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:

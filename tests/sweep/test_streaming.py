@@ -15,6 +15,7 @@ from frostline.sweep import streaming
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
+from frozen.passes import bytes_of
 from small_models import same_weights, sharded
 from tiny import QUICK, SMALL, run_sweep
 
@@ -33,14 +34,13 @@ def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
     assert (prepared.context.pretrained.stream is not None) == streamed
     digests = {run.digest for run in prepared.runs}
     assert digests == store.done()
-    cache = sorted(sweep.out.with_suffix(".cache").rglob("*.npy"))
-    assert cache
+    (shard,) = sweep.out.with_suffix(".cache").rglob("*.safetensors")
     return {
         "facts": {digest: store.result(digest).model_dump(exclude={"cost"}) for digest in digests},
         "predictions": {
             digest: {name: values.tobytes() for name, values in store.predictions(digest).items()} for digest in digests
         },
-        "cache": {path.parts[-3:]: path.read_bytes() for path in cache},
+        "cache": (shard.parent.name, bytes_of(shard)),
     }
 
 

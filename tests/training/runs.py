@@ -10,7 +10,7 @@ from frostline.data.examples import Examples
 from frostline.data.kinds import CLASSIFICATION, REGRESSION
 from frostline.frozen.exactness import find_head_reads
 from frostline.frozen.forward_pass import selection_for
-from frostline.frozen.hidden_states import CacheKey, load_or_compute
+from frostline.frozen.hidden_states import computed_states
 from frostline.model.anatomy import probe_batch
 from frostline.model.device import Machine
 from frostline.model.loading import load_pretrained
@@ -65,9 +65,8 @@ def with_states(context, folder, cuts=EVERY_CUT):
     """The context with hidden states cached after these layers."""
     context.pretrained.restore()
     rows = np.arange(len(context.tokens))
-    recipe = CacheKey("", "", context.machine.precision, "", "", 1, "", "", "", head_reads=context.head_reads)
     selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
-    states = load_or_compute(context.forward_pass(selection), context.tokens, rows, recipe, folder=folder)
+    states = computed_states(folder, context.forward_pass(selection), context.tokens, rows)
     return context.with_worker(states=states)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from frostline.frozen.forward_pass import StateSelection
-from frostline.frozen.hidden_states import CacheKey, load_or_compute
+from frostline.frozen.hidden_states import computed_states
 from frostline.model.ways import Way
 from frostline.training.estimators import ESTIMATORS, examples_of
 from frostline.training.forward import train_rows
@@ -38,9 +38,8 @@ def test_the_result_of_an_estimator_has_scores_predictions_and_costs(tiny_bert: 
 def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_path: Path) -> None:
     context = with_texts(tiny_bert)
     selection = StateSelection((), head=False, pooled=(0, 1, 2, 3))
-    key = CacheKey("", "", "float32", "", "", 1, "", "", "", head_reads=context.head_reads)
     rows = np.arange(len(context.tokens))
-    states = load_or_compute(context.forward_pass(selection), context.tokens, rows, key, folder=tmp_path)
+    states = computed_states(tmp_path, context.forward_pass(selection), context.tokens, rows)
     of_words = replace(tagging_context(small_base(tmp_path / "base", "bert")), labels=LABELS)
     for one, cached in (
         (context, context.with_worker(states=states)),

@@ -6,7 +6,7 @@ import torch
 
 from frostline.fast import optimizer as fast_tables
 from frostline.fast.optimizer import SparseGradient
-from frostline.frozen.readers import AheadReader, DeviceCopies
+from frostline.frozen.readers import DeviceCopies, Reader
 from frostline.training.forward import ForwardFunction
 from frostline.training.learner import LearnerState
 from frostline.training.train import run
@@ -134,9 +134,9 @@ def streams(monkeypatch):
     """Runs read ahead, as on a GPU. The streams that copy batches are recorded."""
     found = []
 
-    def reader(part, device, copies):
+    def reader(states, name, device, copies):
         found.append(RecordedStream())
-        return AheadReader(part, found[-1])
+        return Reader(states, name, device, found[-1])
 
     monkeypatch.setattr(READERS, reader)
     return found
@@ -147,7 +147,7 @@ def streams(monkeypatch):
 def test_reading_ahead_gives_the_same_results(context, monkeypatch, tune, more):
     spec, stream = spec_of(tune, **more), RecordedStream()
     expected = run(spec, context)
-    monkeypatch.setattr(READERS, lambda part, *_: AheadReader(part, stream))
+    monkeypatch.setattr(READERS, lambda states, name, device, _: Reader(states, name, device, stream))
     assert outcome(run(spec, context)) == outcome(expected)
     assert stream.sent and not stream.in_flight and stream.events[-1][0] == "finish"
 

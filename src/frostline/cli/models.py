@@ -172,12 +172,12 @@ def cache_ls() -> None:
 
     from frostline.frozen.hidden_states import cache_folder, list_entries
 
-    entries = list(list_entries())
+    entries = list_entries()
     rows = [
         {
-            "key": entry.key[:12],
+            "key": entry.folder.name[:12],
             "model": entry.model,
-            "precision": entry.recipe.get("precision", ""),
+            "precision": entry.recipe.precision if entry.recipe else "",
             "examples": entry.rows,
             "after layers": " ".join(map(str, entry.cuts)),
             "size": size_of(entry.bytes),
@@ -217,7 +217,7 @@ def cache_verify() -> None:
 
     bad = 0
     for entry, problem in verify_entries():
-        print(f"{entry.key[:12]}  {entry.model}  {problem or 'intact'}")
+        print(f"{entry.folder.name[:12]}  {entry.model}  {problem or 'intact'}")
         bad += bool(problem)
     if bad:
         raise FrostlineError(

@@ -15,17 +15,17 @@ disk. The same layers get the same inputs in the same shapes, so the numbers are
 Shapes: B examples in a batch, T tokens, D width.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -36,7 +36,7 @@ from frostline.model.device import memory_limit, to_device
 from frostline.model.heads import padding_id
 from frostline.model.packed_layout import LENGTH_MULTIPLE, Layout
 from frostline.model.packing import packable
-from frostline.model.streaming import Stream, stream_of
+from frostline.model.streaming import stream_of
 from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import Tokens
 
@@ -57,10 +57,15 @@ class StateSelection:
     head: bool
     pooled: tuple[int, ...] = ()
 
+    def shapes(self, examples: int, tokens: int, width: int) -> dict[str, tuple[int, int]]:
+        """The shapes of the selected hidden states of this number of examples and tokens, by name."""
+        named = {f"tokens-{cut}": (tokens, width) for cut in self.cuts}
+        named |= {"head": (examples, width)} if self.head else {}
+        return named | {f"pooled-{layers}": (examples, len(POOLED) * width) for layers in self.pooled}
+
     def bytes(self, examples: int, tokens: int, width: int) -> int:
         """Bytes on disk for this number of examples and tokens."""
-        vectors = self.head + len(POOLED) * len(self.pooled)
-        return 4 * width * (len(self.cuts) * tokens + vectors * examples) + 24 * examples
+        return 4 * sum(rows * size for rows, size in self.shapes(examples, tokens, width).values()) + 24 * examples
 
     def depth(self, layers: int) -> int:
         """How many of a model's ``layers`` must run to compute this selection."""
@@ -242,15 +247,24 @@ class ForwardPass:
         split = packed_batches if self.packed else padded_batches
         return split(lengths, rows, self.token_budget, positions=position_limit(self.model))
 
-    def hidden_states(self, tokens: Tokens, batches: Sequence[ForwardBatch]) -> Iterator[dict[str, Tensor]]:
-        """Compute the selected hidden states of these batches.
+    def hidden_states(
+        self, tokens: Tokens, batches: Sequence[ForwardBatch], scratch: Path | None = None
+    ) -> Iterator[tuple[dict[str, Tensor], float]]:
+        """Compute the selected hidden states of these batches, layer by layer if the model's layers are streamed.
+
+        In the folder ``scratch`` are hidden states that are then passed from layer to layer.
 
         Yields:
-            For each batch, tensors by name: ``tokens-<cut>`` ``[T, D]``, ``head`` ``[B, D]``, ``pooled-<layers>`` ``[B, 3 D]``.
+            Tensors by name, ``tokens-<cut>`` ``[T, D]``, ``head`` ``[B, D]``, ``pooled-<layers>`` ``[B, 3 D]``, and how many
+            examples of the whole pass they are worth. Those of one name come in the order of the batches.
         """
-        with self.layers(tokens, None, self.depth) as compute:
-            for batch in batches:
-                yield compute(batch, None)[0]
+        streamed = stream_of(self.model) is not None
+        numbers = range(max(1, self.depth)) if streamed else range(1)
+        steps = [(n, min(n + 1, self.depth) if streamed else self.depth) for n in numbers]
+        for batch, _, states in layer_by_layer(
+            self.model, self.anatomy, steps, batches, layers=partial(self.layers, tokens), scratch=scratch
+        ):
+            yield states, len(batch.rows) / len(steps)
 
     @property
     def depth(self) -> int:
@@ -340,95 +354,34 @@ R = TypeVar("R")
 Layers = Callable[[B, Tensor | None], tuple[R, Tensor]]
 
 
-def states_of_batches(
-    forward_pass: ForwardPass, tokens: Tokens, batches: Sequence[ForwardBatch], scratch: Path
-) -> Iterator[tuple[dict[str, Tensor], float]]:
-    """Compute the selected hidden states of these batches, layer by layer if the model's layers are streamed.
-
-    In ``scratch`` are hidden states that are passed from layer to layer.
-
-    Yields:
-        Tensors by name, as :meth:`ForwardPass.hidden_states`, and how many examples of the whole pass they are worth. Those of
-        one name come in the order of the batches.
-    """
-    stream = stream_of(forward_pass.model)
-    if stream is None:
-        for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
-            yield states, len(batch.rows)
-    else:
-        depth = forward_pass.depth
-        steps = [(number, min(number + 1, depth)) for number in range(max(1, depth))]
-        layers = partial(forward_pass.layers, tokens)
-        passes = layer_by_layer(stream, forward_pass.anatomy, steps, batches, layers=layers, scratch=scratch)
-        for batch, _, states in passes:
-            yield states, len(batch.rows) / len(steps)
-
-
 def layer_by_layer(
-    stream: Stream,
+    model: PreTrainedModel,
     anatomy: Anatomy,
     steps: Sequence[tuple[int, int]],
     batches: Sequence[B],
     *,
     layers: Callable[[int | None, int], AbstractContextManager[Layers[B, R]]],
-    scratch: Path,
+    scratch: Path | None,
 ) -> Iterator[tuple[B, int, R]]:
-    """Run the steps one after the other, each for all batches, with the layers of that step in memory.
+    """Run the steps one after the other, each for all batches. If layers are streamed, those of that step are in memory.
 
     A step has the numbers of the first layer that runs, and of the first one that does not. ``layers`` opens a context for such
     numbers (None begins with the embeddings) with a function that maps a batch and its hidden states to a result and the
-    hidden states after these layers. In between they are in ``scratch``.
+    hidden states after these layers. Between two steps they are in the folder ``scratch``.
 
     Yields:
         A batch, the last number of its step, and the result.
     """
-    last = steps[-1][1]
-    with _Passage(scratch) as passage:
-        for start, stop in steps:
-            loaded = stream.loaded(stream.in_layers(anatomy, range(start, stop)))
-            with loaded, layers(start or None, stop) as run:
-                for batch in batches:
-                    result, states = run(batch, passage.read() if start else None)
-                    if stop < last:
-                        passage.write(states)
-                    yield batch, stop, result
-            passage.turn()
-
-
-class _Passage:
-    """The hidden states between two layers, in files without names: one is read while the other one is written."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._read: list[tuple[torch.Size, torch.dtype, torch.device]] = []
-        self._written: list[tuple[torch.Size, torch.dtype, torch.device]] = []
-
-    def __enter__(self) -> "_Passage":
-        self._from: BinaryIO = tempfile.TemporaryFile(dir=self._folder)
-        self._to: BinaryIO = tempfile.TemporaryFile(dir=self._folder)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._from.close()
-        self._to.close()
-
-    def write(self, states: Tensor) -> None:
-        """Write the hidden states of the next batch."""
-        self._to.write(states.contiguous().view(torch.uint8).cpu().numpy().data)
-        self._written.append((states.shape, states.dtype, states.device))
-
-    def read(self) -> Tensor:
-        """The hidden states of the next batch after the layer before."""
-        shape, dtype, device = self._read.pop(0)
-        states = torch.empty(shape, dtype=dtype)  # torch aligns its memory, which the last bits depend on
-        read = self._from.readinto(states.view(torch.uint8).numpy())  # type: ignore[attr-defined]
-        assert read == states.nbytes
-        return states.to(device)
-
-    def turn(self) -> None:
-        """What was written is read from now on."""
-        self._from, self._to = self._to, self._from
-        self._read, self._written = self._written, []
-        self._from.seek(0)
-        self._to.seek(0)
-        self._to.truncate()
+    last, stream = steps[-1][1], stream_of(model)
+    for start, stop in steps:
+        loaded = stream.loaded(stream.in_layers(anatomy, range(start, stop))) if stream else nullcontext()
+        with loaded, layers(start or None, stop) as run:
+            for number, batch in enumerate(batches):
+                between = None if scratch is None else scratch / f"{number}.safetensors"
+                # a copy, because the last bits depend on the alignment of its memory
+                hidden = load_file(between)["states"].clone().to(model.device) if start and between else None
+                result, states = run(batch, hidden)
+                if stop < last:
+                    assert between is not None, "steps need a scratch folder"
+                    between.write_bytes(save({"states": states.contiguous()}))
+                yield batch, stop, result

@@ -1,121 +1,68 @@
-"""The cache of hidden states on disk: compute, write, check, read, list and remove.
+"""The cache of hidden states on disk: compute, write, verify, read, list and remove.
 
 Inside the cache folder, each recipe has a folder with ``recipe.json``: everything that determines hidden states, except the
-examples. It has a folder for each shard, with these files:
+examples. Beside it are shards. A shard is one safetensors file, named after its checksum, with these arrays of some examples:
 
-- ``shard.json``: sizes and checksums of the other files, and its own checksum.
-- ``keys.npy``, ``[N]``: 16-byte digests of the examples' tokens.
-- ``offsets.npy``, ``[N + 1]``: where each example's tokens begin.
-- ``tokens-<cut>.npy``, ``[T, D]``: hidden states of all real tokens after ``<cut>`` layers.
-- ``head.npy``, ``[N, D]``: hidden states of the head's tokens after the last layer.
-- ``pooled-<n>.npy``, ``[N, 3 D]``: first token, mean and last token of each example after ``<n>`` layers.
+- ``keys``, ``[N, 16]``: digests of the examples' tokens.
+- ``offsets``, ``[N + 1]``: where each example's tokens begin.
+- ``tokens-<cut>``, ``[T, D]``: hidden states of all real tokens after ``<cut>`` layers.
+- ``head``, ``[N, D]``: hidden states of the head's tokens after the last layer.
+- ``pooled-<n>``, ``[N, 3 D]``: first token, mean and last token of each example after ``<n>`` layers.
+- ``seconds``, ``[1]``: the seconds that the forward pass took.
 
 The hidden states of an example depend on that example alone (:mod:`frostline.frozen.forward_pass`). The cache can therefore grow:
-examples that are computed later, in other batches, get bitwise identical hidden states. A shard is written to a temporary
-folder, which is then renamed. It never changes afterwards.
+examples that are computed later, in other batches, get bitwise identical hidden states. A shard is written under a temporary
+name, and then renamed. It never changes afterwards.
 """
 
 import json
+import math
 import os
-import re
-import shutil
 import tempfile
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import torch
 import xxhash
 from huggingface_hub import constants
 from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from frostline import FrostlineError
 from frostline.data.files import (
     CANNOT_WRITE,
-    DISK_FULL,
-    NOT_ALLOWED,
-    checksum,
     file_checksum,
-    is_left_over,
-    json_bytes,
     locked,
+    move,
+    remove,
     replace_file,
-    seal,
-    unseal,
+    sync,
+    temporary_path,
 )
-from frostline.frozen.forward_pass import POOLED, ForwardPass, Rows, StateSelection, states_of_batches
+from frostline.frozen.forward_pass import POOLED, ForwardPass, Rows, StateSelection
+from frostline.model.device import to_device
 from frostline.model.tokens import Tokens, flat_positions
 
-
-class Shard:
-    """One shard: a folder with the hidden states of some examples.
-
-    Attributes:
-        keys: Digests of the examples' tokens, ``[N]``.
-        offsets: Where each example's tokens begin, ``[N + 1]``.
-        seconds: Seconds that the forward pass took.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        facts = json.loads((folder / "shard.json").read_text())
-        self.keys: NDArray[np.void] = np.load(folder / "keys.npy").view("V16")[:, 0]
-        self.offsets: NDArray[np.int64] = np.load(folder / "offsets.npy")
-        self.cuts: tuple[int, ...] = tuple(facts["cuts"])
-        self.head: bool = facts["head"]
-        self.pooled: tuple[int, ...] = tuple(facts["pooled"])
-        self.seconds: float = facts["seconds"]
-        self._arrays: dict[str, Tensor] = {}
-
-    def array(self, name: str) -> Tensor:
-        """A memory-mapped file. It is copy-on-write, so changes to the tensor do not reach the file."""
-        if name not in self._arrays:
-            self._arrays[name] = torch.from_numpy(np.load(self.folder / f"{name}.npy", mmap_mode="c"))
-        return self._arrays[name]
-
-    @property
-    def open_files(self) -> set[str]:
-        """The names of the arrays whose files are mapped."""
-        return set(self._arrays)
-
-    def close(self) -> None:
-        """Close the files that are mapped."""
-        self._arrays.clear()
-
-    def covers(self, selection: StateSelection) -> bool:
-        """Whether the shard holds all hidden states of a selection."""
-        vectors = (self.head or not selection.head) and set(selection.pooled) <= set(self.pooled)
-        return vectors and set(selection.cuts) <= set(self.cuts)
+Shard = Mapping[str, Tensor]  # by name; mapped from a file, but copy-on-write, so that no change reaches it
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, SafetensorError)  # errors of reading a damaged record
 
 
-def shard_folders(recipe_folder: Path) -> list[Path]:
-    """The folders of all shards of a recipe, damaged ones too, but none that is being written."""
-    return sorted(path for path in recipe_folder.iterdir() if path.is_dir() and path.suffix != ".part")
+def keys_of(shard: Shard) -> NDArray[np.void]:
+    """``[N]``: the digests of the examples' tokens."""
+    keys: NDArray[np.void] = shard["keys"].numpy().view("V16")[:, 0]
+    return keys
 
 
-def find_damage(shard: Path) -> str:
-    """Compare a shard's files with their sizes and checksums. Returns a description of the damage, empty if intact."""
-    record = shard / "shard.json"
-    try:
-        facts = unseal(record.read_bytes())
-    except (FileNotFoundError, ValueError) as error:
-        return f"{record} is {'damaged' if isinstance(error, ValueError) else 'missing'}"
-    for name, (size, expected) in facts["files"].items():
-        file = shard / name
-        if not file.exists() or file.stat().st_size != size or file_checksum(file) != expected:
-            return f"{file} is {'damaged' if file.exists() else 'missing'}"
-    return ""
-
-
-def remove_shard(shard: Path) -> None:
-    """Remove a shard. A process that is killed meanwhile leaves a folder that the next one removes, and no part of a shard."""
-    shutil.rmtree(shard.rename(shard.with_name(f"{uuid.uuid4().hex}.part")))
+def is_damaged(shard: Path) -> bool:
+    """Whether a shard is not as it was written."""
+    return file_checksum(shard) != shard.stem
 
 
 def write_shard(
@@ -124,164 +71,166 @@ def write_shard(
     """Compute the hidden states of these rows of ``tokens`` and write them as a shard into ``folder``, that of the recipe.
 
     No two rows may have the same tokens. ``progress`` is called after every batch with the number of examples that it is worth.
-    Returns the folder of the shard.
+    Returns the file of the shard.
     """
-    part = folder / f"{uuid.uuid4().hex}.part"
-    part.mkdir()
-    selection, begun = forward_pass.selection, perf_counter()
-    batches = forward_pass.batches(tokens.lengths, rows)
+    begun, batches = perf_counter(), forward_pass.batches(tokens.lengths, rows)
     rows = np.concatenate([batch.rows for batch in batches])
     lengths = tokens.lengths[rows]
-    try:
-        np.save(part / "keys.npy", tokens.keys[rows].view(np.uint8).reshape(-1, 16))
-        np.save(part / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]))
-        width = forward_pass.anatomy.width
-        shapes = {f"tokens-{cut}": (int(lengths.sum()), width) for cut in selection.cuts}
-        shapes |= {"head": (len(lengths), width)} if selection.head else {}
-        shapes |= {f"pooled-{layers}": (len(lengths), len(POOLED) * width) for layers in selection.pooled}
-        with ExitStack() as opened:
-            files = {
-                name: opened.enter_context(_array_file(part / f"{name}.npy", shape)) for name, shape in shapes.items()
-            }
-            for states, examples in states_of_batches(forward_pass, tokens, batches, part):
-                for name, array in states.items():
-                    files[name].write(array.float().cpu().contiguous().numpy().data)
+    states = forward_pass.selection.shapes(len(rows), int(lengths.sum()), forward_pass.anatomy.width)
+    shapes = {"keys": ("U8", (len(rows), 16)), "offsets": ("I64", (len(rows) + 1,)), "seconds": ("F64", (1,))}
+    shapes |= {name: ("F32", shape) for name, shape in states.items()}
+    with temporary_path(folder / "shard", inside=folder) as part:
+        with part.open("wb") as file, tempfile.TemporaryDirectory(dir=folder, suffix=".part") as scratch:
+            begins = _write_header(file, shapes)
+
+            def write(name: str, array: NDArray[np.generic]) -> None:
+                """Write the next rows of an array."""
+                file.seek(begins[name])
+                file.write(array.data)
+                begins[name] += array.nbytes
+
+            write("keys", tokens.keys[rows].view(np.uint8).reshape(-1, 16))
+            write("offsets", np.concatenate([[0], np.cumsum(lengths)]))
+            for found, examples in forward_pass.hidden_states(tokens, batches, Path(scratch)):
+                for name, array in found.items():
+                    write(name, array.float().cpu().contiguous().numpy())
                 progress(examples)
-        sizes = {file.name: (file.stat().st_size, file_checksum(file)) for file in sorted(part.iterdir())}
-        seconds = perf_counter() - begun
-        facts = {"rows": len(rows), **asdict(selection), "files": sizes}
-        (part / "shard.json").write_bytes(seal({**facts, "seconds": seconds}))
-        for written in part.iterdir():
-            with written.open("rb+") as file:
-                os.fsync(file.fileno())
-        return part.rename(folder / checksum(json_bytes(facts))[:20])
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+            write("seconds", np.array([perf_counter() - begun]))
+        sync(part)
+        shard = folder / f"{file_checksum(part)}.safetensors"
+        move(part, shard, inside=folder)
+    return shard
 
 
-def _array_file(path: Path, shape: tuple[int, int]) -> BinaryIO:
-    """Create a .npy file of float32 and reserve its disk space. Its rows are written later."""
-    file = path.open("wb")
-    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-    try:
-        np.lib.format.write_array_header_1_0(file, header)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, file.tell() + 4 * shape[0] * shape[1])
-    except OSError:
-        file.close()
-        raise
-    return file
+def _write_header(file: BinaryIO, shapes: Mapping[str, tuple[str, tuple[int, ...]]]) -> dict[str, int]:
+    """Begin a safetensors file, and reserve its disk space. Returns where each array begins, which is written later."""
+    header, begins, end = {}, {}, 0
+    for name, (kind, shape) in shapes.items():
+        begins[name], end = end, end + {"U8": 1, "F32": 4}.get(kind, 8) * math.prod(shape)
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": (begins[name], end)}
+    content = json.dumps(header).encode()
+    content += b" " * (-len(content) % 8)  # so that the address of each number is a multiple of its size
+    file.write(len(content).to_bytes(8, "little") + content)
+    start = 8 + len(content)
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, start + end)
+    return {name: start + begin for name, begin in begins.items()}
 
 
 class HiddenStates:
-    """Cached hidden states of some rows of a token table. A row is a position in that table.
-
-    A file is mapped into memory when it is first read.
+    """Hidden states of some rows of a token table, in one or more shards. A row is a position in that table.
 
     Attributes:
         selection: Which hidden states can be read.
         rows: The rows whose hidden states can be read.
+        lengths: ``[N]``, the tokens of each row of the table; 0 if its hidden states cannot be read.
         seconds: Seconds of the forward pass over these rows, also if an earlier process ran it.
     """
 
     def __init__(self, selection: StateSelection, shards: Sequence[Shard], keys: NDArray[np.void], rows: Rows) -> None:
-        self.selection, self.rows, self._shards = selection, rows, shards
-        self._group: int | None = None  # the cut of the runs that read now
+        self.selection, self.rows, self._shards, self._keys = selection, rows, shards, keys
         found: dict[bytes, tuple[int, int]] = {}
         for number, shard in enumerate(shards):
-            found.update((key.tobytes(), (number, row)) for row, key in enumerate(shard.keys))
-        self._shard, self._row = np.full((2, len(keys)), -1, np.int64)  # of each row of the table
+            found.update((key.tobytes(), (number, place)) for place, key in enumerate(keys_of(shard)))
+        self._shard, self._place = np.full((2, len(keys)), -1, np.int64)  # of each row of the table
         for row in rows.tolist():
-            self._shard[row], self._row[row] = found[keys[row].tobytes()]
-        used = [len(np.unique(self._row[rows][self._shard[rows] == n])) for n in range(len(shards))]
-        self.seconds = sum(s.seconds * n / len(s.keys) for s, n in zip(shards, used, strict=True))
+            self._shard[row], self._place[row] = found[keys[row].tobytes()]
+        self.lengths, self.seconds = np.zeros(len(keys), np.int64), 0.0
+        for number, shard in enumerate(shards):
+            here = self._shard == number
+            self.lengths[here] = np.diff(shard["offsets"].numpy())[self._place[here]]
+            self.seconds += float(shard["seconds"]) * len(np.unique(self._place[here])) / len(shard["keys"])
 
     def has(self, rows: Rows) -> bool:
         """Whether the hidden states of these rows can be read."""
         return bool((self._shard[rows] >= 0).all())
 
-    @property
-    def open_files(self) -> set[str]:
-        """The names of the arrays whose files are mapped."""
-        return {name for shard in self._shards for name in shard.open_files}
-
-    def begin_group(self, cut: int | None) -> None:
-        """Runs from this cut follow: close the files that runs from another cut have opened."""
-        if cut != self._group:
-            for shard in self._shards:
-                shard.close()
-        self._group = cut
-
     def tokens(self, cut: int, rows: Rows) -> Tensor:
         """Hidden states of all tokens of these rows after ``cut`` layers, ``[1, T, D]``, in the order of the rows."""
-        parts, order = [], []
-        for number, inside, positions in self._by_shard(rows):
-            shard = self._shards[number]
-            flat = flat_positions(shard.offsets, inside)
-            parts.append(shard.array(f"tokens-{cut}").index_select(0, torch.from_numpy(flat)))
-            order.append((positions, np.diff(shard.offsets)[inside]))
-        return _in_order(parts, order)[None]
+        return self.read(f"tokens-{cut}", rows)[None]
 
     def head(self, rows: Rows) -> Tensor:
         """Hidden states of the head's tokens after the last layer, ``[1, B, D]``."""
-        return self._vectors("head", rows)[None]
+        return self.read("head", rows)[None]
 
     def pooled(self, layer: int, rows: Rows) -> Tensor:
         """Pooled vectors after ``layer`` layers, ``[B, 3, D]``, in the order of ``POOLED``."""
-        return self._vectors(f"pooled-{layer}", rows).view(len(rows), len(POOLED), -1)
+        return self.read(f"pooled-{layer}", rows).view(len(rows), len(POOLED), -1)
 
-    def _vectors(self, name: str, rows: Rows) -> Tensor:
-        parts, order = [], []
-        for number, inside, positions in self._by_shard(rows):
-            parts.append(self._shards[number].array(name).index_select(0, torch.from_numpy(inside)))
-            order.append((positions, np.ones_like(positions)))
-        return _in_order(parts, order)
+    def counts(self, name: str, rows: Rows) -> NDArray[np.int64]:
+        """``[B]``: how many vectors of this name each row has."""
+        return self.lengths[rows] if name.startswith("tokens") else np.ones(len(rows), np.int64)
 
-    def _by_shard(self, rows: Rows) -> Iterator[tuple[int, Rows, Rows]]:
-        """For each shard that holds some of these rows: its number, the rows inside it, and their positions in the batch."""
-        shards = self._shard[rows]
+    def read(self, name: str, rows: Rows) -> Tensor:
+        """The vectors of this name, as in a shard, in the order of the rows."""
+        parts, order, shards = list[Tensor](), list[Rows](), self._shard[rows]
         assert (shards >= 0).all(), "hidden states of these rows were not loaded"
         for number in np.unique(shards):
-            positions = np.flatnonzero(shards == number)
-            yield int(number), self._row[rows[positions]], positions
+            shard, positions = self._shards[number], np.flatnonzero(shards == number)
+            places = self._place[rows[positions]]
+            flat = flat_positions(shard["offsets"].numpy(), places) if name.startswith("tokens") else places
+            parts.append(_chosen(shard[name], flat))
+            order.append(positions)
+        if len(parts) == 1:
+            return parts[0]
+        mixed = np.concatenate(order)
+        offsets = np.concatenate([[0], np.cumsum(self.counts(name, rows[mixed]))])
+        return _chosen(torch.cat(parts), flat_positions(offsets, np.argsort(mixed)))
+
+    def copied(self, name: str, device: torch.device) -> "HiddenStates":
+        """A copy of the vectors of one name in the memory of a device. A read only sends positions there."""
+        rows, counts = self.rows, self.counts(name, self.rows)
+        ends, one = np.cumsum(counts), self.read(name, self.rows[:1])
+        vectors = torch.empty((int(ends[-1]), *one.shape[1:]), dtype=one.dtype, device=device)
+        for start in range(0, len(rows), COPIED_ROWS):
+            some = self.read(name, rows[start : start + COPIED_ROWS])
+            vectors[ends[start] - counts[start] :][: len(some)].copy_(some)
+        shard = {
+            "keys": torch.from_numpy(self._keys[rows].view(np.uint8).reshape(-1, 16)),
+            "offsets": torch.from_numpy(np.concatenate([[0], np.cumsum(self.lengths[rows])])),
+            "seconds": torch.tensor([self.seconds]),
+            name: vectors,
+        }
+        return HiddenStates(self.selection, [shard], self._keys, rows)
 
 
-def _in_order(parts: list[Tensor], order: list[tuple[Rows, Rows]]) -> Tensor:
-    """The vectors from several shards in the order of the batch, from each shard's rows in it and how many vectors each has."""
-    if len(parts) == 1:
-        return parts[0]
-    positions = np.concatenate([position for position, _ in order])
-    lengths = np.concatenate([length for _, length in order])
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    return torch.cat(parts).index_select(0, torch.from_numpy(flat_positions(offsets, np.argsort(positions))))
+COPIED_ROWS = 1024  # that are copied to a device at once
 
 
-FORMAT = 10
-UNREADABLE = (OSError, ValueError, LookupError, TypeError, EOFError)  # errors of reading a damaged record
+def _chosen(vectors: Tensor, positions: Rows) -> Tensor:
+    """The vectors at these positions."""
+    return vectors.index_select(0, to_device(torch.from_numpy(positions), vectors.device))
+
+
+FORMAT = 11
 
 
 @dataclass(frozen=True)
 class CacheKey:
-    """Everything that determines an example's hidden states, except the example."""
+    """Everything that determines an example's hidden states, except the example.
 
-    model: str  # its name, for display; not part of the key
-    weights: str  # digest of weights and configuration
+    Attributes:
+        model: Its name, for display; not part of the key.
+        weights: A digest of weights and configuration.
+        precision: That of matrix products.
+        machine: All else that their last bits depend on: attention, device, threads, instructions and versions.
+        head_reads: Which tokens the head reads.
+        packed: Whether batches were packed.
+        head_token: The modules of the last layer that ran for the head's token only.
+    """
+
+    model: str
+    weights: str
     precision: str
-    attention: str
-    device: str
-    threads: int
-    instructions: str
-    torch: str
-    transformers: str
+    machine: Mapping[str, str | int]
     head_reads: str
     packed: bool = True
-    head_token: str = ""  # modules of the last layer that run for the head's token only
-    format: int = FORMAT
+    head_token: str = ""
 
     @property
     def key(self) -> str:
         """The name of the folder with the hidden states."""
-        facts = {name: value for name, value in asdict(self).items() if name != "model"}
+        facts = {**asdict(self), "model": "", "format": FORMAT}
         return xxhash.xxh3_128_hexdigest(json.dumps(facts, sort_keys=True).encode())[:20]
 
 
@@ -290,28 +239,30 @@ def cache_folder() -> Path:
     return Path(constants.HF_ASSETS_CACHE) / "frostline" / "hidden-states" / "default"
 
 
+def _read_key(file: Path) -> CacheKey | None:
+    """The key in a ``recipe.json``; None if it is damaged."""
+    with suppress(*UNREADABLE):
+        return CacheKey(**json.loads(file.read_text()))
+    return None
+
+
 def similar_recipes(recipe: CacheKey, *, folder: Path | None = None) -> Iterator[CacheKey]:
     """Keys on disk that differ only in ``packed`` and ``head_token``.
 
     Both are unknown before the exactness check.
     """
     for file in (folder or cache_folder()).glob("*/recipe.json"):
-        with suppress(*UNREADABLE):
-            found = CacheKey(**json.loads(file.read_text()))
-            if replace(recipe, model=found.model, packed=found.packed, head_token=found.head_token) == found:
-                yield found
-
-
-INSTEAD = "end all processes that use this folder, and remove it yourself"
+        found = _read_key(file)
+        if found and replace(recipe, model=found.model, packed=found.packed, head_token=found.head_token) == found:
+            yield found
 
 
 @dataclass(frozen=True)
 class CacheEntry:
     """The cached hidden states of one recipe: one model, in one precision, on one kind of machine."""
 
-    key: str
-    folder: Path
-    recipe: dict[str, Any]  # empty if recipe.json is damaged
+    folder: Path  # its name is the key
+    recipe: CacheKey | None  # None if recipe.json is damaged
     rows: int  # examples
     cuts: tuple[int, ...]
     bytes: int
@@ -320,27 +271,27 @@ class CacheEntry:
     @property
     def model(self) -> str:
         """The model's name, for display."""
-        return str(self.recipe.get("model", "(its record is damaged)"))
+        return self.recipe.model if self.recipe else "(its record is damaged)"
 
 
-def list_entries(folder: Path | None = None) -> Iterator[CacheEntry]:
+def list_entries(folder: Path | None = None) -> list[CacheEntry]:
     """All entries, the least recently modified first."""
     found = []
     for recipe in (folder or cache_folder()).glob("*/recipe.json"):
-        shards = [_read_record(path) for path in recipe.parent.glob("*/shard.json")]
+        shards = _readable_shards(recipe.parent)
         files = [path.stat() for path in recipe.parent.rglob("*") if path.is_file()]
+        cuts = {name.removeprefix("tokens-") for shard in shards for name in shard if name.startswith("tokens-")}
         found.append(
             CacheEntry(
-                key=recipe.parent.name,
                 folder=recipe.parent,
-                recipe=_read_record(recipe),
-                rows=sum(shard.get("rows", 0) for shard in shards),
-                cuts=tuple(sorted({cut for shard in shards for cut in shard.get("cuts", ())})),
+                recipe=_read_key(recipe),
+                rows=sum(len(shard["keys"]) for shard in shards),
+                cuts=tuple(sorted(map(int, filter(str.isdigit, cuts)))),
                 bytes=sum(file.st_size for file in files),
                 modified=max(file.st_mtime for file in files),
             )
         )
-    yield from sorted(found, key=lambda entry: entry.modified)
+    return sorted(found, key=lambda entry: entry.modified)
 
 
 def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[CacheEntry]:
@@ -352,37 +303,42 @@ def remove_entries(keys: list[str] | None, folder: Path | None = None) -> list[C
     Raises:
         FrostlineError: One of ``keys`` matches no entry.
     """
-    entries = list(list_entries(folder))
+    entries = list_entries(folder)
     for key in keys or ():
-        if not any(entry.key.startswith(key) for entry in entries):
+        if not any(entry.folder.name.startswith(key) for entry in entries):
             raise FrostlineError(f"No cached hidden states have the key {key!r}: `frostline cache ls` lists them.")
-    removed = [entry for entry in entries if keys is None or entry.key.startswith(tuple(keys))]
+    removed = [entry for entry in entries if keys is None or entry.folder.name.startswith(tuple(keys))]
     for entry in removed:
-        with locked(entry.folder / "lock", INSTEAD, inside=entry.folder):  # wait for a process that is writing
-            for path in entry.folder.iterdir():
-                if path.is_dir():
-                    remove_shard(path)
-            (entry.folder / "recipe.json").unlink()
-        shutil.rmtree(entry.folder, ignore_errors=True)
+        lock, instead = entry.folder / "lock", "end all processes that use this folder, and remove it yourself"
+        with locked(lock, instead, inside=entry.folder):  # wait for a process that is writing
+            # last the record, without which the others are not listed
+            for path in sorted(entry.folder.iterdir(), key=lambda path: path.name == "recipe.json"):
+                if path != lock:
+                    remove(path, inside=entry.folder)
+        remove(entry.folder, inside=entry.folder.parent)
     return removed
 
 
 def verify_entries(folder: Path | None = None) -> Iterator[tuple[CacheEntry, str]]:
     """Verify all cached files. Yields each entry with a description of its damage, or an empty text if it is intact."""
     for entry in list_entries(folder):
-        damages = [find_damage(shard) for shard in shard_folders(entry.folder)]
-        if not entry.recipe:
-            damages.append(f"{entry.folder / 'recipe.json'} is damaged")
-        yield entry, "; ".join(filter(None, damages))
+        damaged = [shard for shard in entry.folder.glob("*.safetensors") if is_damaged(shard)]
+        damaged += [] if entry.recipe else [entry.folder / "recipe.json"]
+        yield entry, "; ".join(f"{file} is damaged" for file in damaged)
 
 
-def _read_record(path: Path) -> dict[str, Any]:
-    """The contents of a JSON file; empty if it is damaged."""
-    try:
-        found = json.loads(path.read_text())
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+ANY = StateSelection((), head=False)
+
+
+def _readable_shards(recipe_folder: Path, selection: StateSelection = ANY) -> list[Shard]:
+    """The shards of a recipe that hold all hidden states of a selection. They are not verified, and damaged ones are left out."""
+    needed, shards = {"keys", "offsets", "seconds", *selection.shapes(0, 0, 0)}, list[Shard]()
+    for file in recipe_folder.glob("*.safetensors"):
+        with suppress(*UNREADABLE):
+            shard = load_file(file)
+            if needed <= shard.keys() and len(keys_of(shard)):
+                shards.append(shard)
+    return shards
 
 
 SHARD_ROWS = 16384  # examples in one shard, at most
@@ -419,21 +375,17 @@ def load_or_compute(
         for leftover in recipe_folder.glob(
             "*.part"
         ):  # of a process that was killed; one that lives would hold the lock
-            if is_left_over(leftover) or re.fullmatch(r"[0-9a-f]{32}\.part", leftover.name):
-                shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+            remove(leftover, inside=recipe_folder)
         replace_file(recipe_folder / "recipe.json", json.dumps(asdict(recipe), indent=1).encode(), inside=recipe_folder)
-        shards = []
-        for found in shard_folders(recipe_folder):
-            if damage := find_damage(found):
-                warn(f"Cached hidden states are computed again: {damage}.")
-                remove_shard(found)
-            elif (shard := Shard(found)).covers(forward_pass.selection):
-                shards.append(shard)
+        for file in filter(is_damaged, recipe_folder.glob("*.safetensors")):
+            warn(f"Cached hidden states are computed again: {file} is damaged.")
+            file.unlink()
+        shards = _readable_shards(recipe_folder, forward_pass.selection)
         missing = _missing(tokens, rows, shards)
         progress(len(rows) - len(missing))
         for start in range(0, len(missing), SHARD_ROWS):
-            published = write_shard(recipe_folder, forward_pass, tokens, missing[start : start + SHARD_ROWS], progress)
-            shards.append(Shard(published))
+            some = missing[start : start + SHARD_ROWS]
+            shards.append(load_file(write_shard(recipe_folder, forward_pass, tokens, some, progress)))
     return HiddenStates(forward_pass.selection, shards, tokens.keys, rows)
 
 
@@ -450,17 +402,13 @@ def missing_rows(
     Of several rows with the same tokens, one is returned. No file is verified or changed. Without a ``recipe``, no row
     counts as cached.
     """
-    files = (folder or cache_folder()).glob(f"{recipe.key}/*/shard.json") if recipe else ()
-    shards = []
-    for file in files:
-        with suppress(*UNREADABLE):  # a damaged shard is computed again
-            shards.append(Shard(file.parent))
-    return _missing(tokens, rows, [shard for shard in shards if shard.covers(selection)])
+    shards = _readable_shards((folder or cache_folder()) / recipe.key, selection) if recipe else []
+    return _missing(tokens, rows, shards)
 
 
 def _missing(tokens: Tokens, rows: Rows, shards: Sequence[Shard]) -> Rows:
     """One row for each token sequence that no shard holds, sorted by length."""
-    cached = np.concatenate([np.zeros(0, "V16"), *(shard.keys for shard in shards)])
+    cached = np.concatenate([np.zeros(0, "V16"), *map(keys_of, shards)])
     unique, first = np.unique(tokens.keys[rows], return_index=True)
     missing = rows[first[~np.isin(unique, cached)]]
     ordered: Rows = missing[np.lexsort((tokens.keys[missing], tokens.lengths[missing]))]
@@ -468,24 +416,17 @@ def _missing(tokens: Tokens, rows: Rows, shards: Sequence[Shard]) -> Rows:
 
 
 @contextmanager
-def _disk_errors(recipe_folder: Path) -> Iterator[None]:
-    """Explain what to do if the disk is full or the folder cannot be written."""
+def _disk_errors(folder: Path) -> Iterator[None]:
+    """Explain what to do if hidden states cannot be written into a folder."""
     try:
         yield
     except (OSError, FrostlineError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__  # replace_file raises a FrostlineError
-        if not isinstance(cause, OSError):
-            raise
-        if cause.errno in NOT_ALLOWED:
-            raise FrostlineError(
-                f"Hidden states cannot be cached in {recipe_folder} ({cause.strerror}): set HF_ASSETS_CACHE to a folder that "
-                "can be written, or cache nothing (cache_limit = 0)."
-            ) from error
-        if cause.errno not in DISK_FULL:
+        if not isinstance(cause, OSError) or cause.errno not in CANNOT_WRITE:
             raise
         raise FrostlineError(
-            f"The disk is full: hidden states could not be cached in {recipe_folder}. Free disk space "
-            "(`frostline cache rm`), or set a lower cache_limit, and run the same command again; finished runs remain."
+            f"Hidden states cannot be written to {folder} ({cause.strerror}): free disk space (`frostline cache rm`), set "
+            "HF_ASSETS_CACHE to another folder, or set a lower cache_limit, and run the same command again. Finished runs remain."
         ) from error
 
 
@@ -497,21 +438,14 @@ def scratch_folder() -> Iterator[Path]:
         FrostlineError: The disk is full, or the folder cannot be written.
     """
     folder = cache_folder()
-    try:
+    with _disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, suffix=".part") as made:
             yield Path(made)
-    except OSError as error:
-        if error.errno not in CANNOT_WRITE:
-            raise
-        raise FrostlineError(
-            f"Hidden states cannot be written to {folder} ({error.strerror}): free disk space (`frostline cache rm`), or set "
-            "HF_ASSETS_CACHE to another folder."
-        ) from error
 
 
 def computed_states(folder: Path, forward_pass: ForwardPass, tokens: Tokens, rows: Rows) -> HiddenStates:
     """The selected hidden states of these rows of ``tokens``, which are computed and written into a folder of the caller."""
     unique = missing_rows(tokens, rows, forward_pass.selection)
     shard = write_shard(folder, forward_pass, tokens, unique, lambda examples: None)
-    return HiddenStates(forward_pass.selection, [Shard(shard)], tokens.keys, rows)
+    return HiddenStates(forward_pass.selection, [load_file(shard)], tokens.keys, rows)

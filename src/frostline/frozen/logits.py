@@ -19,7 +19,7 @@ from frostline.model.anatomy import Anatomy
 from frostline.model.classifier import BATCH, Classifier, logits_of
 from frostline.model.device import free_bytes
 from frostline.model.heads import Head, real_logits
-from frostline.model.streaming import Stream, stream_of
+from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
 
 
@@ -31,9 +31,9 @@ def logits_of_texts(classifier: Classifier, tokens: Tokens) -> Tensor:
     Raises:
         FrostlineError: The layers are streamed, and the disk is too small for the hidden states in between.
     """
-    model, stream = classifier.model, stream_of(classifier.model)
+    model = classifier.model
     lengths = tokens.lengths if classifier.of_words else None
-    if stream is None:
+    if stream_of(model) is None:
         (logits,) = logits_of(tokens, lambda batches: map(_whole(model, tokens), batches), lengths=lengths)
         return logits
     assert classifier.anatomy is not None
@@ -42,7 +42,7 @@ def logits_of_texts(classifier: Classifier, tokens: Tokens) -> Tensor:
     def forward(batches: Sequence[Rows]) -> Iterator[list[Tensor]]:
         with scratch_folder() as folder:
             for some in _chunks(batches, tokens, anatomy.width * model.dtype.itemsize, folder):
-                yield from _streamed(model, anatomy, stream, tokens, some, folder)
+                yield from _streamed(model, anatomy, tokens, some, folder)
 
     (logits,) = logits_of(tokens, forward, lengths=lengths)
     return logits
@@ -59,7 +59,7 @@ def _whole(model: PreTrainedModel, tokens: Tokens) -> Callable[[Rows], list[Tens
 
 
 def _streamed(
-    model: PreTrainedModel, anatomy: Anatomy, stream: Stream, tokens: Tokens, batches: Sequence[Rows], scratch: Path
+    model: PreTrainedModel, anatomy: Anatomy, tokens: Tokens, batches: Sequence[Rows], scratch: Path
 ) -> Iterator[list[Tensor]]:
     """The logits of these batches, each layer in turn. A head that reads several of the last layers needs them together."""
     head = getattr(model, "head", None)
@@ -79,14 +79,14 @@ def _streamed(
 
             yield run
 
-    for _, stop, logits in layer_by_layer(stream, anatomy, steps, batches, layers=layers, scratch=scratch):
+    for _, stop, logits in layer_by_layer(model, anatomy, steps, batches, layers=layers, scratch=scratch):
         if stop == anatomy.count:  # else they are meaningless
             yield [logits]
 
 
 def _chunks(batches: Sequence[Rows], tokens: Tokens, token_bytes: int, folder: Path) -> Iterator[Sequence[Rows]]:
-    """Batches that pass through the layers together. Their hidden states fit on the disk, in two files, or an error says so."""
-    sizes = np.array([2 * token_bytes * len(rows) * int(tokens.lengths[rows].max()) for rows in batches], np.int64)
+    """Batches that pass through the layers together. Their hidden states fit on the disk, or an error says so."""
+    sizes = np.array([token_bytes * len(rows) * int(tokens.lengths[rows].max()) for rows in batches], np.int64)
     free = max(0, free_bytes(folder) - RESERVED_BYTES)
     largest = int(sizes.argmax())
     if sizes[largest] > free:

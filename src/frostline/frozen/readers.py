@@ -4,86 +4,29 @@ A CPU reads them from the mapped files. A GPU reads them from a copy in its own 
 host, one batch ahead on a stream of its own.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Self
-
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from frostline.frozen.forward_pass import Rows
 from frostline.frozen.hidden_states import HiddenStates
 from frostline.model.device import to_device
-from frostline.model.tokens import flat_positions
-
-
-@dataclass(frozen=True)
-class Part:
-    """The cached hidden states of one kind, for example those of all tokens after two layers.
-
-    Attributes:
-        name: The kind. No other part of the same hidden states has this name.
-        states: Where they are cached.
-        read: The vectors ``[1, N, ...]`` of some rows on the host, in the order of the rows.
-        counts: How many vectors each row of the token table has.
-    """
-
-    name: str
-    states: HiddenStates
-    read: Callable[[Rows], Tensor]
-    counts: NDArray[np.int64]
-
-    @classmethod
-    def tokens(cls, states: HiddenStates, cut: int, lengths: NDArray[np.int64]) -> Self:
-        """``[1, T, D]``, of all tokens after ``cut`` layers. ``lengths`` are the tokens of each row of the table."""
-        return cls(f"tokens-{cut}", states, partial(states.tokens, cut), lengths)
-
-    @classmethod
-    def head(cls, states: HiddenStates, lengths: NDArray[np.int64]) -> Self:
-        """``[1, B, D]``, of the token that the head reads."""
-        return cls("head", states, states.head, np.ones_like(lengths))
-
-
-COPIED_ROWS = 1024  # that are copied to a device at once
-
-
-class DeviceCopy:
-    """A copy of all vectors of a part in the memory of a device. A read sends only positions there."""
-
-    def __init__(self, part: Part, device: torch.device) -> None:
-        self.part, self._device, rows = part, device, part.states.rows
-        self._offsets = np.concatenate([[0], np.cumsum(part.counts[rows])])
-        self._place = np.full(len(part.counts), -1)  # of each row of the table
-        self._place[rows] = np.arange(len(rows))
-        one = part.read(rows[:1])
-        self._vectors = torch.empty((1, int(self._offsets[-1]), *one.shape[2:]), dtype=one.dtype, device=device)
-        self.bytes = self._vectors.nbytes
-        for start in range(0, len(rows), COPIED_ROWS):
-            some = part.read(rows[start : start + COPIED_ROWS])
-            self._vectors[:, self._offsets[start] :][:, : some.shape[1]].copy_(some)
-
-    def read(self, rows: Rows) -> Tensor:
-        """The vectors ``[1, N, ...]`` of these rows on the device, in the order of the rows."""
-        places = self._place[rows]
-        assert (places >= 0).all(), "hidden states of these rows were not copied"
-        positions = torch.from_numpy(flat_positions(self._offsets, places))
-        return self._vectors.index_select(1, to_device(positions, self._device))
 
 
 class DeviceCopies:
-    """Copies that together fit into a limit. The one that has not been asked for longest is dropped first."""
+    """Copies of hidden states on a device that together fit into a limit. The one that has not been asked for longest is dropped.
+
+    A name is that of vectors in :class:`HiddenStates`, such as ``tokens-2``.
+    """
 
     def __init__(self) -> None:
         self._limit, self._refused = 0, False
-        self._copies: dict[str, DeviceCopy] = {}
+        self._copies: dict[str, tuple[HiddenStates, HiddenStates, int]] = {}  # what was copied, the copy, its bytes
 
     @property
     def bytes(self) -> int:
         """The memory of all copies."""
-        return sum(copy.bytes for copy in self._copies.values())
+        return sum(size for _, _, size in self._copies.values())
 
     def keep_within(self, limit: int) -> None:
         """Let copies take at most ``limit`` bytes. At first it is 0, so nothing is copied."""
@@ -97,22 +40,21 @@ class DeviceCopies:
         self.keep_within(0)
         return had
 
-    def of(self, part: Part, device: torch.device) -> DeviceCopy | None:
-        """The copy of a part; None if it does not fit."""
+    def of(self, states: HiddenStates, name: str, device: torch.device) -> HiddenStates | None:
+        """The copy of the vectors of a name; None if it does not fit."""
         if not self._limit:
             return None
-        own = self._copies.pop(part.name, None)
-        if own is None or own.part.states is not part.states:
-            own = None  # its memory is free before another copy is made
-            cached = part.states.rows
-            one = part.read(cached[:1])[:, 0]
-            needed = int(part.counts[cached].sum()) * one.numel() * one.element_size()
+        copied = self._copies.pop(name, None)
+        if copied is None or copied[0] is not states:
+            copied = None  # its memory is free before another copy is made
+            one = states.read(name, states.rows[:1])[0]
+            needed = int(states.counts(name, states.rows).sum()) * one.nbytes
             if needed > self._limit:
                 return None
             self._drop_for(needed)
-            own = DeviceCopy(part, device)
-        self._copies[part.name] = own
-        return own
+            copied = states, states.copied(name, device), needed
+        self._copies[name] = copied
+        return copied[1]
 
     def _drop_for(self, needed: int) -> None:
         """Drop copies until this many bytes fit, too."""
@@ -148,49 +90,43 @@ class SideStream:
         self._stream.synchronize()
 
 
-@dataclass(frozen=True)
-class HostReader:
-    """Copies each batch when it is read. On a CPU there is nothing to copy."""
+class Reader:
+    """Reads the vectors of one name on a device. With a stream for copies, it can read one batch ahead.
 
-    part: Part
-    device: torch.device
+    Attributes:
+        stream: Copies a batch while the device computes another one. None: on a CPU, or if the vectors are on the device.
+    """
 
-    def read(self, rows: Rows) -> Tensor:
-        return to_device(self.part.read(rows), self.device)
-
-
-class AheadReader:
-    """Copies the next batch while the device computes this one."""
-
-    def __init__(self, part: Part, stream: SideStream) -> None:
-        self._part, self._stream = part, stream
+    def __init__(self, states: HiddenStates, name: str, device: torch.device, stream: SideStream | None = None) -> None:
+        self.stream, self._states, self._name, self._device = stream, states, name, device
         self._next: tuple[Rows, Sent] | None = None
 
     def read(self, rows: Rows) -> Tensor:
+        """``[1, N, ...]``, in the order of the rows. The host does not wait for the device."""
+        if self.stream is None:
+            return to_device(self._states.read(self._name, rows)[None], self._device)
         if self._next is None or not np.array_equal(self._next[0], rows):
-            return self._stream.receive(self._stream.send(self._part.read(rows)))
+            return self.stream.receive(self._sent(self.stream, rows))
         (_, sent), self._next = self._next, None
-        return self._stream.receive(sent)
+        return self.stream.receive(sent)
 
     def prefetch(self, rows: Rows) -> None:
-        """Begin to copy these rows. Other rows may be read before them."""
-        if self._next is None or not np.array_equal(self._next[0], rows):
-            self._next = rows, self._stream.send(self._part.read(rows))
+        """Begin to copy these rows, if there is a stream. Other rows may be read before them."""
+        if self.stream and (self._next is None or not np.array_equal(self._next[0], rows)):
+            self._next = rows, self._sent(self.stream, rows)
 
     def close(self) -> None:
         """Wait until no copy is on its way, and forget a batch that was not read."""
-        self._stream.finish()
+        if self.stream:
+            self.stream.finish()
         self._next = None
 
+    def _sent(self, stream: SideStream, rows: Rows) -> Sent:
+        return stream.send(self._states.read(self._name, rows)[None])
 
-Reader = DeviceCopy | HostReader | AheadReader
 
-
-def reader_of(part: Part, device: torch.device, copies: DeviceCopies) -> Reader:
-    """Reads the vectors ``[1, N, ...]`` of a part on a device, in the order of the rows. The host does not wait for the device.
-
-    They are read from a copy there if it fits, else from the host. With CUDA, it can read one batch ahead.
-    """
-    if copy := copies.of(part, device):
-        return copy
-    return AheadReader(part, SideStream(device)) if device.type == "cuda" else HostReader(part, device)
+def reader_of(states: HiddenStates, name: str, device: torch.device, copies: DeviceCopies) -> Reader:
+    """Reads the vectors of a name on a device: from a copy there if it fits, else from the host, with CUDA one batch ahead."""
+    if copy := copies.of(states, name, device):
+        return Reader(copy, name, device)
+    return Reader(states, name, device, SideStream(device) if device.type == "cuda" else None)

@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
-import torch
 from torch import nn
 
 from frostline.data.load import Data
@@ -236,12 +235,10 @@ def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPas
         model=pretrained.name,
         weights=pretrained.weights,
         precision=machine.precision,
-        attention=str(pretrained.model.config._attn_implementation),
-        device=str(facts["device_name"]),
-        threads=torch.get_num_threads(),
-        instructions=str(facts["instructions"]),
-        torch=str(facts["torch"]),
-        transformers=str(facts["transformers"]),
+        machine={
+            "attention": str(pretrained.model.config._attn_implementation),
+            **{name: facts[name] for name in ("device_name", "threads", "instructions", "torch", "transformers")},
+        },
         head_reads=forward_pass.head_reads,
         packed=forward_pass.packed,
         head_token=" ".join(forward_pass.head_token.modules) if forward_pass.head_token else "",
@@ -249,9 +246,9 @@ def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPas
 
 
 def passage_bytes(pretrained: Pretrained, lengths: Lengths) -> int:
-    """The size of the two files with hidden states between layers while examples of these lengths are streamed, else 0."""
+    """The size of the hidden states between layers while examples of these lengths are streamed, else 0."""
     longest = int(np.sort(lengths)[-SHARD_ROWS:].sum())
-    return 2 * 4 * pretrained.anatomy.width * longest if pretrained.stream else 0
+    return 4 * pretrained.anatomy.width * longest if pretrained.stream else 0
 
 
 def free_cache_bytes() -> int:

@@ -20,7 +20,7 @@ from frostline.fast.optimizer import sparse_gradients
 from frostline.fast.switch import enabled, forwards_replaced
 from frostline.frozen.cut import UpperModel, cut_at
 from frostline.frozen.forward_pass import Rows
-from frostline.frozen.readers import AheadReader, Part, Reader, reader_of
+from frostline.frozen.readers import Reader, reader_of
 from frostline.model.anatomy import Anatomy
 from frostline.model.device import memory_ran_out, random_state_restored, release_unused, to_device
 from frostline.model.packing import packable
@@ -140,7 +140,7 @@ class ForwardFunction:
     def prefetch(self) -> Callable[[Rows], None] | None:
         """Begins to copy the hidden states of rows ``[K, B]`` to the device; None if that would not save time."""
         reader = self.reader
-        return (lambda rows: reader.prefetch(rows.ravel())) if isinstance(reader, AheadReader) else None
+        return (lambda rows: reader.prefetch(rows.ravel())) if reader and reader.stream else None
 
     def state(self) -> State:
         """The state of the generators of our own dropout and of torch."""
@@ -231,13 +231,11 @@ def forward_function(context: Experiment, specs: Sequence[Run]) -> Iterator[Forw
 @contextmanager
 def _reader(context: Experiment, cut: int | None) -> Iterator[Reader | None]:
     """Reads the hidden states after ``cut`` layers. In the end, no copy of them is on its way."""
-    states, lengths = context.states, context.tokens.lengths
-    if cut is None or states is None:
+    if cut is None or context.states is None:
         yield None
         return
-    part = Part.head(states, lengths) if context.reads_one_token(cut) else Part.tokens(states, cut, lengths)
-    reader = reader_of(part, context.machine.device, context.worker.copies)
-    with closing(reader) if isinstance(reader, AheadReader) else nullcontext():
+    name = "head" if context.reads_one_token(cut) else f"tokens-{cut}"
+    with closing(reader_of(context.states, name, context.machine.device, context.worker.copies)) as reader:
         yield reader
 
 

@@ -142,7 +142,7 @@ def _vectors_of_batches(
 ) -> Iterator[Vectors]:
     """The vectors of each batch. If the layers are streamed, those of many batches are computed first, and wait on disk."""
     if stream_of(forward_pass.model) is None:
-        for batch, states in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
+        for batch, (states, _) in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
             yield partial(_batch_vectors, states, words_of_rows(tokens, batch.rows))
         return
     shard = np.cumsum([len(batch.rows) for batch in batches]) // SHARD_ROWS

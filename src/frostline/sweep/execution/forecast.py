@@ -349,19 +349,14 @@ class RandomStates(HiddenStates):
     seconds = 0.0  # nothing was computed
 
     def __init__(self, need: StateSelection, tokens: Tokens, width: int) -> None:
-        self.selection, self._lengths, self._width = need, tokens.lengths, width
+        self.selection, self.lengths, self._width = need, tokens.lengths, width
         self._any = torch.zeros(0, width)
 
-    def tokens(self, cut: int, rows: Rows) -> Tensor:
-        return self._some(int(self._lengths[rows].sum()))
-
-    def head(self, rows: Rows) -> Tensor:
-        return self._some(len(rows))
-
-    def _some(self, count: int) -> Tensor:
+    def read(self, name: str, rows: Rows) -> Tensor:
+        count = int(self.counts(name, rows).sum())
         if count > len(self._any):
             self._any = torch.randn(2 * count, self._width, generator=torch.Generator().manual_seed(0))
-        return self._any[:count].clone()[None]
+        return self._any[:count].clone()
 
 
 @dataclass(frozen=True)

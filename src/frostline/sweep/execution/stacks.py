@@ -188,8 +188,6 @@ def train_stack(
         "checkpoints": RunCheckpoints(files, stack, context, progress.note),
     }
     limit_copies(stack, prepared)
-    if context.states is not None:
-        context.states.begin_group(context.cut(spec))
     try:
         results = [run(spec, context, **more)] if len(stack) == 1 else run_stacked(stack, context, **more)
     except FrostlineError:
