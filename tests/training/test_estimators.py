@@ -43,7 +43,7 @@ def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_p
     of_words = replace(tagging_context(small_base(tmp_path / "base", "bert")), labels=LABELS)
     for one, cached in (
         (context, context.with_worker(states=states)),
-        (of_words, with_states(of_words, tmp_path / "words", (0, 1, 2, 3))),
+        (of_words, with_states(of_words, tmp_path / "base", (0, 1, 2, 3))),
     ):
         mixed = np.random.default_rng(0).permutation(one.splits["test"])
         logits = [ESTIMATORS["probe"].fit(PROBE, some, None).logits(mixed, "test") for some in (one, cached)]
