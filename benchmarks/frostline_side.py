@@ -22,7 +22,7 @@ def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:
         command = [sys.executable, "-m", "frostline", "sweep", *flags_of(settings), "--out", str(out)]
         seconds = timed(command, work / "frostline.log", HF_ASSETS_CACHE=str(Path(folder) / "cache"))
         swept = Folder(out)
-        shares = {row.run: row.cache_seconds for row in swept.rows()}
+        shares = {row.run: row.cache_seconds for row in swept.rows}
         return seconds, [
             {**run.model_dump(mode="json"), "cache_seconds": shares[digest]}
             for digest, run in swept.store.results().items()

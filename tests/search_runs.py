@@ -9,7 +9,7 @@ from frostline.sweep.results.search_record import SearchRecord
 
 def runs_in(out: Path) -> dict[tuple[Any, ...], Any]:
     """The rows of results.csv by k, learning rate and seed."""
-    return {(row.recipe, row.learning_rate, row.seed): row for row in Folder(out).rows()}
+    return {(row.recipe, row.learning_rate, row.seed): row for row in Folder(out).rows}
 
 
 def record_of(**more: Any) -> SearchRecord:

@@ -46,7 +46,7 @@ class RecordedRuns:
                 row.learning_rate or 0.0,
                 int(row.seed),
             ): row
-            for row in self.folder.rows()
+            for row in self.folder.rows
             if row.status == "done"
         }
 

@@ -108,7 +108,7 @@ def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path
     folder = Folder(tmp_path / "o")
     assert {run.recipe for run in folder.runs} == {"full", "mine", "last 1", "spectrum-34"} and folder.is_complete
     assert folder.spec.way["spectrum-34"].modules and grown.run(save_model=False).runs.done == 8
-    with pytest.raises(FrostlineError, match="another way called 'mine'"):
+    with pytest.raises(FrostlineError, match="its way 'mine' is different"):
         sweep_of("full,mine", way={"mine": {"tune": 2}}, progress=Progress(), **given).run()
 
 

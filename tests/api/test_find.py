@@ -222,14 +222,14 @@ def test_test_scores_are_hidden_until_the_search_is_over(
     def execute_and_check(prepared: Any, *args: Any, **more: Any) -> None:
         execute(prepared, *args, **more)
         folder = Folder(search_settings["out"])
-        assert not any(row.status == "pending" for row in folder.rows())
+        assert not any(row.status == "pending" for row in folder.rows)
         scored.append(rebuild(search_settings["out"]).tested)
-        assert not folder.is_complete and all(row.test is None for row in folder.rows())
+        assert not folder.is_complete and all(row.test is None for row in folder.rows)
 
     monkeypatch.setattr(search_module, "execute", execute_and_check)
     answer = frostline.find(**{**search_settings, "test": search_settings["train"]})
     assert len(scored) > 2 and not any(scored) and answer.tested
-    assert all(row.test is not None for row in Folder(search_settings["out"]).rows())
+    assert all(row.test is not None for row in Folder(search_settings["out"]).rows)
 
 
 def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:

@@ -224,7 +224,7 @@ def test_the_report_shows_types_and_wrong_words(finished: Path) -> None:
 def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_table: Path) -> None:
     run_sweep({"model": base, "train": table(60), "out": tmp_path / "o", "label_all_tokens": True, **SHORT})
     run_sweep({"model": base, "train": table(60), "out": tmp_path / "p", **SHORT})
-    (one,), (other,) = (Folder(tmp_path / name).rows() for name in "op")
+    (one,), (other,) = (Folder(tmp_path / name).rows for name in "op")
     assert one.train_last is not None and one.run != other.run
     with pytest.raises(FrostlineError, match="--label-all-tokens is for tags of words"):
         run_sweep({"model": base, "train": tiny_table, "out": tmp_path / "q", "label_all_tokens": True, **SHORT})

@@ -151,7 +151,8 @@ def test_what_a_saved_threshold_changes_is_printed() -> None:
     answer.threshold = Threshold(
         rule="f1", metric="f1", not_chosen=[], at_half=half, cross_fitted=more, label="yes", threshold=0.3
     )
-    judged = CalibrationError(error=0.1, by_chance=0.0, by_chance_high=0.01, log_loss=0.5, bins=[])
+    bins: Any = {"confidence": [], "accuracy": [], "examples": []}
+    judged = CalibrationError(error=0.1, by_chance=0.0, by_chance_high=0.01, log_loss=0.5, **bins)
     answer.calibration = Calibration(
         examples=9, counted="examples", saved=False, temperature=2.0, before=judged, after=judged
     )

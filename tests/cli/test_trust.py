@@ -10,9 +10,7 @@ import pytest
 import frostline as package
 from frostline import FrostlineError
 from frostline.model.loading import load_config, load_pretrained
-from frostline.sweep.grid import read_settings
 from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.store import Store
 from frostline.sweep.slurm import script
 from tiny import Frostline, change_settings, sentences, write_csv
 
@@ -103,7 +101,7 @@ def test_work_does_not_trust_what_the_folder_says(folder: Path, ran: Path, frost
 def test_commands_that_read_a_folder_run_no_code(folder: Path, ran: Path, frostline: Frostline, command: str) -> None:
     assert frostline(*command.split()).code == 0 and not ran.exists()
     if "merge" in command:
-        assert Folder(Path("m")).own_code and not Folder(Path("m")).spec.trust_remote_code
+        assert Folder(Path("m")).written.own_code and not Folder(Path("m")).spec.trust_remote_code
 
 
 @pytest.mark.parametrize(
@@ -167,12 +165,6 @@ def test_tasks_get_the_trust_of_their_command(tmp_path: Path) -> None:
     for search in ((), ("find",)):
         assert script(tmp_path, search=search, trust_remote_code=True).count("--trust-remote-code") == 1
         assert "--trust-remote-code" not in script(tmp_path, search=search)
-
-
-def test_settings_from_a_folder_are_never_trusted(finished_small: Path) -> None:
-    written = Store(finished_small).read_spec()
-    assert written is not None and written["trust_remote_code"] is False
-    assert not read_settings({**written, "trust_remote_code": True}, finished_small).trust_remote_code
 
 
 FILES = sorted(Path(package.__file__).parent.rglob("*.py"))

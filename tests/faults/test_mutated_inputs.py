@@ -113,7 +113,7 @@ def test_mutated_settings(tmp_path: Path, finished_small: Path, count: int) -> N
 def use_all(out: Path) -> None:
     """All that is read from the folder of a sweep without its model or data."""
     folder = Folder(out)
-    folder.rows(), folder.scores(), folder.counts(), folder.store.failures()
+    folder.rows, folder.scores(), folder.counts(), folder.store.failures()
     for name in folder.scored_splits:
         folder.split(name)
     for run in folder.runs:

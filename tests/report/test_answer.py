@@ -103,10 +103,6 @@ def test_failures_are_counted_and_left_out_of_the_mean() -> None:
     assert two.failures.interval == pytest.approx([0.0676, 0.9324], abs=1e-4)
     assert two.validation_with_failures.n == 3 and two.validation_with_failures.mean < 0.8
     assert two.errors == 1
-    assert [(run.recipe, run.seed, run.status) for run in size.missing] == [
-        ("last 1", 0, "pending"),
-        ("last 2", 2, "failed"),
-    ]
     assert answer.runs == Counts(done=18, failed=1, pending=1) and answer.unusable_runs == 2
 
 

@@ -151,7 +151,10 @@ def test_each_way_has_a_row_beside_the_k_of_the_same_cost() -> None:
     assert list(rows) == ["llrd", "lora-2"] and "add head" not in table.caption
     assert {name: row["fields"] for name, row in rows.items()} == WAYS
     assert rows["lora-2"]["k"] == "last 2" and rows["lora-2"]["probability"] > 0.9
-    assert 3 < rows["lora-2"]["above"] < 7 and rows["lora-2"]["low"] < rows["lora-2"]["above"] < rows["lora-2"]["high"]
+    assert (
+        3 < rows["lora-2"]["above"] < 7
+        and rows["lora-2"]["above_low"] < rows["lora-2"]["above"] < rows["lora-2"]["above_high"]
+    )
     assert [row.chosen for row in table.rows] == [size.recommended.recipe == way for way in rows]
 
 

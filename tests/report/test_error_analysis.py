@@ -21,7 +21,7 @@ def errors(targets: Any, logits: Any, labels: tuple[str, ...], texts: str = "w x
 
 
 def said(error: WrongExample) -> str:
-    text = ", ".join(f"{part.before} {part.label}{part.after}" for part in error.parts)
+    text = ", ".join(f"{before} {label}{after}" for before, label, after in error.parts)
     return f"{error.row} {error.text}: {text}, {error.size}".replace("\xa0", " ")
 
 

@@ -1,65 +1,42 @@
 """The steps after the last run, while other processes may do the same."""
 
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, TimeoutError
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
-import frostline.report.pages.sweep_page as page_module
-import frostline.report.rebuild as rebuild_module
-import frostline.report.recommended_model as model_module
 from frostline import FrostlineError
 from frostline.report.rebuild import finish
+from frostline.statistics.answer import Answer
 from frostline.sweep.progress import Progress
 from hostile import without_locks
+from synthetic_sweep import make_folder
 
 
-@pytest.mark.parametrize("save_model", [True, False])
-def test_one_process_at_a_time_writes_answer_model_and_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save_model: bool
-) -> None:
-    done = list[str]()
-
-    def step(name: str) -> Callable[..., Any]:
-        def do(*given: object, **more: object) -> dict[str, str]:
-            with pytest.raises(Timeout):
-                FileLock(tmp_path / ".finish.lock", timeout=0).acquire()
-            done.append(name)
-            return {"sentence": "It is good."}
-
-        return do
-
-    monkeypatch.setattr(rebuild_module, "Folder", lambda out: out)
-    monkeypatch.setattr(rebuild_module, "_rebuild", step("answer"))
-    monkeypatch.setattr(model_module, "save_recommended", step("model"))
-    monkeypatch.setattr(page_module, "write_page", step("report"))
-    prepared: Any = SimpleNamespace(store=SimpleNamespace(out=tmp_path))
-    assert finish(prepared, Progress(), save_model=save_model) == {"sentence": "It is good."}
-    assert done == (["answer", "model", "report"] if save_model else ["answer", "report"])
-    with FileLock(tmp_path / ".finish.lock", timeout=0):  # it is free again
-        pass
+def finished(out: Path) -> Answer:
+    prepared: Any = SimpleNamespace(store=SimpleNamespace(out=out))
+    return finish(prepared, Progress(), save_model=False)
 
 
-def test_an_error_leaves_the_lock_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(out: Path) -> None:
-        raise OSError("the disk is full")
+def test_one_process_at_a_time_finishes_and_an_error_leaves_the_lock_free(tmp_path: Path) -> None:
+    out = make_folder(tmp_path / "out", tune=(0, "full"), seeds=1)
+    with ThreadPoolExecutor() as pool:
+        with FileLock(out / ".finish.lock"):
+            waiting = pool.submit(finished, out)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.5)
+            assert not (out / "report.html").exists()
+        assert waiting.result().sentence and (out / "report.html").exists()
+    (out / "validation.parquet").unlink()
+    for _ in range(2):
+        with pytest.raises(FrostlineError, match=r"validation\.parquet"):
+            finished(out)
 
-    monkeypatch.setattr(rebuild_module, "Folder", fail)
-    prepared: Any = SimpleNamespace(store=SimpleNamespace(out=tmp_path))
-    with pytest.raises(OSError, match="the disk is full"):
-        finish(prepared, Progress())
-    with FileLock(tmp_path / ".finish.lock", timeout=0):
-        pass
 
-
-def test_a_folder_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebuild_module, "Folder", pytest.fail)
-    prepared: Any = SimpleNamespace(store=SimpleNamespace(out=tmp_path))
-    with (
-        pytest.raises(FrostlineError, match=r"finish\.lock cannot be locked .*: choose a folder on another"),
-        without_locks(),
-    ):
-        finish(prepared, Progress())
+def test_a_folder_without_locks_is_refused(tmp_path: Path) -> None:
+    refused = pytest.raises(FrostlineError, match=r"finish\.lock cannot be locked .*: choose a folder on another")
+    with refused, without_locks():
+        finished(tmp_path)

@@ -18,7 +18,7 @@ from frostline.report.formatting import UNKNOWN
 from frostline.report.rebuild import rebuild
 from frostline.report.tables.sweep_tables import class_scores_table
 from frostline.statistics.answer import Answer, Threshold
-from frostline.statistics.class_outputs import OUTPUTS, fit_temperature, probabilities, scores_by_class
+from frostline.statistics.class_outputs import OUTPUTS, fit_temperature, scores_by_class, softmax
 from frostline.statistics.metrics import f1_macro_of_sets as f1_macro
 from frostline.statistics.predictions import Labelled
 from frostline.sweep.results.folder import Folder
@@ -74,7 +74,7 @@ def test_classes_are_scored_over_the_runs_of_the_recommended_k(two: tuple[Path, 
     positive = answer.classes[1]
     assert positive.label == "positive" and positive.examples == (targets == 1).sum()
     assert positive.f1.estimate == pytest.approx(f1_score(np.tile(targets, 3), np.concatenate(predicted)))
-    assert (positive.f1.lowest, positive.f1.highest) == pytest.approx((min(scores), max(scores)))
+    assert (positive.f1.low, positive.f1.high) == pytest.approx((min(scores), max(scores)))
     assert f"{min(scores):.3f} to {max(scores):.3f}" in page.words and "its 3 runs together" in page.words
     with (out / "tables" / "class_scores.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -101,7 +101,7 @@ def test_the_threshold_is_compared_with_one_half_on_examples_it_was_not_chosen_o
     found = answer.threshold
     assert (found.rule, found.metric, found.label) == ("f1", "f1", "positive")
     assert found.at_half["f1"] == pytest.approx(f1_score(targets, logits.argmax(1)))
-    positive = probabilities(logits, answer.calibration.temperature)[:, 1]
+    positive = softmax(logits / answer.calibration.temperature)[:, 1]
     chosen = f1_score(targets, positive >= found.threshold)
     assert chosen >= max(f1_score(targets, positive >= other) for other in np.linspace(0.05, 0.95, 91))
     assert found.cross_fitted["f1"] < chosen
@@ -112,13 +112,13 @@ def test_a_given_threshold_and_a_recall(tmp_path: Path) -> None:
     out = make_folder(tmp_path / "out", tune=(0, "full"), seeds=2)
     given = with_settings(out, "calibrate = false\nthreshold = 0.9\n")
     logits, targets = best_run(out, given)
-    at = probabilities(logits)[:, 1] >= 0.9
+    at = softmax(logits)[:, 1] >= 0.9
     assert given.threshold.threshold == 0.9 and given.threshold.metric is None
     assert given.threshold.cross_fitted["recall"] == pytest.approx(at[targets == 1].mean())
     assert "This threshold was given." in page_of(out).words
     change_settings(out, "threshold = 0.9\n", 'threshold = "recall=0.95"\n')
     found = rebuild(out).threshold
-    assert (probabilities(logits)[targets == 1, 1] >= found.threshold).mean() >= 0.95
+    assert (softmax(logits)[targets == 1, 1] >= found.threshold).mean() >= 0.95
     assert "a recall of at least 0.95 on validation" in page_of(out).words
 
 

@@ -53,4 +53,4 @@ def test_failures_by_k_and_learning_rate(tmp_path: Path) -> None:
     ]
     assert keys == expected
     assert float(rows[-1]["failure_rate"]) == pytest.approx(1 / 3)
-    assert float(rows[-1]["failure_low"]) < 0.01 and float(rows[-1]["failure_high"]) > 0.9
+    assert float(rows[-1]["failure_rate_low"]) < 0.01 and float(rows[-1]["failure_rate_high"]) > 0.9

@@ -3,6 +3,7 @@
 import csv
 import io
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,19 +12,18 @@ from frostline.report.tables.table import Column, ReportTable, Row, save_tables
 
 COLUMNS = (
     Column("name", "a\nname", number=False, user_text="value"),
-    Column("score", "score", formatting.score, small=lambda row: [formatting.score_interval(row["low"], row["high"])]),
-    *(Column("low"), Column("high")),
+    Column("score", "score", formatting.score, ends=lambda row: (row.low, row.high)),
 )
 ROWS = (
-    Row({"name": "=1+1", "score": 1 / 3, "low": 0.1, "high": 0.5}, tags=("recommended",), chosen=True),
-    Row({"name": "50 % & _x_ [a] *", "score": None, "low": None, "high": None}),
+    Row(SimpleNamespace(name="=1+1", score=1 / 3, low=0.1, high=0.5), tags=("recommended",), chosen=True),
+    Row(SimpleNamespace(name="50 % & _x_ [a] *", score=None, low=None, high=None)),
 )
 TABLE = ReportTable("some", "Some numbers", "What they are.", COLUMNS, ROWS)
 
 
 def test_csv_has_raw_values_of_every_column() -> None:
     rows = list(csv.reader(io.StringIO(TABLE.csv().decode())))
-    assert rows[0] == ["name", "score", "low", "high"]
+    assert rows[0] == ["name", "score", "score_low", "score_high"]
     assert rows[1] == ["'=1+1", repr(1 / 3), "0.1", "0.5"] and float(rows[1][1]) == 1 / 3
     assert rows[2] == ["50 % & _x_ [a] *", "", "", ""]
 
@@ -49,7 +49,9 @@ def test_latex_has_printed_values_escaped() -> None:
     ],
 )
 def test_latex_is_escaped(text: str, latex: str) -> None:
-    table = ReportTable("t", "T", "", COLUMNS[:1] * 2, (Row({"name": text}),))  # two columns may look the same
+    table = ReportTable(
+        "t", "T", "", COLUMNS[:1] * 2, (Row(SimpleNamespace(name=text)),)
+    )  # two columns may look the same
     assert f"{latex} & {latex.removeprefix('{}')} \\\\" in table.latex().splitlines()
 
 
@@ -58,7 +60,7 @@ def test_entries_have_a_sort_key() -> None:
     assert [entry.rank for entry in first] == ["=1+1", repr(1 / 3)]
     assert second[1].rank == "" and second[1].text == "–" and second[1].small == ()
     values = {"yes": True, "three": 3, "endless": float("inf"), "none": float("nan"), "empty": ""}
-    table = ReportTable("t", "T", "", tuple(Column(key, key) for key in values), (Row(values),))
+    table = ReportTable("t", "T", "", tuple(Column(key, key) for key in values), (Row(SimpleNamespace(**values)),))
     assert [entry.rank for entry in table.entries()[0][1]] == ["1", "3", "", "", ""]
     assert TABLE.sorts and not ReportTable("t", "T", "", COLUMNS, ROWS[:1]).sorts
 
@@ -67,4 +69,4 @@ def test_files_are_written_for_every_table_even_without_rows(tmp_path: Path) -> 
     save_tables(tmp_path, [TABLE, ReportTable("none", "None", "", COLUMNS, ())])
     found = {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()}
     assert sorted(found) == ["none.csv", "none.tex", "some.csv", "some.tex"]
-    assert found["some.csv"] == TABLE.csv() and found["none.csv"] == b"name,score,low,high\n"
+    assert found["some.csv"] == TABLE.csv() and found["none.csv"] == b"name,score,score_low,score_high\n"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score, precision_score, recall_score
 
 from frostline.data.kinds import CLASSIFICATION
-from frostline.statistics.answer import OverRuns
 from frostline.statistics.class_outputs import SCORES
 from frostline.statistics.class_outputs import scores_by_class as scores_of
+from frostline.statistics.inference import Ratio
 from frostline.statistics.predictions import Labelled
 
 LABELS = ("a", "b", "c")
@@ -34,13 +34,13 @@ def test_the_estimate_is_that_of_all_runs_together_and_the_range_that_of_single_
         assert one.label == LABELS[n] and one.examples == 2
         for name, score in zip(SCORES, (precision_score, recall_score, f1_score), strict=True):
             assert getattr(one, name).estimate == pytest.approx(score(both, predicted, labels=[n], average="macro"))
-            assert getattr(one, name).highest == 1.0
-    assert first.recall.lowest == 0.5 and second.precision.lowest == pytest.approx(2 / 3)
+            assert getattr(one, name).high == 1.0
+    assert first.recall.low == 0.5 and second.precision.low == pytest.approx(2 / 3)
 
 
 def test_a_class_that_is_never_predicted_has_no_precision() -> None:
     seen, missed, absent = scores_by_class(np.array([0, 0, 1]), [logits_of([0, 0, 0])] * 2, LABELS)
-    nothing = OverRuns(estimate=None, lowest=None, highest=None)
+    nothing = Ratio(None, None, None)
     assert seen.recall.estimate == 1.0
     assert missed.precision == nothing and missed.recall.estimate == missed.f1.estimate == 0.0
     assert absent.examples == 0 and all(getattr(absent, name) == nothing for name in SCORES)
@@ -61,4 +61,4 @@ def test_runs_with_the_same_predictions_have_no_range(rows: list[tuple[int, int]
     targets, predictions = (np.array(part) for part in zip(*rows, strict=True))
     for one in scores_by_class(targets, [logits_of(predictions.tolist())] * runs, LABELS):
         for name in SCORES:
-            assert getattr(one, name).lowest == getattr(one, name).highest == pytest.approx(getattr(one, name).estimate)
+            assert getattr(one, name).low == getattr(one, name).high == pytest.approx(getattr(one, name).estimate)

@@ -93,7 +93,7 @@ def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
     }
     assert rows.reason["last 1", 0] == "RuntimeError: out of <memory>"
     answer = rebuild(settings["out"])
-    assert answer.runs.failed == 1 and answer.sizes[0].missing[0].recipe == "last 1"
+    assert answer.runs.failed == 1 and answer.sizes[0].cell("last 1").errors == 1
     monkeypatch.undo()
     again = run_sweep(settings)
     assert set(again.table().status) == {"done"} and not list(settings["out"].glob("runs/*.failed.json"))

@@ -96,7 +96,7 @@ def test_named_parts_can_be_added_but_other_named_parts_need_another_folder(sett
     both = run_sweep(settings, tune_modules="pooler,layer.1", tune=None)
     assert set(both.table().recipe) == {"head only", "last 1", "named"} and set(both.table().status) == {"done"}
     assert set(run_sweep(settings, tune="2").table().recipe) == {"head only", "last 1", "last 2", "named"}
-    with pytest.raises(FrostlineError, match=r"whose named parts are layer\.1, pooler: choose another --out"):
+    with pytest.raises(FrostlineError, match=r"value of tune_modules is different \(layer\.1,pooler there"):
         run_sweep(settings, tune="named", tune_modules="pooler")
 
 

@@ -51,9 +51,9 @@ def test_the_forward_pass_is_split_over_all_runs_that_start_from_the_cache(finis
     for seconds, one in zip((8.0, 8.0, 2.0, 2.0), used, strict=True):  # two are of a later call, with fewer rows
         cost = one.cost.model_copy(update={"forward_pass_seconds": seconds})
         folder.results[one.digest] = one.model_copy(update={"cost": cost})
-    assert [row.cache_seconds for row in folder.rows()] == [2.0, 2.0, 0.0] * 2
-    del folder.results[used[-1].digest]
-    shares = [row.cache_seconds for row in folder.rows() if row.status == "done"]
+    assert [row.cache_seconds for row in folder.rows] == [2.0, 2.0, 0.0] * 2
+    del folder.results[used[-1].digest], folder.rows
+    shares = [row.cache_seconds for row in folder.rows if row.status == "done"]
     assert sum(shares) == pytest.approx(8.0) and shares.count(0.0) == 2
 
 
@@ -98,7 +98,7 @@ def test_a_missing_run_is_pending_and_a_failed_run_has_a_reason(finished_sweep: 
     for spec in (first, second):
         shutil.rmtree(folder.store.runs / spec.digest)
     folder.store.fail(failure(second, "RuntimeError: out of memory"))
-    rows = folder.rows()
+    rows = folder.rows
     assert [row.status for row in rows] == ["pending", "failed", *["done"] * 4]
     assert [row.reason for row in rows[:2]] == ["", "RuntimeError: out of memory"]
     assert rows[0].validation_best is None and rows[0].test is None and rows[0].trainable_parameters is None
@@ -114,7 +114,7 @@ def test_the_depth_of_named_parts_is_that_of_the_lowest_one(
     settings: dict[str, Any], modules: str, layers: int, embeddings: bool
 ) -> None:
     sweep = run_sweep(settings, tune="named", tune_modules=modules, seeds=1)
-    (row,) = Folder(settings["out"]).rows()
+    (row,) = Folder(settings["out"]).rows
     assert (row.recipe, row.tuned_layers, row.tune_embeddings) == ("named", layers, embeddings)
     shutil.rmtree(Path(settings["out"]) / "runs")
     (row,) = sweep.table().to_dict("records")

@@ -82,6 +82,8 @@ def plan(
     """
     seconds = budget_seconds(budget, processes)
     with _prepared(settings, max_k, progress) as (prepared, shown):
+        shown.begin("checking that the model can be cut")
+        check_cuts(prepared)
         search = Search.without_probes(prepared, shown, seconds, processes)
         with objects_frozen():
             return SearchPlan.of(search, exhaustive=exhaustive)

@@ -172,7 +172,7 @@ class Sweep:
         Raises:
             FrostlineError: ``out`` contains no sweep.
         """
-        return frame(Folder(self.out).rows())
+        return frame(Folder(self.out).rows)
 
     def answer(self) -> Answer:
         """The answer, rebuilt from the results in ``out``.

@@ -64,7 +64,7 @@ def work(
             shown.note(damage)
         folder = Folder(out)
         require_trust(
-            {TRUST: folder.own_code, "model": folder.spec.model}, out / "sweep.toml", trusted=trust_remote_code
+            {TRUST: folder.written.own_code, "model": folder.spec.model}, out / "sweep.toml", trusted=trust_remote_code
         )
         store.retry({run.digest for run in folder.runs}, retry)
         _train(out, shown, wait=wait, workers=workers, silent_after=silent_after, trusted=trust_remote_code)
@@ -99,16 +99,16 @@ def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silen
 
 def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data | None, *, trusted: bool) -> Plan:
     """The sweep in a folder, prepared from nothing but the folder, the model and the data."""
-    if splits := folder.origin.in_memory:
+    if splits := folder.written.origin.in_memory:
         raise FrostlineError(
             f"The {splits[0]} table of {folder.out} was given in Python and is in no file: start the program that has it once "
             "more instead. Both then share the runs."
         )
-    changes: dict[str, Any] = {"out": str(folder.out), TRUST: folder.own_code and trusted}
+    changes: dict[str, Any] = {"out": str(folder.out), TRUST: folder.written.own_code and trusted}
     for name in PATHS:  # those that do not exist from here start from the folder where the sweep was started
         path = getattr(folder.spec, name)
         if path is not None and not Path(path).expanduser().exists():
-            moved = folder.origin.folder_for(folder.out) / path
+            moved = folder.written.origin.folder_for(folder.out) / path
             changes |= {name: str(moved)} if moved.exists() else {}
     changes |= {} if workers is None else {"workers": workers}
     searched = folder.search is not None and not folder.search.over

@@ -167,7 +167,7 @@ def _status_lines(sweep: "Folder", leases: Leases, *, listed: bool) -> Iterator[
     yield _counts_line(sweep.out, sweep.counts())
     if listed:
         rows: Sequence[Mapping[str, Any]] = [
-            {**vars(row), "learning_rate": _rate(row.learning_rate)} for row in sweep.rows()
+            {**vars(row), "learning_rate": _rate(row.learning_rate)} for row in sweep.rows
         ]
         columns = ("recipe", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
         yield from table_lines(rows, columns)

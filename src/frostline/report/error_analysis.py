@@ -26,20 +26,15 @@ MAX_CHARACTERS = 600  # of a printed text
 MAX_EXAMPLES = 10
 SHOWN_LABELS = 12  # of the labels that a text has, and of the wrong ones
 Logits = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A label of an example, and what is printed before and after it."""
-
-    before: str
-    label: str
-    after: str = ""
+Part = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class WrongExample:
-    """A validation example with a wrong prediction, and how large the error is, in words."""
+    """A validation example with a wrong prediction, and how large the error is, in words.
+
+    ``parts`` are its labels, each with what is printed before and after it.
+    """
 
     row: int
     text: str
@@ -86,7 +81,7 @@ def _of_classes(examples: Examples, logits: Logits, labels: Sequence[str], run: 
 
     def parts(n: int) -> list[Part]:
         shown = (("label", targets[n]), ("predicted", predicted[n]))
-        return [Part(word, labels[c], f" ({formatting.percent(float(np.exp(log_p[n, c])))})") for word, c in shown]
+        return [(word, labels[c], f" ({formatting.percent(float(np.exp(log_p[n, c])))})") for word, c in shown]
 
     wrong = targets != predicted
     return Errors(
@@ -101,7 +96,7 @@ def _of_numbers(examples: Examples, logits: Logits) -> Errors:
     targets, predicted = examples.targets, logits[:, 0]
 
     def parts(n: int) -> list[Part]:
-        return [Part("label", f"{targets[n]:.4g}"), Part("predicted", f"{predicted[n]:.4g}")]
+        return [("label", f"{targets[n]:.4g}", ""), ("predicted", f"{predicted[n]:.4g}", "")]
 
     worst = _worst(examples, (predicted - targets) ** 2, np.ones(len(targets), np.bool_), parts)
     scatter = Markup(svg(predictions_over_targets(targets, predicted)))
@@ -116,12 +111,12 @@ def _of_label_sets(examples: Examples, logits: Logits, labels: Sequence[str], ru
     wrong = targets != predicted
 
     def parts(n: int) -> list[Part]:
-        own = [Part("label", label) for label, has in zip(labels, targets[n], strict=True) if has]
+        own = [("label", label, "") for label, has in zip(labels, targets[n], strict=True) if has]
         order = [c for c in np.argsort(-losses[n], kind="stable").tolist() if wrong[n, c]]
         return [
-            *(own[:SHOWN_LABELS] or [Part("no", "label")]),
+            *(own[:SHOWN_LABELS] or [("no", "label", "")]),
             *(
-                Part(kind(n, c), labels[c], f" ({formatting.percent(float(probability[n, c]))})")
+                (kind(n, c), labels[c], f" ({formatting.percent(float(probability[n, c]))})")
                 for c in order[:SHOWN_LABELS]
             ),
         ]
@@ -150,7 +145,7 @@ def _of_words(examples: Examples, logits: Logits, labels: Sequence[str], run: st
     def parts(n: int) -> list[Part]:
         words = words_of(examples.texts[n])
         pairs = [
-            (Part(f"{words[w]}:", labels[targets[n, w]]), Part("predicted", labels[predicted[n, w]]))
+            ((f"{words[w]}:", labels[targets[n, w]], ""), ("predicted", labels[predicted[n, w]], ""))
             for w in np.flatnonzero(wrong[n]).tolist()
         ]
         return [part for pair in pairs for part in pair]

@@ -40,6 +40,11 @@ def points(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f}".replace("-0.0", "0.0").replace("-", "−")
 
 
+def points_interval(low: float | None, high: float | None) -> str:
+    """The interval of points."""
+    return UNKNOWN if low is None or high is None else f"{points(low)} to {points(high)}"
+
+
 def difference(value: float | None) -> str:
     """A difference of two scores, with its sign and three decimals."""
     return UNKNOWN if value is None else f"{value:+.3f}".replace("-", "−")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from frostline.data.files import ELSEWHERE, locked, with_nulls, write_json
 from frostline.model.terms import opened_by
 from frostline.report.answer.make_answer import make_answer
-from frostline.report.answer.next_command import NextCommand, next_command
+from frostline.report.answer.next_command import next_command
 from frostline.report.answer.recommended_classes import add_classes
 from frostline.report.answer.run_groups import labelled_split, sweep_groups
 from frostline.report.answer.scores_on_test import add_test_scores
@@ -87,8 +87,9 @@ def _rebuild(folder: Folder) -> Answer:
     first = answer.sizes[0]
     for size in answer.sizes:
         size.folds = folder.identity.folds
-    if first.decision and (command := _next_command(folder, answer, search, group.search)):
-        first.decision.next_command, first.decision.next_seconds = command.text, command.seconds
+    if first.decision and not (search and not search.over):  # a search that continues knows better
+        command = _next_command(folder, answer, search, group.search)
+        first.decision.next_command, first.decision.next_seconds = command
     first.sentence += advice(answer)
     answer.sentence = first.sentence
     answer.search = as_of_now(search, rows).model_dump() if search else None
@@ -109,7 +110,7 @@ def _rebuild(folder: Folder) -> Answer:
         add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
     answer.tested = test is not None
     answer.opened_by = opened_by(way.head) if way and way.in_loop else "frostline"
-    answer.data = folder.data().model_dump()
+    answer.data = folder.data.model_dump()
     answer.notes, answer.columns = answer.data["notes"], answer.data.get("columns")
     write_tables(folder.out, rows, folder.scores())
     known = with_nulls(answer.to_json())
@@ -119,10 +120,8 @@ def _rebuild(folder: Folder) -> Answer:
 
 def _next_command(
     folder: Folder, answer: Answer, search: SearchRecord | None, outcome: SearchOutcome
-) -> NextCommand | None:
-    """The command that would make the answer about these runs surer; None while a search, which knows better, continues."""
-    if search and not search.over:
-        return None
+) -> tuple[str | None, float | None]:
+    """The command that would make the answer about these runs surer, and the seconds that it trains."""
     too_dear, next_k = (search.failed_reference, search.untried) if search else (None, None)
     untried = outcome.skipped if too_dear and not outcome.instead else [k for k in outcome.skipped if k == next_k]
     return next_command(
@@ -133,7 +132,7 @@ def _next_command(
         of_search=search is not None,
         missing=too_dear if outcome.instead else None,
         untried=untried,
-        own_code=folder.own_code,
+        own_code=folder.written.own_code,
     )
 
 

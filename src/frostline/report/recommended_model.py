@@ -35,7 +35,6 @@ from frostline.sweep.execution.execute import prepare_hidden_states
 from frostline.sweep.grid import Identity
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import DAMAGED, set_aside
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.estimators import Estimator, Fitted, estimator_of
@@ -119,7 +118,7 @@ def save_recommended(
             progress.note(ONLY_FINE_TUNED)
         save_fitted(target, alternatives[decision.choice], prepared.identity, answer)
         return target
-    spec = next(spec for spec in Folder(prepared.store.out).runs if spec.digest == recommended.run)
+    spec = next(spec for spec in prepared.runs if spec.digest == recommended.run)
     if estimator := estimator_of(spec.way):
         _save_fitted(prepared, answer, progress, spec, estimator)
         weights.remove()

@@ -28,7 +28,6 @@ from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.execution.ray_tasks import Driver
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import OtherGpus, workers_for
-from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register, write_alternatives
@@ -202,7 +201,7 @@ class Search:
 
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
-        costs, space = CostModel(prepared.context, prepared.cached), {}
+        costs, space = prepared.cost_model, {}
         if estimate := alternatives.estimated_k:
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(

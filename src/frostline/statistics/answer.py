@@ -221,17 +221,6 @@ class OperatingPoint:
     verdict: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class MissingRun:
-    """A run without a result."""
-
-    recipe: Recipe
-    seed: int | str
-    learning_rate: float | None
-    status: str
-    reason: str
-
-
 @dataclass(kw_only=True)
 class Recommended:
     """The recommended recipe with its best run on validation, and how it compares with the reference on test."""
@@ -273,7 +262,6 @@ class SizeAnswer:
     operating_points: list[OperatingPoint]
     deciding_point: OperatingPoint
     seeds_to_decide: int | None
-    missing: list[MissingRun]
     recommended: Recommended | None = None
     sentence: str = ""
     folds: int | None = None
@@ -284,23 +272,21 @@ class SizeAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bin:
-    """Examples of similar confidence: their mean confidence, their accuracy and their number."""
-
-    confidence: float
-    accuracy: float
-    examples: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class CalibrationError:
-    """How well probabilities agree with the accuracy; see :func:`frostline.statistics.class_outputs.calibration`."""
+    """How well probabilities agree with the accuracy; see :func:`frostline.statistics.class_outputs.calibration`.
+
+    Attributes:
+        confidence, accuracy, examples: Of each bin of examples with similar confidence: the mean confidence, the accuracy, and
+            the number of examples.
+    """
 
     error: float
     by_chance: float
     by_chance_high: float
     log_loss: float
-    bins: list[Bin]
+    confidence: list[float]
+    accuracy: list[float]
+    examples: list[int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,23 +329,17 @@ class Threshold:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OverRuns:
-    """A score from the summed counts of all runs, with the lowest and the highest of single runs; None: undefined."""
-
-    estimate: float | None
-    lowest: float | None
-    highest: float | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class ClassScores:
-    """The scores of a class, or of a type of entity, and how many examples have it."""
+    """The scores of a class, or of a type of entity, and how many examples have it.
+
+    A score is from the summed counts of all runs, with the lowest and the highest of single runs; None: undefined.
+    """
 
     label: str
     examples: int
-    precision: OverRuns
-    recall: OverRuns
-    f1: OverRuns
+    precision: Ratio
+    recall: Ratio
+    f1: Ratio
 
 
 @dataclass(frozen=True, kw_only=True)

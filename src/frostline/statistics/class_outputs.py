@@ -16,7 +16,8 @@ from scipy import optimize, special
 
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import are_entities, entity_types
-from frostline.statistics.answer import Bin, CalibrationError, ClassScores, OverRuns
+from frostline.statistics.answer import CalibrationError, ClassScores
+from frostline.statistics.inference import Ratio
 from frostline.statistics.metrics import defined, entity_counts, is_scored, predict, scored_rows
 from frostline.statistics.predictions import Labelled
 from frostline.statistics.threshold_rule import RECALL, ThresholdRule
@@ -98,13 +99,9 @@ def _class_scores(counts: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.stack([correct / predicted, correct / expected, 2 * correct / (predicted + expected)])
 
 
-def _with_range(estimate: float, single: NDArray[np.float64]) -> OverRuns:
-    known = single[~np.isnan(single)]
-    return OverRuns(
-        estimate=defined(float(estimate)),
-        lowest=float(known.min()) if len(known) else None,
-        highest=float(known.max()) if len(known) else None,
-    )
+def _with_range(estimate: float, single: NDArray[np.float64]) -> Ratio:
+    known = single[~np.isnan(single)].tolist()
+    return Ratio(defined(float(estimate)), min(known, default=None), max(known, default=None))
 
 
 Values = NDArray[np.float64]
@@ -114,12 +111,6 @@ MOST_BINS, BIN_EXAMPLES = 15, 20  # Guo et al. use 15 bins; a bin has at least s
 FOLDS = 5  # of the cross-fitting
 DRAWS = 1000  # simulated outcomes of calibrated probabilities
 LOG_LIMIT = 5.0  # a temperature is between exp(-5) and exp(5)
-
-
-def probabilities(logits: NDArray[Any], temperature: float = 1.0) -> Values:
-    """``softmax(logits / temperature)`` of rows ``[n, C]``."""
-    found: Values = special.softmax(logits.astype(np.float64) / temperature, axis=1)
-    return found
 
 
 def class_examples(logits: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any], Targets]:
@@ -185,35 +176,28 @@ def calibration(logits: NDArray[Any], targets: NDArray[Any], rng: np.random.Gene
         rng: Draws the outcomes of ``by_chance``.
 
     Returns:
-        ``error``: the expected calibration error (Guo et al. 2017, equation 3), in bins with equally many examples, which bias it
-        less than bins of equal width (Roelofs et al. 2022, arXiv:2012.08668); ``by_chance`` and ``by_chance_high``: its mean
-        and its 95 % quantile if the probabilities were exactly right; ``log_loss``; and the ``bins``, each with its mean
-        ``confidence``, its ``accuracy`` and its number of ``examples``.
+        The expected calibration error (Guo et al. 2017, equation 3) in bins with equally many examples, which bias it less than
+        bins of equal width (Roelofs et al. 2022, arXiv:2012.08668): the mean distance of confidence and accuracy, weighted by
+        the examples of a bin; its mean and its 95 % quantile if the probabilities were exactly right; and the bins.
     """
     logits, targets = class_examples(logits, targets)
-    found = probabilities(logits)
-    confidence, right = found.max(1), found.argmax(1) == targets
-    bins = _bins(confidence)
+    found = softmax(logits.astype(np.float64))
+    right, bins = found.argmax(1) == targets, _bins(confidence := found.max(1))
+    weights = [len(rows) / len(targets) for rows in bins]
+    confidences, accuracies = ([float(part[rows].mean()) for rows in bins] for part in (confidence, right))
     simulated = np.zeros(DRAWS)
-    for rows in bins:
+    for rows, weight, expected in zip(bins, weights, confidences, strict=True):
         hits = (rng.random((DRAWS, len(rows))) < confidence[rows]).mean(1)
-        simulated += len(rows) / len(targets) * np.abs(hits - confidence[rows].mean())
+        simulated += weight * np.abs(hits - expected)
     return CalibrationError(
-        error=calibration_error(confidence, right),
+        error=float(np.abs(np.subtract(confidences, accuracies)) @ weights),
         by_chance=float(simulated.mean()),
         by_chance_high=float(np.quantile(simulated, 0.95)),
         log_loss=log_loss(logits, targets),
-        bins=[
-            Bin(confidence=float(confidence[rows].mean()), accuracy=float(right[rows].mean()), examples=len(rows))
-            for rows in bins
-        ],
+        confidence=confidences,
+        accuracy=accuracies,
+        examples=[len(rows) for rows in bins],
     )
-
-
-def calibration_error(confidence: Values, right: NDArray[np.bool_]) -> float:
-    """The mean distance of confidence and accuracy over the bins, weighted by their examples; both are ``[n]``."""
-    gaps = [len(rows) * abs(confidence[rows].mean() - right[rows].mean()) for rows in _bins(confidence)]
-    return float(sum(gaps) / len(confidence))
 
 
 def _bins(confidence: Values) -> list[Targets]:
@@ -224,52 +208,31 @@ def _bins(confidence: Values) -> list[Targets]:
     return [np.flatnonzero(places == place) for place in np.unique(places)]
 
 
-Counts = tuple[Values, Values, Values, Values]  # true positives, false positives, false negatives, true negatives
+THRESHOLD_SCORES = ("precision", "recall", "f1", "accuracy", "balanced_accuracy", "f1_macro", "matthews_correlation")
 
 
-def _share(part: Values, whole: Values) -> Values:
-    """``part / whole``; 0 where the whole is 0, as in the metrics."""
-    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+def threshold_scores(probability: Values, positive: NDArray[np.bool_], thresholds: Values) -> dict[str, Values]:
+    """Every score of the second class at each threshold, ``[thresholds]``; an example is positive from its threshold on."""
+    order = np.argsort(probability, kind="stable")
+    below = np.searchsorted(probability[order], thresholds, side="left")
+    fn = np.concatenate([[0], np.cumsum(positive[order])])[below].astype(float)
+    tp = float(positive.sum()) - fn
+    fp, tn = len(positive) - below - tp, below - fn
 
+    def share(part: Values, whole: Values) -> Values:
+        """0 where the whole is 0, as in the metrics."""
+        return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
-def _precision(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
-    return _share(tp, tp + fp)
-
-
-def _recall(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
-    return _share(tp, tp + fn)
-
-
-def _f1(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
-    return _share(2 * tp, 2 * tp + fp + fn)
-
-
-def _accuracy(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
-    return _share(tp + tn, tp + fp + fn + tn)
-
-
-def _balanced_accuracy(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
-    return (_share(tp, tp + fn) + _share(tn, tn + fp)) / 2
-
-
-def _macro_f1(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
-    return (_f1(tp, fp, fn, tn) + _f1(tn, fn, fp, tp)) / 2
-
-
-def _matthews(tp: Values, fp: Values, fn: Values, tn: Values) -> Values:
-    whole = np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-    return _share(tp * tn - fp * fn, whole)
-
-
-THRESHOLD_SCORES: Mapping[str, Callable[[Values, Values, Values, Values], Values]] = {
-    "precision": _precision,
-    "recall": _recall,
-    "f1": _f1,
-    "accuracy": _accuracy,
-    "balanced_accuracy": _balanced_accuracy,
-    "f1_macro": _macro_f1,
-    "matthews_correlation": _matthews,
-}
+    recall, f1 = share(tp, tp + fn), share(2 * tp, 2 * tp + fp + fn)
+    return {
+        "precision": share(tp, tp + fp),
+        "recall": recall,
+        "f1": f1,
+        "accuracy": share(tp + tn, tp + fp + fn + tn),
+        "balanced_accuracy": (recall + share(tn, tn + fp)) / 2,
+        "f1_macro": (f1 + share(2 * tn, 2 * tn + fn + fp)) / 2,
+        "matthews_correlation": share(tp * tn - fp * fn, np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))),
+    }
 
 
 def choose_threshold(probability: Values, positive: NDArray[np.bool_], rule: ThresholdRule) -> float:
@@ -290,8 +253,7 @@ def choose_threshold(probability: Values, positive: NDArray[np.bool_], rule: Thr
     if not positive.any():
         return 0.5
     thresholds = _candidates(probability)
-    counts = _counts(probability, positive, thresholds)
-    scores = THRESHOLD_SCORES[rule.metric](*counts)
+    scores = threshold_scores(probability, positive, thresholds)[rule.metric]
     if rule.metric == RECALL and rule.number is not None:
         enough = thresholds[scores >= rule.number]
         return float(enough.max() if len(enough) else thresholds.min())
@@ -326,10 +288,9 @@ def not_chosen(targets: NDArray[np.bool_], labels: Sequence[str], rule: Threshol
 
 def scores_of(predicted: NDArray[np.bool_], positive: NDArray[np.bool_]) -> dict[str, float | None]:
     """Every score of predictions ``[n]``. Precision is None if no example is predicted positive, recall if none is positive."""
-    counts = _counts(predicted.astype(float), positive, np.array([0.5]))
-    scores: dict[str, float | None] = {name: float(score(*counts)[0]) for name, score in THRESHOLD_SCORES.items()}
     undefined = {"precision": not predicted.any(), "recall": not positive.any()}
-    return {name: None if undefined.get(name) else score for name, score in scores.items()}
+    scores = threshold_scores(predicted.astype(float), positive, np.array([0.5]))
+    return {name: None if undefined.get(name) else float(score[0]) for name, score in scores.items()}
 
 
 def _candidates(probability: Values) -> Values:
@@ -338,12 +299,3 @@ def _candidates(probability: Values) -> Values:
     between = (np.concatenate([[0.0], known]) + np.concatenate([known, [1.0]])) / 2
     thresholds = np.unique([*between, 0.5])
     return thresholds[(thresholds > 0) & (thresholds < 1)]
-
-
-def _counts(probability: Values, positive: NDArray[np.bool_], thresholds: Values) -> Counts:
-    """The counts at each threshold, ``[thresholds]``; an example is predicted positive from its threshold on."""
-    order = np.argsort(probability, kind="stable")
-    below = np.searchsorted(probability[order], thresholds, side="left")
-    missed = np.concatenate([[0], np.cumsum(positive[order])])[below].astype(float)
-    hits = float(positive.sum()) - missed
-    return hits, len(positive) - below - hits, missed, below - missed

@@ -11,7 +11,6 @@ from frostline.statistics.answer import (
     Choice,
     Decision,
     Difference,
-    MissingRun,
     OperatingPoint,
     SizeAnswer,
 )
@@ -155,17 +154,6 @@ def compare(
         operating_points=points,
         deciding_point=deciding,
         seeds_to_decide=seeds_to_decide(pairs[undecided], settings.goal(evidence.chance)) if undecided else None,
-        missing=[
-            MissingRun(
-                recipe=run.recipe,
-                seed=run.seed,
-                learning_rate=run.learning_rate,
-                status=run.status,
-                reason=run.reason,
-            )
-            for run in runs
-            if run.status != "done"
-        ],
     )
 
 

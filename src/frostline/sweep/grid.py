@@ -5,17 +5,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from frostline import FrostlineError
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
+from frostline.sweep.results.store import Store
 from frostline.sweep.settings import Settings, make_settings
-from frostline.sweep.toml import NOT_SETTINGS
+from frostline.sweep.toml import NOT_SETTINGS, TRUST
 from frostline.training.run import Run
 
-T = TypeVar("T")
 MOST_RUNS = 1_000_000  # of a grid
 Size = Annotated[int, Field(ge=1, le=2**40)]
 # train size, seed, learning rate, k, learning rate of the head
@@ -26,8 +26,9 @@ Cell = tuple[int, int, float | None, Recipe, float | None]
 class Origin:
     """Where a sweep was started: what another process needs, besides the settings, to find the model and the data."""
 
-    folder: str  # from which relative paths start, as seen from the folder of the sweep: it names nothing else of the machine
-    in_memory: tuple[str, ...]  # the splits that were given in Python, not as files
+    # from which relative paths start, as seen from the folder of the sweep: it names nothing else of the machine
+    folder: str = ""
+    in_memory: tuple[str, ...] = ()  # the splits that were given in Python, not as files
 
     @classmethod
     def here(cls, out: Path, in_memory: tuple[str, ...]) -> Self:
@@ -39,11 +40,6 @@ class Origin:
     def folder_for(self, out: Path) -> Path:
         """The folder from which relative paths start, for the sweep in ``out``."""
         return Path(os.path.normpath(out.resolve() / self.folder))
-
-
-def read_origin(written: Mapping[str, Any], out: Path) -> Origin:
-    """The origin in the contents of sweep.toml."""
-    return _from_toml(Origin, written.get("origin", {"folder": "", "in_memory": []}), out)
 
 
 @dataclass(frozen=True)
@@ -64,43 +60,47 @@ class Identity:
     labels: tuple[str, ...]
 
 
-def read_identity(written: Mapping[str, Any], out: Path) -> Identity:
-    """The identity in the contents of sweep.toml.
+@dataclass(frozen=True)
+class Written:
+    """What sweep.toml holds: settings, which trust no code that comes with a model, and what no setting says.
+
+    Attributes:
+        spec: The settings, with the union of all requested grids.
+        identity: What identifies the sweep.
+        origin: Where it was started.
+        own_code: Whether its runs need code that comes with the model.
+    """
+
+    spec: Settings
+    identity: Identity
+    origin: Origin
+    own_code: bool
+
+
+def read_sweep(store: Store) -> Written | None:
+    """The contents of sweep.toml, which somebody else may have written; None if it does not exist.
 
     Raises:
-        FrostlineError: A key is missing or has a wrong value.
+        FrostlineError: A value is missing or wrong.
     """
+    written, path = store.read_spec(), store.out / "sweep.toml"
+    if written is None:
+        return None
     if "identity" not in written:
         raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged, or no sweep has written it: restore it, or give the folder of another sweep."
+            f"{path} is damaged, or no sweep has written it: restore it, or give the folder of another sweep."
         )
-    return _from_toml(Identity, written["identity"], out)
-
-
-def _from_toml(kind: type[T], facts: Any, out: Path) -> T:
-    """The values of a dataclass in a table of sweep.toml, which somebody else may have written."""
     try:
-        return TypeAdapter(kind).validate_json(json.dumps(facts, default=str), strict=True)
+        identity = TypeAdapter(Identity).validate_json(json.dumps(written["identity"], default=str), strict=True)
+        origin = TypeAdapter(Origin).validate_json(json.dumps(written.get("origin", {}), default=str), strict=True)
+        spec = make_settings({name: value for name, value in written.items() if name not in NOT_SETTINGS})
+        return Written(spec, identity, origin, own_code=written.get(TRUST, False) is not False)
     except ValidationError as error:
         first = error.errors()[0]
-        where, said = ".".join(map(str, first["loc"])), first["msg"].lower()
-        raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged ({where}: {said}): restore it, or start again in another folder."
-        ) from error
-
-
-def read_settings(written: Mapping[str, Any], out: Path) -> Settings:
-    """The specification in the contents of sweep.toml. It trusts no code that comes with a model, whatever the file says.
-
-    Raises:
-        FrostlineError: A setting is missing or has a wrong value.
-    """
-    try:
-        return make_settings({name: value for name, value in written.items() if name not in NOT_SETTINGS})
+        why = f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}"
     except FrostlineError as error:
-        raise FrostlineError(
-            f"{out / 'sweep.toml'} is damaged ({str(error).rstrip('.')}): restore it, or start again in another folder."
-        ) from error
+        why = str(error).rstrip(".")
+    raise FrostlineError(f"{path} is damaged ({why}): restore it, or start again in another folder.")
 
 
 def expand(spec: Settings, identity: Identity) -> list[Run]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from frostline import FrostlineError
 from frostline.data.files import ARRAY_BYTES, make_folder, new_folder, read_inside, replace_file
-from frostline.sweep.join import difference, other_way
+from frostline.sweep.join import difference
 from frostline.sweep.results.folder import Folder
 from frostline.sweep.results.store import Store, disagreement
 from frostline.sweep.toml import NOT_SETTINGS
@@ -74,22 +74,11 @@ def _require_same(one: Folder, other: Folder) -> None:
         raise FrostlineError(
             f"{other.out} is the folder of a search, whose steps cannot be merged: give folders of sweeps."
         )
-    first, second = one.store.read_spec(), other.store.read_spec()
-    assert first is not None and second is not None
-    if found := difference(first, second):
+    if found := difference(one.written, other.written):
         name, here, there = found
         detail = f" ({here} and {there})" if here else ""
         raise FrostlineError(
             f"{one.out} and {other.out} hold different sweeps: their {name} is different{detail}. Give folders of one sweep."
-        )
-    if way := other_way(one.spec, other.spec):
-        raise FrostlineError(
-            f"{one.out} and {other.out} have different ways called {way!r}: they cannot be merged into one folder."
-        )
-    if one.spec.tune_modules and other.spec.tune_modules not in (None, one.spec.tune_modules):
-        raise FrostlineError(
-            f"{one.out} and {other.out} have other named parts ({', '.join(one.spec.tune_modules)} and "
-            f"{', '.join(other.spec.tune_modules)}): give folders with the same."
         )
 
 

@@ -213,6 +213,7 @@ class CostModel:
         self._by_head = {context.pretrained.head: self.matrices}
         self._targets = context.problem.targets[context.splits["train"]]
         self._lengths: dict[Hashable, Lengths] = {}
+        self._operations: dict[str, float] = {}
         self._batch_sizes: dict[Hashable, frozenset[int]] = {}
 
     def matrices_of(self, spec: Run) -> Matrices:
@@ -266,6 +267,11 @@ class CostModel:
 
     def operations(self, spec: Run) -> float:
         """Operations of a whole run."""
+        if spec.digest not in self._operations:
+            self._operations[spec.digest] = self._count(spec)
+        return self._operations[spec.digest]
+
+    def _count(self, spec: Run) -> float:
         if estimator := estimator_of(spec.way):
             epoch = random_batch_totals(self.lengths(spec), spec.batch_size)
             whole = self.matrices.training(Way().parameters(self.anatomy), epoch, None)

@@ -25,7 +25,7 @@ from frostline.model.device import DeviceMemory, Machine, free_bytes
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN_HEAD
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.grid import Identity, Origin, expand, one_of_each, read_settings
+from frostline.sweep.grid import Identity, Origin, expand, one_of_each, read_sweep
 from frostline.sweep.operations import CostModel
 from frostline.sweep.parameter_groups import Group, groups_by_tune
 from frostline.sweep.results.forecast_record import Cell, Forecast
@@ -91,6 +91,11 @@ class Plan:
         """The hidden states that are cached."""
         return self.states.cached
 
+    @cached_property
+    def cost_model(self) -> CostModel:
+        """Operations and memory of the runs. They depend on packing and head tokens, so the cuts must be checked before."""
+        return CostModel(self.context, self.cached)
+
     def missing(self, runs: Sequence[Run]) -> list[Run]:
         """Those of ``runs`` that have no result in the folder."""
         done = self.store.done()
@@ -106,18 +111,15 @@ class Plan:
 
         They are operations unless all of the runs have a forecast.
         """
-        cells, model = self.cells(runs), CostModel(self.context, self.cached)
+        cells = self.cells(runs)
         if self.forecast and len(cells) == len(runs):
             return {digest: self.forecast.workers * cell.seconds for digest, cell in cells.items()}, True
-        return {run.digest: model.operations(run) for run in runs}, False
+        return {run.digest: self.cost_model.operations(run) for run in runs}, False
 
     def grown(self) -> bool:
         """Whether another call has added runs to the folder since. Their examples are not tokenized here."""
-        older = self.store.read_spec()
-        known = {run.digest for run in self.runs}
-        return older is not None and any(
-            run.digest not in known for run in expand(read_settings(older, self.store.out), self.identity)
-        )
+        older, known = read_sweep(self.store), {run.digest for run in self.runs}
+        return older is not None and any(run.digest not in known for run in expand(older.spec, self.identity))
 
     @cached_property
     def groups(self) -> dict[Recipe, tuple[Group, ...]]:

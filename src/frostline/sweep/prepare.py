@@ -26,7 +26,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import ZEROED_TYPES, Tokens, encode, suited
 from frostline.statistics.metrics import check_metric
 from frostline.statistics.recipe import NAMED, Recipe
-from frostline.sweep.grid import Identity, Origin, expand, read_identity
+from frostline.sweep.grid import Identity, Origin, Written, expand, read_sweep
 from frostline.sweep.join import join_existing
 from frostline.sweep.parameter_groups import notes_on_modules, notes_on_seeds
 from frostline.sweep.plan import Plan, planned_states, rows_trained, states_wanted
@@ -68,9 +68,11 @@ def prepare(
     for recipe in spec.values_of("tune"):
         if estimator := estimator_of(spec.way_of(recipe)):
             estimator.require_installed()
-    older, before = _existing(store)
+    older = _existing(store)
     # a continued sweep keeps the precision that it began with
-    machine = this_machine(spec.device, before.precision if before and spec.precision == "auto" else spec.precision)
+    machine = this_machine(
+        spec.device, older.identity.precision if older and spec.precision == "auto" else spec.precision
+    )
     data = data or load_data(spec, sources, folds=spec.folds, data_seed=spec.data_seed)
     task = data.task
     require_suitable_options(spec, data)
@@ -99,9 +101,9 @@ def prepare(
     )
     spec = without_unsuitable_sizes(spec, identity, pretrained, data, progress)
     grid = spec
-    if older is not None and before is not None:
-        identity = replace(identity, task=identity.task if spec.task else before.task)  # a file may have been renamed
-        grid = join_existing(spec, identity, older, store.out)
+    if older is not None:
+        identity = replace(identity, task=identity.task if spec.task else older.identity.task)  # a file may be renamed
+        grid = join_existing(Written(spec, identity, older.origin, spec.trust_remote_code), older, store.out)
     progress.begin("tokenizing the examples")
     runs = tuple(expand(grid, identity))
     require_suitable_runs(runs, pretrained, data)
@@ -239,11 +241,11 @@ def encode_splits(
     )
 
 
-def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
-    """The contents of sweep.toml and the identity in it; None if the folder holds no run yet. Refuses other folders."""
-    older, out = store.read_spec(), store.out
+def _existing(store: Store) -> Written | None:
+    """What sweep.toml holds; None if the folder holds no run yet. Refuses other folders."""
+    older, out = read_sweep(store), store.out
     if older is not None:
-        return older, read_identity(older, out)
+        return older
     before_first_run = (SEARCH, ALTERNATIVES_FILE)
     if out.exists() and (
         not out.is_dir()
@@ -252,4 +254,4 @@ def _existing(store: Store) -> tuple[Mapping[str, Any] | None, Identity | None]:
         )
     ):
         raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
-    return None, None
+    return None

@@ -93,7 +93,7 @@ def answer_one(
             answer.recommended = recommend(answer, by_mean=settings.by_mean)
         return answer
     answer.recommended = recommend(answer, by_mean=settings.by_mean)
-    text, learned = sentence(answer, Comparison(evidence, settings), layers, search), _learned(answer, evidence)
+    text, learned = sentence(Comparison(answer, evidence, settings), layers, search), _learned(answer, evidence)
     if search.instead and not learned:
         answer.decision, answer.choices, answer.recommended, answer.sentence = None, [], None, search.instead
         return answer

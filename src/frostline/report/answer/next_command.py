@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from frostline.statistics.answer import Cell, Choice, SizeAnswer
@@ -12,14 +12,6 @@ FIRST_SEEDS = 5  # what one seed is followed by
 MAX_SEEDS = 30  # more than this is no advice
 SURE = 0.95
 MOST_UNTRIED = 4  # k that one command tries
-
-
-@dataclass(frozen=True)
-class NextCommand:
-    """A command, and the seconds of training that it takes on this machine; None: unknown."""
-
-    text: str
-    seconds: float | None
 
 
 def next_command(
@@ -32,8 +24,10 @@ def next_command(
     missing: str | None = None,
     untried: Sequence[str] = (),
     own_code: bool = False,
-) -> NextCommand | None:
-    """The command that adds seeds to a sweep's folder; None if the answer is sure, or if more seeds would hardly help.
+) -> tuple[str | None, float | None]:
+    """The command that adds seeds to a sweep's folder, and the seconds that it trains; None where unknown.
+
+    There is no command if the answer is sure, or if more seeds would hardly help.
 
     If a search did not train the reference, the command trains it, and then the k that its budget did not allow either.
 
@@ -50,21 +44,21 @@ def next_command(
     decision, choices = curve.decision, curve.choices
     sweep = _sweep(out, own_code=own_code)
     if decision is None or decision.reference is None or not curve.learned:
-        return None
+        return None, None
     cells: dict[str, Cell] = {cell.recipe: cell for cell in curve.cells}
     reference = cells[decision.reference]
     if missing and missing not in cells:
         grid = _grid(replace(reference, recipe=Recipe(missing)))
-        return NextCommand(f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
+        return f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None
     others = [one for one in choices if one.choice in cells and one.choice != decision.reference]
     known: Sequence[Choice] = [decision] if decision.choice != decision.reference else others
     wanted_sure = max(SURE, sure or 0.0)
     if all(one.probability >= wanted_sure or one.probability <= 1 - wanted_sure for one in known):
-        return None
+        return None, None
     if untried:
         some = untried[:: -(-len(untried) // MOST_UNTRIED)]  # evenly spaced
         grid = _grid(*(replace(reference, recipe=Recipe(k)) for k in some))
-        return NextCommand(f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None)
+        return f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None
     rival: Choice | None = decision if decision.choice in cells else None
     if decision.choice == decision.reference:
         rival = max(others, key=lambda one: one.probability if sure else one.value)
@@ -72,10 +66,10 @@ def next_command(
     few = min(cell.runs for cell in compared) if of_search else len(seeds)
     wanted = FIRST_SEEDS if few == 1 else curve.seeds_to_decide
     if wanted is None or not few < wanted <= MAX_SEEDS:
-        return None
+        return None, None
     grids = [_grid(*some) for some in _of_each_command(compared)] if of_search else [""]
     text = " && ".join(f"{sweep}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids)
-    return NextCommand(text, _seconds(compared if of_search else curve.cells, wanted, of_search=of_search))
+    return text, _seconds(compared if of_search else curve.cells, wanted, of_search=of_search)
 
 
 def _of_each_command(cells: Sequence[Cell]) -> list[list[Cell]]:

@@ -186,73 +186,45 @@ def calibration_sentences(calibration: Calibration) -> list[str]:
 
 
 def threshold_sentences(threshold: Threshold) -> list[str]:
-    """Where the threshold is, what it was chosen by, and what it changes."""
-    if threshold.by_label:
-        return _sentences_of_labels(threshold)
-    name = threshold.metric or "f1"
-    half, chosen = (formatting.score(getattr(threshold, which)[name]) for which in ("at_half", "cross_fitted"))
-    label, least = quoted(threshold.label), formatting.score(threshold.threshold)
-    where = " on examples that it was not chosen on" if threshold.metric else ""
-    unchanged = threshold.threshold == 0.5
-    changes = [] if unchanged else [f"The {_name(name)} changes from {half} at 0.5 to {chosen}{where}."]
-    if changes and name == threshold.metric != RECALL and _is_lower(threshold, name):
-        changes.append("That is a loss: 0.5 is the better threshold for new texts.")
-    return [
-        f"The class {label} is predicted if its probability is at least {least}.",
-        *(_not_chosen(threshold) or [_origin(threshold)]),
-        *changes,
-        f"The threshold is saved as {THRESHOLD} in config.json.",
-    ]
-
-
-def _sentences_of_labels(threshold: Threshold) -> list[str]:
-    """The same for the thresholds of several labels."""
-    name = threshold.metric if threshold.metric in threshold.at_half else "f1_micro"
-    half, chosen = (formatting.score(getattr(threshold, which)[name]) for which in ("at_half", "cross_fitted"))
-    is_loss = name == threshold.metric and _is_lower(threshold, name)
-    limits = [formatting.score(limit) for limit in (threshold.by_label or {}).values()]
-    lowest, highest = min(limits, key=float), max(limits, key=float)
-    shown = lowest if lowest == highest else f"a threshold of its own, between {lowest} and {highest}"
-    where = " on examples that it was not chosen on" if threshold.metric else ""
-    rule, _, number = threshold.rule.partition("=")
-    origin = "This was given."
-    if rule == RECALL:
-        origin = f"Each is the highest threshold with a recall of at least {number} on validation."
-    elif threshold.metric:
-        origin = f"This maximizes the {_name(threshold.metric)} on validation."
+    """Where the threshold is, or where those of several labels are, what it was chosen by, and what it changes."""
+    metric, by_label = threshold.metric, threshold.by_label
+    name = metric if metric in threshold.at_half else "f1_micro" if by_label else "f1"
+    half, chosen = threshold.at_half[name], threshold.cross_fitted[name]
+    where = " on examples that it was not chosen on" if metric else ""
+    change = f"The {_name(name)} changes from {formatting.score(half)} at 0.5 to {formatting.score(chosen)}{where}."
+    is_loss = name == metric != RECALL and half is not None and chosen is not None and chosen < half
+    loss = ["That is a loss: 0.5 is the better threshold for new texts."] if is_loss else []
+    why = "No threshold could be chosen where no validation example has the label"
+    not_chosen = [f"{why}: 0.5 is saved for {listed(threshold.not_chosen)}."] if threshold.not_chosen else []
+    if by_label is None:
+        least, unchanged = formatting.score(threshold.threshold), threshold.threshold == 0.5
+        return [
+            f"The class {quoted(threshold.label)} is predicted if its probability is at least {least}.",
+            *(not_chosen or [_origin(threshold, "It", "This threshold")]),
+            *([] if unchanged else [change, *loss]),
+            f"The threshold is saved as {THRESHOLD} in config.json.",
+        ]
+    limits = sorted(map(formatting.score, by_label.values()), key=float)
+    shown = limits[0] if limits[0] == limits[-1] else f"a threshold of its own, between {limits[0]} and {limits[-1]}"
     return [
         f"A label is predicted if its probability is at least {shown}.",
-        origin,
-        *_not_chosen(threshold),
-        f"The {_name(name)} changes from {half} at 0.5 to {chosen}{where}.",
-        *(["That is a loss: 0.5 is the better threshold for new texts."] if is_loss else []),
+        _origin(threshold, "Each" if metric == RECALL else "This", "This"),
+        *not_chosen,
+        *(change, *loss),
         f"It is saved as {THRESHOLDS} in config.json.",
     ]
 
 
-def _is_lower(threshold: Threshold, name: str) -> bool:
-    """Whether the score is lower with the threshold than at 0.5."""
-    half, chosen = threshold.at_half[name], threshold.cross_fitted[name]
-    return half is not None and chosen is not None and chosen < half
-
-
-def _origin(threshold: Threshold) -> str:
-    """Where the threshold comes from."""
+def _origin(threshold: Threshold, it: str, given: str) -> str:
+    """Where the threshold comes from; ``it`` and ``given`` are the subjects of the sentence."""
     name, _, number = threshold.rule.partition("=")
     if not threshold.metric:
-        return "This threshold was given."
+        return f"{given} was given."
     if name == RECALL:
-        return f"It is the highest threshold with a recall of at least {number} on validation."
+        return f"{it} is the highest threshold with a recall of at least {number} on validation."
     if threshold.threshold == 0.5:
         return f"No other threshold has a higher {_name(threshold.metric)} on validation."
-    return f"It maximizes the {_name(threshold.metric)} on validation."
-
-
-def _not_chosen(threshold: Threshold) -> list[str]:
-    """The labels that keep 0.5, in a sentence; none if a threshold was chosen for each."""
-    labels = threshold.not_chosen
-    why = "No threshold could be chosen where no validation example has the label"
-    return [f"{why}: 0.5 is saved for {listed(labels)}."] if labels else []
+    return f"{it} maximizes the {_name(threshold.metric)} on validation."
 
 
 def _name(score: str) -> str:

@@ -61,7 +61,7 @@ def sweep_groups(sweep: "Folder") -> Iterator[RunGroup]:
     """
     from frostline.sweep.results.folder import read_alternatives
 
-    rows, identity = sweep.rows(), sweep.identity
+    rows, identity = sweep.rows, sweep.identity
     alternatives = read_alternatives(sweep.out) if sweep.search else {}
     search = search_outcome(sweep.search, rows, tuple(alternatives)) if sweep.search else NO_SEARCH
 

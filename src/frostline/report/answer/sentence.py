@@ -1,11 +1,11 @@
 """The answer for one train size in sentences: what to tune, how it compares with full fine-tuning, and how sure that is."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from frostline.data.wording import capitalized, ranges
 from frostline.report import formatting, names
-from frostline.report.formatting import points, probability, score, score_interval
+from frostline.report.formatting import points, probability, score
 from frostline.report.names import tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, Choice, Difference, SizeAnswer
@@ -13,20 +13,29 @@ from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio
 from frostline.statistics.recipe import NAMED, Recipe
 from frostline.statistics.run_group import NO_SEARCH, SearchOutcome
-from frostline.statistics.run_result import ALTERNATIVES, Alternative
+from frostline.statistics.run_result import ALTERNATIVES, Alternative, Scored
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The quantity that k is compared by: its share of full fine-tuning's score or gain, or the difference of their scores."""
+    """What the sentences are about: a curve, and the quantity that its k are compared by.
 
+    That is the share of full fine-tuning's score or gain, or the difference of their scores.
+    """
+
+    curve: SizeAnswer
     evidence: Evidence
     settings: AnalysisSettings
 
     @property
-    def metric(self) -> str:
-        """The printed name of the metric."""
-        return names.metric(self.evidence.metric)
+    def cells(self) -> dict[str, Cell]:
+        """All cells but that of named parts."""
+        return {cell.recipe: cell for cell in self.curve.cells if cell.recipe != NAMED}
+
+    @property
+    def finished(self) -> int:
+        """The number of finished runs."""
+        return sum(cell.runs for cell in self.curve.cells)
 
     @property
     def baseline(self) -> str:
@@ -38,30 +47,36 @@ class Comparison:
         """Whether shares are of the gain over the baseline instead of the score."""
         return self.settings.corrected and self.evidence.chance is not None
 
+    @property
+    def whole(self) -> str:
+        """What shares are of."""
+        return f"gain over the {self.baseline}" if self.of_gain else "score"
+
     def share(self, cell: Cell) -> Ratio | None:
         """The share of full fine-tuning that the sentence reports; None if it is undefined."""
         return cell.share_corrected if self.of_gain else cell.share
 
-    @property
-    def threshold(self) -> str:
-        """The value that the whole interval must lie above."""
-        return f"−{self.settings.margin:g}" if self.settings.by_margin else f"{100 * self.settings.target:g} %"
+    def scored(self, value: float | None) -> str:
+        """A score with the name of the metric."""
+        return f"{names.metric(self.evidence.metric)} {score(value)}"
+
+    def is_above_baseline(self, runs: Sequence[Scored], among: int | None = None) -> bool:
+        """Whether runs are shown to be above the baseline; ``among``: the number of all finished runs."""
+        return bool(self.evidence.learned(runs, self.finished if among is None else among))
 
     def reached(self, full: str) -> str:
         """What reaching the target means, after ``to``; ``full`` is the name of the reference."""
         if self.settings.by_margin:
             return f"come within {self.settings.margin:g} of {full}"
         possessive = f"{full}'" if full.endswith("s") else f"{full}'s"
-        return f"reach {self.threshold} of {possessive} {self._whole}"
+        return f"reach {100 * self.settings.target:g} % of {possessive} {self.whole}"
 
     def with_full(self, cell: Cell, full: Cell) -> str:
         """The scores of a cell and of full fine-tuning, and the share or difference with its interval."""
         assert cell.difference is not None
         ours, full_mean = cell.difference.means  # of the runs that are compared
-        one_seed = cell.validation.n == 1 and full_mean != full.validation.mean
-        scores = f"{self.metric} {formatting.score(ours)} against {formatting.score(full_mean)}"
-        scores += f" with {names.tuning(full.recipe)}"
-        if one_seed:
+        scores = f"{self.scored(ours)} against {score(full_mean)} with {tuning(full.recipe)}"
+        if cell.validation.n == 1 and full_mean != full.validation.mean:
             scores += " on the one seed that both have"
         if self.settings.by_margin:
             difference = cell.difference
@@ -70,11 +85,7 @@ class Comparison:
         share = self.share(cell)
         assert share is not None
         interval = _interval(share, formatting.percent_number)
-        return f"{scores}, {formatting.percent_number(share.estimate)} % of the {self._whole}{interval}"
-
-    @property
-    def _whole(self) -> str:
-        return f"gain over the {self.baseline}" if self.of_gain else "score"
+        return f"{scores}, {formatting.percent_number(share.estimate)} % of the {self.whole}{interval}"
 
 
 def _interval(estimate: Ratio | Difference, show: Callable[[float], str]) -> str:
@@ -88,70 +99,16 @@ def _interval(estimate: Ratio | Difference, show: Callable[[float], str]) -> str
 LEARN_FIRST = "To learn the task, train with more epochs, another learning rate or more examples."
 
 
-def no_score(answer: SizeAnswer) -> str:
-    """The sentence if nothing has a usable score."""
-    advice = f" {LEARN_FIRST}" if any(cell.runs for cell in answer.cells) else ""
-    return f"There is no answer: {no_usable_run(answer)}.{advice}"
-
-
-def no_usable_run(answer: SizeAnswer) -> str:
-    """Why no run has a usable score, as a clause."""
-    done = sum(cell.runs for cell in answer.cells)
-    return f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
-
-
-def only_ways(answer: SizeAnswer, best: str, comparison: Comparison) -> str:
-    """The sentence if ways to tune have scores, but no k has one that they could be compared with."""
-    cell = next(cell for cell in answer.cells if cell.recipe == best)
-    reached = f"{comparison.metric} {score(cell.validation.mean)}"
-    why = "no run of full fine-tuning or of the last k layers succeeded"
-    return f"Nothing was compared: {why}. The best way, {best}, reaches {reached}."
-
-
-def reference_missing(reference: str, best: str | None, mean: float | None, metric: str) -> str:
-    """The sentence while no run of the reference has ended; ``best`` is the best choice so far, with its mean score."""
-    text = f"No answer yet: {tuning(reference)}, the reference of every comparison, has not run."
-    return f"{text} The best so far, {tuning(best)}, reaches {names.metric(metric)} {score(mean)}." if best else text
-
-
-def not_learned(answer: SizeAnswer, cell: Cell, full: Cell, comparison: Comparison) -> str:
-    """Why full fine-tuning is not shown to be above the baseline, as a clause; empty if it is, or if the baseline is unknown.
-
-    Args:
-        answer: The curve with its recommendation.
-        cell: The recommended cell.
-        full: The cell of full fine-tuning.
-        comparison: The quantity that k is compared by.
-    """
-    evidence, seeds = comparison.evidence, answer.seeds
-    if evidence.chance is None:
-        return ""
-    among = sum(one.runs for one in answer.cells)
-    shown = [full, cell] if cell is not full and is_above_baseline(cell, comparison, among=among) else [full]
-    fewest = min((one.in_mean for one in shown), key=lambda runs: evidence.rows_of(run.run for run in runs) or 0)
-    baseline = f"the {comparison.baseline} ({score(evidence.baseline(fewest))})"
-    reached = full_score(full, comparison, answer.decision if cell in shown[1:] else None)
-    if not answer.learned and (seeds > 1 or evidence.rows is not None):
-        return f"{reached}, and {_seeds_shown(full, seeds)} not show that this is above {baseline}"
-    share = comparison.share(cell)
-    return f"{reached}, which is not above {baseline}" if share is None or share.estimate is None else ""
-
-
 def full_score(full: Cell, comparison: Comparison, beside: Choice | None = None) -> str:
     """The mean score of full fine-tuning as a clause; beside a choice, on the rows that both are scored on."""
     if beside is None or beside.reference_score is None:
-        return f"{tuning(full.recipe)} reaches {comparison.metric} {score(full.validation.mean)}"
-    return f"{tuning(full.recipe)} reaches {comparison.metric} {score(beside.reference_score)}{on_same_rows(beside)}"
+        return f"{tuning(full.recipe)} reaches {comparison.scored(full.validation.mean)}"
+    return f"{tuning(full.recipe)} reaches {comparison.scored(beside.reference_score)}{_on_same_rows(beside)}"
 
 
-def on_same_rows(choice: Choice) -> str:
+def _on_same_rows(choice: Choice) -> str:
     """A remark if the scores of a choice and of the reference are of a part of the rows that one of them is scored on."""
     return " on the same rows" if choice.part_of_rows else ""
-
-
-def is_above_baseline(cell: Cell, comparison: Comparison, *, among: int) -> bool:
-    """Whether a cell is shown to be above the baseline; ``among``: the number of all runs."""
-    return bool(comparison.evidence.learned(cell.in_mean, among))
 
 
 def _seeds_shown(cell: Cell, seeds: int) -> str:
@@ -168,13 +125,12 @@ UNFITTED = 2 / 3  # the error on training examples as a share of that on validat
 CLEARLY_LONGER = 1.1  # times as long; fewer layers never take longer by themselves
 
 
-def smaller(cell: Cell, names: Iterable[str]) -> list[int]:
-    """The numbers of layers among these values of k that are smaller than the k of the cell."""
-    ks = [k for name in names if (k := Recipe(name).k) is not None]
-    return [k for k in ks if cell.tune_embeddings or k < (cell.tuned_layers or 0)]
+def _numbers(names: Iterable[str]) -> list[int]:
+    """The numbers of layers among these values of k."""
+    return [k for name in names if (k := Recipe(name).k) is not None]
 
 
-def times_not_comparable(cells: Mapping[str, Cell], full: Cell) -> str:
+def _times_not_comparable(cells: Mapping[str, Cell], full: Cell) -> str:
     """A sentence if a k took clearly longer than a larger one, the reference; else empty.
 
     Fewer layers never take more operations. Measured times also hold what other programs took of the processor.
@@ -207,7 +163,7 @@ def trained_too_little(full: Cell) -> str:
     )
 
 
-def not_tried(ks: Sequence[int]) -> str:
+def _not_tried(ks: Sequence[int]) -> str:
     """A sentence that these values of k were not trained; empty if there are none."""
     parts = [
         tuning(Recipe(first)) if first == last else f"tuning the last {first} to {last} layers"
@@ -216,12 +172,7 @@ def not_tried(ks: Sequence[int]) -> str:
     return f" {capitalized(' and '.join(parts))} {'was' if len(parts) == 1 else 'were'} not tried." if parts else ""
 
 
-def only_constant(cell: Cell) -> bool:
-    """Whether a cell has finished runs, and all of them diverged or predict a constant."""
-    return bool(0 < cell.runs == cell.failures.diverged + cell.failures.degenerate)
-
-
-def failed_runs(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
+def _failed_runs(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
     """A sentence on the number of failed runs of each of these k; empty if none failed."""
     parts = [
         f"{cell.failures.failed} of {cell.runs} runs of {tuning(cell.recipe)} failed"
@@ -231,193 +182,185 @@ def failed_runs(names: Iterable[str], cells: Mapping[str, Cell]) -> str:
     return f" {' and '.join(parts)}." if parts else ""
 
 
-def named_parts_only(named: Cell, comparison: Comparison, *, others: bool) -> str:
-    """The answer if only named parts have a score; ``others``: whether some k has finished or pending runs."""
-    scores = named.validation
-    basis = "one seed" if scores.n == 1 else f"{scores.n} seeds"
-    if scores.low is not None:
-        basis += f", 95 % confidence interval {score_interval(scores.low, scores.high)}"
-    if comparison.evidence.chance is not None:
-        runs = [point for point in named.points if point.in_mean]
-        basis += f"; {comparison.baseline} {score(comparison.evidence.baseline(runs))}"
-    why = "no other run has succeeded so far" if others else "add numbers of layers and full to --tune to compare"
-    reached = f"{comparison.metric} {score(scores.mean)}"
-    return f"The named parts reach {reached} ({basis}). Nothing was compared: {why}."
-
-
-def named_parts(named: Cell | None, full: Cell, comparison: Comparison) -> str:
-    """A sentence on the named parts, after the answer about k; empty if there are none."""
-    if named is None:
-        return ""
-    share = comparison.share(named)
-    if share is None or share.estimate is None:
-        return " The named parts cannot be compared: none of their runs has succeeded so far."
-    return f" The named parts reach {comparison.with_full(named, full)}."
-
-
-def full_not_run(cells: Mapping[str, Cell], comparison: Comparison, search: SearchOutcome) -> str:
-    """A sentence that full fine-tuning was not run, so that it is not the reference; empty if it was run.
-
-    A search that could not run it has a sentence of its own.
-    """
-    if search.instead or len(cells) < 2 or any(cell.tune_embeddings for cell in cells.values()):
-        return ""
-    if comparison.evidence.rows is None:
-        return " Full fine-tuning was not run here."
-    remedy = "add full to --tune" + (
-        ", or full to --ways of `compare`" if any(Recipe(name).is_way for name in cells) else ""
-    )
-    return f" Full fine-tuning was not run: {remedy if search is NO_SEARCH else 'leave out --max-k'}."
-
-
 NOT_ON_SAME_ROWS = "; {} was not scored on the same rows"
 WORTH_A_MENTION = 0.95  # of full fine-tuning's memory
 
 
-@dataclass(frozen=True)
-class Recommendation:
-    """The recommended cell, the reference, and what is known about both."""
-
-    answer: SizeAnswer
-    comparison: Comparison
-    layers: int | None
-    cells: Mapping[str, Cell]  # without named parts
-    cell: Cell
-    full: Cell  # full fine-tuning, or the largest k with a score
-
-    @property
-    def full_name(self) -> str:
-        """The reference, as a noun without a verb."""
-        return _noun(self.full.recipe)
-
-    @property
-    def runner_up(self) -> Choice | None:
-        """The best choice besides the recommended one; None if there is no other."""
-        others = [one for one in self.answer.choices if one.choice != self.cell.recipe]
-        return max(
-            others,
-            key=lambda one: one.value if self.comparison.settings.sure is None else one.probability,
-            default=None,
-        )
-
-
-def sentence(
-    answer: SizeAnswer,
-    comparison: Comparison,
-    layers: int | None,
-    search: SearchOutcome = NO_SEARCH,
-) -> str:
+def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome = NO_SEARCH) -> str:
     """The answer for one train size.
 
     Args:
-        answer: The curve with its decision and recommendation.
-        comparison: The quantity that k is compared by.
+        comparison: The curve with its decision and recommendation, and the quantity that k is compared by.
         layers: The number of layers of the model, if it is known.
         search: The outcome of a search, if there was one.
     """
-    recommended = answer.recommended
+    curve, cells = comparison.curve, comparison.cells
+    recommended, named = curve.recommended, curve.cell(NAMED)
     if recommended is None:
-        return _without_training(answer, comparison) if answer.decision else no_score(answer)
-    named = next((cell for cell in answer.cells if cell.recipe == NAMED), None)
-    if answer.reference is None:
-        if named is None:
-            return only_ways(answer, recommended.recipe, comparison)
-        return named_parts_only(named, comparison, others=len(answer.cells) > 1)
-    cells: dict[str, Cell] = {cell.recipe: cell for cell in answer.cells if cell is not named}
-    cell, full = cells[recommended.recipe], cells[answer.reference]
-    found = Recommendation(answer, comparison, layers, cells, cell, full)
-    if len(cells) == 1 and comparison.evidence.rows is None:
+        advice = f" {LEARN_FIRST}" if comparison.finished else ""
+        return (
+            _without_training(comparison) if curve.decision else f"There is no answer: {no_usable_run(curve)}.{advice}"
+        )
+    if curve.reference is None:
+        if named:
+            return _named_parts_only(named, comparison)
+        reached = comparison.scored(cells[recommended.recipe].validation.mean)
+        why = "no run of full fine-tuning or of the last k layers succeeded"
+        return f"Nothing was compared: {why}. The best way, {recommended.recipe}, reaches {reached}."
+    cell, full = cells[recommended.recipe], cells[curve.reference]
+    of_table = comparison.evidence.rows is None
+    if len(cells) == 1 and of_table:
         return f"Nothing was compared: {full_score(full, comparison)}, and the table holds no other k."
     if comparison.settings.by_mean:
-        return _by_mean(found, cells.get(answer.deciding_point.estimate or ""))
-    no_answers = [name for name, one in cells.items() if only_constant(one)]
-    if weak := not_learned(answer, cell, full, comparison):
-        return f"{_beside_weak_reference(found, weak)}{failed_runs(no_answers, cells)}"
-    failed = failed_runs((cell.recipe, full.recipe, *no_answers), cells)
-    left_out = not_tried(smaller(cell, search.skipped))
-    beside = named_parts(named, full, comparison) + full_not_run(cells, comparison, search)
-    beside += times_not_comparable(cells, full) + trained_too_little(full)
-    return f"{_recommendation(found)}{failed}{left_out}{beside}"
+        return _by_mean(comparison, cells.get(curve.deciding_point.estimate or ""), full)
+    only_constant = [
+        name for name, one in cells.items() if 0 < one.runs == one.failures.diverged + one.failures.degenerate
+    ]
+    if weak := _weak_reference(comparison, cell, full):
+        return f"{_beside_weak_reference(comparison, cell, full, weak, layers)}{_failed_runs(only_constant, cells)}"
+    text = _recommendation(comparison, cell, full, layers)
+    text += _failed_runs((cell.recipe, full.recipe, *only_constant), cells)
+    text += _not_tried([k for k in _numbers(search.skipped) if cell.tune_embeddings or k < (cell.tuned_layers or 0)])
+    if named:
+        share = comparison.share(named)
+        known = share is not None and share.estimate is not None
+        unknown = "cannot be compared: none of their runs has succeeded so far"
+        text += f" The named parts {f'reach {comparison.with_full(named, full)}' if known else unknown}."
+    if not (search.instead or len(cells) < 2 or any(one.tune_embeddings for one in cells.values())):
+        text += " Full fine-tuning was not run here." if of_table else _add_full(cells, search)
+    return text + _times_not_comparable(cells, full) + trained_too_little(full)
 
 
-def _by_mean(found: Recommendation, smallest: Cell | None) -> str:
+def no_usable_run(curve: SizeAnswer) -> str:
+    """Why no run has a usable score, as a clause."""
+    done = sum(cell.runs for cell in curve.cells)
+    return f"all {done} finished runs diverged or predict a constant" if done else "no run has finished"
+
+
+def reference_missing(reference: str, best: str | None, mean: float | None, metric: str) -> str:
+    """The sentence while no run of the reference has ended; ``best`` is the best choice so far, with its mean score."""
+    text = f"No answer yet: {tuning(reference)}, the reference of every comparison, has not run."
+    return f"{text} The best so far, {tuning(best)}, reaches {names.metric(metric)} {score(mean)}." if best else text
+
+
+def _named_parts_only(named: Cell, comparison: Comparison) -> str:
+    """The answer if only named parts have a score."""
+    scores, evidence = named.validation, comparison.evidence
+    basis = "one seed" if scores.n == 1 else f"{scores.n} seeds"
+    if scores.low is not None:
+        basis += f", 95 % confidence interval {formatting.score_interval(scores.low, scores.high)}"
+    if evidence.chance is not None:
+        basis += f"; {comparison.baseline} {score(evidence.baseline(named.in_mean))}"
+    others = (
+        "no other run has succeeded so far"
+        if comparison.cells
+        else "add numbers of layers and full to --tune to compare"
+    )
+    return f"The named parts reach {comparison.scored(scores.mean)} ({basis}). Nothing was compared: {others}."
+
+
+def _add_full(cells: Iterable[str], search: SearchOutcome) -> str:
+    """A sentence that full fine-tuning was not run, so that it is not the reference, and how to add it."""
+    ways = ", or full to --ways of `compare`" if any(Recipe(name).is_way for name in cells) else ""
+    return (
+        f" Full fine-tuning was not run: {f'add full to --tune{ways}' if search is NO_SEARCH else 'leave out --max-k'}."
+    )
+
+
+def _by_mean(comparison: Comparison, smallest: Cell | None, full: Cell) -> str:
     """The answer of an analysis that decides by mean scores instead of probabilities."""
-    if smallest and smallest is not found.full:
-        subject = f"By mean score, {tuning(smallest.recipe)} reaches the target"
-        return f"{subject}: {found.comparison.with_full(smallest, found.full)}."
-    reached = f"{found.comparison.metric} {score(found.full.validation.mean)}"
-    return f"By mean score, no smaller k than {tuning(found.full.recipe)} reaches the target: {reached}."
+    if smallest and smallest is not full:
+        return f"By mean score, {tuning(smallest.recipe)} reaches the target: {comparison.with_full(smallest, full)}."
+    reached = comparison.scored(full.validation.mean)
+    return f"By mean score, no smaller k than {tuning(full.recipe)} reaches the target: {reached}."
 
 
-def _recommendation(found: Recommendation) -> str:
+def _recommendation(comparison: Comparison, cell: Cell, full: Cell, layers: int | None) -> str:
     """What to tune, its score beside full fine-tuning, its cost, and how sure it is to reach the target."""
-    cell, full = found.cell, found.full
-    largest = _largest(full, found.cells)
-    begin = f"{_instruction(found)}{largest if cell is full else ''}: {found.comparison.metric}"
-    choice = found.runner_up if cell is full else found.answer.decision
+    curve, largest = comparison.curve, _largest(full, len(comparison.cells))
+    begin = f"{_instruction(cell, layers)}{largest if cell is full else ''}: "
+    choice: Choice | None = curve.decision
+    if cell is full:  # the next best choice follows
+        others = [one for one in curve.choices if one.choice != cell.recipe]
+        choice = max(
+            others, key=lambda one: one.value if comparison.settings.sure is None else one.probability, default=None
+        )
     if choice is None:
-        return f"{begin} {_with_seeds(cell.validation.mean, cell.validation.n)}."
-    subject, same, other = "It", choice.reference_score, found.cells.get(choice.choice)
+        return f"{begin}{comparison.scored(cell.validation.mean)}{_of_seeds(cell.validation.n)}."
+    same, other, noun = choice.reference_score, comparison.cells.get(choice.choice), _noun(full.recipe)
     cost = _cost(other, full) if other else ""
-    if cell is not full:
-        begin += f" {_with_seeds(choice.score, choice.compared_seeds or cell.validation.n)}"
-        known = f" against {score(same)} with {found.full_name}{largest}{on_same_rows(choice)}"
-        begin += f"{NOT_ON_SAME_ROWS.format(found.full_name) if same is None else known}{cost}."
+    if cell is full:
+        subject, whose = capitalized(tuning(choice.choice)), "Its"
+        seeds, whole = full.validation.n, full.validation.mean
+        ours, seeds = (whole, seeds) if same is None else (same, min(seeds, choice.compared_seeds or seeds))
+        known = f". {subject} reaches {score(choice.score)}{_on_same_rows(choice)}"
+        unknown = NOT_ON_SAME_ROWS.format(subject)
     else:
-        subject = capitalized(tuning(choice.choice))
-        mean, seeds = full.validation.mean, full.validation.n
-        begin += f" {_with_seeds(mean, seeds) if same is None else _with_seeds(same, min(seeds, choice.compared_seeds or seeds))}"
-        known = f". {subject} reaches {score(choice.score)}{on_same_rows(choice)}"
-        begin += f"{NOT_ON_SAME_ROWS.format(subject) if same is None else known}{cost}."
-    sure = f"{subject} is {probability(choice.probability)} sure to {found.comparison.reached(found.full_name)}."
-    return f"{begin} {_difference(choice, 'Its' if cell is full else 'The')} {sure}"
+        subject, whose = "It", "The"
+        ours, seeds = choice.score, choice.compared_seeds or cell.validation.n
+        known = f" against {score(same)} with {noun}{largest}{_on_same_rows(choice)}"
+        unknown = NOT_ON_SAME_ROWS.format(noun)
+    begin += f"{comparison.scored(ours)}{_of_seeds(seeds)}{unknown if same is None else known}{cost}."
+    sure = f"{subject} is {probability(choice.probability)} sure to {comparison.reached(noun)}."
+    return f"{begin} {_difference(choice, whose)} {sure}"
 
 
-def _with_seeds(value: float | None, seeds: int) -> str:
-    """A score, and that it is of one seed if it is."""
-    return f"{score(value)} with one seed" if seeds == 1 else score(value)
-
-
-def _largest(full: Cell, cells: Sized) -> str:
-    """What the reference is, if it is not full fine-tuning and not the only k; else empty."""
-    return "" if full.tune_embeddings or len(cells) == 1 else ", the largest k with a score"
-
-
-def _beside_weak_reference(found: Recommendation, weak: str) -> str:
+def _beside_weak_reference(comparison: Comparison, cell: Cell, full: Cell, weak: str, layers: int | None) -> str:
     """The answer if full fine-tuning has not learned the task: the recommended choice if that one has, else none.
 
-    Args:
-        found: The recommended cell and the reference.
-        weak: Why full fine-tuning is not shown to be above the baseline, as a clause.
+    ``weak`` says why full fine-tuning is not shown to be above the baseline, as a clause.
     """
-    runs = sum(cell.runs for cell in found.cells.values())
-    if found.cell is found.full or not is_above_baseline(found.cell, found.comparison, among=runs):
+    runs = sum(one.runs for one in comparison.cells.values())
+    if cell is full or not comparison.is_above_baseline(cell.in_mean, runs):
         return f"Undecided: {weak}. {LEARN_FIRST}"
-    decision = found.answer.decision
-    reached = f"{found.comparison.metric} {score(decision.score if decision else None)}"
+    decision = comparison.curve.decision
+    reached = comparison.scored(decision.score if decision else None)
     advice = "To compare fairly, train with more epochs, another learning rate or more examples."
-    return f"{_instruction(found)}: {reached}, which is above the {found.comparison.baseline}. {capitalized(weak)}. {advice}"
+    above = f"which is above the {comparison.baseline}"
+    return f"{_instruction(cell, layers)}: {reached}, {above}. {capitalized(weak)}. {advice}"
 
 
-def _without_training(answer: SizeAnswer, comparison: Comparison) -> str:
+def _weak_reference(comparison: Comparison, cell: Cell, full: Cell) -> str:
+    """Why full fine-tuning is not shown to be above the baseline, as a clause; empty if it is, or if the baseline is unknown.
+
+    ``cell`` is the recommended one.
+    """
+    evidence, curve = comparison.evidence, comparison.curve
+    if evidence.chance is None:
+        return ""
+    both = cell is not full and comparison.is_above_baseline(cell.in_mean)
+    shown = [one.in_mean for one in ([full, cell] if both else [full])]
+    fewest = min(shown, key=lambda runs: evidence.rows_of(run.run for run in runs) or 0)
+    baseline = f"the {comparison.baseline} ({score(evidence.baseline(fewest))})"
+    reached = full_score(full, comparison, curve.decision if both else None)
+    if not curve.learned and (curve.seeds > 1 or evidence.rows is not None):
+        return f"{reached}, and {_seeds_shown(full, curve.seeds)} not show that this is above {baseline}"
+    share = comparison.share(cell)
+    return f"{reached}, which is not above {baseline}" if share is None or share.estimate is None else ""
+
+
+def _without_training(comparison: Comparison) -> str:
     """The recommendation of a model that trains no layer."""
-    choice, full = answer.decision, answer.cell(answer.reference)
+    curve = comparison.curve
+    choice, full = curve.decision, curve.cell(curve.reference)
     assert choice is not None
-    begin = f"Train no layer: {tuning(choice.choice)} reaches {comparison.metric} {score(choice.score)}"
+    begin = f"Train no layer: {tuning(choice.choice)} reaches {comparison.scored(choice.score)}"
     if full is None:
-        return f"{begin}. No k can be compared with it: {no_usable_run(answer)}."
-    if not comparison.evidence.learned([Alternative(choice.choice)], among=len(answer.choices)):
+        return f"{begin}. No k can be compared with it: {no_usable_run(curve)}."
+    if not comparison.is_above_baseline([Alternative(choice.choice)], len(curve.choices)):
         reached = full_score(full, comparison, choice)
         best = f"The best so far is {tuning(choice.choice)} ({score(choice.score)})."
         return f"Undecided: {reached}, and nothing is shown to be above the {comparison.baseline}. {best} {LEARN_FIRST}"
-    full_name = _noun(full.recipe)
-    if choice.reference_score is None:
-        begin += f"{NOT_ON_SAME_ROWS.format(full_name)}."
-    else:
-        largest = _largest(full, answer.cells)
-        begin += f" against {score(choice.reference_score)} with {full_name}{largest}{on_same_rows(choice)}."
-    sure = f"It is {probability(choice.probability)} sure to {comparison.reached(full_name)}."
+    noun, same = _noun(full.recipe), choice.reference_score
+    known = f" against {score(same)} with {noun}{_largest(full, len(curve.cells))}{_on_same_rows(choice)}"
+    begin += f"{NOT_ON_SAME_ROWS.format(noun) if same is None else known}."
+    sure = f"It is {probability(choice.probability)} sure to {comparison.reached(noun)}."
     return f"{begin} {_difference(choice)} {sure}{trained_too_little(full)}"
+
+
+def _largest(full: Cell, count: int) -> str:
+    """What the reference is, if it is not full fine-tuning and not the only k; else empty."""
+    return "" if full.tune_embeddings or count == 1 else ", the largest k with a score"
 
 
 def _noun(name: str) -> str:
@@ -445,16 +388,20 @@ def _cost(cell: Cell, full: Cell) -> str:
     return text
 
 
-def _instruction(found: Recommendation) -> str:
+def _of_seeds(seeds: int) -> str:
+    """That a score is of one seed, if it is."""
+    return " with one seed" if seeds == 1 else ""
+
+
+def _instruction(cell: Cell, layers: int | None) -> str:
     """What to tune, as an instruction."""
-    recommended, layers = found.cell, found.layers
-    if recommended.recipe in ALTERNATIVES:
-        return f"Train no layer, but fit {tuning(recommended.recipe)}"
-    if Recipe(recommended.recipe).is_way:
-        return f"Tune with {recommended.recipe}"
-    if recommended.tune_embeddings:
+    if cell.recipe in ALTERNATIVES:
+        return f"Train no layer, but fit {tuning(cell.recipe)}"
+    if cell.recipe.is_way:
+        return f"Tune with {cell.recipe}"
+    if cell.tune_embeddings:
         return "Tune all layers and the embeddings"
-    k = recommended.tuned_layers or 0
+    k = cell.tuned_layers or 0
     if k == 0:
         return "Tune the classifier head only" + (f", none of {layers} layers" if layers else "")
     if layers is None:

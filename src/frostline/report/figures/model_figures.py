@@ -20,18 +20,17 @@ def reliability(calibration: Calibration) -> Figure:
     before, after = calibration.before, calibration.after
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(420, 420)
-        lowest = min(min(one.confidence, one.accuracy) for part in (before, after) for one in part.bins)
+        lowest = min(min(*part.confidence, *part.accuracy) for part in (before, after))
         axes.plot([lowest, 1], [lowest, 1], color=QUIET, linewidth=1, linestyle=(0, (4, 4)))
         for part, name, colour, marker in (
             (before, "as trained", VALIDATION, "o"),
             (after, "with temperature (cross-fitted)", TRAIN, "s"),
         ):
             label = f"{name}: error {score(part.error)}"
-            points = [(one.confidence, one.accuracy) for one in part.bins]
-            axes.plot(*zip(*points, strict=True), marker, color=colour, markersize=6, label=label)
-            for one in part.bins:
-                ends = failure_interval(round(one.accuracy * one.examples), one.examples)
-                axes.plot([one.confidence] * 2, ends, color=colour, alpha=0.3, linewidth=1)
+            axes.plot(part.confidence, part.accuracy, marker, color=colour, markersize=6, label=label)
+            for confidence, accuracy, count in zip(part.confidence, part.accuracy, part.examples, strict=True):
+                ends = failure_interval(round(accuracy * count), count)
+                axes.plot([confidence] * 2, ends, color=colour, alpha=0.3, linewidth=1)
         axes.set_xlabel("mean probability of the predicted class")
         axes.set_title("accuracy", pad=10)
         axes.grid(color=QUIET, alpha=0.18, linewidth=0.8)

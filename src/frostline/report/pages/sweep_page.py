@@ -54,7 +54,7 @@ def write_page(folder: Folder, answer: Answer) -> None:
     Text from users (labels, texts, names) is escaped, so it never becomes markup.
     """
     out, results = folder.out, folder.results
-    runs = outcomes_at_each_size(folder.rows(), answer.sizes, answer.chance)
+    runs = outcomes_at_each_size(folder.rows, answer.sizes, answer.chance)
     ways: dict[str, str] = {
         cell.recipe: folder.spec.way_of(cell.recipe).in_words for size in answer.sizes for cell in size.cells
     }
@@ -96,12 +96,12 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
     labels, task_type = folder.identity.labels, answer.task_type
     tables = {
         "failed_runs": failed_runs_table(runs),
-        "splits": splits_table(folder.data()),
+        "splits": splits_table(folder.data),
         "audit": audit_table(_audits(answer.sizes[0], folder.results)),
         "predicted": forecast_table(recorded(folder.out), folder.results.values()),
     }
     if labels:
-        tables["classes"] = classes_table(folder.data(), labels, task_type)
+        tables["classes"] = classes_table(folder.data, labels, task_type)
     if answer.search:
         search = SearchRecord.model_validate(answer.search)
         tables["search"] = search_table(search)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from frostline.data.files import file_name
 from frostline.report import formatting, names
@@ -17,7 +17,7 @@ from frostline.report.tables.curve_tables import (
     place_of,
     sufficient_columns,
 )
-from frostline.report.tables.table import Column, ReportTable, Row, Value
+from frostline.report.tables.table import Column, Ends, ReportTable, Row, Value
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, Difference, Failures, KOverSizes, TaskAnswer
 from frostline.statistics.cells import total
@@ -34,25 +34,34 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
     Of several train sizes, the largest one with an answer is shown.
     """
     settings = analysis.settings
-    found = {(group.task, group.model): recommendation(group, by_mean=settings.by_mean) for group in analysis.groups}
+    known = {(group.task, group.model): recommendation(group, by_mean=settings.by_mean) for group in analysis.groups}
+    layers = {group.model: group.layers for group in analysis.groups}
 
     def columns_of(model: str) -> list[Column]:
-        def fact(key: str) -> Read:
-            return lambda task: getattr(found.get((task, model)), key, None)
+        def part(n: int) -> Read:
+            return lambda task: known.get((task, model), (None, None, None))[n]
 
         def text(task: str) -> str:
-            return str(fact("text")(task) or formatting.UNKNOWN)
+            choice = part(0)(task) or formatting.UNKNOWN
+            of_layers = layers[model] and choice.startswith("last ")
+            return f"{choice} of {layers[model]}" if of_layers else names.printed(choice)
 
         def beside(task: str) -> list[str]:
-            below, probability = fact("below_full")(task), fact("probability")(task)
+            _, below, probability = known.get((task, model), (None, None, None))
+            if below is None:
+                return []
             sure = "" if probability is None else f", {formatting.short_probability(probability)} sure"
-            side = "below" if below is not None and below >= 0 else "above"
-            return [] if below is None else [formatting.unbroken(f"{formatting.points(abs(below))} {side}{sure}")]
+            return [formatting.unbroken(f"{formatting.points(abs(below))} {'below' if below >= 0 else 'above'}{sure}")]
+
+        def place(task: str) -> int | None:
+            choice = part(0)(task)
+            return None if choice in (UNDECIDED, NO_ANSWER) else place_of(choice)
 
         shown: dict[str, Any] = {"number": False, "strong": True, "user_text": "title"}
         return [
-            Column(f"{model} choice", model, of=fact("choice"), whole=text, small=beside, rank=fact("place"), **shown),
-            *(Column(f"{model} {key}", of=fact(key)) for key in ("layers", "below_full", "probability")),
+            Column(f"{model} choice", model, of=part(0), whole=text, small=beside, rank=place, **shown),
+            Column(f"{model} layers", of=lambda task: layers[model] if part(0)(task) else None),
+            *(Column(f"{model} {key}", of=part(n)) for n, key in enumerate(("below_full", "probability"), 1)),
         ]
 
     of_gain = {group.sizes[0].deciding_point.corrected for group in analysis.groups}
@@ -66,9 +75,7 @@ def recommendations_table(analysis: Analysis) -> ReportTable:
             f"The smallest number of last layers whose mean reaches {target}. Beside it: the points below or above full "
             "fine-tuning."
         )
-    models = [
-        column for model in dict.fromkeys(group.model for group in analysis.groups) for column in columns_of(model)
-    ]
+    models = [column for model in layers for column in columns_of(model)]
     rows = tuple(map(Row, dict.fromkeys(group.task for group in analysis.groups)))
     columns = (Column("task", "task", of=str, number=False), *models)
     return ReportTable("recommendations", "What to tune", caption, columns, rows)
@@ -80,47 +87,24 @@ def _whole(of_gain: set[bool]) -> str:
     return f"{'gain over the baseline' if True in of_gain else 'score'}{mixed}"
 
 
-class Recommendation(NamedTuple):
-    """What is recommended for a model and task.
+def recommendation(group: TaskAnswer, *, by_mean: bool) -> tuple[str, float | None, float | None]:
+    """What is recommended for a model and task, or ``undecided`` or ``no answer``.
 
-    Attributes:
-        choice: The choice, or ``undecided`` or ``no answer`` if nothing is recommended.
-        layers: The number of layers of the model.
-        below_full: The points that it is below full fine-tuning; None for full fine-tuning itself.
-        probability: That it reaches the target; None if the decision is by mean scores, too.
+    Also the points that it is below full fine-tuning, and the probability that it reaches the target. These are None for full
+    fine-tuning itself. If the decision is by mean scores, there is no probability.
     """
-
-    choice: str
-    layers: int | None
-    below_full: float | None = None
-    probability: float | None = None
-
-    @property
-    def place(self) -> int | None:
-        """The number of tuned layers, for sorting."""
-        return place_of(None if self.choice in (UNDECIDED, NO_ANSWER) else self.choice)
-
-    @property
-    def text(self) -> str:
-        """``last 5 of 12``."""
-        of_layers = self.layers and self.choice.startswith("last ")
-        return f"{self.choice} of {self.layers}" if of_layers else names.printed(self.choice)
-
-
-def recommendation(group: TaskAnswer, *, by_mean: bool) -> Recommendation:
-    """What is recommended for a model and task."""
-    size, layers = group.sizes[0], group.layers
+    size = group.sizes[0]
     name = size.recommended.recipe if size.recommended else size.decision.choice if size.decision else NO_ANSWER
     if name != NO_ANSWER and "Undecided: " in group.sentence:
-        return Recommendation(UNDECIDED, layers)
+        return UNDECIDED, None, None
     choice = next((choice for choice in size.choices if choice.choice == name), None)
     if name == size.reference or choice is None:
-        return Recommendation(name, layers)
+        return name, None, None
     if by_mean:
         cell = size.cell(name)
         assert cell is not None and cell.difference is not None
-        return Recommendation(name, layers, -100 * cell.difference.estimate)
-    return Recommendation(name, layers, choice.below_full, choice.probability)
+        return name, -100 * cell.difference.estimate, None
+    return name, choice.below_full, choice.probability
 
 
 def answers_table(analysis: Analysis) -> ReportTable:
@@ -139,18 +123,19 @@ def answers_table(analysis: Analysis) -> ReportTable:
 
         return read
 
-    def beside(group: TaskAnswer) -> list[str]:
-        reference = size("reference")(group)
-        instead = "" if reference in (FULL, None) else f"here {names.printed(reference)}"
-        return [formatting.score_interval(full("low")(group), full("high")(group)), instead]
+    def ends(group: TaskAnswer) -> Ends:
+        return full("low")(group), full("high")(group)
+
+    def instead(group: TaskAnswer) -> list[str]:
+        reference = group.sizes[0].reference
+        return [] if reference in (FULL, None) else [f"here {names.printed(reference)}"]
 
     groups, settings = analysis.groups, analysis.settings
     columns = (
         *(MODEL, TASK, Column("metric", "metric", names.metric, number=False)),
         Column("layers", "layers" if len({group.layers for group in groups}) > 1 else ""),
         Column("chance", "baseline", formatting.score),
-        Column("full", "full", formatting.score, of=full("mean"), small=beside),
-        *(Column("full_low", of=full("low")), Column("full_high", of=full("high"))),
+        Column("full", "full", formatting.score, of=full("mean"), ends=ends, small=instead),
         Column("reference", of=size("reference")),
         *sufficient_columns(of=lambda group: group.sizes[0].deciding_point),
         Column("verdict", of=lambda group: group.sizes[0].deciding_point.verdict),
@@ -187,15 +172,16 @@ def above_full_table(analysis: Analysis) -> ReportTable:
     def part(place: int, key: str) -> Read:
         return lambda found: getattr(found[place], key)
 
-    def interval(found: tuple[TaskAnswer, Cell, Difference]) -> list[str]:
-        return [formatting.difference_interval(found[2].low, found[2].high)]
+    def ends(found: tuple[TaskAnswer, Cell, Difference]) -> Ends:
+        return found[2].low, found[2].high
+
+    differences: dict[str, Any] = {"show": formatting.difference, "between": formatting.difference_interval}
 
     columns = (
         *(replace(column, of=part(0, column.key)) for column in (MODEL, TASK)),
         Column("recipe", "tuned", names.printed, of=part(1, "recipe"), number=False),
         *(Column("tuned_layers", of=part(1, "tuned_layers")), Column("layers", of=part(0, "layers"))),
-        Column("estimate", "above full", formatting.difference, of=part(2, "estimate"), small=interval),
-        *(Column(end, of=part(2, end)) for end in ("low", "high")),
+        Column("estimate", "above full", of=part(2, "estimate"), ends=ends, **differences),
         Column("p", "p-value", formatting.p_value, of=part(2, "p")),
         Column("p_holm", "p-value\n(Holm)", formatting.p_value, of=part(2, "p_holm")),
     )
@@ -253,15 +239,15 @@ def points_over_tasks_table(analysis: Analysis) -> ReportTable:
 def train_sizes_table(rows: Sequence[KOverSizes]) -> ReportTable:
     """Each k over the train sizes of one model and task: from which size full fine-tuning is better, and how k compares."""
 
-    def interval(row: KOverSizes) -> list[str]:
-        return [formatting.difference_interval(row.slope_low, row.slope_high)]
+    def ends(row: KOverSizes) -> Ends:
+        return row.slope_low, row.slope_high
 
     slope = "change of the\ndifference per\ntenfold examples"
     columns = (
         TUNED,
         Column("full_better_from", "full is better\nfrom … examples", formatting.count),
-        Column("slope", slope, formatting.difference, small=interval),
-        *(Column(f"slope_{key}") for key in ("low", "high", "p")),
+        Column("slope", slope, formatting.difference, ends=ends, between=formatting.difference_interval),
+        Column("slope_p"),
         Column("slope_p_holm", "p-value of\nthe change\n(Holm)", formatting.p_value),
         Column("spread_ratio", "spread between\nseeds relative\nto full", formatting.times),
         Column("spread_p"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from frostline.data.wording import capitalized
 from frostline.report import formatting, names
-from frostline.report.tables.table import Column, ReportTable, Row, Value
+from frostline.report.tables.table import Column, Ends, ReportTable, Row, Value
 from frostline.statistics.answer import Cell, Choice, OperatingPoint, Rate, SizeAnswer
 from frostline.statistics.cells import FAILURES
 from frostline.statistics.curve import BEST_OF_FULL
@@ -30,9 +30,9 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
     def spread(key: str, title: str = "", **more: Any) -> Column:
         return Column(key, title, formatting.score, of=lambda cell: getattr(cell.validation, key), **more)
 
-    def quartiles(cell: Cell) -> list[str]:
-        low, high = cell.validation.lower_quartile, cell.validation.upper_quartile
-        return [formatting.score_interval(low, high)] if cell.validation.n > 1 else []
+    def quartiles(cell: Cell) -> Ends:
+        known = cell.validation
+        return (known.lower_quartile, known.upper_quartile) if known.n > 1 else (None, None)
 
     def interval(cell: Cell) -> str:
         return formatting.score_interval(cell.validation.low, cell.validation.high)
@@ -45,8 +45,7 @@ def scores_table(curve: SizeAnswer, metric: str, *, tested: bool = False) -> Rep
         *((_comparable(curve),) if names.rows_differ(curve.cells) else ()),
         *(spread("low", "95 % CI\nof the mean", whole=interval), spread("high")),
         *((Column("test", "mean\non test", formatting.score, of=lambda cell: cell.test.mean),) if tested else ()),
-        spread("median", "median\n(quartiles)", small=quartiles),
-        *(spread("lower_quartile"), spread("upper_quartile")),
+        spread("median", "median\n(quartiles)", ends=quartiles),
         *(spread(key, key) for key in ("std", "min", "max")),
         Column("last_epoch", "mean at the\nlast epoch", formatting.score, of=lambda cell: cell.validation_last.mean),
         Column("train", "mean\non train", formatting.score, of=lambda cell: cell.train_last.mean),
@@ -80,22 +79,18 @@ def shares_table(curve: SizeAnswer, metric: str) -> ReportTable:
 
         return found_in
 
-    def with_interval(
-        name: str, title: str, show: Callable[[Any], str], both: Callable[[Any, Any], str]
-    ) -> list[Column]:
+    def column(name: str, title: str, show: Callable[[Any], str], between: Callable[[Any, Any], str]) -> Column:
         low, high = part(name, "low"), part(name, "high")
-        estimate = part(name, "estimate")
-        shown = Column(name, title, show, of=estimate, small=lambda cell: [both(low(cell), high(cell))])
-        return [shown, Column(f"{name}_low", of=low), Column(f"{name}_high", of=high)]
+        ends = lambda cell: (low(cell), high(cell))  # noqa: E731
+        return Column(name, title, show, of=part(name, "estimate"), ends=ends, between=between)
 
+    shares = (formatting.percent, formatting.percent_interval)
+    differences = (formatting.difference, formatting.difference_interval)
     columns = (
         TUNED,
-        *with_interval("share", "share of\nthe score", formatting.percent, formatting.percent_interval),
-        *with_interval("share_corrected", "share of\nthe gain", formatting.percent, formatting.percent_interval),
-        *with_interval(
-            *("difference", f"difference\nin {names.metric(metric)}"),
-            *(formatting.difference, formatting.difference_interval),
-        ),
+        column("share", "share of\nthe score", *shares),
+        column("share_corrected", "share of\nthe gain", *shares),
+        column("difference", f"difference\nin {names.metric(metric)}", *differences),
         Column("p", "p-value", formatting.p_value, of=part("difference", "p")),
         Column("p_holm", "p-value\n(Holm)", formatting.p_value, of=part("difference", "p_holm")),
         Column("pairing_gain", "narrower\nby pairing", formatting.times),
@@ -173,14 +168,11 @@ def failure_columns(of: Read = lambda row: row.failures) -> list[Column]:
     def by_kind(row: Any) -> list[str]:
         return [f"{count} {kind.replace('_', ' ')}" for kind in kinds if (count := getattr(of(row), kind))]
 
-    def end(n: int) -> Read:
-        return lambda row: (of(row).interval or (None, None))[n]
-
     def rate(row: Any) -> float | None:
         return of(row).failed / of(row).runs if of(row).runs else None
 
-    def interval(row: Any) -> list[str]:
-        return [formatting.percent_interval(end(0)(row), end(1)(row))]
+    def interval(row: Any) -> Ends:
+        return of(row).interval or (None, None)
 
     def both(row: Any) -> str:
         return f"{of(row).failed} of {of(row).runs}"
@@ -188,8 +180,14 @@ def failure_columns(of: Read = lambda row: row.failures) -> list[Column]:
     return [
         counted("failed", "failed\nruns", bad=lambda row: bool(of(row).failed), whole=both, small=by_kind),
         *map(counted, (*kinds, "runs")),
-        Column("failure_rate", "failure\nrate", formatting.percent, of=rate, small=interval),
-        *(Column("failure_low", of=end(0)), Column("failure_high", of=end(1))),
+        Column(
+            "failure_rate",
+            "failure\nrate",
+            formatting.percent,
+            rate,
+            ends=interval,
+            between=formatting.percent_interval,
+        ),
         counted("not_above_baseline", "not above\nbaseline"),
     ]
 
@@ -207,6 +205,9 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
             return (mark,)
         return (f"dominated by {names.printed(choice.dominated_by)}",) if choice.dominated_by else ()
 
+    def ends(choice: Choice) -> Ends:
+        return choice.low, choice.high
+
     def probability(key: str) -> Read:
         return lambda choice: choice.probabilities[key]
 
@@ -217,8 +218,7 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
         Column("choice", "tuned", names.printed, number=False, strong=True),
         Column("score", "mean\nscore", formatting.score),
         Column("reference_score", f"{beside} on\nthe same rows" if parts else "", formatting.score),
-        Column("below_full", "expected\npoints lost", formatting.points, small=_points_interval),
-        *(Column("low"), Column("high")),
+        Column("below_full", "expected\npoints lost", formatting.points, ends=ends, between=formatting.points_interval),
         Column("cost_of_full", "layers\n(cost)", formatting.percent),
         *(Column("expected"), Column("value", "value", formatting.score)),
         *(Column(key, title, formatting.percent, of=probability(key)) for key, title in targets.items()),
@@ -258,9 +258,8 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable:
 
         return found_in
 
-    def interval(cell: Cell) -> list[str]:
-        low, high = beside("low")(cell), beside("high")(cell)
-        return [] if low is None else [f"{formatting.points(low)} to {formatting.points(high)}"]
+    def interval(cell: Cell) -> Ends:
+        return beside("low")(cell), beside("high")(cell)
 
     ways = [cell for cell in curve.cells if cell.recipe.is_way]
     alone = [way.recipe for way in ways if not beside("choice")(way)]
@@ -282,8 +281,11 @@ def ways_table(curve: SizeAnswer, in_words: Mapping[str, str]) -> ReportTable:
         ),
         _comparable(curve, "score"),
         Column("k", "beside", names.printed, of=beside("choice"), number=False),
-        Column("above", "expected\npoints above", formatting.points, of=beside("above"), small=interval),
-        *(Column("low", of=beside("low")), Column("high", of=beside("high"))),
+        Column(
+            *("above", "expected\npoints above", formatting.points, beside("above")),
+            ends=interval,
+            between=formatting.points_interval,
+        ),
         Column("probability", "probability\nof more", formatting.percent, of=beside("probability")),
         Column("trainable_parameters", "trainable\nparameters", formatting.parameters),
         Column("seconds", "training\ntime", formatting.seconds),
@@ -372,10 +374,6 @@ def _comparable(curve: SizeAnswer, key: str = "comparable") -> Column:
     """The mean score of each k, to be compared with those of others: with folds, without the effects of its folds."""
     title = "mean without\nfold effects" if names.rows_differ(curve.cells) else "mean\nscore"
     return Column(key, title, formatting.score, of=lambda cell: cell.comparable)
-
-
-def _points_interval(choice: Choice) -> list[str]:
-    return [f"{formatting.points(choice.low)} to {formatting.points(choice.high)}"]
 
 
 def _tried(cell: Cell) -> list[str]:

@@ -9,7 +9,7 @@ from frostline.data.wording import capitalized, quoted, ranges
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.report import formatting, names
 from frostline.report.tables.curve_tables import LEARNING_RATE, TUNED, train_size_column
-from frostline.report.tables.table import Column, ReportTable, Row
+from frostline.report.tables.table import Column, Ends, ReportTable, Row
 from frostline.statistics.answer import ClassScores, Threshold
 from frostline.statistics.cells import FAILURES
 from frostline.statistics.class_outputs import FOLDS, SCORES, THRESHOLD_SCORES
@@ -200,7 +200,7 @@ def splits_table(data: DataRecord) -> ReportTable:
     report, splits = data.report, data.report.splits
 
     def characters(which: str) -> Read:
-        return lambda name: getattr(splits[name].characters, which)
+        return lambda name: splits[name].characters[which]
 
     count = formatting.count
     columns = (
@@ -256,10 +256,8 @@ def class_scores_table(
     def part(name: str, which: str) -> Read:
         return lambda one: getattr(getattr(one, name), which)
 
-    def spread(name: str) -> Callable[[Any], list[str]]:
-        return lambda one: (
-            [formatting.score_interval(getattr(one, name).lowest, getattr(one, name).highest)] * (runs > 1)
-        )
+    def spread(name: str) -> Callable[[Any], Ends]:
+        return lambda one: (getattr(one, name).low, getattr(one, name).high) if runs > 1 else (None, None)
 
     own = []
     if thresholds:
@@ -268,13 +266,10 @@ def class_scores_table(
         Column("class", label, of=lambda one: str(one.label), number=False, rank="place", user_text="value"),
         Column("examples", f"validation\n{counted}", formatting.count),
         *(
-            Column(
-                name, "F1" if name == "f1" else name, formatting.score, of=part(name, "estimate"), small=spread(name)
-            )
+            Column(name, names.metric(name), formatting.score, of=part(name, "estimate"), ends=spread(name))
             for name in SCORES
         ),
         *own,
-        *(Column(f"{name}_{end}", of=part(name, end)) for name in SCORES for end in ("lowest", "highest")),
     )
     caption = "Of the recommended model, from the predictions of its only run."
     if runs > 1:

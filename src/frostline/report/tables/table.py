@@ -7,17 +7,18 @@ CSV has the raw values of every column in full precision. HTML and LaTeX have th
 import base64
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from frostline.data.files import replace_file
-from frostline.report.formatting import UNKNOWN
+from frostline.report.formatting import UNKNOWN, score_interval
 from frostline.sweep.results.tables import csv_bytes
 
 Value = str | int | float | bool | None
+Ends = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,9 @@ class Column:
         of: Reads the value; by default it is the attribute ``key``.
         whole: Prints several values of the row as one, in place of ``show``.
         number: Whether the column is right-aligned.
-        small: Lines of small print below the value.
+        ends: Reads the ends of the value's interval, for the CSV (``key_low``, ``key_high``) and the small print.
+        between: Prints both ends.
+        small: Lines of small print below the value and its interval.
         rank: The sort key, if it is not the value; ``place`` is the place of the row in the table.
         bad: Whether the value is highlighted as a problem.
         shade: A CSS class and its strength from 0 to 1.
@@ -44,6 +47,8 @@ class Column:
     of: Callable[[Any], Value] | None = None
     whole: Callable[[Any], str] | None = None
     number: bool = True
+    ends: Callable[[Any], "Ends"] | None = None
+    between: Callable[[Any, Any], str] = score_interval
     small: Callable[[Any], Iterable[str]] = lambda row: ()
     rank: Callable[[Any], Value] | str | None = None
     bad: Callable[[Any], bool] = lambda row: False
@@ -53,10 +58,13 @@ class Column:
 
     def value(self, row: "Row") -> Value:
         """The raw value of a row."""
-        if self.of:
-            return self.of(row.of)
-        found: Value = row.of.get(self.key) if isinstance(row.of, Mapping) else getattr(row.of, self.key)
+        found: Value = self.of(row.of) if self.of else getattr(row.of, self.key)
         return found
+
+    def values(self, row: "Row") -> dict[str, Value]:
+        """The raw values of a row by their names in the CSV: the value, and the ends of its interval."""
+        low, high = self.ends(row.of) if self.ends else (None, None)
+        return {self.key: self.value(row), **({f"{self.key}_low": low, f"{self.key}_high": high} if self.ends else {})}
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,7 @@ class ReportTable:
 
     def records(self) -> list[dict[str, Value]]:
         """The raw values of every column, for each row."""
-        return [{column.key: column.value(row) for column in self.columns} for row in self.rows]
+        return [{key: x for column in self.columns for key, x in column.values(row).items()} for row in self.rows]
 
     def entries(self) -> list[tuple[Row, list[Entry]]]:
         """The rows with their cells that are shown."""
@@ -119,7 +127,8 @@ class ReportTable:
 
     def csv(self) -> bytes:
         """Every column with raw values; text that a spreadsheet would read as a formula is escaped."""
-        return csv_bytes(self.records(), [column.key for column in self.columns])
+        ends = {column.key: ("", *(("_low", "_high") if column.ends else ())) for column in self.columns}
+        return csv_bytes(self.records(), [f"{key}{end}" for key, all_ends in ends.items() for end in all_ends])
 
     def latex(self) -> str:
         """The printed values as a LaTeX ``tabular``, which needs the packages ``booktabs`` and ``[T1]{fontenc}``."""
@@ -159,11 +168,12 @@ def save_tables(out: Path, tables: Iterable[ReportTable]) -> None:
 
 def _entry(column: Column, row: Row, place: int) -> Entry:
     value, rank = column.value(row), column.rank
+    interval = [column.between(*column.ends(row.of))] if column.ends else []
     text = UNKNOWN if value is None or value == "" else column.show(value)
     return Entry(
         column=column,
         text=column.whole(row.of) if column.whole else text,
-        small=tuple(line for line in column.small(row.of) if line and line != UNKNOWN),
+        small=tuple(line for line in (*interval, *column.small(row.of)) if line and line != UNKNOWN),
         rank=_rank(place if rank == "place" else rank(row.of) if callable(rank) else value),
         bad=column.bad(row.of),
         shade=column.shade(row.of) if column.shade else None,

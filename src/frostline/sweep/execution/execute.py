@@ -20,7 +20,6 @@ from frostline.sweep.execution.queue import POLL, Queue, Stack, shared_out
 from frostline.sweep.execution.stacks import in_stacks, name_of, stack_size, train_stack
 from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.execution.workers import run_concurrently, workers_for
-from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import Plan, recipe_of, rows_needed
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
@@ -98,6 +97,7 @@ def execute(
     missing = [run for run in runs if run.digest not in ended]
     if not missing:
         return
+    check_cuts(prepared)
     executor = executor or partial(on_this_machine, prepared, progress, shared=shared)
     costs, in_seconds = prepared.costs(missing)
     job = executor(runs=runs, missing=missing, costs=costs, in_seconds=in_seconds, weights=weights)
@@ -145,8 +145,7 @@ def on_this_machine(
     if forecast and in_seconds:
         of_pass, seconds = workers * forecast.forward_pass_seconds, forecast.seconds
     elif from_cache := runs_from_cache(prepared, missing):
-        model = CostModel(context, prepared.cached)
-        of_pass = workers * model.forward_pass_operations(rows_needed(context, from_cache))
+        of_pass = workers * prepared.cost_model.forward_pass_operations(rows_needed(context, from_cache))
     progress.start(len(missing), sum(costs.values()) + of_pass, seconds)
     prepare_hidden_states(prepared, missing, progress, of_pass)
     context.worker.copies.keep_within(0)  # stacks take precedence

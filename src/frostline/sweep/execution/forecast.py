@@ -150,7 +150,7 @@ def make_forecast(
     check_cuts(prepared)
     progress.begin("timing a few steps")
     begun, context, cached = perf_counter(), prepared.context, prepared.cached
-    costs, from_cache = CostModel(context, cached), runs_from_cache(prepared, missing)
+    costs, from_cache = prepared.cost_model, runs_from_cache(prepared, missing)
     rows = rows_needed(context, from_cache or missing)
     recipe = recipe_of(prepared.context.pretrained, context.machine, context.forward_pass(cached))
     uncached = missing_rows(context.tokens, rows, cached, recipe) if from_cache else rows[:0]

@@ -29,7 +29,7 @@ from frostline.sweep.execution.execute import Job, execute
 from frostline.sweep.execution.queue import POLL, Queue, Stack
 from frostline.sweep.execution.stacks import publish
 from frostline.sweep.execution.stopping import STOP
-from frostline.sweep.grid import read_settings
+from frostline.sweep.grid import read_sweep
 from frostline.sweep.plan import Plan
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
@@ -208,11 +208,13 @@ def _prepared(work: Work) -> Plan:
     """The sweep with its model. A process of Ray does several tasks, one after the other."""
     with TemporaryDirectory(prefix="frostline-") as folder:
         out = Path(folder)
-        Store(out).write_spec(work.written)
+        store = Store(out)
+        store.write_spec(work.written)
         device = {} if work.with_gpu else {"device": "cpu"}
         own = {"out": folder, "workers": 1, TRUST: work.trust_remote_code, **device}
-        spec = read_settings(work.written, out).model_copy(update=own)
-        return prepare(spec, {}, Progress(), data=work.data, probes=work.probes)
+        written = read_sweep(store)
+        assert written is not None
+        return prepare(written.spec.model_copy(update=own), {}, Progress(), data=work.data, probes=work.probes)
 
 
 TASK_SECONDS = 60.0  # of training in one task, unless one run takes longer: what the loss of a node may cost

@@ -22,7 +22,7 @@ from frostline.data.wording import first_line
 from frostline.frozen.exactness import stack_refusal
 from frostline.model.device import memory_limit, memory_ran_out, release_unused
 from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
-from frostline.sweep.operations import COPIES, CostModel
+from frostline.sweep.operations import COPIES
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store, other_result
@@ -239,7 +239,7 @@ def limit_copies(stack: Sequence[Run], prepared: Plan) -> None:
     if cell is not None and len(stack) <= cell.stack:
         needed = int(cell.memory_bytes)
     else:  # not forecast: an upper bound
-        bound = CostModel(context, prepared.cached).memory_bound(spec)
+        bound = prepared.cost_model.memory_bound(spec)
         needed = torch.cuda.memory_allocated(device) - copies.bytes + len(stack) * bound
     copies.keep_within(memory_limit(device) - needed)
 

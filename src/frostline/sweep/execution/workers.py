@@ -29,7 +29,6 @@ from frostline import FrostlineError
 from frostline.fast.switch import enabled
 from frostline.sweep.execution.queue import POLL
 from frostline.sweep.execution.stopping import LONGEST_STEP, STOP, Stopped
-from frostline.sweep.operations import CostModel
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.slurm import TERMINATED
@@ -59,7 +58,7 @@ def workers_for(prepared: Plan, runs: Sequence[Run]) -> int:
         return min(wanted, len(runs))
     if not enabled("workers"):
         return 1
-    model = CostModel(prepared.context, prepared.cached)
+    model = prepared.cost_model
     operations = (model.operations(run) + STEP_OVERHEAD * model.batches(run).steps.count for run in runs)
     if sum(operations) < MIN_OPERATIONS:
         return 1

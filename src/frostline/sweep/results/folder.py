@@ -14,9 +14,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import xxhash
 from numpy.typing import NDArray
+from pydantic import BaseModel
 from safetensors import SafetensorError
 
 from frostline import FrostlineError
+from frostline.data.checks import DataReport
 from frostline.data.examples import Examples
 from frostline.data.files import (
     ARRAY_BYTES,
@@ -34,11 +36,10 @@ from frostline.data.files import (
 from frostline.model.terms import EMBEDDINGS, layer_number
 from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import ALTERNATIVES, RunResult
-from frostline.sweep.grid import expand, read_identity, read_origin, read_settings
+from frostline.sweep.grid import expand, read_sweep
 from frostline.sweep.results.search_record import read_search
 from frostline.sweep.results.store import Store
-from frostline.sweep.toml import TRUST
-from frostline.training.result import Count, Record, RunRecord, Score
+from frostline.training.result import Count, RunRecord, Score
 
 if TYPE_CHECKING:
     from frostline.sweep.plan import Plan
@@ -162,36 +163,12 @@ def read_alternatives(out: Path, prefix: str = "") -> dict[str, Logits]:
     return {name: found[prefix + name] for name in ALTERNATIVES if prefix + name in found}
 
 
-class CharactersRecord(Record):
-    """The lengths of the texts of a split."""
-
-    median: float
-    percentile_95: float
-
-
-class SplitRecord(Record):
-    """The examples of a split."""
-
-    rows: Count
-    label_counts: dict[str, Count]
-    characters: CharactersRecord
-    empty_texts: Count
-
-
-class DataReportRecord(Record):
-    """What the checks of the data counted."""
-
-    splits: dict[str, SplitRecord]
-    repeated: dict[str, Count]
-    shared: dict[str, Count]
-
-
-class DataRecord(Record):
-    """``data.json``."""
+class DataRecord(BaseModel):
+    """``data.json``: how the data were read, and what their checks counted."""
 
     columns: dict[str, str | list[str] | None]
     notes: list[str]
-    report: DataReportRecord
+    report: DataReport
     max_length: Count
     truncated: dict[str, float]
     truncated_by_class: dict[str, float]
@@ -203,10 +180,9 @@ class Folder:
     Attributes:
         out: The folder.
         store: The results in it.
+        written: What sweep.toml holds: also where the sweep was started, and whether it needs code that comes with the model.
         identity: What identifies the sweep besides its settings.
-        origin: Where the sweep was started.
         spec: The settings. The grid is the union of all requested grids.
-        own_code: Whether the runs need code that comes with the model. ``spec`` does not say so.
         requested: All runs of the grid.
         search: The record of the search that trained them; None for a plain sweep.
         runs: The requested runs without those that a search has abandoned.
@@ -219,13 +195,10 @@ class Folder:
     def __init__(self, out: str | Path) -> None:
         self.out = Path(out)
         self.store = Store(self.out)
-        written = self.store.read_spec()
+        written = read_sweep(self.store)
         if written is None:
             raise FrostlineError(_no_sweep(self.out))
-        self.identity = read_identity(written, self.out)
-        self.origin = read_origin(written, self.out)
-        self.spec = read_settings(written, self.out)
-        self.own_code = written.get(TRUST, False) is not False
+        self.written, self.spec, self.identity = written, written.spec, written.identity
         self.requested = expand(self.spec, self.identity)
         self.search = search = read_search(self.out)
         if abandoned := set(search.abandoned) if search else set():
@@ -267,8 +240,12 @@ class Folder:
         found = {run.digest: self.store.test(run.digest) for run in self.runs if run.digest in self.results}
         return {digest: one[0].scores for digest, one in found.items() if one}
 
+    @cached_property
     def rows(self) -> list[RunResult]:
-        """One row for each run, done or not, in the order of the grid, with test scores if the sweep is complete."""
+        """One row for each run, done or not, in the order of the grid, with test scores if the sweep is complete.
+
+        They are as they were when they were first asked for.
+        """
         failures, test_scores = self.store.failures(), self._test_scores if self.is_complete else {}
         found = [self.results.get(run.digest) for run in self.runs]
         cached = [one.cost.forward_pass_seconds for one in found if one and one.provenance.from_cache]
@@ -332,6 +309,7 @@ class Folder:
             rows += [{"run": result.digest, **score.model_dump()} for score in scores]
         return rows
 
+    @cached_property
     def data(self) -> DataRecord:
         """What the checks of the data counted, and how it was read.
 
@@ -376,10 +354,9 @@ def register(prepared: "Plan") -> None:
     identity, origin = asdict(prepared.identity), asdict(prepared.origin)
     # Another process may have extended the grid since this sweep was prepared.
     with locked(out / ".sweep.lock", ELSEWHERE, inside=out):
-        existing = prepared.store.read_spec()
-        spec = prepared.spec
+        existing, spec = read_sweep(prepared.store), prepared.spec
         if existing is not None:
-            spec = spec.extended(read_settings(existing, out), prepared.identity.train_rows)
+            spec = spec.extended(existing.spec, prepared.identity.train_rows)
         prepared.store.write_spec({**spec.model_dump(mode="json"), "identity": identity, "origin": origin})
     facts = {
         "columns": asdict(data.task.columns),
