@@ -82,7 +82,7 @@ def report_probes(
                 **dict(probe.input),
                 held_out=defined(probe.held_out),
                 validation=defined(split.score(logits, every)),
-                penalty=probe.probe.penalty,
+                penalty=probe.penalty,
             )
         )
     report = ProbeReport(

@@ -128,19 +128,18 @@ def probe_of_run(fitted: FittedProbe, context: Experiment) -> Fitted:
         return np.asarray(examples.by_row(fitted.logits(examples.vectors)), np.float32)
 
     def save(folder: Path, task: TaskFacts) -> None:
-        pretrained, probe = context.pretrained, fitted.probe
+        pretrained, model = context.pretrained, fitted.model
         facts = ProbeFacts(
             **dict(fitted.input),
             model=pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
             revision=pretrained.revision,
             weights=pretrained.weights,
             precision=context.machine.precision,
-            inverse_temperature=probe.inverse_temperature,
         )
-        arrays = {name: getattr(probe, name) for name in ("weights", "bias", "mean", "scale")}
+        arrays = {"weights": model.weights, "bias": model.bias}
         write_estimator(folder, EstimatorFacts(**dict(task), probe=facts), arrays)
 
-    return Fitted(int(fitted.probe.weights.size + fitted.probe.bias.size), logits, save)
+    return Fitted(int(fitted.model.weights.size + fitted.model.bias.size), logits, save)
 
 
 def _fit_probe(spec: Run, context: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:

@@ -25,7 +25,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import LabelledTokens, Tokens, flat_positions
 from frostline.statistics.predictions import Labelled
-from frostline.training.linear_models import FITS, Features, Probe
+from frostline.training.linear_models import FITS, Features, LinearModel
 from frostline.training.result import ProbeInput
 
 LAST_LAYERS = 4  # one probe reads this many of the last layers together
@@ -168,25 +168,27 @@ class FittedProbe:
 
     Attributes:
         input: The features of the probe.
-        probe: The fitted probe.
+        model: The fitted model.
+        penalty: The chosen penalty, per training row.
         held_out: The cross-validated score on the training rows; NaN if it is undefined.
     """
 
     input: ProbeInput
-    probe: Probe
+    model: LinearModel
+    penalty: float
     held_out: float
 
     def logits(self, vectors: Vectors) -> NDArray[np.float64]:
         """Calibrated logits ``[U, C]``, or numbers, of the texts or words that ``vectors`` are of."""
-        return self.probe.logits(features_of(self.input, vectors))
+        return self.model.logits(features_of(self.input, vectors))
 
 
 def fit_probe(inputs: ProbeInput, train: ProbeExamples, kind: str = "ridge") -> FittedProbe:
     """Fit one probe on training rows. ``kind`` is ``ridge`` or ``logistic``."""
     features = features_of(inputs, train.vectors)
-    probe = FITS[kind](features, train.targets, len(train.split.labels))
+    model, penalty, held_out = FITS[kind](features, train.targets, len(train.split.labels))
     # If all examples have the same features, holding out a row only makes its class rarer: the score is undefined.
-    return FittedProbe(inputs, probe, train.score(probe.held_out) if np.ptp(features, 0).any() else np.nan)
+    return FittedProbe(inputs, model, penalty, train.score(held_out) if np.ptp(features, 0).any() else np.nan)
 
 
 def fit_probes(train: ProbeExamples, layers: int, kind: str = "ridge") -> list[FittedProbe]:
