@@ -49,16 +49,16 @@ def context_of(folder, *, packed=True, precision="float32", regression=False):
     return Experiment(pretrained, machine, problem, encoded, splits, reads, worker=Worker(packed=packed))
 
 
-def with_texts(folder):
+def with_texts(folder, *, regression=False):
     """A context with the texts of all splits, for the model in a folder."""
-    context, rows = context_of(folder), [row["text"] for row in sentences(sum(SIZES.values()))]
+    context, rows = context_of(folder, regression=regression), [row["text"] for row in sentences(sum(SIZES.values()))]
     parts = {
         split: Examples(
             texts=tuple(rows[n] for n in own), pairs=None, rows=own, name=split, targets=context.problem.targets[own]
         )
         for split, own in context.splits.items()
     }
-    return replace(context, labels=("negative", "positive"), examples=parts)
+    return replace(context, labels=() if regression else ("negative", "positive"), examples=parts)
 
 
 def with_states(context, folder, cuts=EVERY_CUT):

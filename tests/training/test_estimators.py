@@ -80,3 +80,10 @@ def test_the_words_model_is_that_of_the_texts_of_the_run(tiny_bert: Path) -> Non
     assert by_hand is not None and fitted.parameters == by_hand.weights.size + 2
     expected = by_hand.logits(context.examples_of(test, "test"))
     np.testing.assert_allclose(fitted.logits(test, "test"), expected, rtol=1e-5)
+
+
+def test_the_words_model_predicts_numbers_of_any_size(tiny_bert: Path) -> None:
+    context = with_texts(tiny_bert, regression=True)
+    far = {name: replace(part, targets=part.targets - 1e6) for name, part in context.examples.items()}
+    fitted = ESTIMATORS["words"].fit(WORDS, replace(context, examples=far), None)
+    assert (fitted.logits(context.splits["test"], "test") < -9e5).all()

@@ -126,6 +126,8 @@ class Outputs:
 class Predictions(Outputs):
     """Predictions for N texts, with how the outputs of the model are read.
 
+    ``labels``, ``temperature``, and ``threshold`` or ``thresholds`` are those of the model.
+
     Attributes:
         texts: The texts, with their row numbers in the source.
         values: Probabilities ``[N, C]``, or for regression predicted numbers ``[N, 1]``.
@@ -217,6 +219,8 @@ def _number(config: Mapping[str, Any], key: str, default: float) -> float:
 @dataclass(frozen=True, kw_only=True)
 class TagPredictions(Outputs):
     """The tags of the words of N sentences, with how the outputs of the model are read.
+
+    ``labels`` are the tags that the model knows, and ``temperature`` is what its logits are divided by.
 
     Attributes:
         texts: The sentences (:mod:`frostline.data.tags`), with their row numbers in the source.
