@@ -80,10 +80,10 @@ def test_rows_keep_their_order_and_numbers_and_do_not_depend_on_each_other(
     (tmp_path / "new.csv").write_text("\n".join(["text", "good " * 100, "", *texts]) + "\n")
     predictions = frostline.predict(finished_sweep / "model", tmp_path / "new.csv")
     rows = list(predictions.rows())
-    assert [(row["row"], row["text"]) for row in rows[1:]] == list(enumerate(texts, start=4))
+    assert [(row["row"], row["text"]) for row in rows[1:]] == list(enumerate(["", *texts], start=3))
     assert list(rows[0]) == predictions.columns() == ["row", "text", "label", "p(negative)", "p(positive)"]
     single = frostline.predict(finished_sweep / "model", texts[:1])
-    assert predictions.values[1] == pytest.approx(single.values[0], abs=1e-6)
+    assert predictions.values[2] == pytest.approx(single.values[0], abs=1e-6)
     assert (predictions.truncated, single.truncated) == (1, 0)
 
 
