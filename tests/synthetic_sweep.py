@@ -117,7 +117,7 @@ def _write_data(out: Path, identity: Identity, splits: Mapping[str, Examples], n
     facts = {
         "columns": {"text": "text", "text_pair": None, "label": "label"},
         "notes": list(notes),
-        "report": report_on(splits, task).as_dict(),
+        "report": report_on(splits, task).model_dump(),
         "max_length": 128,
         "truncated": {"train": 0.013, "validation": 0.0},
         "truncated_by_class": {label: 0.01 * n for n, label in enumerate(identity.labels)},

@@ -186,7 +186,7 @@ ELSEWHERE = {
     "sweep/results/tensor_files.py": "a temporary_path, and folders after require_inside",
     "model/classifier.py": NEW_FOLDER,
     "report/recommended_model.py": NEW_FOLDER,
-    "api/bundle.py": NEW_FOLDER,
+    "model/model_files.py": NEW_FOLDER,
     "frozen/trunk.py": NEW_FOLDER,
     "training/start.py": NEW_FOLDER,
     "training/estimators.py": f"{NEW_FOLDER}, and {OF_SYSTEM}",

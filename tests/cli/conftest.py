@@ -15,14 +15,7 @@ def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
     rows = sentences(160)
     write_csv(tmp_path / "t.csv", rows)
     tables = {
-        "row": rows[:1],
-        "one": [{**row, "label": "positive"} for row in rows],
-        "case": [{**row, "label": row["label"].title() if n % 3 else row["label"]} for n, row in enumerate(rows)],
-        "space": [{**row, "label": row["label"] + " " * (n % 3)} for n, row in enumerate(rows)],
-        "lists": [{**row, "label": ("good;film", "bad;film", "good", "bad")[n % 4]} for n, row in enumerate(rows)],
-        "unknown": [{**row, "label": "mixed" if n == 7 else row["label"]} for n, row in enumerate(rows)],
         "missing": [{**row, "label": "" if n == 7 else row["label"]} for n, row in enumerate(rows)],
-        "numbers": [{**row, "label": "n/a?" if n == 50 else str(n / 7)} for n, row in enumerate(rows)],
         "stars": [{**row, "label": f"{n / 7:.2f}"} for n, row in enumerate(rows)],
         "long": [{**row, "text": (row["text"] + " ") * 9} for row in rows],
     }
@@ -30,10 +23,8 @@ def here(tmp_path: Path, tiny_bert: Path, tiny_table: Path) -> Path:
         write_csv(tmp_path / f"{name}.csv", table)
     text = (tmp_path / "t.csv").read_text()
     (tmp_path / "empty.csv").write_text("")
-    (tmp_path / "header.csv").write_text("text,label\n")
     (tmp_path / "ragged.csv").write_text(f"{text}a,b,c,d\n")
     (tmp_path / "latin.csv").write_bytes(text.encode() + "café noir,positive\n".encode("latin1"))
-    (tmp_path / "tags.txt").write_text("Anna\tO\nsings\tO\n\nIt\tO\n")
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "thesis.tex").write_text("not a sweep")
     models = {

@@ -79,21 +79,21 @@ def test_two_splits_that_could_be_the_same_are_refused(tmp_path: Path) -> None:
 
 def test_refused_sources(tmp_path: Path) -> None:
     frame(20).to_csv(tmp_path / "a.csv", index=False)
-    assert "either --train FILE or --data NAME" in refused() and "either --train FILE or --data" in refused(
-        train=frame(20), data=tmp_path
-    )
-    assert (
-        "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet, .conll, .bio, .iob2, .conllu) has train in its name "
-        "(found: 'a.csv'); rename" in refused(data=tmp_path)
-    )
     (tmp_path / "empty").mkdir()
-    assert "has train in its name (there is no file at all); rename" in refused(data=tmp_path / "empty")
-    assert "or the file as train" in refused(data=tmp_path / "a.csv")
-    assert "'cola' is for" in refused(train=frame(20), config="cola")
-    assert "is for hub data sets" in refused(data=tmp_path, config="cola")
-    assert "k is chosen on validation" in refused(train=frame(20), validation="none")
+    (tmp_path / "twice").mkdir()
     for name in ("train.csv", "train.tsv"):
-        frame(20).to_csv(tmp_path / name, index=False)
-    assert "'train.csv', 'train.tsv' could all be the train split" in refused(data=tmp_path)
-    sentence = refused(data="no-such/hub-set-anywhere")
-    assert "no hub data set could be loaded by that name" in sentence and "--config" in sentence
+        frame(20).to_csv(tmp_path / "twice" / name, index=False)
+    for source, options, message in (
+        (
+            tmp_path,
+            {},
+            "no file (.csv, .tsv, .txt, .jsonl, .ndjson, .json, .parquet, .conll, .bio, .iob2, .conllu) has train in",
+        ),
+        (tmp_path, {}, "(found: 'a.csv', 'empty', 'twice'); rename one"),
+        (tmp_path / "empty", {}, "has train in its name (there is no file at all); rename"),
+        (tmp_path / "a.csv", {}, "or the file as train"),
+        (tmp_path, {"config": "cola"}, "is for hub data sets"),
+        (tmp_path / "twice", {}, "'train.csv', 'train.tsv' could all be the train split"),
+    ):
+        assert message in refused(data=source, **options)
+    assert "either --train FILE or --data NAME" in refused()

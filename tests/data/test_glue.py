@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from frostline import FrostlineError
 from frostline.data.glue import GLUE, HUB_SET, glue_task
 from frostline.data.kinds import REGRESSION
 from frostline.data.load import Data
@@ -127,33 +126,42 @@ def original(folder: Path, name: str) -> Path:
 
 
 def assert_same(one: Data, two: Data) -> None:
-    """Assert that two data sets have the same texts, targets and labels in every split."""
+    """Assert that two data sets have the same texts, targets and labels in every split but test."""
     assert one.task.name == two.task.name and one.task.labels == two.task.labels
-    assert one.task.task_type == two.task.task_type and set(one.other_splits) == set(two.other_splits)
-    splits = [(one.train, two.train), (one.validation, two.validation)]
-    for first, second in [*splits, *((one.other_splits[key], two.other_splits[key]) for key in one.other_splits)]:
+    names = {*one.splits} - {"test"}
+    assert one.task.task_type == two.task.task_type and names == {*two.splits} - {"test"}
+    for first, second in ((one.splits[name], two.splits[name]) for name in names):
         assert first.texts == second.texts and first.pairs == second.pairs
         assert first.targets.dtype == second.targets.dtype and first.targets.tolist() == second.targets.tolist()
         assert first.digest() == second.digest()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_original_files_and_the_hub_give_the_same_examples(tmp_path: Path, name: str) -> None:
-    hub_set(name).save_to_disk(tmp_path / "saved")
-    saved, files = (
-        loaded(glue=name, data=tmp_path / "saved", test="none"),
-        loaded(glue=name.lower(), data=original(tmp_path / "files", name), test="none"),
-    )
-    assert_same(saved, files)
-    for data in (saved, files):
-        assert data.task.name == name and len(data.train) == 8 and len(data.validation) == 4
-        assert data.train.texts == tuple(text(name, "train", i, 0) for i in range(8))
-        assert data.train.targets.tolist() == [target(name, i) for i in range(8)]
-        assert data.validation.texts == tuple(text(name, "validation", i, 0) for i in range(4))
-        assert (data.train.pairs is not None) == (name not in ("CoLA", "SST-2"))
-        if data.train.pairs is not None:
-            assert data.train.pairs == tuple(text(name, "train", i, 1) for i in range(8))
-        assert (data.task.task_type == REGRESSION) == (name == "STS-B")
+def test_original_files_and_the_hub_give_the_same_examples(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As GLUE's own files, saved by ``datasets``, as Parquet shards of a copy of the hub's folder, and from the hub."""
+    splits, config, requested = hub_set(name), glue_task(name).config, list[tuple[str, str | None]]()
+    splits.save_to_disk(tmp_path / "saved")
+    files = loaded(glue=name.lower(), data=original(tmp_path / "files", name), test="none")
+    for below in ("data", config, f"{config}/data", "."):
+        folder = tmp_path / f"hub of {below.replace('/', ' and ')}" / below
+        folder.mkdir(parents=True)
+        for split, table in splits.items():
+            parts = 2 if split == "train" else 1
+            for part in range(parts):
+                shard = table.shard(parts, part, contiguous=True)
+                shard.to_parquet(str(folder / f"{split}-{part:05}-of-{parts:05}.parquet"))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *what: requested.append(what) or splits)
+    for data in (tmp_path / "saved", *sorted(tmp_path.glob("hub of *")), None, HUB_SET, "somebody/else"):
+        assert_same(loaded(glue=name, data=data, test="none"), files)
+    assert requested == [(HUB_SET, config), (HUB_SET, config), ("somebody/else", None)]
+    assert files.task.name == name and (files.task.task_type == REGRESSION) == (name == "STS-B")
+    assert (files.train.pairs is not None) == (name not in ("CoLA", "SST-2"))
+    for part, split, rows in ((files.train, "train", 8), (files.validation, "validation", 4)):
+        assert part.texts == tuple(text(name, split, i, 0) for i in range(rows))
+        assert part.pairs is None or part.pairs == tuple(text(name, split, i, 1) for i in range(rows))
+        assert part.targets.tolist() == [target(name, i) for i in range(rows)]
     assert files.train.rows[0] == (1 if name == "CoLA" else 2)
 
 
@@ -172,47 +180,13 @@ def test_an_unlabelled_test_split_is_left_out_with_a_note(tmp_path: Path, name: 
     assert f"{test}: there is no column" in refused(glue=name, data=files, test=test)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("below", ["data", "{config}", "{config}/data", "."])
-def test_parquet_shards_as_on_the_hub(tmp_path: Path, name: str, below: str) -> None:
-    folder = tmp_path / "hub" / below.format(config=glue_task(name).config)
-    folder.mkdir(parents=True)
-    splits = hub_set(name)
-    for split, table in splits.items():
-        for part in range(2 if split == "train" else 1):
-            shard = table.shard(2, part, contiguous=True) if split == "train" else table
-            shard.to_parquet(str(folder / f"{split}-{part:05}-of-{2 if split == 'train' else 1:05}.parquet"))
-    splits.save_to_disk(tmp_path / "saved")
-    assert_same(
-        loaded(glue=name, data=tmp_path / "hub", test="none"),
-        loaded(glue=name, data=tmp_path / "saved", test="none"),
-    )
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_hub_data_sets(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    requested: list[tuple[str, str | None]] = []
-    monkeypatch.setattr(datasets, "load_dataset", lambda *what: requested.append(what) or hub_set(name))
-    files = loaded(glue=name, data=original(tmp_path, name), test="none")
-    for data in (None, HUB_SET, "somebody/else"):
-        assert_same(loaded(glue=name, data=data, test="none"), files)
-    config = glue_task(name).config
-    assert requested == [(HUB_SET, config), (HUB_SET, config), ("somebody/else", None)]
-    many = {"train": 40, "validation": 4, "validation_mismatched": 2}
-    monkeypatch.setattr(datasets, "load_dataset", lambda *what: hub_set(name, many))
-    data = loaded(glue=name)
-    assert data.test is not None and len(data.train) + len(data.test) == 40
-    split = "test_matched" if name == "MNLI" else "test"
-    assert f"{HUB_SET}, {config} ({split}) has no labels and is left out." in data.notes
-
-
-def test_an_unreachable_hub_is_reported_with_a_remedy() -> None:
-    sentence = refused(glue="cola")
-    assert sentence.startswith("CoLA: 'nyu-mll/glue' could not be loaded from the hub (")
-    assert "give the files of CoLA with --data, or check the network" in sentence
-    assert "--data 'no/such-set': there is no such folder, and no hub data set with CoLA" in refused(
-        glue="cola", data="no/such-set"
-    )
+@pytest.mark.parametrize(
+    "options", [{"glue": "cola"}, {"glue": "cola", "data": "no/such-set"}, {"data": "no/such-set"}]
+)
+def test_an_unreachable_hub_is_reported_with_a_remedy(options: dict[str, str]) -> None:
+    sentence = refused(**options)
+    assert sentence.startswith(f"{options.get('data', HUB_SET)!r} is no folder and cannot be loaded from the hub (")
+    assert "check the name and the network, or give a folder with --data." in sentence
 
 
 def test_other_files_beside_those_of_glue_are_not_read(tmp_path: Path) -> None:
@@ -239,15 +213,48 @@ def test_stsb_in_the_layout_of_its_authors(tmp_path: Path) -> None:
     assert f"{train}: 4 rows have more cells than the 7 named columns; these cells are dropped." in data.notes
 
 
-def test_refused_glue_sources(tmp_path: Path) -> None:
-    files = original(tmp_path / "cola", "CoLA")
-    assert "either --train FILE or --data NAME" in refused(glue="cola", train=files / "train.tsv", data=files)
-    assert "this is a file, not a folder" in refused(glue="cola", data=files / "train.tsv")
+REFUSED: list[tuple[dict[str, Any], str]] = [  # of the files of CoLA, and of its data set
+    ({"train": "cola/train.tsv", "data": "cola"}, "either --train FILE or --data NAME"),
+    ({"data": "cola/train.tsv"}, "this is a file, not a folder"),
+    ({"data": "empty"}, "has train in its name"),
+    ({"train": "cola/trian.tsv"}, "there is no such file (did you mean 'train.tsv'?)"),
+    ({"train": "latin.tsv"}, "is not UTF-8"),
+    ({"train": "text.tsv"}, "its columns ('text', 'label') are not the columns of CoLA"),
+    ({"train": "cola/test.tsv"}, "it has no labels of CoLA (column 'label'); give a training file"),
+    (
+        {"glue": "sst2", "data": "saved"},
+        "its classes are 'unacceptable', 'acceptable', but the labels of SST-2 are 'negative', 'positive'; give",
+    ),
+    ({"glue": "mrpc", "data": "saved"}, "are not the columns of MRPC ('sentence1', 'sentence2', 'label' or '#1 String', "),
+    ({"glue": "colla"}, "--glue 'colla' is not a task of GLUE (did you mean 'CoLA'?); pass one of CoLA, SST-2, MRPC"),
+    ({"glue": "imdb"}, "--glue 'imdb' is not a task of GLUE; pass one of CoLA"),
+    ({"data": "cola", "text_column": "sentence"}, "--text-column cannot be given with CoLA of GLUE, which decides"),
+    ({"data": "cola", "column_names": ["a", "b"]}, "--column-names cannot be given with CoLA of GLUE, which decides"),
+    ({"data": "cola", "config": "cola"}, "leave it out, or leave out `glue`"),
+    ({"text_column": "a", "labels": ["b", "c"]}, "--text-column, --labels cannot be given with CoLA of GLUE"),
+    ({"glue": "rte", "train": "rte.tsv"}, "row 2, column 'label': 'entailed' is not a label of RTE (did you mean 'entailment'?)"),
+    ({"glue": "stsb", "data": "rte"}, "but the labels of STS-B are scores"),
+    *(
+        ({"glue": "stsb", "train": f"score{score}.tsv"}, f"row 3, column 'score': '{score}' is not a score of STS-B, whose")
+        for score in ("5.2", "-0.5", "much")
+    ),
+    *(({"glue": "stsb", "train": f"score{score}.tsv"}, "row 3, column 'score': the label is missing") for score in ("", " ")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_refused_sources(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    original(tmp_path / "cola", "CoLA")
+    hub_set("CoLA").save_to_disk(tmp_path / "saved")
+    hub_set("RTE").save_to_disk(tmp_path / "rte")
     (tmp_path / "empty").mkdir()
-    assert "has train in its name" in refused(glue="cola", data=tmp_path / "empty")
-    assert "there is no such file (did you mean 'train.tsv'?)" in refused(glue="cola", train=files / "trian.tsv")
-    (files / "train.tsv").write_bytes(b"gj04\t1\t\tcaf\xe9\n")
-    assert "is not UTF-8" in refused(glue="cola", data=files)
+    (tmp_path / "latin.tsv").write_bytes(b"gj04\t1\t\tcaf\xe9\n")
+    (tmp_path / "text.tsv").write_text("text\tlabel\na\t1\nb\t0\n")
+    (tmp_path / "rte.tsv").write_text("index\tsentence1\tsentence2\tlabel\n9\ta\tb\tentailed\n")
+    for score in ("5.2", "-0.5", "much", "", " "):
+        (tmp_path / f"score{score}.tsv").write_text(f"sentence1\tsentence2\tscore\na\tb\t1.0\nc\td\t{score}\n")
+    paths = {name: tmp_path / options[name] for name in ("train", "data") if name in options}
+    assert message in refused(**{"glue": "cola", **options, **paths})
 
 
 @pytest.mark.parametrize(
@@ -266,7 +273,7 @@ def test_the_real_files(real_data: Path, name: str, sizes: tuple[int, int, int |
     assert (len(data.train), len(data.validation), None if data.test is None else len(data.test)) == sizes
     assert data.task.labels == glue_task(name).labels
     if name == "stsb":
-        assert data.report.splits["train"].target_range == (0.0, 5.0)
+        assert data.report.splits["train"].target_range == [0.0, 5.0]
     else:
         majority = {"sst2": 0.509, "cola": 0.689, "mrpc": 0.684, "rte": 0.527}
         counts = np.bincount(data.validation.targets) / len(data.validation)
@@ -290,7 +297,7 @@ def test_splits_given_one_by_one_may_have_different_layouts(tmp_path: Path, name
     )
     assert_same(both, mixed)
     assert mixed.test is not None and mixed.test.digest() == mixed.validation.digest()
-    assert mixed.task.columns == glue_task(name).layouts[0] and both.other_splits == {}
+    assert mixed.task.columns == glue_task(name).layouts[0]
     frame = pd.DataFrame(saved["train"].to_pandas())
     assert_same(both, loaded(glue=name, train=frame, validation=files / dev, test="none"))
 
@@ -305,8 +312,10 @@ def test_mnli_has_two_validation_sets_and_rows_without_gold_label(tmp_path: Path
     assert data.train.rows.tolist() == [2, 3, 5, 6, 7, 8, 9, 10]
     note = f"{files / 'train.tsv'}: 2 of 10 rows have no gold label (column 'gold_label' is '-') and are left out."
     assert note in data.notes
-    assert list(data.other_splits) == ["validation_mismatched"] and len(data.other_splits["validation_mismatched"]) == 2
-    assert data.other_splits["validation_mismatched"].texts[0] == text("MNLI", "validation_mismatched", 0, 0)
+    assert list(data.splits) == ["train", "validation", "validation_mismatched"]
+    assert data.splits["validation_mismatched"].texts == tuple(
+        text("MNLI", "validation_mismatched", i, 0) for i in (0, 1)
+    )
     assert data.validation.name.endswith("dev_matched.tsv") and set(data.report.splits) == {"train", "validation"}
     write(files / "train.tsv", [lines[0], odd])
     assert "no row has a gold label; give a file of MNLI" in refused(glue="mnli", data=files)
@@ -348,76 +357,9 @@ def test_labels_as_numbers_or_names(name: str) -> None:
         assert_same(data, expected)
 
 
-def test_wrong_labels_and_scores(tmp_path: Path) -> None:
-    files = original(tmp_path / "rte", "RTE")
-    with (files / "train.tsv").open("a") as file:
-        file.write("9\ta\tb\tentailed\n")
-    sentence = refused(glue="rte", data=files)
-    assert (
-        "train.tsv, row 10, column 'label': 'entailed' is not a label of RTE (did you mean 'entailment'?)" in sentence
-    )
-    assert "'entailment', 'not_entailment', or their numbers from 0: correct it, or give" in sentence
-    stsb = original(tmp_path / "stsb", "STS-B")
-    content = (stsb / "train.tsv").read_text()
-    for wrong in ("5.2", "-0.5", "much"):
-        (stsb / "train.tsv").write_text(content.replace("3.800", wrong, 1))
-        sentence = refused(glue="stsb", data=stsb)
-        assert f"row 3, column 'score': '{wrong}' is not a score of STS-B, whose scores are from 0 to 5" in sentence
-    for gone in ("", " "):
-        (stsb / "train.tsv").write_text(content.replace("3.800", gone, 1))
-        assert "row 3, column 'score': the label is missing" in refused(glue="stsb", data=stsb)
-
-
-def test_the_data_of_another_task(tmp_path: Path) -> None:
-    hub_set("CoLA").save_to_disk(tmp_path / "cola")
-    sentence = refused(glue="sst2", data=tmp_path / "cola")
-    assert (
-        "its classes are 'unacceptable', 'acceptable', but the labels of SST-2 are 'negative', 'positive'; give"
-        in sentence
-    )
-    hub_set("RTE").save_to_disk(tmp_path / "rte")
-    assert "but the labels of STS-B are scores" in refused(glue="stsb", data=tmp_path / "rte")
-    sentence = refused(glue="mrpc", data=tmp_path / "cola")
-    assert "are not the columns of MRPC ('sentence1', 'sentence2', 'label' or " in sentence
-    assert "'#1 String', '#2 String', 'Quality'); give a file of MRPC, or leave out `glue`" in sentence
-    other = tmp_path / "cola.tsv"
-    other.write_text("text\tlabel\na\t1\nb\t0\n")
-    assert "its columns ('text', 'label') are not the columns of CoLA" in refused(glue="cola", train=other)
-    unlabelled = tmp_path / "unlabelled.tsv"
-    unlabelled.write_text("index\tsentence\n0\ta\n")
-    assert "it has no labels of CoLA (column 'label'); give a training file" in refused(glue="cola", train=unlabelled)
-
-
 @pytest.mark.parametrize("written", ["SST-2", "sst2", "sst-2", "SST2", "Sst_2", " sst 2"])
 def test_names_in_any_case(written: str) -> None:
     assert glue_task(written).name == "SST-2"
-
-
-def test_the_error_for_an_unknown_task_suggests_a_similar_name() -> None:
-    sentence = refused(glue="colla")
-    assert sentence.startswith(
-        "--glue 'colla' is not a task of GLUE (did you mean 'CoLA'?); pass one of CoLA, SST-2, MRPC"
-    )
-    with pytest.raises(FrostlineError, match="'imdb' is not a task of GLUE"):
-        glue_task("imdb")
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"text_column": "sentence"},
-        {"column_names": ["a", "b"]},
-        {"labels": ["a", "b"]},
-        {"config": "cola"},
-    ],
-)
-def test_options_that_the_task_decides_are_refused(tmp_path: Path, option: dict[str, Any]) -> None:
-    flag = "--" + next(iter(option)).replace("_", "-")
-    sentence = refused(glue="cola", data=original(tmp_path, "CoLA"), **option)
-    assert (
-        sentence.startswith(f"{flag} cannot be given with CoLA of GLUE, which decides") and "leave it out" in sentence
-    )
-    assert "leave them out" in refused(glue="cola", text_column="a", label_column="b")
 
 
 def test_the_name_of_the_task_can_be_given(tmp_path: Path) -> None:

@@ -131,7 +131,22 @@ def test_numbers_of_a_class_label_are_its_own_whatever_the_order_of_labels(names
 def test_numbers_with_names() -> None:
     numbers = [[1, 2, 0], [0, 0]] * 15
     assert load(tags=numbers, labels=LABELS).task.labels == LABELS
-    assert "the tags are numbers without names; name them in the order of the numbers" in refusal(tags=numbers)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"labels": ["O", "X"]}, "the tag 'B-person' is none of the 2 training tags"),
+        ({"labels": ["O", "O"]}, "names 'O' more than once"),
+        ({"text_column": "tokens", "text_pair_column": "ner_tags"}, "--text-pair-column"),
+        (
+            {"tags": [[1, 2, 0], [0, 0]] * 15},
+            "the tags are numbers without names; name them in the order of the numbers",
+        ),
+    ],
+)
+def test_options_that_do_not_suit_tags_are_refused(options: dict[str, Any], sentence: str) -> None:
+    assert sentence in refusal(**options)
 
 
 @pytest.mark.parametrize(
@@ -177,12 +192,6 @@ def test_errors_in_a_conll_file_name_the_line_of_the_word(tmp_path: Path, line: 
     with pytest.raises(FrostlineError) as caught:
         loaded(train=tmp_path / "a.conll", test="none", labels=labels)
     assert f"a.conll, line 40, column 'tags': {sentence}" in str(caught.value)
-
-
-def test_unknown_tags() -> None:
-    assert "the tag 'B-person' is none of the 2 training tags" in refusal(labels=["O", "X"])
-    assert "names 'O' more than once" in refusal(labels=["O", "O"])
-    assert "--text-pair-column" in refusal(text_column="tokens", text_pair_column="ner_tags")
 
 
 def test_tags_that_only_other_files_have_are_named_with_all_others() -> None:

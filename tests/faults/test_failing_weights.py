@@ -11,15 +11,11 @@ from safetensors.torch import save
 
 import frostline.sweep.results.tensor_files as weights_module
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.run import Run
 from hostile import HOW, fail_at
+from records import spec_of_run
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a process is killed in a fork")
-USUAL = {"weights": "w", "vocabulary": "v", "data": "d", "metric": "accuracy", "precision": "float32"}
-RUNS = [
-    Run.model_validate({**USUAL, "recipe": 1, "seed": seed, "train_size": 10, "learning_rate": 1e-4})
-    for seed in range(3)
-]
+RUNS = [spec_of_run(seed=seed) for seed in range(3)]
 
 
 @pytest.fixture(autouse=True)

@@ -168,26 +168,17 @@ ADAPTER = {"peft_type": "LORA", "task_type": "SEQ_CLS", "base_model_name_or_path
 WITHOUT = ("config.json", "model.safetensors")
 # Files to remove, files to write, and what the message says.
 OTHER_FOLDERS = {
-    "only a PEFT adapter": (
+    "an adapter": (
         WITHOUT,
         {"adapter_config.json": ADAPTER},
-        "AutoPeftModelForSequenceClassification as A; A.from_pre",
+        "holds only an adapter of org/base: merge it into that model with the library that wrote it",
     ),
-    "its base": (
-        WITHOUT,
-        {"adapter_config.json": ADAPTER},
-        "holds only a PEFT adapter of org/base: merge both with python -c",
-    ),
-    "a PEFT adapter and a configuration": (
+    "an adapter and a configuration": (
         WITHOUT[1:],
         {"adapter_config.json": ADAPTER, "adapter_model.safetensors": "x"},
-        "has no weights in safetensors. It holds only a PEFT adapter of org/base: merge",
+        "has no weights in safetensors. It holds only an adapter of org/base: merge",
     ),
-    "an adapter of another library": (
-        WITHOUT,
-        {"adapter_config.json": {"model_name": "b"}},
-        "only an adapter of b: merge it",
-    ),
+    "an adapter of another library": (WITHOUT, {"adapter_config.json": {"model_name": "b"}}, "only an adapter of b"),
     "a pointer for weights": (
         (),
         {"model.safetensors": POINTER},
@@ -214,23 +205,9 @@ OTHER_FOLDERS = {
         "lacks 1 of 1 files that model.safetensors.index.json names (one.safetensors): download it again",
     ),
     "a damaged index": (WITHOUT[1:], {"model.safetensors.index.json": {}}, "index.json cannot be read (KeyError"),
-    "GGUF": (WITHOUT, {"m.gguf": "GGUF"}, "weights are only in m.gguf; convert them: python -c"),
-    "its option": (WITHOUT, {"m.gguf": "GGUF"}, ", gguf_file='m.gguf').save_pretrained("),
-    "ONNX": (
-        WITHOUT[1:],
-        {"onnx/model.onnx": "x"},
-        "only in model.onnx; they were exported to run, not to be trained: give",
-    ),
-    "TensorFlow": (
-        WITHOUT[1:],
-        {"tf_model.h5": "x"},
-        "only in tf_model.h5; convert them with transformers 4 (from_pretrained(..., from_tf",
-    ),
-    "Flax": (
-        WITHOUT[1:],
-        {"flax_model.msgpack": "x"},
-        "convert them with transformers 4 (from_pretrained(..., from_flax=True)",
-    ),
+    "GGUF": (WITHOUT, {"m.gguf": "GGUF"}, "weights are only in m.gguf; convert them with transformers"),
+    "ONNX": (WITHOUT[1:], {"onnx/model.onnx": "x"}, "only in model.onnx; they were exported to run, not to be trained"),
+    "Flax": (WITHOUT[1:], {"flax_model.msgpack": "x"}, "only in flax_model.msgpack; convert them with transformers"),
     "PyTorch": (
         WITHOUT[1:],
         {"pytorch_model.bin": "x", "training_args.bin": "x"},

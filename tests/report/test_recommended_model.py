@@ -36,6 +36,7 @@ from frostline.report.rebuild import write_report
 from frostline.report.recommended_model import Saved, save_model, save_recommended
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder
+from frostline.training.start import require_peft
 from pages import answer_of
 from tiny import LABELS, MAX_LENGTH, OTHER, WORDS, recommended_predictions, saved_sweep, tiny_tokenizer
 
@@ -108,41 +109,26 @@ def test_an_older_folder_is_replaced_as_a_whole(licensed_bert: Path, classified:
     assert pretrained.model.config.use_cache is False
 
 
-def test_a_full_disk_leaves_the_older_folder(
-    licensed_bert: Path, classified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("fails", ["the card", "the swap"])
+def test_a_disk_that_fails_leaves_the_older_folder(
+    licensed_bert: Path, classified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
     arguments, target = _save_arguments(licensed_bert, classified), tmp_path / "model"
     save_model(target, *arguments, Saved(0.0, trained_again=False))
-    before = {path.name: path.read_bytes() for path in target.iterdir()}
+    before, rename = {path.name: path.read_bytes() for path in target.iterdir()}, os.rename
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    def fail(*paths: Any) -> None:
+        if fails == "the card" or Path(paths[1]) == target:
+            monkeypatch.undo()
+            raise OSError(28, "No space left on device")
+        rename(*paths)
 
-    monkeypatch.setattr(model_folder, "_facts", full)
-    with pytest.raises(FrostlineError, match="No space left"):
+    monkeypatch.setattr(
+        model_folder if fails == "the card" else os, "model_card" if fails == "the card" else "rename", fail
+    )
+    with pytest.raises(FrostlineError, match=r"could not be written to .*No space left"):
         save_model(target, *arguments, Saved(0.0, trained_again=False))
     assert {path.name: path.read_bytes() for path in target.iterdir()} == before
-    assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-def test_a_swap_that_fails_leaves_the_older_folder(
-    licensed_bert: Path, classified: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments, target = _save_arguments(licensed_bert, classified), tmp_path / "model"
-    save_model(target, *arguments, Saved(0.0, trained_again=False))
-    (target / "mine.txt").write_text("still here")
-    rename, failed = os.rename, []
-
-    def fails_for_the_new(source: Path, destination: Path) -> None:
-        if str(source).endswith(".part") and not failed:
-            failed.append(source)
-            raise OSError(5, "Input/output error")
-        rename(source, destination)
-
-    monkeypatch.setattr(os, "rename", fails_for_the_new)
-    with pytest.raises(FrostlineError, match="Input/output"):
-        save_model(target, *arguments, Saved(0.0, trained_again=False))
-    assert (target / "mine.txt").read_text() == "still here"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
@@ -365,13 +351,13 @@ def test_the_saved_model_of_a_way_opens_with_transformers_alone(
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # PEFT asks transformers for it
-@pytest.mark.parametrize("model_type", ["bert", "gpt2"])
+@pytest.mark.parametrize(("model_type", "way"), [("bert", "lora-all"), ("gpt2", "lora-2")])
 def test_keep_adapter_saves_what_peft_loads_onto_the_pretrained_model(
-    model_type: str, tiny_bert: Path, gpt2: Path, tiny_table: Path, tmp_path: Path
+    model_type: str, way: str, tiny_bert: Path, gpt2: Path, tiny_table: Path, tmp_path: Path
 ) -> None:
     peft = pytest.importorskip("peft")
     pretrained = {"bert": tiny_bert, "gpt2": gpt2}[model_type]
-    saved, folder, expected = saved_model_of("lora-2", pretrained, tiny_table, tmp_path / "o", keep_adapter=True)
+    saved, folder, expected = saved_model_of(way, pretrained, tiny_table, tmp_path / "o", keep_adapter=True)
     base = AutoModelForSequenceClassification.from_pretrained(pretrained, num_labels=2)
     untrained = logits_of(base, saved, folder)
     loaded = peft.PeftModel.from_pretrained(base, saved / "adapter")
@@ -389,3 +375,9 @@ def test_without_the_flag_and_for_other_ways_no_adapter_is_saved(
     plain, *_ = saved_model_of("lora-2", tiny_bert, tiny_table, tmp_path / "plain")
     other, *_ = saved_model_of("lp-ft", tiny_bert, tiny_table, tmp_path / "other", keep_adapter=True)
     assert not (plain / "adapter").exists() and not (other / "adapter").exists()
+
+
+def test_without_peft_the_flag_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(FrostlineError, match="needs PEFT: install it"):
+        require_peft()

@@ -66,6 +66,7 @@ def with_states(context, folder, cuts=EVERY_CUT):
     context.pretrained.restore()
     rows = np.arange(len(context.tokens))
     selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
+    folder.mkdir(exist_ok=True)
     states = computed_states(folder, context.forward_pass(selection), context.tokens, rows)
     return context.with_worker(states=states)
 

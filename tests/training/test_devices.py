@@ -49,10 +49,16 @@ def one_epoch(tune, runs, **more):
 
 
 def texts_context(folder):
-    return context_of("bert", folder)
+    return context_of("bert", folder, dropout=True)
 
 
-def tags_context(folder, *, every_token=False):
+def sets_context(folder, weights=None):
+    context = texts_context(folder)
+    sets = np.eye(3, dtype=np.bool_)[context.problem.targets]
+    return replace(context, problem=MultiLabelProblem.of(sets, context.problem.lengths, weights, "f1_micro"))
+
+
+def tags_context(folder, every_token=False):
     """A small model for tags of words, sentences, and their hidden states."""
     context = with_states(test_tagging.context_of(small_base(folder / "base", "bert")), folder)
     own = context.problem
@@ -73,38 +79,19 @@ def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_
     assert watched.reads["step"] == (0 if packed else STEPS)
 
 
-SAVES_MEMORY = [
-    {"gradient_checkpointing": True},
-    {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4},
-    {"precision": "float16"},
+OTHERS = [
+    *((texts_context, (), 1, more) for more in ({"gradient_checkpointing": True}, {"precision": "float16"})),
+    (texts_context, (), 1, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}),
+    *((sets_context, (weights,), 1, {}) for weights in (None, torch.tensor([1.0, 2.0, 0.5]))),
+    *((tags_context, (every_token,), tune, {}) for every_token in (False, True) for tune in (0, 1, "full")),
 ]
 
 
-@pytest.mark.parametrize("more", SAVES_MEMORY)
-def test_settings_that_save_memory_read_nothing_either(tmp_path, monkeypatch, more):
+@pytest.mark.parametrize(("of", "options", "tune", "more"), OTHERS)
+def test_settings_that_save_memory_and_other_tasks_read_nothing_either(tmp_path, monkeypatch, of, options, tune, more):
     """With float16, the stand-in computes in float32 but scales losses."""
-    context = context_of("bert", tmp_path, dropout=True)
-    with on_stand_in(context, monkeypatch) as (on_device, watched):
-        trained(on_device, one_epoch(1, 2, **more), watched, monkeypatch)
-    assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
-
-
-@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 2.0, 0.5])])
-def test_label_sets_read_nothing_either(tmp_path, monkeypatch, weights):
-    context = context_of("bert", tmp_path, dropout=True)
-    sets = np.eye(3, dtype=np.bool_)[context.problem.targets]
-    problem = MultiLabelProblem.of(sets, context.problem.lengths, weights, "f1_micro")
-    with on_stand_in(replace(context, problem=problem), monkeypatch) as (on_device, watched):
-        trained(on_device, one_epoch(1, 2), watched, monkeypatch)
-    assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
-
-
-@pytest.mark.parametrize("every_token", [False, True])
-@pytest.mark.parametrize("tune", [0, 1, "full"])
-def test_tags_read_nothing_either(tmp_path, monkeypatch, tune, every_token):
-    context = tags_context(tmp_path, every_token=every_token)
-    with on_stand_in(context, monkeypatch) as (on_device, watched):
-        results = trained(on_device, one_epoch(tune, 2), watched, monkeypatch)
+    with on_stand_in(of(tmp_path, *options), monkeypatch) as (on_device, watched):
+        results = trained(on_device, one_epoch(tune, 2, **more), watched, monkeypatch)
     assert [result.record.cost.steps for result in results] == [STEPS] * 2
     assert not watched.misplaced and not watched.reads["step"] and watched.operations["step"] > 50 * STEPS
 

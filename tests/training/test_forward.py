@@ -8,7 +8,7 @@ from frostline.fast import optimizer as fast_tables
 from frostline.fast.optimizer import SparseGradient
 from frostline.frozen.readers import DeviceCopies, Reader
 from frostline.training.forward import ForwardFunction
-from frostline.training.learner import LearnerState
+from frostline.training.learner import Learner
 from frostline.training.train import run
 from frozen.passes import RecordedStream
 from training.runs import (
@@ -164,7 +164,7 @@ def test_copies_on_the_device_give_the_same_results(context):
 
 def test_a_stopped_run_leaves_no_copy_in_flight(context, streams, monkeypatch):
     """Ctrl-C at the worst moment: when the next batch was sent, but not read."""
-    next_rows, flying = LearnerState.next_rows, []
+    next_rows, flying = Learner.next_rows, []
 
     def stop(self, batch):
         if streams[0].in_flight:
@@ -172,7 +172,7 @@ def test_a_stopped_run_leaves_no_copy_in_flight(context, streams, monkeypatch):
             raise KeyboardInterrupt
         return next_rows(self, batch)
 
-    monkeypatch.setattr(LearnerState, "next_rows", stop)
+    monkeypatch.setattr(Learner, "next_rows", stop)
     with pytest.raises(KeyboardInterrupt):
         run(spec_of(2), context)
     assert flying and not streams[0].in_flight and streams[0].events[-1][0] == "finish"

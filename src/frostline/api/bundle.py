@@ -2,14 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -24,7 +22,7 @@ from frostline.api.prediction import (
     trained_columns,
 )
 from frostline.data.examples import Texts
-from frostline.data.files import FILES, file_name, files_in, make_folder, new_folder, read_record
+from frostline.data.files import FILES, file_name, files_in, make_folder, read_record
 from frostline.data.wording import first_line, listed, quoted
 from frostline.frozen.exactness import LAYER_ERRORS
 from frostline.frozen.trunk import FACTS as BUNDLE_FACTS
@@ -42,7 +40,7 @@ from frostline.frozen.trunk import (
 )
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.classifier import format_of, load_classifier, logits_of
-from frostline.model.model_files import MODEL_FILES, has_own_code
+from frostline.model.model_files import MODEL_FILES, has_own_code, model_written
 from frostline.training.saved_estimators import ESTIMATOR
 
 if TYPE_CHECKING:
@@ -123,7 +121,8 @@ def bundle(
         classifier = load_classifier(folder)
         contents[name] = Contents.of(classifier, find_layers(classifier.model))
     sharing = find_sharing(contents)
-    with _written_aside(out) as aside:
+    make_folder(out.parent, inside=out.parent)
+    with model_written(out, "bundle") as aside:
         write_bundle(aside, tasks, sharing)
         cost, separate = _compare(aside, tasks)
     return Bundled(out, sharing.layers, dict(zip(tasks, sharing.cuts, strict=True)), cost, separate)
@@ -235,22 +234,6 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
         )
 
 
-@contextmanager
-def _written_aside(out: Path) -> Iterator[Path]:
-    """A new folder, which is moved to ``out`` when the context ends without an error."""
-    make_folder(out.parent, inside=out.parent)
-    try:
-        with new_folder(out, inside=out.parent, replace=True) as aside:
-            yield aside
-            mode = (aside / "bundle.json").stat().st_mode
-            for file in aside.rglob("*.safetensors"):
-                file.chmod(mode)  # the weights are written readable by their owner only
-    except (OSError, SafetensorError) as error:
-        raise FrostlineError(
-            f"The bundle could not be written to {out} ({error}): free disk space or choose another --out."
-        ) from error
-
-
 class Bundle:
     """A loaded bundle, which is called with texts. :func:`load_bundle` makes it.
 
@@ -260,7 +243,7 @@ class Bundle:
     """
 
     def __init__(self, folder: Path, loaded: LoadedBundle) -> None:
-        self.folder, self.tasks, self._loaded = folder, loaded.tasks, loaded
+        self.folder, self.tasks, self._loaded = folder, tuple(loaded.classifiers), loaded
 
     def __call__(
         self,
@@ -294,7 +277,7 @@ class Bundle:
         )
         for task in self.tasks:
             require_shape(task_folder(self.folder, task), texts)
-        tokens = loaded.classifiers[0].encode(texts)
+        tokens = loaded.classifiers[self.tasks[0]].encode(texts)
         with branches(loaded.models, loaded.anatomy, loaded.sharing) as run:
             logits = logits_of(tokens, lambda batches: (run(tokens.batch(rows)) for rows in batches))
         truncated = int((tokens.dropped > 0).sum())

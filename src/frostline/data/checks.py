@@ -3,14 +3,13 @@
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from itertools import combinations
-from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, NonNegativeInt
 
-from frostline.data.examples import Examples, Indices, Texts
+from frostline.data.examples import Examples, Texts
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import NO_WORD
 from frostline.data.task import Task
@@ -24,12 +23,22 @@ TWICE = re.compile(
 CONFLICTS = {TOKENS: "several lists of tags", MULTI_LABEL: "several lists of labels"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class SplitReport:
+class Lengths(BaseModel):
+    """Statistics of lengths."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    min: float
+    median: float
+    mean: float
+    percentile_95: float
+    max: float
+
+
+class SplitReport(BaseModel):
     """Facts about one split.
 
     Attributes:
-        source: The file or object that the rows come from.
         rows: The number of rows.
         label_counts: The number of rows of each label, or of words with each tag; empty for regression.
         without_label: The number of rows without any label.
@@ -39,18 +48,18 @@ class SplitReport:
         empty_rows: The row numbers of the first ten empty texts.
     """
 
-    source: str
-    rows: int
-    label_counts: dict[str, int]
-    without_label: int
-    target_range: tuple[float, float] | None
-    characters: dict[str, float]
-    empty_texts: int
-    empty_rows: tuple[int, ...]
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    rows: NonNegativeInt
+    label_counts: dict[str, NonNegativeInt]
+    without_label: NonNegativeInt
+    target_range: list[float] | None
+    characters: Lengths
+    empty_texts: NonNegativeInt
+    empty_rows: list[int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataReport:
+class DataReport(BaseModel):
     """Facts about all splits.
 
     Attributes:
@@ -61,15 +70,13 @@ class DataReport:
         conflicting_rows: The row numbers of up to ten training rows with such texts.
     """
 
-    splits: dict[str, SplitReport]
-    repeated: dict[str, int]
-    shared: dict[str, int]
-    conflicting: int
-    conflicting_rows: tuple[int, ...]
+    model_config = ConfigDict(strict=True, frozen=True)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The facts as values for JSON."""
-        return asdict(self)
+    splits: dict[str, SplitReport]
+    repeated: dict[str, NonNegativeInt]
+    shared: dict[str, NonNegativeInt]
+    conflicting: NonNegativeInt
+    conflicting_rows: list[int]
 
     def sentences(self, task_type: str) -> list[str]:
         """Warnings and notes for the user, a sentence each; empty if nothing is unusual."""
@@ -155,20 +162,15 @@ def _of_rows(count: int, rows: int, split: str) -> str:
 
 def report_on(splits: Mapping[str, Examples], task: Task) -> DataReport:
     """The facts about all splits. ``splits`` must be in the order train, validation, test."""
-    conflicts = conflicting(splits["train"])
+    conflicts, keys = conflicting(splits["train"]), {split: examples.keys() for split, examples in splits.items()}
+    known = {split: set(own) for split, own in keys.items()}
     return DataReport(
         splits={split: _split_report(examples, task) for split, examples in splits.items()},
         repeated={split: examples.repeats for split, examples in splits.items()},
-        shared={f"{one}/{two}": len(overlap(splits[one], splits[two])) for one, two in combinations(splits, 2)},
+        shared={f"{one}/{two}": sum(key in known[one] for key in keys[two]) for one, two in combinations(splits, 2)},
         conflicting=len(conflicts),
-        conflicting_rows=tuple([row for rows in conflicts for row in rows][:SHOWN_ROWS]),
+        conflicting_rows=[row for rows in conflicts for row in rows][:SHOWN_ROWS],
     )
-
-
-def overlap(train: Texts, other: Texts) -> Indices:
-    """Positions in ``other`` of the rows whose text (or pair of texts) also occurs in ``train``."""
-    known = set(train.keys())
-    return np.array([i for i, key in enumerate(other.keys()) if key in known], dtype=np.int64)
 
 
 def conflicting(examples: Examples) -> list[list[int]]:
@@ -193,20 +195,19 @@ def _split_report(examples: Examples, task: Task) -> SplitReport:
     else:
         known = examples.targets[examples.targets != NO_WORD] if classes else []  # [N], or all words
         counts = np.bincount(np.asarray(known, np.int64), minlength=len(task.labels))
-    bounds = (float(examples.targets.min()), float(examples.targets.max()))
+    bounds = [float(examples.targets.min()), float(examples.targets.max())]
     return SplitReport(
-        source=examples.name,
         rows=len(examples),
         label_counts=dict(zip(task.labels, counts.tolist(), strict=True)) if classes else {},
         without_label=int((~examples.targets.any(1)).sum()) if examples.has_label_sets else 0,
         target_range=None if classes else bounds,
-        characters={
-            "min": float(lengths.min()),
-            "median": float(np.median(lengths)),
-            "mean": float(lengths.mean()),
-            "percentile_95": float(np.percentile(lengths, 95)),
-            "max": float(lengths.max()),
-        },
+        characters=Lengths(
+            min=float(lengths.min()),
+            median=float(np.median(lengths)),
+            mean=float(lengths.mean()),
+            percentile_95=float(np.percentile(lengths, 95)),
+            max=float(lengths.max()),
+        ),
         empty_texts=int(empty.sum()),
-        empty_rows=tuple(examples.rows[empty][:SHOWN_ROWS].tolist()),
+        empty_rows=examples.rows[empty][:SHOWN_ROWS].tolist(),
     )

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.data.kinds import DataSettings
-from frostline.data.reader import EXTENSIONS, read_table
+from frostline.data.kinds import FORMAT_OF, DataSettings
+from frostline.data.reader import read_table
 from frostline.data.table import Table
 from frostline.data.wording import first_line, listed, quoted
 
@@ -20,10 +20,6 @@ SPLIT_WORDS = {
 }
 Read = Callable[..., Table]  # read_table or a variant: takes a source and, for a source that is no file, its ``name``
 SplitOf = Callable[[str], str | None]  # split_of_name or a variant
-NO_HUB_SET = (
-    "--data {name}: there is no such folder, and no hub data set could be loaded by that name ({reason}); check the name, "
-    "--config and the network."
-)
 SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-\d{5}")
 
 
@@ -111,15 +107,17 @@ def from_dict(splits: Mapping[str, Any], name: str, read: Read, split_of: SplitO
     }
 
 
-def load_hub(name: str, config: str | None, message: str = NO_HUB_SET) -> Mapping[str, Any]:
-    """The splits of a hub data set. ``message`` says that it cannot be loaded, with the fields {name} and {reason}."""
+def load_hub(name: str, config: str | None) -> Mapping[str, Any]:
+    """The splits of a hub data set."""
     import datasets
 
     try:
         return datasets.load_dataset(name, config)  # type: ignore[no-any-return]
     except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-        reason = first_line(error).rstrip(".")
-        raise FrostlineError(message.format(name=quoted(name), reason=reason)) from None
+        raise FrostlineError(
+            f"{quoted(name)} is no folder and cannot be loaded from the hub ({first_line(error).rstrip('.')}); check the name "
+            "and the network, or give a folder with --data."
+        ) from None
 
 
 def concatenated(tables: Sequence[Table]) -> Table:
@@ -147,14 +145,14 @@ def _split_files(folder: Path, split_of: SplitOf) -> dict[str, list[Path]]:
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         split = split_of(path.stem)
-        if split is not None and path.is_file() and path.suffix.lower() in EXTENSIONS:
+        if split is not None and path.is_file() and path.suffix.lower() in FORMAT_OF:
             files.setdefault(split, []).append(path)
     return files
 
 
 def _require_train(name: str, found: Iterable[str], present: list[str], kind: str) -> None:
     if "train" not in found:
-        known = f" ({', '.join(EXTENSIONS)})" if kind == "file" else ""
+        known = f" ({', '.join(FORMAT_OF)})" if kind == "file" else ""
         found_names = f"found: {listed(present)}" if present else f"there is no {kind} at all"
         raise FrostlineError(
             f"{name}: no {kind}{known} has train in its name ({found_names}); rename one, or give a file as train."

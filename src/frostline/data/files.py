@@ -98,10 +98,8 @@ def read_file(path: Path, limit: int = RECORD_BYTES) -> bytes:
 
 def replace_file(path: Path, content: bytes, *, inside: Path) -> None:
     """Write a file atomically, replacing an existing one. Missing parent folders are created."""
-    require_inside(path, inside)
-    with _explained(path), _temporary_file(path, content) as temporary:
+    with _written(path, content, inside) as temporary:
         os.replace(temporary, path)
-        sync(path.parent)
 
 
 def create_file(path: Path, content: bytes, *, inside: Path) -> bool:
@@ -110,15 +108,12 @@ def create_file(path: Path, content: bytes, *, inside: Path) -> bool:
     Returns:
         Whether the file was created. Of several processes that create one file, one gets True.
     """
-    require_inside(path, inside)
-    with _explained(path), _temporary_file(path, content) as temporary:
+    with _written(path, content, inside) as temporary:
         try:
             os.link(temporary, path)
         except FileExistsError:
             # With two links, the existing file is this one: a network file system has repeated the request.
-            if temporary.stat().st_nlink == 1:
-                return False
-        sync(path.parent)
+            return temporary.stat().st_nlink > 1
     return True
 
 
@@ -321,19 +316,22 @@ def _temporary_name(path: Path) -> Path:
 
 
 @contextmanager
-def _temporary_file(path: Path, content: bytes) -> Iterator[Path]:
-    """A temporary file with this content in the folder of ``path``."""
+def _written(path: Path, content: bytes, inside: Path) -> Iterator[Path]:
+    """A temporary file with this content in the folder of ``path``, which is flushed to disk in the end."""
+    require_inside(path, inside)
     temporary = _temporary_name(path)
-    _make_durable(path.parent)
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        yield temporary
-    finally:
-        with suppress(OSError):  # report the first error, not an error of the cleanup
-            temporary.unlink()
+    with _explained(path):
+        _make_durable(path.parent)
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            yield temporary
+            sync(path.parent)
+        finally:
+            with suppress(OSError):  # report the first error, not an error of the cleanup
+                temporary.unlink()
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from frostline.data.dataset_sources import (
     load_hub,
     split_of_name,
 )
-from frostline.data.kinds import CLASSIFICATION, REGRESSION, DataSettings
+from frostline.data.kinds import CLASSIFICATION, FORMAT_OF, REGRESSION, DataSettings
 from frostline.data.labels import UNLABELLED, label_cells
-from frostline.data.reader import DELIMITED, read_table
+from frostline.data.reader import read_table
 from frostline.data.table import Table
 from frostline.data.text_files import first_row
 from frostline.data.wording import NUMBER, did_you_mean, listed, normalized_name, quoted
@@ -39,7 +39,6 @@ class GlueTask:
 
     Attributes:
         name: The name in all results.
-        config: The configuration of the hub data set.
         labels: The names of the classes in the order of their indices; empty for a regression.
         metric: The name of the metric in ``frostline.statistics.metrics``.
         layouts: The columns of the hub data set, then those of the original files.
@@ -49,13 +48,17 @@ class GlueTask:
     """
 
     name: str
-    config: str
     labels: tuple[str, ...]
     metric: str
     layouts: tuple[Columns, ...]
     headerless: tuple[str, ...] = ()
     no_gold: tuple[str, ...] = ()
     broken_rows: bool = False
+
+    @property
+    def config(self) -> str:
+        """The configuration of the hub data set."""
+        return normalized_name(self.name)
 
     @property
     def task_type(self) -> str:
@@ -80,23 +83,20 @@ GLUE = {
     for task in (
         GlueTask(
             name="CoLA",
-            config="cola",
             labels=("unacceptable", "acceptable"),
             metric="matthews_correlation",
             layouts=(SENTENCE,),
             headerless=("source", "label", "mark", "sentence"),
         ),
-        GlueTask(name="SST-2", config="sst2", labels=("negative", "positive"), metric="accuracy", layouts=(SENTENCE,)),
+        GlueTask(name="SST-2", labels=("negative", "positive"), metric="accuracy", layouts=(SENTENCE,)),
         GlueTask(
             name="MRPC",
-            config="mrpc",
             labels=("not_equivalent", "equivalent"),
             metric="f1",
             layouts=(SENTENCES, Columns(text="#1 String", text_pair="#2 String", label="Quality")),
         ),
         GlueTask(
             name="STS-B",
-            config="stsb",
             labels=(),
             metric="spearmanr",
             layouts=(SENTENCES, Columns(text="sentence1", text_pair="sentence2", label="score")),
@@ -104,7 +104,6 @@ GLUE = {
         ),
         GlueTask(
             name="QQP",
-            config="qqp",
             labels=("not_duplicate", "duplicate"),
             metric="f1",
             layouts=(
@@ -116,7 +115,6 @@ GLUE = {
         ),
         GlueTask(
             name="MNLI",
-            config="mnli",
             labels=("entailment", "neutral", "contradiction"),
             metric="accuracy",
             layouts=(
@@ -127,13 +125,12 @@ GLUE = {
         ),
         GlueTask(
             name="QNLI",
-            config="qnli",
             labels=ENTAILMENT,
             metric="accuracy",
             layouts=(Columns(text="question", text_pair="sentence", label="label"),),
         ),
-        GlueTask(name="RTE", config="rte", labels=ENTAILMENT, metric="accuracy", layouts=(SENTENCES,)),
-        GlueTask(name="WNLI", config="wnli", labels=ENTAILMENT[::-1], metric="accuracy", layouts=(SENTENCES,)),
+        GlueTask(name="RTE", labels=ENTAILMENT, metric="accuracy", layouts=(SENTENCES,)),
+        GlueTask(name="WNLI", labels=ENTAILMENT[::-1], metric="accuracy", layouts=(SENTENCES,)),
     )
 }
 
@@ -243,7 +240,7 @@ def unify_layouts(tables: Mapping[str, Table], task: GlueTask) -> tuple[dict[str
 
 def _names_without_header(path: Path, task: GlueTask, encoding: str | None) -> tuple[str, ...] | None:
     """The column names of a file without a header; None if it has one. Without a header, the first row contains a label."""
-    if not task.headerless or path.suffix.lower() not in DELIMITED or not path.is_file():
+    if not task.headerless or FORMAT_OF.get(path.suffix.lower()) not in ("CSV", "TSV") or not path.is_file():
         return None
     first = dict(zip(task.headerless, first_row(path, encoding), strict=False))
     label = next(columns.label for columns in task.layouts[::-1] if columns.label in task.headerless)
@@ -300,17 +297,7 @@ def read_glue_splits(data: str | Path | None, task: GlueTask, encoding: str | No
     if data is None or not is_folder(Path(data)):
         name = HUB_SET if data is None else str(data)
         config = task.config if name.rpartition("/")[2] == "glue" else None
-        message = (
-            f"--data {{name}}: there is no such folder, and no hub data set with {task.name} could be loaded by that name "
-            "({reason}); check the name and the network."
-        )
-        if data is None:
-            message = (
-                f"{task.name}: {{name}} could not be loaded from the hub ({{reason}}); give the files of {task.name} with "
-                "--data, or check the network."
-            )
-        loaded = load_hub(name, config, message)
-        return from_dict(loaded, f"{name}, {config}" if config else name, read, split_of)
+        return from_dict(load_hub(name, config), f"{name}, {config}" if config else name, read, split_of)
     folder = next((one for part in (task.config, task.name) if (one := Path(data) / part).is_dir()), Path(data))
     names = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
     if task.config == "mnli":

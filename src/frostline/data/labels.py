@@ -14,7 +14,7 @@ from frostline.data.columns import INDICATORS, Columns, is_list, items_of
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, TOKENS
 from frostline.data.table import Table, as_in_csv, is_missing
 from frostline.data.tags import are_entities, entity_type, ordered_tags, refuse_odd_tags
-from frostline.data.wording import INTEGER, NUMBER, comma_joined, did_you_mean, difference, listed, looks, quoted
+from frostline.data.wording import INTEGER, NUMBER, comma_joined, did_you_mean, difference, listed, quoted, visible
 
 MAX_CLASSES = 20  # more distinct labels than this may be the numbers of a regression, or not labels at all
 SEPARATORS = ";|,"  # of the labels of a text, in one cell
@@ -43,13 +43,11 @@ def label_lists(
     assert column is not None
     if task_type not in (MULTI_LABEL, TOKENS):
         cells = label_cells(table, column)
-        if {cell and whole(cell) for cell in cells} <= UNLABELLED - {*map(whole, names)}:
+        if {cell and whole(cell) for cell in {*cells}} <= UNLABELLED - {*map(whole, names)}:
             return [None] * len(cells)
         return [[cell] if cell and cell.strip() else None for cell in cells]
     what = "tag" if task_type == TOKENS else "label"
-    remedy = (
-        "write a list of its labels, [] for none, or pass what separates the labels of a text with --label-separator"
-    )
+    remedy = "write a list of its labels, [] for none, or pass what separates them in a text with --label-separator"
     if task_type == TOKENS:
         remedy = "write a list with a tag for each word, or name another column with --label-column"
     classes = table.class_names.get(column)
@@ -62,11 +60,10 @@ def label_lists(
             items = items_of(cell, table.location(n, column), f"{what}s", remedy)
         for k, item in enumerate(items or ()):
             if isinstance(item, bool) or not isinstance(item, str | Integral) or not str(item).strip():
-                word, instead = (
-                    (k, ", such as O, for each word") if task_type == TOKENS else (None, " or a whole number")
-                )
+                instead = ", such as O, for each word" if task_type == TOKENS else " or a whole number"
                 raise FrostlineError(
-                    f"{table.location(n, column, word)}: {quoted(item)} is no {what}; write a text{instead}."
+                    f"{table.location(n, column, k if task_type == TOKENS else None)}: {quoted(item)} is no {what}; write a "
+                    f"text{instead}."
                 )
         found.append(None if items is None else [named(item, names, classes) for item in items])
     return found
@@ -114,7 +111,7 @@ def refuse_missing(table: Table, columns: Columns, lists: Sequence[Labels | None
         more = f" (and in {len(missing) - 1:,} more)" if missing[1:] else ""
         raise FrostlineError(
             f"{table.location(missing[0], columns.of_labels[0])}: the label is missing{more}; write one, remove the row, or "
-            f"leave out all such rows with --skip-unlabelled{table.if_missing}."
+            f"leave out all such rows with --skip-unlabelled."
         )
 
 
@@ -143,9 +140,8 @@ def label_names(
     if given and not of_words:
         _refuse_others(where, names, counts)
     known = {*map(whole, names)}
-    fold_case = (
-        are_entities(names or [*counts]) if of_words else not given
-    )  # the case of plain tags can matter, as in Czech
+    # The case of plain tags can matter, as in Czech.
+    fold_case = are_entities(names or [*counts]) if of_words else not given
     several = [*names, *(one for one in counts if whole(one) not in known and not (of_words and names))]
     refuse_similar_labels(where, several, what="tag" if of_words else "label", fold_case=fold_case)
     if len(names if names and task_type != CLASSIFICATION else counts) < 2:
@@ -260,20 +256,18 @@ def refuse_similar_labels(where: str, labels: Iterable[str], *, what: str = "lab
     """
     seen: dict[str, str] = {}
     for label in dict.fromkeys(labels):
-        appearances = {*map(whole, looks(label, fold_case=fold_case))}
-        if "" in appearances:
+        shown = whole(visible(label, fold_case=fold_case))
+        if not shown:
             raise FrostlineError(f"{where}: the {what} {quoted(label)} has no visible character; give it a name.")
-        for one in appearances:
-            other = seen.setdefault(str(int(one)) if fold_case and INTEGER.fullmatch(one) else one, label)
-            if other != label:
-                exact = [{*map(whole, looks(each, fold_case=False))} for each in (other, label)]
-                named = what == "label" and exact[0].isdisjoint(exact[1])
-                differing = difference(other, label)
-                raise FrostlineError(
-                    f"{where}: the {what}s {quoted(other)} and {quoted(label)} look the same"
-                    f"{f' and differ in {differing}' if differing else ''}; write them alike"
-                    f"{', or name each label with --labels if they differ' if named else ''}."
-                )
+        other = seen.setdefault(str(int(shown)) if fold_case and INTEGER.fullmatch(shown) else shown, label)
+        if other != label:
+            named = what == "label" and len({whole(visible(one, fold_case=False)) for one in (other, label)}) == 2
+            differing = difference(other, label)
+            raise FrostlineError(
+                f"{where}: the {what}s {quoted(other)} and {quoted(label)} look the same"
+                f"{f' and differ in {differing}' if differing else ''}; write them alike"
+                f"{', or name each label with --labels if they differ' if named else ''}."
+            )
 
 
 def refuse_too_many(table: Table, column: str, labels: int, otherwise: str) -> None:

@@ -1,7 +1,7 @@
 """Load the data: from the user's files and settings to the examples of a task."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -56,28 +56,33 @@ class Data:
 
     Attributes:
         task: The prediction task.
-        train: The training examples.
-        validation: The validation examples; all of ``train`` if there are folds.
-        test: The test examples, or None.
+        splits: The examples by split: "train", "validation" (all of "train" if there are folds), "test" unless there is none,
+            and further labelled ones such as MNLI's "validation_mismatched".
         notes: Notes for the user about choices and findings, a sentence each.
         report: Facts about the training, validation and test examples.
-        other_splits: Further labelled splits by name, such as MNLI's "validation_mismatched".
         folds: The fold of each training row, ``[N]``, or None.
     """
 
     task: Task
-    train: Examples
-    validation: Examples
-    test: Examples | None
+    splits: Mapping[str, Examples]
     notes: tuple[str, ...]
     report: DataReport
-    other_splits: Mapping[str, Examples] = field(default_factory=dict)
     folds: npt.NDArray[np.int64] | None = None
 
     @property
-    def splits(self) -> dict[str, Examples]:
-        """The examples of every split, training first."""
-        return {name: part for name in SPLITS if (part := getattr(self, name)) is not None} | dict(self.other_splits)
+    def train(self) -> Examples:
+        """The training examples."""
+        return self.splits["train"]
+
+    @property
+    def validation(self) -> Examples:
+        """The validation examples."""
+        return self.splits["validation"]
+
+    @property
+    def test(self) -> Examples | None:
+        """The test examples, or None."""
+        return self.splits.get("test")
 
     @property
     def train_rows(self) -> int:
@@ -140,16 +145,15 @@ def load_data(
         given = {split: replace(part, targets=filled(part.targets, width)) for split, part in given.items()}
     refuse_one_sentence(read)
     splits, numbers, more = complete_splits(given, task, sources, settings.held_out_share, folds, data_seed)
-    report = report_on({split: splits[split] for split in ("train", "validation", "test") if split in splits}, task)
+    report = report_on({split: splits[split] for split in SPLITS if split in splits}, task)
     unreadable = [warning for split, part in splits.items() for warning in garbled(part, split)]
+    if numbers is not None:
+        splits["validation"] = splits["train"]
     return Data(
         task=task,
-        train=splits["train"],
-        validation=splits["train"] if numbers is not None else splits["validation"],
-        test=splits.get("test"),
+        splits={split: splits[split] for split in (*SPLITS, MISMATCHED) if split in splits},
         notes=(*notes, *more, *unreadable, *report.sentences(task.task_type)),
         report=report,
-        other_splits={split: splits[split] for split in (MISMATCHED,) if split in splits},
         folds=numbers,
     )
 
@@ -197,13 +201,11 @@ def read_unlabelled(
             ) from None
         if not missing:
             raise
-        if reason := misread(table, "--text-column"):
-            raise FrostlineError(reason) from None
-        lacking = f"there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}"
-        instead = f"pass one of {listed(table.columns)} with --text-column"
-        if table.has_header:
-            instead += ", or --column-names for a file without a header"
-        raise FrostlineError(f"{table.name}: {lacking}, which the model was trained on; {instead}.") from None
+        raise FrostlineError(
+            misread(table, "--text-column")
+            or f"{table.name}: there is no column {quoted(missing[0])}{did_you_mean(missing[0], table.columns)}, which the model "
+            f"was trained on; pass one of {listed(table.columns)} with --text-column."
+        ) from None
     return _texts(table, columns, task_type), replace(columns, label=None)
 
 
@@ -271,7 +273,7 @@ def _labelled(table: Table, columns: Columns, task_type: str | None, notes: list
     have, are = ("has", "is") if len(blank) == 1 else ("have", "are")
     note = (
         f"{table.name}: {len(blank):,} of {len(table):,} rows {have} no label (row {first_rows(table.rows[blank])}) and {are} "
-        f"skipped{table.if_missing}."
+        f"skipped."
     )
     if note not in notes:
         notes.append(note)

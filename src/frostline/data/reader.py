@@ -1,7 +1,6 @@
 """Read any table: a file, a ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,11 @@ import numpy as np
 
 from frostline import FrostlineError
 from frostline.data.conll import read_conll
-from frostline.data.kinds import ENDINGS, FORMAT_OF
+from frostline.data.kinds import FORMAT_OF
 from frostline.data.table import Table, checked_names
 from frostline.data.text_files import read_delimited, read_json
 from frostline.data.wording import did_you_mean, first_line, quoted
 
-DELIMITED = (*ENDINGS["CSV"], *ENDINGS["TSV"])
-EXTENSIONS = tuple(FORMAT_OF)
 POINTER = b"version https://git-lfs"  # begins what Git LFS puts in the place of a file that it has not fetched
 
 
@@ -58,7 +55,7 @@ def read_table(
     if form is None:
         raise FrostlineError(
             f"{path}: the file ending {quoted(path.suffix.lower())} is not known; save the table as one of "
-            f"{', '.join(EXTENSIONS)}."
+            f"{', '.join(FORMAT_OF)}."
         )
     form = "CoNLL" if of_tokens and form == "TSV" else form
     _refuse_options(path, form, options)
@@ -108,7 +105,7 @@ def require_file(path: Path) -> None:
     if not path.exists():
         similar = f" and no folder {quoted(str(path.parent))}"
         if path.parent.is_dir():
-            beside = [one.name for one in path.parent.iterdir() if one.suffix.lower() in EXTENSIONS]
+            beside = [one.name for one in path.parent.iterdir() if one.suffix.lower() in FORMAT_OF]
             similar = did_you_mean(path.name, beside)
         raise FrostlineError(f"{path}: there is no such file{similar}; check the name and the folder.")
 
@@ -138,10 +135,13 @@ def _from_arrow(table: Any, name: str) -> Table:
     names = checked_names(name, table.column_names)
     class_names: dict[str, tuple[str, ...]] = {}
     if b"huggingface" in (table.schema.metadata or {}):
-        from datasets import Features
+        from datasets import ClassLabel, Features
 
         try:
-            class_names = _class_names(Features.from_arrow_schema(table.schema))
+            for column, kind in Features.from_arrow_schema(table.schema).items():
+                kind = getattr(kind, "feature", kind)  # of a list: the kind of its items
+                if isinstance(kind, ClassLabel):
+                    class_names[column.strip()] = tuple(kind.names)
         except DAMAGE as error:
             raise FrostlineError(
                 f"{name}: what datasets has written about its columns cannot be read ({first_line(error)}); write it again."
@@ -160,14 +160,7 @@ def _from_dataset(dataset: Any, name: str) -> Table:
         raise FrostlineError(
             f"{name}: a {type(dataset).__name__} is not one table; give a datasets.Dataset, such as one split of it."
         )
-    return replace(_from_arrow(dataset.with_format("arrow")[:], name), class_names=_class_names(dataset.features))
-
-
-def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    import datasets
-
-    kinds = {one: getattr(kind, "feature", kind) for one, kind in features.items()}  # of lists: the kind of their items
-    return {one.strip(): tuple(kind.names) for one, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)}
+    return _from_arrow(dataset.with_format("arrow")[:], name)
 
 
 def _from_pandas(frame: Any, name: str) -> Table:
@@ -188,7 +181,6 @@ def _from_pandas(frame: Any, name: str) -> Table:
         name=name,
         columns=columns,
         rows=np.arange(1, len(frame) + 1),
-        if_missing=" (pandas reads 'None' and 'NA' as missing, unless read_csv gets keep_default_na=False)",
     )
 
 

@@ -21,8 +21,8 @@ INVISIBLE = re.compile(
 )
 # Letters, dashes and quotation marks that look like others in most fonts.
 LOOKS_LIKE = str.maketrans(
-    "аеһіјорсԛѕԝухӏԁοօیکہАВЕЅІЈКМНОРСТУХΑΒΕΖΗΙΚΜΝΟΡΤΥΧ‐‑‒–—―−‘’‛ʼ′“”„‟″",
-    "aehijopcqswyxldooيكهABESIJKMHOPCTYXABEZHIKMNOPTYX-------'''''\"\"\"\"\"",
+    "аеһіјорсԛѕԝухӏԁοօیکہАВЕЅІЈКМНОРСТУХ‐‑‒–—―−‘’‛ʼ′“”„‟″вкмнт",
+    "aehijopcqswyxldooيكهABESIJKMHOPCTYX-------'''''\"\"\"\"\"bkmht",
 )
 CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode's control and format characters, surrogates, separators of lines
 BAR = re.compile(r"\r|\n*(\x1b\[A)+\Z")  # what tqdm writes before a bar, and to reach its line
@@ -100,7 +100,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`` (did you mean 'label'?)`` if one of the known names is similar, else an empty string."""
     text = ""
     for one in similar_names(name, known):
-        differing = difference(name, one) if looks(name) & looks(one) else ""
+        differing = difference(name, one) if visible(name) == visible(one) else ""
         text += f" (did you mean {quoted(one)}?{f' They differ in {differing}' if differing else ''})"
     return text
 
@@ -108,23 +108,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def similar_names(name: str, known: Iterable[str], limit: int = 1) -> list[str]:
     """The known names that are similar to ``name``, at most ``limit``, the most similar first."""
     by_visible = {visible(one): one for one in known}
-    close = [by_visible[one] for one in difflib.get_close_matches(visible(name), list(by_visible), n=limit)]
-    own = looks(name)
-    alike = [one for one in by_visible.values() if looks(one) & own]
-    return list(dict.fromkeys([*alike, *close]))[:limit]
+    return [by_visible[one] for one in difflib.get_close_matches(visible(name), list(by_visible), n=limit)]
 
 
 def visible(name: str, *, fold_case: bool = True) -> str:
-    """What readers see of a name: no white space, invisible characters or forms of a character, and by default no case."""
+    """What readers take a name for: no white space, invisible characters or forms of a character, and by default no case."""
     shown = "".join(unicodedata.normalize("NFKC", INVISIBLE.sub(r"\1", name)).split())
-    return shown.casefold() if fold_case else shown
-
-
-def looks(name: str, *, fold_case: bool = True) -> set[str]:
-    """What readers can take a name for. They take two names for one if these sets have a common element."""
-    shown = visible(name, fold_case=False)
-    both = {shown, shown.translate(LOOKS_LIKE)}
-    return {visible(one) for one in both} if fold_case else both
+    return (shown.casefold() if fold_case else shown).translate(LOOKS_LIKE)
 
 
 def difference(one: str, other: str) -> str:

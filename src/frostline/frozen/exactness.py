@@ -41,7 +41,7 @@ from frostline.frozen.forward_pass import (
     tokens_per_batch,
 )
 from frostline.frozen.hidden_states import HiddenStates, computed_states
-from frostline.model.anatomy import Anatomy, Batch, find_layers, position_limit, probe_batch
+from frostline.model.anatomy import LONGEST, Anatomy, Batch, find_layers, position_limit, probe_batch
 from frostline.model.device import random_state_restored
 from frostline.model.heads import padding_id, real_logits
 from frostline.model.model_files import quiet_loading, runs_own_code, unread
@@ -117,7 +117,6 @@ def _in_words(found: Tensor) -> str:
 
 LENGTHS = (40, 31, 7, 22)  # tokens of each example; check_lengths makes the first longer than a sliding window
 MAX_LENGTH = 600  # tokens of one example
-DEFAULT_POSITIONS = 512  # assumed if the configuration names no limit
 
 
 def check_lengths(model: PreTrainedModel) -> Sequence[int]:
@@ -128,7 +127,7 @@ def check_lengths(model: PreTrainedModel) -> Sequence[int]:
     config = model.config.get_text_config()
     windows = [getattr(config, name, None) for name in ("sliding_window", "local_attention", "window_size")]
     window = max((w for w in windows if isinstance(w, int)), default=0)
-    longest = min(max(LENGTHS[0], window + 8), position_limit(model) or DEFAULT_POSITIONS, MAX_LENGTH)
+    longest = min(max(LENGTHS[0], window + 8), position_limit(model) or LONGEST, MAX_LENGTH)
     return (longest, *(n for n in LENGTHS[1:] if n < longest))
 
 

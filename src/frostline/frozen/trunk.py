@@ -58,48 +58,39 @@ class Contents:
     """What decides which layers a classifier shares with another one.
 
     Attributes:
-        kind: The class of the model.
-        config: The settings that change hidden states.
-        max_length: The most tokens of a text.
-        tokenizer: What decides the tokens of a text.
+        facts: What must be the same: the class of the model, the settings that change hidden states, and all that decides the
+            tokens of a text, by name.
         lower: For the embeddings and then for each layer: a digest of each tensor, by name.
     """
 
-    kind: str
-    config: Mapping[str, Any]
-    max_length: int
-    tokenizer: Mapping[str, Any]
+    facts: Mapping[str, Any]
     lower: tuple[Mapping[str, bytes], ...]
 
     @classmethod
     def of(cls, classifier: Classifier, anatomy: Anatomy) -> "Contents":
         """The contents of a classifier with these layers."""
-        model = classifier.model
+        model, tokenizer = classifier.model, classifier.tokenizer
         parts: list[dict[str, bytes]] = [{} for _ in range(anatomy.count + 1)]
         for name, tensor, part in lower_tensors(model, anatomy):
             if name not in anatomy.idle:
                 parts[part][name] = _digest(tensor)
-        tokenizer = classifier.tokenizer
-        rules: Any
+        rules: Any = (type(tokenizer).__name__, tokenizer.get_vocab())
         if tokenizer.is_fast:  # it also stores the truncation of its last call, which is left out
             backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
             backend.no_truncation()
             backend.no_padding()
             rules = backend.to_str()
-        else:
-            rules = (type(tokenizer).__name__, tokenizer.get_vocab())
-        return cls(
-            kind=type(model).__name__,
-            config=_settings(model.config.to_dict()),
-            max_length=classifier.max_length,
-            tokenizer={
-                "special tokens": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
-                "padding": (tokenizer.pad_token_id, tokenizer.pad_token_type_id),
-                "inputs": tuple(tokenizer.model_input_names),
-                "rules": rules,
-            },
-            lower=tuple(parts),
-        )
+        facts = {
+            **_settings(model.config.to_dict()),
+            "class": type(model).__name__,
+            "layers": anatomy.count,
+            "max_length": classifier.max_length,
+            "special tokens": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
+            "padding": (tokenizer.pad_token_id, tokenizer.pad_token_type_id),
+            "inputs": tuple(tokenizer.model_input_names),
+            "tokenizer": rules,
+        }
+        return cls(facts, tuple(parts))
 
     def shared_layers(self, other: "Contents") -> int | None:
         """How many of the lowest layers both have; None if their embeddings differ."""
@@ -151,44 +142,24 @@ def find_sharing(contents: Mapping[str, Contents]) -> Sharing:
         FrostlineError: A classifier shares nothing with the others, or reads texts differently.
     """
     names, all_contents = list(contents), list(contents.values())
-    first, usual = names[0], all_contents[0]
+    first, usual = names[0], all_contents[0].facts
     for name, one in contents.items():
-        if one.kind != usual.kind:
+        if different := sorted(key for key in {*one.facts, *usual} if one.facts.get(key) != usual.get(key)):
             raise FrostlineError(
-                f"{name} is a {one.kind}, but {first} is a {usual.kind}: a bundle has models of one type."
-            )
-        if one.max_length != usual.max_length:
-            raise FrostlineError(
-                f"{name} reads at most {one.max_length} tokens of a text, but {first} {usual.max_length}: train it again with "
-                f"max_length = {usual.max_length}, or leave it out."
-            )
-        settings, rules = _different(one.config, usual.config), _different(one.tokenizer, usual.tokenizer)
-        if settings or rules or len(one.lower) != len(usual.lower):
-            what = "have different tokenizers" if rules and not settings else "differ in their config.json"
-            raise FrostlineError(
-                f"{name} and {first} {what} ({', '.join(settings or rules) or 'layers'}): a bundle has models of one "
-                "pretrained model."
+                f"{name} and {first} differ in {listed(different)}: leave one of them out, because a bundle has models of one "
+                "pretrained model, which read texts in the same way."
             )
     depth = [[a.shared_layers(b) for b in all_contents] for a in all_contents]
     most = [max((-1 if n is None else n) for j, n in enumerate(row) if j != i) for i, row in enumerate(depth)]
     trunk = max(range(len(names)), key=lambda i: most[i])
-    if most[trunk] < 0:
-        raise FrostlineError(
-            f"No two of the models {listed(names)} have the same embeddings, so they share nothing: they are fully "
-            "fine-tuned, or come from different pretrained models. Run `frostline predict` with each of them."
-        )
     apart = [name for name, cut in zip(names, depth[trunk], strict=True) if cut is None]
     if apart:
         raise FrostlineError(
-            f"{listed(apart)} cannot be in a bundle with {names[trunk]}, because their embeddings differ: a fully fine-tuned "
-            "model shares nothing, and neither does one of another pretrained model. Leave it out."
+            f"{listed(apart)} cannot be in a bundle with {names[trunk]}, because their embeddings differ: a fully "
+            "fine-tuned model shares nothing, and neither does one of another pretrained model. Leave it out."
         )
     cuts = [most[trunk] if n == trunk or cut is None else cut for n, cut in enumerate(depth[trunk])]
     return Sharing(trunk, tuple(cuts), len(all_contents[0].lower) - 1)
-
-
-def _different(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    return sorted(name for name in {*a, *b} if a.get(name) != b.get(name))
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,21 +190,19 @@ class LoadedBundle:
     """The classifiers of a bundle. Shared weights are in memory once.
 
     Attributes:
-        tasks: The names of the tasks.
-        classifiers: The classifier of each task.
+        classifiers: The classifier of each task, by its name.
         anatomy: The layers of every classifier.
         sharing: Which layers they share.
     """
 
-    tasks: tuple[str, ...]
-    classifiers: tuple[Classifier, ...]
+    classifiers: Mapping[str, Classifier]
     anatomy: Anatomy
     sharing: Sharing
 
     @property
     def models(self) -> list[PreTrainedModel]:
         """The models of all tasks."""
-        return [one.model for one in self.classifiers]
+        return [one.model for one in self.classifiers.values()]
 
 
 def write_bundle(folder: Path, tasks: Mapping[str, Path], sharing: Sharing) -> None:
@@ -310,7 +279,7 @@ def read_bundle(folder: Path) -> LoadedBundle:
         raise _damaged(folder, first_line(error)) from error
     anatomy = find_layers(classifiers[trunk].model)
     sharing = Sharing(names.index(trunk), cuts, anatomy.count)
-    return LoadedBundle(tuple(names), tuple(classifiers[name] for name in names), anatomy, sharing)
+    return LoadedBundle({name: classifiers[name] for name in names}, anatomy, sharing)
 
 
 def _assembled(

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.pytorch_utils import Conv1D
 
 from frostline import FrostlineError
@@ -49,96 +50,87 @@ class Call:
 
 
 class Trace:
-    """Records one forward pass: the order of module calls, and the inputs and outputs of each layer.
+    """A forward pass in eval mode: the order of module calls, and how each layer is called. The model is left as it was.
 
     Attributes:
-        calls_so_far: How many module calls have begun.
         first_called: By module path: the number of the module's first call.
         order: The numbers of the layers, in the order of their calls.
-        after_layer: For each layer call: ``calls_so_far`` when it returned.
+        after_layer: For each layer call: how many module calls had begun when it returned.
         calls: How each layer is called.
         width: The width of the hidden states.
         reached: Whether a module of the list gets a floating-point tensor with three dimensions, like hidden states.
         problem: Why some layer cannot be cut; empty if all can.
     """
 
-    def __init__(self, model: PreTrainedModel, layers: nn.ModuleList) -> None:
-        self.model, self.layers = model, layers
-        self.calls_so_far = 0
+    def __init__(self, model: PreTrainedModel, layers: nn.ModuleList, batch: Batch) -> None:
+        self.layers = layers
         self.first_called: dict[str, int] = {}
         self.order: list[int] = []
         self.after_layer: list[int] = []
         self.calls: list[Call] = []
-        self.width = 0
-        self.reached = False
-        self.problem = ""
+        self.width, self.reached, self.problem = 0, False, ""
+        numbers, mode = count(1), model.training
+        self._last = 0
+        model.eval()
 
-    def run(self, batch: Batch) -> None:
-        """Trace the forward pass of ``batch`` in eval mode; the model is left as it was."""
-        grid = batch["input_ids"].shape
-        mode = self.model.training
-        self.model.eval()
+        def begun(name: str, *_: Any) -> None:
+            self._last = next(numbers)
+            self.first_called.setdefault(name, self._last)
+
         try:
             with ExitStack() as hooks, torch.no_grad():
-                for name, module in self.model.named_modules():
-                    hooks.callback(module.register_forward_pre_hook(partial(self._begun, name)).remove)
-                for number, layer in enumerate(self.layers):
-                    enter, leave = self._layer_hooks(number, grid)
+                for name, module in model.named_modules():
+                    hooks.callback(module.register_forward_pre_hook(partial(begun, name)).remove)
+                for number, layer in enumerate(layers):
+                    enter, leave = partial(self._enter, number), partial(self._leave, batch["input_ids"].shape)
                     hooks.callback(layer.register_forward_pre_hook(enter, with_kwargs=True).remove)
                     hooks.callback(layer.register_forward_hook(leave, with_kwargs=True).remove)
-                self.model(**batch)
+                model(**batch)
         finally:
-            self.model.train(mode)
+            model.train(mode)
 
-    def _begun(self, name: str, *_: Any) -> None:
-        self.calls_so_far += 1
-        self.first_called.setdefault(name, self.calls_so_far)
+    def _enter(self, number: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Before layer ``number`` runs."""
+        self.order.append(number)
+        given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+        self.reached |= any(x.is_floating_point() and x.dim() == 3 for x in given)
 
-    def _layer_hooks(self, number: int, grid: torch.Size) -> tuple[Any, Any]:
-        """Hooks that run before and after layer ``number``; ``grid`` is the shape ``[B, S]`` of the batch."""
+    def _leave(
+        self, grid: torch.Size, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    ) -> None:
+        """After a layer has run; ``grid`` is the shape ``[B, S]`` of the batch."""
+        self.after_layer.append(self._last)
+        named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
+        hidden = next((key for key, x in named if _is_hidden(x, grid)), None)
+        wrap = next((kind for kind in (tuple, list) if type(out) is kind), None)
+        first = out[0] if wrap else out
+        if hidden is None or not _is_hidden(first, grid):
+            given = next((tuple(x.shape) for _, x in named if isinstance(x, Tensor)), "no tensor")
+            returned = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
+            self.problem = (
+                f"its layers do not take and return one vector per token (for a batch of {tuple(grid)} tokens they "
+                f"are given {given} and return {returned})"
+            )
+            return
+        if dict(named)[hidden].shape != first.shape:
+            self.problem = "the width of its hidden states changes from layer to layer"
+        self.width = first.shape[-1]
+        per_token = tuple(key for key, x in named if key != hidden and _is_per_token(x, grid))
+        self.calls.append(Call(hidden, per_token, wrap, len(out) if wrap else 1))
 
-        def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self.order.append(number)
-            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-            self.reached |= any(x.is_floating_point() and x.dim() == 3 for x in given)
+    def refusal(self, path: str, others: Sequence[str]) -> str:
+        """Why the list at ``path`` does not hold layers that run one after the other; empty if it does.
 
-        def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-            self.after_layer.append(self.calls_so_far)
-            named: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
-            hidden = next((key for key, x in named if _is_hidden(x, grid)), None)
-            wrap = next((kind for kind in (tuple, list) if type(out) is kind), None)
-            first = out[0] if wrap else out
-            if hidden is None or not _is_hidden(first, grid):
-                given = next((tuple(x.shape) for _, x in named if isinstance(x, Tensor)), "no tensor")
-                returned = tuple(first.shape) if isinstance(first, Tensor) else type(first).__name__
-                self.problem = (
-                    f"its layers do not take and return one vector per token (for a batch of {tuple(grid)} tokens they "
-                    f"are given {given} and return {returned})"
-                )
-                return
-            if dict(named)[hidden].shape != first.shape:
-                self.problem = "the width of its hidden states changes from layer to layer"
-            self.width = first.shape[-1]
-            per_token = tuple(key for key, x in named if key != hidden and _is_per_token(x, grid))
-            self.calls.append(Call(hidden, per_token, wrap, len(out) if wrap else 1))
-
-        return enter, leave
-
-    def refusal(self) -> str:
-        """Why the modules are not layers that run one after the other; empty if they are."""
+        A layer can be spread over several lists: modules of ``others`` then run between the first and the last module of this
+        list.
+        """
         parameters = [id(p) for layer in self.layers for p in set(layer.parameters())]
         if len(self.order) > len(set(self.order)) or len(parameters) > len(set(parameters)):
             return "it shares weights between layers, so no layer is tuned alone"
         if self.order != list(range(len(self.layers))):
             return f"its layers are not called one after the other, but in the order {self.order}"
-        return self.problem
-
-    def parallel_lists(self, path: str, others: Sequence[str]) -> str:
-        """Why the list at ``path`` does not hold whole layers; empty if it does.
-
-        Each layer is then spread over several lists: modules of ``others`` run between the first and the last module of this
-        list.
-        """
+        if self.problem:
+            return self.problem
         between = range(self.first_called[f"{path}.0"] + 1, self.after_layer[-1] + 1)
         inside = [name for name, number in self.first_called.items() if number in between]
         parallel = [other for other in others if any(name.startswith(f"{other}.") for name in inside)]
@@ -215,6 +207,14 @@ class Anatomy:
         return self.count - min(numbers, default=self.count)
 
 
+LONGEST = 512  # tokens of an example, unless the user or the model sets another limit
+
+
+def text_limit(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> int:
+    """The most tokens of a text: what both the model's positions and its tokenizer allow."""
+    return int(min(tokenizer.model_max_length, position_limit(model) or LONGEST))
+
+
 def position_limit(model: PreTrainedModel) -> int | None:
     """The most tokens per example that the model's positions allow; None if its configuration sets no limit.
 
@@ -280,15 +280,14 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
         else "it has no list of layers"
     )
     for path, stack in stacks:
-        trace = Trace(model, stack)
         try:
-            trace.run(batch)
+            trace = Trace(model, stack, batch)
         except (AttributeError, TypeError, ValueError) as error:
             problem = f"it does not run on tokens and their mask alone ({first_line(error).rstrip('.')})"
             break
         if not trace.reached:  # for example the layers of an image encoder, or a list of embeddings
             continue
-        problem = trace.refusal() or trace.parallel_lists(path, [other for other, _ in stacks if other != path])
+        problem = trace.refusal(path, [other for other, _ in stacks if other != path])
         if problem:
             break
         return Anatomy(
@@ -297,7 +296,7 @@ def find_layers(model: PreTrainedModel, batch: Batch | None = None) -> Anatomy:
             places=dict(_places(model, path, trace.first_called, trace.after_layer[-1])),
             calls=tuple(trace.calls),
             width=trace.width,
-            idle=frozenset(n for n, _ in model.named_parameters() if n.rpartition(".")[0] not in trace.first_called),
+            idle=frozenset(n for n, _ in model.named_parameters() if module_of(n) not in trace.first_called),
             norms=frozenset(n for n, _ in model.named_parameters() if _in_norm(model, n)),
             matrices=frozenset(n for n, _ in model.named_parameters() if _is_matrix(model, n)),
         )
@@ -322,7 +321,7 @@ def _places(
     prefix = model.base_model_prefix
     base = f"{prefix}." if prefix and hasattr(model, prefix) else ""
     for name, _ in model.named_parameters():
-        owner, _, _ = name.rpartition(".")
+        owner = module_of(name)
         if name.startswith(f"{path}."):
             yield name, layer_place(int(name.removeprefix(f"{path}.").split(".")[0]))
         elif not name.startswith(base):
@@ -337,7 +336,7 @@ def _places(
 
 def _in_norm(model: nn.Module, name: str) -> bool:
     """Whether a parameter belongs to a norm."""
-    return "norm" in type(model.get_submodule(name.rpartition(".")[0])).__name__.lower()
+    return "norm" in type(model.get_submodule(module_of(name))).__name__.lower()
 
 
 def _is_matrix(model: nn.Module, name: str) -> bool:
@@ -409,7 +408,7 @@ def set_train_mode(model: PreTrainedModel, anatomy: Anatomy, trained: frozenset[
     model.train(EMBEDDINGS in places)
     for number, layer in enumerate(anatomy.layers(model)):
         layer.train(layer_place(number) in places)
-    for path in {name.rpartition(".")[0] for name in trained}:
+    for path in set(map(module_of, trained)):
         model.get_submodule(path).training = True
     base = getattr(model, model.base_model_prefix, None)
     in_base = set() if base is None else set(base.modules())

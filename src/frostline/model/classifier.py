@@ -29,10 +29,9 @@ from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import replace_file, write_json
 from frostline.data.kinds import CLASSIFICATION, TOKENS
-from frostline.model.anatomy import Anatomy, Call, find_layers, position_limit
+from frostline.model.anatomy import Anatomy, Call, find_layers, text_limit
 from frostline.model.heads import Head, on_base
 from frostline.model.loading import (
-    LONGEST,
     MODEL_CLASSES,
     UNLOADABLE,
     Streams,
@@ -180,7 +179,10 @@ def save_files(model: PreTrainedModel, folder: Path) -> None:
         read = {key: value.to(values[key].dtype) for key, value in own}
         save_file({key: read.get(key, values[key]).contiguous() for key in keys}, folder / name, {"format": "pt"})
     if len(parts) > 1:
-        facts = {"total_parameters": model.num_parameters(), "total_size": sum(map(_bytes, values.values()))}
+        facts = {
+            "total_parameters": model.num_parameters(),
+            "total_size": sum(value.nbytes for value in values.values()),
+        }
         weight_map = {key: name for name, keys in zip(names, parts, strict=True) for key in keys}
         index = json.dumps({"metadata": facts, "weight_map": weight_map}, indent=2, sort_keys=True)
         (folder / INDEX).write_text(index + "\n", encoding="utf-8")
@@ -191,16 +193,12 @@ def _parts(values: Mapping[str, Tensor]) -> Iterator[set[str]]:
     part: set[str] = set()
     held = 0
     for key, value in values.items():
-        if part and held + _bytes(value) > SHARD_BYTES:
+        if part and held + value.nbytes > SHARD_BYTES:
             yield part
             part, held = set(), 0
         part.add(key)
-        held += _bytes(value)
+        held += value.nbytes
     yield part
-
-
-def _bytes(value: Tensor) -> int:
-    return value.numel() * value.element_size()
 
 
 @dataclass(frozen=True)
@@ -286,8 +284,7 @@ def prepared(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Clas
         stream.align = True
         anatomy = find_layers(model)
         stream.settle(anatomy)
-    limit = min(tokenizer.model_max_length, position_limit(model) or LONGEST)
-    return Classifier(model.eval(), tokenizer, int(limit), anatomy=anatomy)
+    return Classifier(model.eval(), tokenizer, text_limit(model, tokenizer), anatomy=anatomy)
 
 
 def logits_of(

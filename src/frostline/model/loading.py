@@ -26,7 +26,7 @@ from transformers import (
 
 from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
-from frostline.model.anatomy import find_layers, first_position, position_limit
+from frostline.model.anatomy import LONGEST, find_layers, first_position, text_limit
 from frostline.model.device import CPU
 from frostline.model.model_files import (
     MODEL_FILES,
@@ -238,7 +238,6 @@ PROBLEM_TYPES = {  # transformers' names, by task type
 }
 LOAD_SETTINGS = ("name_or_path", "is_local", "local_files_only", "max_length")  # of a tokenizer; not part of the model
 UNLOADABLE = "transformers cannot load it for classification"
-LONGEST = 512  # tokens of an example, unless the user or the model sets another limit
 
 
 def load_pretrained(
@@ -299,7 +298,6 @@ def load_pretrained(
             f"The model's weights lack {len(body)} parameters of its body ({body[0]}, ...): the folder does not hold "
             "the checkpoint that its config.json describes. Download the model again."
         )
-    positions = getattr(model.config.get_text_config(), "n_positions", None)  # the limit's name in some configurations
     return Pretrained(
         name=name,
         folder=folder,
@@ -309,7 +307,7 @@ def load_pretrained(
         anatomy=anatomy,
         weights=files_digest([*sorted(folder.glob("*.safetensors")), folder / "config.json"]),
         vocabulary=files_digest(sorted(p for p in folder.iterdir() if p.name in tokenizer_files(folder))),
-        max_length=int(min(tokenizer.model_max_length, position_limit(model) or positions or LONGEST, LONGEST)),
+        max_length=min(text_limit(model, tokenizer), LONGEST),
         new=frozenset(head | missing),
         use_cache=use_cache,
     )

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from frostline import FrostlineError
-from frostline.data.files import FILES, files_in, read_record, require_recorded
+from frostline.data.files import FILES, files_in, new_folder, read_record, require_recorded, write_record
 from frostline.data.reader import POINTER
 from frostline.data.wording import first_line
 
@@ -104,30 +104,22 @@ RECORD = "frostline.json"  # in the folder of a saved model
 MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 TOKENIZER_FILES = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
 NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "tokenizer", "vocab", "model_head")
-# By ending, what can be done with weights that are not safetensors.
-SAVE = "A.from_pretrained('{folder}'{option}).save_pretrained('{folder}')"
-CONVERT = f'python -c "from transformers import AutoModel as A; {SAVE}"'
-CONVERTED = f"convert them: {CONVERT.format(folder='{folder}', option='')}"
-OLDER = "convert them with transformers 4 (from_pretrained(..., {option}=True), then save_pretrained)"
-EXPORTED = "they were exported to run, not to be trained: give the model that they were made from"
-OTHER_WEIGHTS = {
-    **dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), CONVERTED),
-    ".h5": OLDER.format(option="from_tf"),
-    ".msgpack": OLDER.format(option="from_flax"),
-    ".gguf": f"convert them: {CONVERT.format(folder='{folder}', option=', gguf_file={file!r}')}",
-    **dict.fromkeys((".onnx", ".tflite", ".mlmodel", ".mlpackage", ".xml", ".engine"), EXPORTED),
+LOADED = "A.from_pretrained('{folder}').save_pretrained('{folder}')"
+OTHER_WEIGHTS = {  # by ending, what can be done with weights that are not safetensors
+    **dict.fromkeys(
+        (".bin", ".pt", ".pth", ".ckpt"),
+        f'convert them: python -c "from transformers import AutoModel as A; {LOADED}"',
+    ),
+    **dict.fromkeys(
+        (".h5", ".msgpack", ".gguf"),
+        "convert them with transformers' from_pretrained, which has an option for each format, and save_pretrained",
+    ),
+    **dict.fromkeys(
+        (".onnx", ".tflite", ".mlmodel", ".mlpackage", ".xml", ".engine"),
+        "they were exported to run, not to be trained: give the model that they were made from",
+    ),
 }
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model"
-MERGED = "A.from_pretrained('{name}').merge_and_unload().save_pretrained('{name}-merged')"
-MERGE = f'python -c "from peft import {{kind}} as A; {MERGED}"'
-PEFT_CLASSES = {
-    "CAUSAL_LM": "AutoPeftModelForCausalLM",
-    "SEQ_2_SEQ_LM": "AutoPeftModelForSeq2SeqLM",
-    "SEQ_CLS": "AutoPeftModelForSequenceClassification",
-    "TOKEN_CLS": "AutoPeftModelForTokenClassification",
-    "QUESTION_ANS": "AutoPeftModelForQuestionAnswering",
-    "FEATURE_EXTRACTION": "AutoPeftModelForFeatureExtraction",
-}  # by PEFT's type of task
 PAGES = (b"<!doctype", b"<html")
 REMEDIES = {
     "does not recognize this architecture": "Update transformers, or choose another model",
@@ -156,7 +148,7 @@ def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Pat
         remedy = OTHER_WEIGHTS.get(path.suffix, "give the folder of a model, or a hub name")
         if (path.parent / "config.json").is_file():
             remedy = "give its folder, {folder}"
-        raise FrostlineError(f"The model {name} is a file: {remedy.format(folder=path.parent, file=path.name)}.")
+        raise FrostlineError(f"The model {name} is a file: {remedy.format(folder=path.parent)}.")
     if "://" in name:
         hub_name = "/".join(name.rstrip("/").split("/")[3:5]) or "org/model"
         raise FrostlineError(f"The model {name} is an address: give its hub name, such as {hub_name}.")
@@ -178,7 +170,7 @@ def _require_config(name: str, folder: Path) -> None:
     _require_content(name, folder, [folder / "config.json"])
     if (folder / "config.json").is_file():
         return
-    what = _adapter(name, folder) or _other_weights(folder, folder)
+    what = _adapter(folder) or _other_weights(folder, folder)
     if what is None:
         inside = [path.parent for depth in ("*", "*/*", "*/*/*") for path in folder.glob(f"{depth}/config.json")]
         found = next((one for one in sorted(inside) if "model_type" in json_object(one / "config.json")), None)
@@ -190,7 +182,7 @@ def _require_config(name: str, folder: Path) -> None:
     raise FrostlineError(f"The folder {name} is not a model: it has no config.json. {what}.")
 
 
-def _adapter(name: str, folder: Path) -> str | None:
+def _adapter(folder: Path) -> str | None:
     """That a folder has an adapter without the weights of its model, and how to get a whole model; None for other folders."""
     if not (folder / ADAPTER).is_file() or weight_files(folder):
         return None
@@ -198,15 +190,15 @@ def _adapter(name: str, folder: Path) -> str | None:
         return f"It holds only an adapter of the model in {folder.parent}: give that folder"
     facts = json_object(folder / ADAPTER)
     base = facts.get("base_model_name_or_path") or facts.get("model_name") or "another model"
-    if "peft_type" not in facts:
-        return f"It holds only an adapter of {base}: merge it into that model with the library that wrote it, and give the result"
-    command = MERGE.format(kind=PEFT_CLASSES.get(str(facts.get("task_type")), "AutoPeftModel"), name=name)
-    return f"It holds only a PEFT adapter of {base}: merge both with {command}, and copy the tokenizer of {base} there"
+    return (
+        f"It holds only an adapter of {base}: merge it into that model with the library that wrote it (in PEFT, "
+        f"merge_and_unload), save the result with the tokenizer of {base}, and give that"
+    )
 
 
 def _instead_of_weights(name: str, folder: Path) -> str:
     """What a folder without weights in safetensors has, and what to do."""
-    if found := _adapter(name, folder) or _other_weights(folder, name):
+    if found := _adapter(folder) or _other_weights(folder, name):
         return found
     if elsewhere := sorted(file.name for file in folder.glob("*.safetensors") if ADAPTER_WEIGHTS not in file.name):
         return f"transformers does not read {', '.join(elsewhere[:3])}: rename it to {WHOLE}, or add {INDEX} if there are several"
@@ -222,7 +214,7 @@ def _other_weights(folder: Path, shown: Path | str) -> str | None:
     other = [file for file in other if ADAPTER_WEIGHTS not in file.name]
     if not other:
         return None
-    remedy = OTHER_WEIGHTS[other[0].suffix].format(folder=shown, file=other[0].name)
+    remedy = OTHER_WEIGHTS[other[0].suffix].format(folder=shown)
     return f"Its weights are only in {', '.join(file.name for file in other[:3])}; {remedy}"
 
 
@@ -326,6 +318,34 @@ def require_intact(folder: Path) -> None:
         raise FrostlineError(
             f"The model in {folder} is not what frostline saved ({error}): copy it again, or let the command that "
             f"wrote it write it again. If you changed it yourself, remove its {RECORD}."
+        ) from error
+
+
+@contextmanager
+def model_written(target: Path, what: str, facts: Mapping[str, Any] | None = None) -> Iterator[Path]:
+    """A new folder for a model, which takes the place of ``target`` when this is closed.
+
+    Args:
+        target: The folder. An older one is removed only after the new one is complete.
+        what: What is written, such as ``model``.
+        facts: The content of ``frostline.json``, which also records the checksums of all files; None: there is none.
+
+    Raises:
+        FrostlineError: The folder cannot be written.
+    """
+    try:
+        with new_folder(target, inside=target.parent, replace=True) as aside:
+            yield aside
+            files = [path for path in aside.rglob("*") if path.is_file()]
+            mode = max(file.stat().st_mode for file in files)
+            for file in files:
+                file.chmod(mode)  # safetensors lets only the owner read weights
+            if facts is not None:
+                write_record(aside / RECORD, facts, files_in(aside).values(), inside=aside)
+    except (OSError, SafetensorError) as error:
+        raise FrostlineError(
+            f"The {what} could not be written to {target} ({error}): free disk space or choose another --out, and run the same "
+            "command again."
         ) from error
 
 

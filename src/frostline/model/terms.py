@@ -4,10 +4,7 @@ Every parameter is in exactly one place: ``embeddings``, ``layer 0`` to ``layer 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from frostline.statistics.answer import Answer
+from typing import Final
 
 EMBEDDINGS, FINAL_NORM, POOLER, HEAD = "embeddings", "final norm", "pooler", "head"
 LAYER = "layer "  # followed by the layer's number, counted from 0
@@ -64,16 +61,3 @@ THRESHOLD: Final = "decision_threshold"  # the smallest probability from which t
 THRESHOLD_LABEL: Final = "decision_threshold_label"  # the label that it is about
 THRESHOLDS: Final = "decision_thresholds"  # that of each label, if a text can have several
 OUTPUT_KEYS = (TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS)
-
-
-def output_keys(answer: "Answer") -> dict[str, Any]:
-    """The keys to save with the recommended model: those that the sweep's settings ask for."""
-    calibration, threshold = answer.calibration, answer.threshold
-    found: dict[str, Any] = {}
-    if calibration and calibration.saved:
-        found[TEMPERATURE] = calibration.temperature
-    if threshold and threshold.by_label:
-        found[THRESHOLDS] = threshold.by_label
-    elif threshold:
-        found |= {THRESHOLD: threshold.threshold, THRESHOLD_LABEL: threshold.label}
-    return found

@@ -13,20 +13,18 @@ from typing import Any
 import numpy as np
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers.utils import logging
 
-from frostline import FrostlineError
-from frostline.data.files import FILES, files_in, new_folder, read_record, remove, require_recorded, write_record
+from frostline.data.files import FILES, files_in, read_record, remove, require_recorded
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.wording import capitalized
 from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
-from frostline.model.model_files import RECORD
+from frostline.model.model_files import RECORD, model_written
 from frostline.model.pretrained import Pretrained
-from frostline.model.terms import OUTPUT_KEYS, opened_by, output_keys
+from frostline.model.terms import OUTPUT_KEYS, TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS, opened_by
 from frostline.report import formatting, names
 from frostline.report.answer.recommended_classes import output_sentences
 from frostline.report.explanations import loading
@@ -220,6 +218,19 @@ def _is_saved(folder: Path, run: str, answer: Answer) -> bool:
     return _facts_in(folder / RECORD) == (run, answer.sentence) and keys == output_keys(answer)
 
 
+def output_keys(answer: Answer) -> dict[str, Any]:
+    """The keys of config.json for a temperature and a threshold: those that the sweep's settings ask for."""
+    calibration, threshold = answer.calibration, answer.threshold
+    found: dict[str, Any] = {}
+    if calibration and calibration.saved:
+        found[TEMPERATURE] = calibration.temperature
+    if threshold and threshold.by_label:
+        found[THRESHOLDS] = threshold.by_label
+    elif threshold:
+        found |= {THRESHOLD: threshold.threshold, THRESHOLD_LABEL: threshold.label}
+    return found
+
+
 def save_model(
     target: Path,
     pretrained: Pretrained,
@@ -246,7 +257,7 @@ def save_model(
     Raises:
         FrostlineError: The folder cannot be written.
     """
-    with _replacing(target) as aside:
+    with model_written(target, "model", _facts(identity, answer, spec, saved)) as aside:
         with _as_published(pretrained, identity.max_length):
             write_classifier(aside, pretrained.model, identity.max_length)
             pretrained.tokenizer.save_pretrained(aside)
@@ -256,11 +267,8 @@ def save_model(
             config = {**json.loads((aside / "config.json").read_bytes()), **keys}
             text = json.dumps(config, indent=2, sort_keys=True) + "\n"
             (aside / "config.json").write_text(text, encoding="utf-8")
-        readme = aside / "README.md"
-        readme.write_text(str(model_card(pretrained, identity, answer, spec, saved)), encoding="utf-8")
-        for file in (path for path in aside.rglob("*") if path.is_file()):
-            file.chmod(readme.stat().st_mode)  # the weights are written readable by their owner only
-        write_record(aside / RECORD, _facts(identity, answer, spec, saved), files_in(aside).values(), inside=aside)
+        card = model_card(pretrained, identity, answer, spec, saved)
+        (aside / "README.md").write_text(str(card), encoding="utf-8")
     return target
 
 
@@ -269,27 +277,8 @@ def save_fitted(
 ) -> None:
     """Write a model that an estimator has fitted, for ``frostline predict``; of a run with the ``facts`` of frostline.json."""
     about = {name: getattr(identity, name) for name in ("task", "task_type", "labels", "max_length")}
-    with _replacing(target) as aside:
+    with model_written(target, "model", facts) as aside:
         fitted.save(aside, TaskFacts(**about, columns=answer.columns or {}, sentence=answer.sentence))
-        if facts:
-            write_record(aside / RECORD, facts, files_in(aside).values(), inside=aside)
-
-
-@contextmanager
-def _replacing(target: Path) -> Iterator[Path]:
-    """A new folder that takes the place of ``target``, in the folder of the sweep, when this is closed.
-
-    Raises:
-        FrostlineError: The folder cannot be written.
-    """
-    try:
-        with new_folder(target, inside=target.parent, replace=True) as aside:
-            yield aside
-    except (OSError, SafetensorError) as error:
-        raise FrostlineError(
-            f"The model could not be written to {target} ({error}): free disk space or choose another --out, and run "
-            "the same command again. Finished runs are not repeated."
-        ) from error
 
 
 def _facts(identity: Identity, answer: Answer, spec: Run, saved: Saved) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -14,34 +15,7 @@ from frostline.frozen.forward_pass import Rows
 from frostline.training.forward import shuffled
 from frostline.training.problem import READ_TOGETHER, Problem
 from frostline.training.run import State
-from frostline.training.settings import TrainingSettings
 from frostline.training.start import Restraint
-
-
-@dataclass(frozen=True)
-class Learner:
-    """The parameters and training rows of one run.
-
-    Attributes:
-        parameters: The trained parameters. Their gradients come from the rows of this run alone.
-        groups: The same parameters as groups for the optimizer.
-        rows: The training rows, ``[n]``. All runs of a stack have the same n.
-        order: Shuffles the rows of each epoch.
-        in_model: The parameters of the model that the trained ones determine. By default these are the trained ones themselves.
-        restraints: What determines the model's parameters besides the gradients of the loss.
-    """
-
-    parameters: Mapping[str, Tensor]
-    groups: list[dict[str, Any]]
-    rows: Rows
-    order: torch.Generator
-    in_model: Mapping[str, Tensor] = field(default_factory=dict)
-    restraints: Sequence[Restraint] = ()
-
-    @property
-    def learned(self) -> Mapping[str, Tensor]:
-        """The parameters of the model that the run changes, by name."""
-        return self.in_model or self.parameters
 
 
 @dataclass(frozen=True)
@@ -114,16 +88,43 @@ def joined(phases: Sequence[TrainingRecord]) -> TrainingRecord:
     )
 
 
-class LearnerState:
-    """The state of one run during its training."""
+@dataclass
+class Learner:
+    """One run in the training loop: what it trains, its rows, and its state.
 
-    def __init__(self, learner: Learner, problem: Problem) -> None:
-        self.learner, self.problem = learner, problem
-        self.tensors = list(learner.parameters.values())
-        self.record = TrainingRecord()
-        self.best_values: dict[str, Tensor] = {}
-        self.upcoming = np.zeros(0, np.int64)  # the remaining rows of this epoch
-        self.trained_batches: list[tuple[Rows, Tensor]] = []  # since the last evaluation, with dropout
+    Attributes:
+        parameters: The trained parameters. Their gradients come from the rows of this run alone.
+        groups: The same parameters as groups for the optimizer.
+        rows: The training rows, ``[n]``. All runs of a stack have the same n.
+        order: Shuffles the rows of each epoch.
+        in_model: The parameters of the model that the trained ones determine. By default these are the trained ones themselves.
+        restraints: What determines the model's parameters besides the gradients of the loss.
+        record: The course of its training.
+        best_values: The trained parameters at the best evaluation, unless that was the last one.
+        upcoming: The remaining rows of this epoch.
+        trained_batches: Rows and logits of the batches since the last evaluation, with dropout.
+    """
+
+    parameters: Mapping[str, Tensor]
+    groups: list[dict[str, Any]]
+    rows: Rows
+    order: torch.Generator
+    in_model: Mapping[str, Tensor] = field(default_factory=dict)
+    restraints: Sequence[Restraint] = ()
+    record: TrainingRecord = field(default_factory=TrainingRecord, init=False)
+    best_values: dict[str, Tensor] = field(default_factory=dict, init=False)
+    upcoming: Rows = field(default_factory=lambda: np.zeros(0, np.int64), init=False)
+    trained_batches: list[tuple[Rows, Tensor]] = field(default_factory=list, init=False)
+
+    @cached_property
+    def tensors(self) -> list[Tensor]:
+        """The trained parameters."""
+        return list(self.parameters.values())
+
+    @property
+    def learned(self) -> Mapping[str, Tensor]:
+        """The parameters of the model that the run changes, by name."""
+        return self.in_model or self.parameters
 
     @property
     def active(self) -> bool:
@@ -133,34 +134,34 @@ class LearnerState:
     def next_rows(self, batch: int) -> Rows:
         """The rows of the next step. The last batch of an epoch may have fewer than ``batch`` rows."""
         if not len(self.upcoming):
-            self.upcoming = shuffled(self.learner.rows, self.learner.order)
+            self.upcoming = shuffled(self.rows, self.order)
         rows, self.upcoming = self.upcoming[:batch], self.upcoming[batch:]
         return rows
 
     def state(self) -> State:
         """The state after a step, with the values of the parameters."""
         return {
-            "parameters": {name: p.detach() for name, p in self.learner.parameters.items()},
+            "parameters": {name: p.detach() for name, p in self.parameters.items()},
             "best_values": self.best_values,
             "record": self.record.state(),
-            "order": self.learner.order.get_state(),
+            "order": self.order.get_state(),
             "upcoming": self.upcoming,
             "trained_batches": [list(batch) for batch in self.trained_batches],
-            "restraints": [restraint.state() for restraint in self.learner.restraints],
+            "restraints": [restraint.state() for restraint in self.restraints],
         }
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a state."""
-        for name, p in self.learner.parameters.items():
+        for name, p in self.parameters.items():
             p.copy_(state["parameters"][name])
         device = self.tensors[0].device
         self.best_values = {name: value.to(device) for name, value in state["best_values"].items()}
         self.record = TrainingRecord.from_state(state["record"])
-        self.learner.order.set_state(state["order"])
+        self.order.set_state(state["order"])
         self.upcoming = state["upcoming"]
         self.trained_batches = [(rows, logits) for rows, logits in state["trained_batches"]]
-        for restraint, one in zip(self.learner.restraints, state["restraints"], strict=True):
+        for restraint, one in zip(self.restraints, state["restraints"], strict=True):
             restraint.load_state(one)
 
     def diverge(self, reason: str) -> None:
@@ -183,29 +184,31 @@ class LearnerState:
             self.trained_batches[-len(latest) :] = [(np.concatenate(rows), torch.cat(logits).cpu())]
 
     def evaluate(
-        self, logits: NDArray[np.float32], rows: Rows, epoch: float, settings: TrainingSettings, *, last: bool
+        self, problem: Problem, logits: NDArray[np.float32], rows: Rows, epoch: float, *, keep_best: bool, last: bool
     ) -> None:
-        """Score the validation logits and the latest training batches. Copy the parameters if the score is the best so far."""
+        """Score the validation logits and the latest training batches.
+
+        With ``keep_best``, copy the parameters if the score is the best so far; else the latest evaluation counts as the best.
+        """
         record = self.record
         self._read_logits()
         trained = torch.cat([logits for _, logits in self.trained_batches]).float().numpy()
-        train = self.problem.scores(trained, np.concatenate([rows for rows, _ in self.trained_batches]))
+        train = problem.scores(trained, np.concatenate([rows for rows, _ in self.trained_batches]))
         self.trained_batches.clear()
-        scores = self.problem.scores(logits, rows)
-        record.evaluations.append(Evaluation(epoch, record.steps, scores, train, logits))
-        if not settings.load_best_model_at_end or _is_new_best(self.problem.metric, record.evaluations, record.best):
+        record.evaluations.append(Evaluation(epoch, record.steps, problem.scores(logits, rows), train, logits))
+        if not keep_best or _is_new_best(problem.metric, record.evaluations, record.best):
             record.best = len(record.evaluations) - 1
-            copies = not last and settings.load_best_model_at_end
-            self.best_values = {n: p.detach().clone() for n, p in self.learner.parameters.items()} if copies else {}
+            copies = keep_best and not last
+            self.best_values = {n: p.detach().clone() for n, p in self.parameters.items()} if copies else {}
 
-    def finish(self, logits: NDArray[np.float32], rows: Rows, validation_rows: Rows) -> None:
+    def finish(self, problem: Problem, logits: NDArray[np.float32], rows: Rows, validation_rows: Rows) -> None:
         """After the last step, score training rows and check the logits of the best evaluation."""
         record = self.record
-        record.train_last = self.problem.scores(logits, rows)
+        record.train_last = problem.scores(logits, rows)
         best = record.evaluations[record.best].logits
-        if self.problem.is_degenerate(best, validation_rows):
+        if problem.is_degenerate(best, validation_rows):
             record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
-        if not self.problem.is_finite(best, validation_rows):
+        if not problem.is_finite(best, validation_rows):
             self.diverge("its logits of the validation rows are not finite")
 
     def improved_within(self, evaluations: int) -> bool:
@@ -216,8 +219,8 @@ class LearnerState:
         """Set the parameters to their values at the best evaluation."""
         with torch.no_grad():
             for name, value in self.best_values.items():
-                self.learner.parameters[name].copy_(value)
-        for restraint in self.learner.restraints:
+                self.parameters[name].copy_(value)
+        for restraint in self.restraints:
             restraint.after_step()
 
 

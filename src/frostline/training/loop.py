@@ -6,18 +6,16 @@ parameters to train.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from time import perf_counter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from frostline.frozen.forward_pass import Rows
-from frostline.training.learner import Learner, LearnerState, TrainingRecord
+from frostline.training.learner import Learner, TrainingRecord
 from frostline.training.problem import Forward, Problem
-from frostline.training.run import NONE, Checkpoints, State, StepPlan
+from frostline.training.run import NO_CHECKPOINTS, Checkpoints, State, StepPlan
 from frostline.training.settings import TrainingSettings
 from frostline.training.updates import Updates, backward
 
@@ -34,7 +32,7 @@ def train(
     prefetch: Callable[[Rows], None] | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     patience: int = 0,
-    checkpoints: Checkpoints = NONE,
+    checkpoints: Checkpoints = NO_CHECKPOINTS,
 ) -> list[TrainingRecord]:
     """Train the parameters of K runs, and set them to their values at the best evaluation. Returns a record of each run.
 
@@ -59,128 +57,109 @@ def train(
     """
     steps = StepPlan.of(settings, len(learners[0].rows))
     micro_batch = min(micro_batch or settings.batch_size, settings.per_device_train_batch_size)
-    states = [LearnerState(learner, problem) for learner in learners]
-    updates = Updates(states, settings, steps)
-    evaluator = _Evaluator(forward, states, problem, validation_rows, settings, updates, set_mode)
-    training = _Training(states, updates, evaluator).continued_from(checkpoints.load())
-    gradients = partial(backward, forward, problem=problem, micro_batch=micro_batch, prefetch=prefetch)
+    updates = Updates(learners, settings, steps)
+    training = _Training(forward, learners, problem, validation_rows, settings, updates, set_mode)
+    if (saved := checkpoints.load()) is not None:
+        training.load_state(saved)
     set_mode(True)
     for step in range(training.step + 1, steps.total + 1):
-        rows = np.stack([state.next_rows(settings.batch_size) for state in states])
-        updates.prepare()
-        logits, losses = gradients(rows, scales=updates.loss_scales)
+        rows = np.stack([learner.next_rows(settings.batch_size) for learner in learners])
+        for restraint in (one for learner in learners for one in learner.restraints):
+            restraint.before_forward()
+        logits, losses = backward(
+            forward,
+            rows,
+            problem,
+            micro_batch=micro_batch,
+            scales=updates.loss_scales,
+            prefetch=prefetch,
+        )
         updates.step(step, losses)
-        if not any(state.active for state in states):
+        if not any(learner.active for learner in learners):
             break
-        training.add_step(rows, logits)
+        training.step = step
+        for n, learner in enumerate(learners):
+            learner.add_batch(rows[n], logits[n], step)
         on_step(step, steps.total)
         if step in steps.evaluate_after:
-            evaluator.evaluate(epoch=step / steps.per_epoch, last=step == steps.total)
-            if evaluator.none_improved_within(patience):
+            training.evaluate(epoch=step / steps.per_epoch, last=step == steps.total)
+            if patience and not any(learner.active and learner.improved_within(patience) for learner in learners):
                 break
         checkpoints.after_step(training.state)
-        training.look_ahead(prefetch if step < steps.total else None, micro_batch)
-    evaluator.finish()
-    return evaluator.records()
+        # After the last batch of an epoch, the rows of the next one are not known.
+        if prefetch and step < steps.total and all(len(learner.upcoming) for learner in learners):
+            prefetch(np.stack([learner.upcoming[:micro_batch] for learner in learners]))
+    training.finish()
+    return [learner.record for learner in learners]
 
 
 @dataclass
 class _Training:
-    """The state of a training after ``step`` steps."""
-
-    states: Sequence[LearnerState]
-    updates: Updates
-    evaluator: "_Evaluator"
-    step: int = 0
-
-    def add_step(self, rows: Rows, logits: Tensor) -> None:
-        """Record a completed step. ``rows`` ``[K, B]`` and ``logits`` ``[K, B, C]`` are those of its batches."""
-        self.step += 1
-        for n, state in enumerate(self.states):
-            state.add_batch(rows[n], logits[n], self.step)
-
-    def look_ahead(self, prefetch: Callable[[Rows], None] | None, count: int) -> None:
-        """Prefetch the first ``count`` examples of each run's next batch. After the last batch of an epoch, it is not known."""
-        if prefetch and all(len(state.upcoming) for state in self.states):
-            prefetch(np.stack([state.upcoming[:count] for state in self.states]))
-
-    def state(self) -> State:
-        self.updates.settle()
-        return {
-            "step": self.step,
-            "runs": [state.state() for state in self.states],
-            "updates": self.updates.state(),
-            "seconds": [perf_counter() - self.evaluator.begun, self.evaluator.seconds],
-        }
-
-    def continued_from(self, saved: Mapping[str, Any] | None) -> Self:
-        """This training, continued from a state; None: from its beginning."""
-        if saved is None:
-            return self
-        self.step = saved["step"]
-        for state, one in zip(self.states, saved["runs"], strict=True):
-            state.load_state(one)
-        self.updates.load_state(saved["updates"])
-        whole, self.evaluator.seconds = saved["seconds"]
-        self.evaluator.begun = perf_counter() - whole
-        return self
-
-
-@dataclass
-class _Evaluator:
-    """Evaluates all runs together and measures the wall-clock seconds of the evaluations and of the whole training."""
+    """A training after ``step`` steps. All runs are evaluated together, in ``seconds`` of the wall-clock time since ``begun``."""
 
     forward: Forward
-    states: Sequence[LearnerState]
+    learners: Sequence[Learner]
     problem: Problem
     validation_rows: Rows
     settings: TrainingSettings
     updates: Updates
     set_mode: Callable[[bool], None]
+    step: int = 0
     seconds: float = 0.0
     begun: float = field(default_factory=perf_counter)
+
+    def state(self) -> State:
+        """The state from which :meth:`load_state` continues."""
+        self.updates.settle()
+        return {
+            "step": self.step,
+            "runs": [learner.state() for learner in self.learners],
+            "updates": self.updates.state(),
+            "seconds": [perf_counter() - self.begun, self.seconds],
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state."""
+        self.step = state["step"]
+        for learner, one in zip(self.learners, state["runs"], strict=True):
+            learner.load_state(one)
+        self.updates.load_state(state["updates"])
+        whole, self.seconds = state["seconds"]
+        self.begun = perf_counter() - whole
 
     def evaluate(self, epoch: float, *, last: bool) -> None:
         """Score the validation rows, then set the model to training mode again."""
         self.updates.settle()
-        if not any(state.active for state in self.states):
+        if not any(learner.active for learner in self.learners):
             return
         begun = perf_counter()
         self.updates.flush()
         self.set_mode(False)
-        logits = self._logits(np.stack([self.validation_rows] * len(self.states)))
-        for n, state in enumerate(self.states):
-            if state.active:
-                state.evaluate(logits[n], self.validation_rows, epoch, self.settings, last=last)
+        rows, best = self.validation_rows, self.settings.load_best_model_at_end
+        logits = self._logits(np.stack([rows] * len(self.learners)))
+        for n, learner in enumerate(self.learners):
+            if learner.active:
+                learner.evaluate(self.problem, logits[n], rows, epoch, keep_best=best, last=last)
         self.set_mode(True)
         self.seconds += perf_counter() - begun
 
-    def none_improved_within(self, evaluations: int) -> bool:
-        """Whether no run has its best score in the last ``evaluations``; never with 0."""
-        return evaluations > 0 and not any(state.improved_within(evaluations) for state in self.states if state.active)
-
     def finish(self) -> None:
-        """After the last step, score some training rows in evaluation mode."""
+        """After the last step, score some training rows in evaluation mode, and restore the best parameters of all runs."""
         self.set_mode(False)
         self.updates.flush()
-        if not any(state.active for state in self.states):
-            return
-        begun = perf_counter()
-        rows = np.stack([state.learner.rows[: self.settings.train_score_rows] for state in self.states])
-        logits = self._logits(rows)
-        for n, state in enumerate(self.states):
-            if state.active:
-                state.finish(logits[n], rows[n], self.validation_rows)
-        self.seconds += perf_counter() - begun
-
-    def records(self) -> list[TrainingRecord]:
-        """Restore the best parameters of all runs. Returns their records, with their equal shares of the seconds."""
+        if any(learner.active for learner in self.learners):
+            begun = perf_counter()
+            rows = np.stack([learner.rows[: self.settings.train_score_rows] for learner in self.learners])
+            logits = self._logits(rows)
+            for n, learner in enumerate(self.learners):
+                if learner.active:
+                    learner.finish(self.problem, logits[n], rows[n], self.validation_rows)
+            self.seconds += perf_counter() - begun
         seconds = perf_counter() - self.begun
-        for state in self.states:
-            state.restore_best()
-            state.record.train_seconds = (seconds - self.seconds) / len(self.states)
-            state.record.evaluation_seconds = self.seconds / len(self.states)
-        return [state.record for state in self.states]
+        for learner in self.learners:  # with equal shares of the seconds
+            learner.restore_best()
+            learner.record.train_seconds = (seconds - self.seconds) / len(self.learners)
+            learner.record.evaluation_seconds = self.seconds / len(self.learners)
 
     def _logits(self, rows: Rows) -> NDArray[np.float32]:  # [K, n] -> [K, n, C]
         return self.problem.logits(self.forward, rows, self.settings.per_device_eval_batch_size)

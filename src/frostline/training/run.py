@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
@@ -170,33 +170,15 @@ def phases_of(spec: Run, anatomy: "Anatomy") -> list[Run]:
 State = dict[str, Any]
 
 
-class Stateful(Protocol):
-    """Something that changes during training."""
-
-    def state(self) -> State:
-        """The present state. Its tensors are not copied."""
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state."""
-
-
-class Checkpoints(Protocol):
-    """Keeps states of one run, or of a stack of runs."""
+class Checkpoints:
+    """Keeps states of one run, or of a stack of runs, to continue from. This class keeps nothing."""
 
     def load(self) -> State | None:
         """The last state that was kept; None if there is none."""
+        return None
 
     def after_step(self, state: Callable[[], State]) -> None:
         """Called after each step. ``state`` returns the present state, to keep it if it is time."""
 
 
-class NoCheckpoints:
-    """Keeps nothing."""
-
-    def load(self) -> None:
-        return None
-
-    def after_step(self, state: Callable[[], State]) -> None: ...
-
-
-NONE = NoCheckpoints()
+NO_CHECKPOINTS = Checkpoints()

@@ -5,10 +5,10 @@ The loop calls a restraint around each step, for ways that do more than follow t
 import importlib.util
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -22,8 +22,8 @@ from frostline.model.ways import Way
 from frostline.training.run import Run, State
 
 
-class Restraint(Protocol):
-    """Determines the model's parameters in a forward pass, or changes their gradients.
+class Restraint:
+    """Determines the model's parameters in a forward pass, or changes their gradients. Subclasses override what they need.
 
     The loop calls ``before_forward``, runs the model forward and backward, calls ``after_backward``, clips and steps, and calls
     ``after_step``. After ``after_step`` the model has the parameters that are scored and saved.
@@ -40,24 +40,10 @@ class Restraint(Protocol):
 
     def state(self) -> State:
         """What steps have changed, besides the trained parameters."""
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state. The trained parameters must have the values that they had then."""
-
-
-class Untouched:
-    """A restraint that does nothing. Others override what they need."""
-
-    def before_forward(self) -> None: ...
-
-    def after_backward(self) -> None: ...
-
-    def after_step(self) -> None: ...
-
-    def state(self) -> State:
         return {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. The trained parameters must have the values that they had then."""
         self.after_step()
 
 
@@ -65,7 +51,7 @@ Parameters = Mapping[str, Tensor]  # by name
 
 
 @dataclass(frozen=True)
-class Mixout(Untouched):
+class Mixout(Restraint):
     """Mixes the weights of some matrices with their pretrained values.
 
     Attributes:
@@ -113,7 +99,7 @@ class Mixout(Untouched):
 
 
 @dataclass(frozen=True)
-class TowardsPretrained(Untouched):
+class TowardsPretrained(Restraint):
     """Adds the gradient of the penalty.
 
     Attributes:
@@ -140,7 +126,7 @@ UP, DOWN = ".up", ".down"  # after the name of the matrix
 
 
 @dataclass(frozen=True)
-class LowRank(Untouched):
+class LowRank(Restraint):
     """The low-rank updates of some weight matrices.
 
     Attributes:
@@ -178,36 +164,29 @@ class LowRank(Untouched):
             torch.addmm(self.start[name], up, down, alpha=self.scale, out=weight.data)
 
 
-def factors_of(weights: Parameters, transposed: frozenset[str], rank: int, seed: int) -> dict[str, Tensor]:
-    """New factors for these matrices: ``up`` is zero, ``down`` is uniform as PEFT's, so that training starts at W0."""
-    random = torch.Generator().manual_seed(seed)
+def factors_of(
+    weights: Parameters, transposed: frozenset[str], rank: int, seed: int | None = None
+) -> dict[str, Tensor]:
+    """New factors for these matrices: ``up`` is zero, ``down`` is uniform as PEFT's, so that training starts at W0.
+
+    Without a seed, they have shapes only, for a plan.
+    """
+    random = None if seed is None else torch.Generator().manual_seed(seed)
     factors: dict[str, Tensor] = {}
     for name, weight in weights.items():
-        (down, up), device = shapes(weight, name in transposed, rank), weight.device
-        limit = 1 / math.sqrt(down[1])  # nn.init.kaiming_uniform_ with a = sqrt(5)
-        values = torch.empty(down).uniform_(-limit, limit, generator=random)
-        factors[name + UP] = nn.Parameter(torch.zeros(up, device=device))
-        factors[name + DOWN] = nn.Parameter(values.to(device))
+        out, width = reversed(weight.shape) if name in transposed else weight.shape
+        device = torch.device("meta") if random is None else weight.device
+        up, down = torch.zeros(out, rank, device=device), torch.empty(rank, width, device=device)
+        if random is not None:
+            limit = 1 / math.sqrt(width)  # nn.init.kaiming_uniform_ with a = sqrt(5)
+            down.copy_(torch.empty(rank, width).uniform_(-limit, limit, generator=random))
+        factors |= {name + UP: nn.Parameter(up), name + DOWN: nn.Parameter(down)}
     return factors
-
-
-def shapes(weight: Tensor, transposed: bool, rank: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The shapes of ``down`` and ``up`` for a matrix."""
-    out, width = reversed(weight.shape) if transposed else weight.shape
-    return (rank, width), (out, rank)
 
 
 def matrix_of(name: str) -> str:
     """The name of the matrix that a factor belongs to; the name of any other parameter itself."""
     return name.removesuffix(UP).removesuffix(DOWN)
-
-
-def planned_factors(weights: Parameters, transposed: frozenset[str], rank: int) -> Iterator[tuple[str, Tensor]]:
-    """The factors without values, for a plan."""
-    for name, weight in weights.items():
-        down, up = shapes(weight, name in transposed, rank)
-        yield name + UP, torch.empty(up, device="meta")
-        yield name + DOWN, torch.empty(down, device="meta")
 
 
 NORMAL_RANGE = 1.349  # the interquartile range of a normal distribution, in standard deviations
@@ -249,19 +228,6 @@ def _top(ratios: Mapping[str, float], share: float) -> tuple[str, ...]:
     return tuple(sorted(map(module_of, chosen)))
 
 
-@dataclass(frozen=True)
-class Start:
-    """What a run trains.
-
-    Attributes:
-        trained: The parameters that the optimizer steps, by name.
-        restraints: What else determines the model's parameters.
-    """
-
-    trained: Mapping[str, Tensor]
-    restraints: Sequence[Restraint] = ()
-
-
 def reinitialized(spec: Run, anatomy: Anatomy) -> frozenset[str]:
     """Names of the pretrained parameters that this run starts from new values: top layers, final norm and pooler."""
     way, kept = spec.way, anatomy.count
@@ -279,34 +245,34 @@ def reinitialized(spec: Run, anatomy: Anatomy) -> frozenset[str]:
     return frozenset(name for name, place in anatomy.places.items() if is_new(place)) & spec.parameters(anatomy)
 
 
-def start_of(spec: Run, pretrained: Pretrained, parameters: Mapping[str, Tensor]) -> Start:
-    """What a run trains, given the ``parameters`` of the model that it changes."""
-    way, new = spec.way, pretrained.new | reinitialized(spec, pretrained.anatomy)
-    if way.low_rank:
-        return _low_rank(spec, pretrained, parameters)
-    before = {name: pretrained.pretrained_value(name) for name in parameters if name not in new}
+def start_of(
+    spec: Run, pretrained: Pretrained, parameters: Parameters
+) -> tuple[Mapping[str, Tensor], Sequence[Restraint]]:
+    """What a run trains, given the ``parameters`` of the model that it changes.
+
+    Returns:
+        The parameters that the optimizer steps, by name, and what else determines those of the model.
+    """
+    way, anatomy, new = spec.way, pretrained.anatomy, reinitialized(spec, pretrained.anatomy)
+    if way.low_rank:  # head and pooler are trained as they are
+        weights, whole = _with_updates(parameters, anatomy)
+        transposed = transposed_in(pretrained.model, weights)
+        before = {
+            name: weight.detach().clone() if name in new else pretrained.pretrained_value(name)
+            for name, weight in weights.items()
+        }
+        rank = rank_of(spec, pretrained.model, anatomy)
+        factors = factors_of(weights, transposed, rank, spec.seed_for("low rank"))
+        return {**factors, **whole}, [LowRank(weights, before, factors, transposed, way.low_rank_scale)]
+    before = {name: pretrained.pretrained_value(name) for name in parameters if name not in pretrained.new | new}
     restraints: list[Restraint] = []
     if way.mixout:
-        mixed = {name: parameters[name] for name in before.keys() & pretrained.anatomy.matrices}
+        mixed = {name: parameters[name] for name in before.keys() & anatomy.matrices}
         random = torch.Generator().manual_seed(spec.seed_for("mixout"))
         restraints.append(Mixout(dict(sorted(mixed.items())), before, way.mixout, random))
     if way.towards_pretrained:
         restraints.append(TowardsPretrained(parameters, before, way.towards_pretrained))
-    return Start(parameters, restraints)
-
-
-def _low_rank(spec: Run, pretrained: Pretrained, parameters: Mapping[str, Tensor]) -> Start:
-    """Low-rank updates of the layers' matrices; head and pooler are trained as they are."""
-    weights, whole = _with_updates(parameters, pretrained.anatomy)
-    transposed = transposed_in(pretrained.model, weights)
-    new = reinitialized(spec, pretrained.anatomy)
-    before = {
-        name: weight.detach().clone() if name in new else pretrained.pretrained_value(name)
-        for name, weight in weights.items()
-    }
-    rank = rank_of(spec, pretrained.model, pretrained.anatomy)
-    factors = factors_of(weights, transposed, rank, spec.seed_for("low rank"))
-    return Start({**factors, **whole}, [LowRank(weights, before, factors, transposed, scale=spec.way.low_rank_scale)])
+    return parameters, restraints
 
 
 def planned(spec: Run, model: nn.Module, anatomy: Anatomy) -> dict[str, Tensor]:
@@ -316,7 +282,7 @@ def planned(spec: Run, model: nn.Module, anatomy: Anatomy) -> dict[str, Tensor]:
     if not spec.way.low_rank:
         return dict(parameters)
     weights, whole = _with_updates(parameters, anatomy)
-    return {**dict(planned_factors(weights, transposed_in(model, weights), rank_of(spec, model, anatomy))), **whole}
+    return {**factors_of(weights, transposed_in(model, weights), rank_of(spec, model, anatomy)), **whole}
 
 
 def rank_of(spec: Run, model: nn.Module, anatomy: Anatomy) -> int:
@@ -373,8 +339,10 @@ def write_adapter(folder: Path, spec: Run, pretrained: Pretrained) -> None:
     tensors: dict[str, Tensor] = {}
     for name, weight in matrices.items():
         update = weight - pretrained.pretrained_value(name)
-        up, down = _factors((update.T if name in transposed else update) / scale, rank)
-        path = PREFIX + module_of(name)
+        update = (update.T if name in transposed else update) / scale
+        left, values, right = torch.linalg.svd(update.float(), full_matrices=False)
+        root, path = values[:rank].sqrt(), PREFIX + module_of(name)
+        up, down = left[:, :rank] * root, root[:, None] * right[:rank]
         tensors |= {f"{path}.lora_A.weight": down, f"{path}.lora_B.weight": up}
     tensors |= {PREFIX + name: p for name, p in changed.items() if name not in matrices}
     config = LoraConfig(
@@ -390,10 +358,3 @@ def write_adapter(folder: Path, spec: Run, pretrained: Pretrained) -> None:
     save_file(
         {name: x.detach().cpu().contiguous() for name, x in tensors.items()}, folder / "adapter_model.safetensors"
     )
-
-
-def _factors(update: Tensor, rank: int) -> tuple[Tensor, Tensor]:
-    """``up`` and ``down`` whose product is an update of this rank."""
-    left, values, right = torch.linalg.svd(update.float(), full_matrices=False)
-    root = values[:rank].sqrt()
-    return left[:, :rank] * root, root[:, None] * right[:rank]

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Self
 
 import numpy as np
 import torch
@@ -34,7 +33,7 @@ from frostline.training.learner import Evaluation, Learner, TrainingRecord, join
 from frostline.training.loop import train
 from frostline.training.problem import Forward
 from frostline.training.result import AuditRecord, PhaseAudit, Result, make_result
-from frostline.training.run import NONE, Checkpoints, Run, State, Stateful, generator_seed, phases_of
+from frostline.training.run import NO_CHECKPOINTS, Checkpoints, Run, State, generator_seed, phases_of
 from frostline.training.start import reinitialized, start_of
 from frostline.training.updates import optimizer_groups
 
@@ -74,7 +73,13 @@ def training_session(
     ):
         pretrained.model.eval()
         try:
-            yield [_learner(spec, parameters, context) for spec, parameters in zip(specs, own, strict=True)], forward
+            learners = []
+            for spec, parameters in zip(specs, own, strict=True):
+                trained, restraints = start_of(spec, pretrained, parameters)
+                groups = optimizer_groups(spec, pretrained.anatomy, trained)
+                rows, order = train_rows(context, spec), order_generator(spec)
+                learners.append(Learner(trained, groups, rows, order, parameters, restraints))
+            yield learners, forward
         finally:
             pretrained.model.eval()
 
@@ -95,20 +100,6 @@ def start_values(
         for name, value in earlier.items():
             parameters[name].copy_(value)
     return parameters
-
-
-def _learner(spec: Run, parameters: Mapping[str, Tensor], context: Experiment) -> Learner:
-    """A run in the training loop. ``parameters`` are those of the model that it changes."""
-    pretrained = context.pretrained
-    start = start_of(spec, pretrained, parameters)
-    return Learner(
-        start.trained,
-        optimizer_groups(spec, pretrained.anatomy, start.trained),
-        train_rows(context, spec),
-        order_generator(spec),
-        in_model=parameters,
-        restraints=start.restraints,
-    )
 
 
 def set_mode(context: Experiment, spec: Run, *, training: bool) -> None:
@@ -159,61 +150,61 @@ def profile_step(specs: Sequence[Run], context: Experiment, *, steps: int = 4) -
     return min(gaps, default=math.inf), peak.bytes  # no gaps if the loss is not finite
 
 
-@dataclass(frozen=True)
-class Phase:
-    """A finished phase. Most runs have one.
+class Course(Checkpoints):
+    """The phases of a run or of a stack: the finished ones, and where the present one continues. Most runs have one phase.
 
     Attributes:
-        records: The course of each run.
-        audits: The audit of each run.
-    """
-
-    records: Sequence[TrainingRecord]
-    audits: Sequence[AuditRecord]
-
-    @property
-    def diverged(self) -> bool:
-        """Whether all runs have diverged."""
-        return all(record.outcome == "diverged" for record in self.records)
-
-    def state(self) -> State:
-        return {
-            "records": [record.state() for record in self.records],
-            "audits": [audit.model_dump() for audit in self.audits],
-        }
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Self:
-        records = [TrainingRecord.from_state(record) for record in state["records"]]
-        return cls(records, [AuditRecord.model_validate(audit) for audit in state["audits"]])
-
-
-class Course:
-    """The finished phases, and where the present one continues.
-
-    Attributes:
-        finished: The finished phases.
+        finished: Records and audits of the finished phases, those of each run.
         learned: What they have trained, by name. The state of the present phase has it too.
         continued_after: The numbers of steps in its phase after which an interrupted training was continued.
+        parts: What else changes in the present phase, besides the runs and their optimizer.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
-        self.checkpoints, saved = checkpoints, checkpoints.load() or {}
-        self.finished = [Phase.from_state(phase) for phase in saved.get("finished", [])]
+        self._checkpoints, saved = checkpoints, checkpoints.load() or {}
+        self.finished = [
+            (
+                [TrainingRecord.from_state(record) for record in phase["records"]],
+                [AuditRecord.model_validate(audit) for audit in phase["audits"]],
+            )
+            for phase in saved.get("finished", [])
+        ]
         self.learned: Mapping[str, Tensor] = {}
         self.continued_after: list[int] = saved.get("continued_after", [])
-        self.present: State | None = saved.get("present")
-        if self.present is not None:
-            self.continued_after = [*self.continued_after, self.present["training"]["step"]]
+        self.parts: Mapping[str, ForwardFunction | Audit] = {}
+        self._present: State | None = saved.get("present")
+        if self._present is not None:
+            self.continued_after = [*self.continued_after, self._present["training"]["step"]]
 
-    def add(self, phase: Phase, learned: Mapping[str, Tensor]) -> None:
-        """Record that a phase has finished. ``learned`` are the parameters that it has trained, by name."""
-        self.finished.append(phase)
-        self.learned = {name: p.detach().clone() for name, p in learned.items()}  # the model is reset before a phase
+    def load(self) -> State | None:
+        """The state of the present phase, from which its training continues."""
+        present, self._present = self._present, None
+        if present is None:
+            return None
+        for name, part in self.parts.items():
+            part.load_state(present[name])
+        training: State = present["training"]
+        return training
+
+    def after_step(self, state: Callable[[], State]) -> None:
+        """Keep the state of the present phase together with what came before."""
+        self._checkpoints.after_step(
+            lambda: {
+                "finished": [
+                    {
+                        "records": [record.state() for record in records],
+                        "audits": [audit.model_dump() for audit in audits],
+                    }
+                    for records, audits in self.finished
+                ],
+                "continued_after": self.continued_after,
+                "present": {**{name: part.state() for name, part in self.parts.items()}, "training": state()},
+            }
+        )
 
     def audit(self, run: int) -> AuditRecord:
         """The audit of a run. With several phases, it has the steps of each phase and the places that it moved."""
-        audits = [phase.audits[run] for phase in self.finished]
+        audits = [of_runs[run] for _, of_runs in self.finished]
         if len(audits) == 1:
             return audits[0]
         moved = {place for audit in audits for place in audit.moved}
@@ -221,45 +212,10 @@ class Course:
             "tuned_share": sum(audit.tuned_share for audit in audits) / len(audits),
             "moved": [place for place in audits[-1].by_place if place in moved],
             "phases": [
-                PhaseAudit(steps=phase.records[run].steps, moved=phase.audits[run].moved) for phase in self.finished
+                PhaseAudit(steps=records[run].steps, moved=audits[run].moved) for records, audits in self.finished
             ],
         }
         return audits[-1].model_copy(update=update)
-
-    def of_phase(self, forward: Stateful, audit: Stateful) -> Checkpoints:
-        """The checkpoints of the phase that trains with this forward function and has this audit."""
-        return _OfPhase(self, forward, audit)
-
-
-@dataclass(frozen=True)
-class _OfPhase:
-    """Keeps the states of a phase together with what came before."""
-
-    course: Course
-    forward: Stateful
-    audit: Stateful
-
-    def load(self) -> State | None:
-        present, self.course.present = self.course.present, None
-        if present is None:
-            return None
-        self.forward.load_state(present["forward"])
-        self.audit.load_state(present["audit"])
-        training: State = present["training"]
-        return training
-
-    def after_step(self, state: Callable[[], State]) -> None:
-        self.course.checkpoints.after_step(
-            lambda: {
-                "finished": [phase.state() for phase in self.course.finished],
-                "continued_after": self.course.continued_after,
-                "present": {
-                    "forward": self.forward.state(),
-                    "audit": self.audit.state(),
-                    "training": state(),
-                },
-            }
-        )
 
 
 def fit_run(spec: Run, context: Experiment, estimator: Estimator) -> Result:
@@ -313,7 +269,7 @@ def run(
     context: Experiment,
     *,
     on_step: Callable[[int, int], None] = lambda step, total: None,
-    checkpoints: Checkpoints = NONE,
+    checkpoints: Checkpoints = NO_CHECKPOINTS,
 ) -> Result:
     """Train and score one run. Afterwards the model has the weights of the best evaluation.
 
@@ -331,7 +287,7 @@ def run_stacked(
     *,
     batched: bool | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
-    checkpoints: Checkpoints = NONE,
+    checkpoints: Checkpoints = NO_CHECKPOINTS,
 ) -> list[Result]:
     """Train runs that differ only in seed and learning rate as one stack.
 
@@ -353,20 +309,19 @@ def run_stacked(
     course = Course(checkpoints)
     with peak_memory(context.machine) as peak:
         for number in range(len(course.finished), len(phases)):
-            part = _Part(
-                on_step=_progress(on_step, number, len(phases)),
-                course=course,
-                last=number == len(phases) - 1,
-            )
-            trained = _train(phases[number], context, part, batched=batched)
-            course.add(trained.phase, trained.learners[0].learned)
-            if trained.phase.diverged:
+
+            def on_step_of_phase(step: int, total: int, number: int = number) -> None:  # all have about as many steps
+                on_step(number * total + step, len(phases) * total)
+
+            last = number == len(phases) - 1
+            learners, scored = _train(phases[number], context, course, on_step_of_phase, last=last, batched=batched)
+            if all(learner.record.outcome == "diverged" for learner in learners):
                 break
     seconds = (perf_counter() - begun) / len(specs)
     results = []
-    for n, (spec, learner) in enumerate(zip(specs, trained.learners, strict=True)):
-        record = joined([phase.records[n] for phase in course.finished])
-        own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in trained.scored.items()}
+    for n, (spec, learner) in enumerate(zip(specs, learners, strict=True)):
+        record = joined([records[n] for records, _ in course.finished])
+        own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in scored.items()}
         result = make_result(
             *(spec, context, record, own, course.audit(n)),
             learned=learner.learned,
@@ -379,47 +334,25 @@ def run_stacked(
     return results
 
 
-def _progress(on_step: Callable[[int, int], None], number: int, parts: int) -> Callable[[int, int], None]:
-    """``on_step`` for one of several trainings, counted from 0, that have about equally many steps."""
-    return lambda step, total: on_step(number * total + step, parts * total)
+def _train(
+    specs: Sequence[Run],
+    context: Experiment,
+    course: Course,
+    on_step: Callable[[int, int], None],
+    *,
+    last: bool,
+    batched: bool | None,
+) -> tuple[Sequence[Learner], Mapping[str, NDArray[np.float32]]]:
+    """Train and audit one phase of a stack, from where the phase before it has ended, and add it to the course.
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    """What distinguishes one of the trainings of a run.
-
-    Attributes:
-        on_step: Called after each step.
-        course: The phases before it. It also keeps the states of this one.
-        last: Whether this is the last one, after which all splits are scored.
+    Returns:
+        The runs, and after the ``last`` phase the logits of the other splits than train and validation, ``[K, n, C]``.
     """
-
-    on_step: Callable[[int, int], None]
-    course: Course
-    last: bool
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The K runs of a stack after one of their phases.
-
-    Attributes:
-        phase: Its records and audit.
-        learners: The runs.
-        scored: Logits of the other splits than train and validation, ``[K, n, C]``.
-    """
-
-    phase: Phase
-    learners: Sequence[Learner]
-    scored: Mapping[str, NDArray[np.float32]]
-
-
-def _train(specs: Sequence[Run], context: Experiment, part: _Part, *, batched: bool | None) -> Trained:
-    """Train, score and audit one stack, from where an earlier phase has ended."""
     first = specs[0]
     names = first.parameters(context.pretrained.anatomy)
-    with training_session(specs, context, batched=batched, earlier=part.course.learned) as (learners, forward):
+    with training_session(specs, context, batched=batched, earlier=course.learned) as (learners, forward):
         audit = Audit(context.pretrained, names, learners)
+        course.parts = {"forward": forward, "audit": audit}
 
         def set_audited_mode(training: bool) -> None:
             set_mode(context, first, training=training)
@@ -435,16 +368,18 @@ def _train(specs: Sequence[Run], context: Experiment, part: _Part, *, batched: b
             set_mode=set_audited_mode,
             micro_batch=context.micro_batch(first),
             prefetch=forward.prefetch,
-            on_step=part.on_step,
+            on_step=on_step,
             patience=first.way.patience,
-            checkpoints=part.course.of_phase(forward, audit),
+            checkpoints=course,
         )
         scored: dict[str, NDArray[np.float32]] = {}
-        if part.last and any(record.outcome != "diverged" for record in records):
+        if last and any(record.outcome != "diverged" for record in records):
             other_splits = [split for split in context.splits if split not in ("train", "validation")]
             scored = {split: score_rows(forward, context, context.splits[split], specs) for split in other_splits}
-        audits = audit.records(frozen_dropout=first.frozen_dropout)
-    return Trained(Phase(records, audits), learners, scored)
+        course.finished.append((records, audit.records(frozen_dropout=first.frozen_dropout)))
+    # copies, because the model is reset before the next phase
+    course.learned = {name: p.detach().clone() for name, p in learners[0].learned.items()}
+    return learners, scored
 
 
 def restore(spec: Run, context: Experiment, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:

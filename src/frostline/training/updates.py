@@ -13,7 +13,7 @@ from frostline.frozen.forward_pass import Rows
 from frostline.model.anatomy import Anatomy
 from frostline.model.device import to_device
 from frostline.model.terms import HEAD, POOLER
-from frostline.training.learner import LearnerState
+from frostline.training.learner import Learner
 from frostline.training.problem import Forward, Problem
 from frostline.training.run import Run, State, StepPlan
 from frostline.training.settings import TrainingSettings
@@ -162,32 +162,27 @@ class Updates:
 
     loss_scales: Tensor | None
 
-    def __init__(self, states: Sequence[LearnerState], settings: TrainingSettings, steps: StepPlan) -> None:
-        self.states, self.max_norm, self.total = states, settings.max_grad_norm, steps.total
-        self.restraints = [one for state in states for one in state.learner.restraints]
+    def __init__(self, learners: Sequence[Learner], settings: TrainingSettings, steps: StepPlan) -> None:
+        self.learners, self.max_norm, self.total = learners, settings.max_grad_norm, steps.total
+        self.restraints = [one for learner in learners for one in learner.restraints]
         betas = settings.adam_beta1, settings.adam_beta2
-        self.optimizers = [AdamW(state.learner.groups, betas=betas, eps=settings.adam_epsilon) for state in states]
+        self.optimizers = [AdamW(learner.groups, betas=betas, eps=settings.adam_epsilon) for learner in learners]
         self.factors = schedule_factors(settings, steps)
-        device, runs = states[0].tensors[0].device, len(states)
+        device, runs = learners[0].tensors[0].device, len(learners)
         self.on_host = device.type in HOST_READS
         self.finite, self.done = torch.ones(2, runs, device=device), torch.zeros(2, runs, device=device)
         self.taken, self.in_row = torch.zeros(2, runs, device=device)
         self.loss_scales = torch.full((runs,), START, device=device) if settings.precision == "float16" else None
 
-    def prepare(self) -> None:
-        """Set the parameters of the model for the forward pass of a step."""
-        for restraint in self.restraints:
-            restraint.before_forward()
-
     @torch.no_grad()
     def step(self, number: int, losses: Tensor) -> None:
         """Take the step with this number, from 1, after a batch with these ``losses`` ``[K]``. Gradients are cleared."""
         if self.loss_scales is not None:
-            for state, factor in zip(self.states, self.loss_scales.reciprocal(), strict=True):
-                torch._foreach_mul_(gradients_of(state.learner.learned.values()), factor)
+            for learner, factor in zip(self.learners, self.loss_scales.reciprocal(), strict=True):
+                torch._foreach_mul_(gradients_of(learner.learned.values()), factor)
         for restraint in self.restraints:
             restraint.after_backward()
-        gradients = [gradients_of(state.tensors) for state in self.states]
+        gradients = [gradients_of(learner.tensors) for learner in self.learners]
         norms = total_norms(gradients)
         takes = self._takes(losses, norms)
         if self.on_host:
@@ -214,7 +209,7 @@ class Updates:
         clipped = (self.max_norm / (norms + 1e-6)).clamp(max=1.0) if self.max_norm else torch.ones_like(norms)
         for n, (steps, factor, taken) in enumerate(torch.stack([takes, clipped, self.taken], 1).tolist()):
             if not steps:
-                clear_gradients(self.states[n].tensors)
+                clear_gradients(self.learners[n].tensors)
                 self.settle()
                 continue
             if factor < 1:
@@ -223,7 +218,7 @@ class Updates:
 
     def _step_on_device(self, number: int, takes: Tensor, norms: Tensor) -> None:
         divisors = ((norms + 1e-6) / self.max_norm).clamp(min=1.0) if self.max_norm else None
-        factors: Sequence[float] | Tensor = self.factors[number - 1 : number] * len(self.states)
+        factors: Sequence[float] | Tensor = self.factors[number - 1 : number] * len(self.learners)
         if self.loss_scales is not None:
             factors = to_device(torch.tensor(self.factors), takes.device)[self.taken.long()]
         self.taken += takes
@@ -236,16 +231,16 @@ class Updates:
 
     def settle(self) -> None:
         """End all runs that have diverged so far."""
-        for state, *finite, before_loss, before_gradient in zip(
-            self.states, *torch.cat([self.finite, self.done]).tolist(), strict=True
+        for learner, *finite, before_loss, before_gradient in zip(
+            self.learners, *torch.cat([self.finite, self.done]).tolist(), strict=True
         ):
-            if state.active and not all(finite):
+            if learner.active and not all(finite):
                 steps, what = (
                     min(before_loss, before_gradient),
                     "loss" if before_loss <= before_gradient else "gradient",
                 )
-                state.diverge(f"the {what} of step {steps + 1:.0f} of {self.total} is not finite")
-                state.record.steps = int(steps)
+                learner.diverge(f"the {what} of step {steps + 1:.0f} of {self.total} is not finite")
+                learner.record.steps = int(steps)
 
     def flush(self) -> None:
         """Apply all deferred updates, so that the parameters can be read."""

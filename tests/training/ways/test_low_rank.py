@@ -12,7 +12,7 @@ from frostline.data.kinds import CLASSIFICATION
 from frostline.model.terms import layer_number
 from frostline.model.ways import Way, way_named
 from frostline.sweep.suitable import require_suitable
-from frostline.training.start import DOWN, UP, factors_of, matrix_of, planned_factors, rank_of
+from frostline.training.start import DOWN, UP, factors_of, matrix_of, rank_of
 from frostline.training.train import restore, run
 from small_models import small_model
 from training.by_hand import context_without_dropout, gap, started, train_by_hand, way_spec
@@ -62,7 +62,7 @@ def test_a_matrix_that_is_stored_transposed_gets_the_transposed_update():
     model = small_model("gpt2")
     name = "transformer.h.1.mlp.c_fc.weight"
     weight = dict(model.named_parameters())[name]
-    (_, up), (_, down) = planned_factors({name: weight}, frozenset({name}), 3)
+    up, down = factors_of({name: weight}, frozenset({name}), 3).values()
     assert up.shape == (weight.shape[1], 3) and down.shape == (3, weight.shape[0])
     config = peft.LoraConfig(r=3, target_modules=[name.removesuffix(".weight")], fan_in_fan_out=True)
     theirs = dict(peft.inject_adapter_in_model(config, copy.deepcopy(model)).named_parameters())

@@ -199,15 +199,17 @@ def splits_table(data: DataRecord) -> ReportTable:
     """Examples by split, with what the data checks counted."""
     report, splits = data.report, data.report.splits
 
-    def characters(which: str) -> Read:
-        return lambda name: splits[name].characters[which]
-
     count = formatting.count
     columns = (
         Column("split", "split", of=str, number=False),
         Column("rows", "examples", count, of=lambda name: splits[name].rows),
-        Column("characters_median", "characters,\nmedian", count, of=characters("median")),
-        Column("characters_percentile_95", "characters,\n95th percentile", count, of=characters("percentile_95")),
+        Column("characters_median", "characters,\nmedian", count, of=lambda name: splits[name].characters.median),
+        Column(
+            "characters_percentile_95",
+            "characters,\n95th percentile",
+            count,
+            of=lambda name: splits[name].characters.percentile_95,
+        ),
         Column("truncated", "truncated", formatting.percent, of=data.truncated.get),
         Column("repeated", "duplicates in\nthe split", count, of=lambda name: report.repeated.get(name, 0)),
         Column("in_train", "also in\ntrain", count, of=lambda name: report.shared.get(f"train/{name}")),

@@ -29,7 +29,7 @@ from frostline.sweep.results.store import Store, other_result
 from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights, CheckpointFiles, not_stored
 from frostline.training.experiment import Experiment, StackSize
 from frostline.training.result import Failure, Result
-from frostline.training.run import Run, State
+from frostline.training.run import Checkpoints, Run, State
 from frostline.training.train import profile_step, run, run_stacked, start_values
 
 MAX_RELATIVE_TIME = 0.9  # a stack is doubled while this lowers the time of a step per run to at most this share
@@ -296,7 +296,7 @@ def _save_best(stack: Sequence[Run], results: Sequence[Result], weights: BestWei
 
 
 @dataclass
-class RunCheckpoints:
+class RunCheckpoints(Checkpoints):
     """The checkpoints of one run, or of a stack of runs.
 
     Attributes:

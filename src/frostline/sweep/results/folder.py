@@ -361,14 +361,12 @@ def register(prepared: "Plan") -> None:
     facts = {
         "columns": asdict(data.task.columns),
         "notes": prepared.notes,
-        "report": data.report.as_dict(),
+        "report": data.report.model_dump(),
         "max_length": prepared.identity.max_length,
         "truncated": prepared.truncated,
         "truncated_by_class": prepared.truncated_by_class,
     }
     write_sealed(out / DATA, facts, inside=out)
-    write_rows(out, "validation", data.validation, data.folds)
-    for name, examples in data.other_splits.items():
-        write_rows(out, name, examples)
-    if data.test is not None:
-        write_rows(out, "test", data.test)
+    for name, examples in data.splits.items():
+        if name != "train":
+            write_rows(out, name, examples, data.folds if name == "validation" else None)

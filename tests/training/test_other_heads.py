@@ -1,4 +1,4 @@
-"""Runs whose head reads the mean of all tokens or the last one, against a loop over transformers' AutoModel."""
+"""Runs whose head reads the mean of all tokens, the last one or a BiLSTM, against a loop over transformers' AutoModel."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,12 @@ from torch import nn
 from transformers import AutoModel, AutoTokenizer, LlamaConfig, LlamaModel, RobertaConfig, RobertaModel
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from frostline.frozen.exactness import check
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.model_files import quiet_loading
-from frostline.model.terms import POOLER
+from frostline.model.terms import HEAD, POOLER
 from frostline.model.ways import Way
-from frostline.training.experiment import starting_cut
+from frostline.training.experiment import head_of, starting_cut
 from frostline.training.forward import train_rows
 from frostline.training.train import restore, run, run_stacked, start_values
 from tiny import tiny_bert_folder
@@ -24,6 +25,8 @@ SIZES = {
     **{"max_position_embeddings": 40, "initializer_range": 0.2, "pad_token_id": 0},
 }
 TYPES = {"roberta": (RobertaConfig, RobertaModel), "llama": (LlamaConfig, LlamaModel)}
+WIDTH = 6
+LSTM = Way(tune=0, lstm_width=WIDTH)
 
 
 def folder_of(kind, folder, dropout=0.0):
@@ -42,39 +45,41 @@ def folder_of(kind, folder, dropout=0.0):
 
 
 class ByHand(nn.Module):
-    """A base model of transformers, pooling, dropout and a linear module."""
+    """A base model of transformers, a BiLSTM on one text at a time or none, pooling, dropout and a linear module."""
 
-    def __init__(self, folder, reads, start, dropout):
+    def __init__(self, folder, kind, start, dropout):
         super().__init__()
         with quiet_loading():
             self.base = AutoModel.from_pretrained(folder)
-        self.reads, self.dropout, self.linear = reads, nn.Dropout(dropout), nn.Linear(32, 2)
-        with torch.no_grad():
-            self.linear.weight.copy_(start["head.linear.weight"])
-            self.linear.bias.copy_(start["head.linear.bias"])
+        self.kind, self.lstm, self.dropout = kind, None, nn.Dropout(dropout)
+        if kind.lstm_width:
+            sizes = (32 * kind.states, kind.lstm_width)
+            self.lstm = nn.LSTM(*sizes, num_layers=2, bidirectional=True, batch_first=True)
+        self.linear = nn.Linear(2 * kind.lstm_width or 32, 2)
+        own = {name: start[f"head.{name}"] for name in self.state_dict() if not name.startswith("base.")}
+        self.load_state_dict(own, strict=False)
 
     def forward(self, attention_mask, **inputs):
-        hidden = self.base(attention_mask=attention_mask, **inputs).last_hidden_state
-        lengths = attention_mask.sum(1)
-        vectors = [x[:n].mean(0) if self.reads == "mean" else x[n - 1] for x, n in zip(hidden, lengths, strict=True)]
+        found = self.base(attention_mask=attention_mask, output_hidden_states=True, **inputs).hidden_states
+        hidden = torch.cat(found[-self.kind.states :], 2)
+        texts = [x[:n] for x, n in zip(hidden, attention_mask.sum(1), strict=True)]
+        if self.lstm is not None:
+            texts = [self.lstm(x[None])[0][0] for x in texts]
+        vectors = [x.mean(0) if self.kind.reads == "mean" else x[-1] for x in texts]
         return SequenceClassifierOutput(logits=self.linear(self.dropout(torch.stack(vectors))))
 
 
 def by_hand(spec, context, folder, dropout=0.0):
     """The parameters that a plain loop trains, under frostline's names. With dropout, the model is in training mode."""
-    own = context.for_run(spec).pretrained
-    model = ByHand(folder, spec.way.head_reads, start_values(spec, context.for_run(spec)), dropout).train(dropout > 0)
-    base = f"{own.model.base_model_prefix}."
-    ours = {f"base.{name.removeprefix(base)}": name for name in own.anatomy.places if name.startswith(base)}
-    ours |= {"linear.weight": "head.linear.weight", "linear.bias": "head.linear.bias"}
-    trained = {ours[name]: p for name, p in model.named_parameters() if ours.get(name) in run_names(spec, own)}
+    own = context.for_run(spec)
+    names, base = spec.parameters(own.pretrained.anatomy), f"{own.pretrained.model.base_model_prefix}."
+    kind = head_of(spec, own.problem.task_type)
+    model = ByHand(folder, kind, start_values(spec, own), dropout).train(dropout > 0)
+    ours = {name: name.replace("base.", base, 1) if "base." in name else f"head.{name}" for name in model.state_dict()}
+    trained = {ours[name]: p for name, p in model.named_parameters() if ours[name] in names}
     with torch.random.fork_rng():
         torch.manual_seed(spec.seed_for("dropout"))
-        return train_by_hand(model, trained, spec, context.for_run(spec))
-
-
-def run_names(spec, pretrained):
-    return spec.parameters(pretrained.anatomy)
+        return train_by_hand(model, trained, spec, own)
 
 
 @pytest.fixture(scope="module", params=["bert", "roberta", "llama"])
@@ -94,6 +99,43 @@ def test_a_run_equals_a_loop_over_the_base_model(kind, reads, tune):
         assert gap(run(spec, one), expected) < 1e-5
     # after the last layer, only the own head's token is cached
     assert cached.cut(spec) == {0: 2, 2: 1, "full": None}[tune]
+
+
+@pytest.fixture(scope="module")
+def five_layers(tmp_path_factory):
+    """The folder of a model without dropout, its context, and the same with cached hidden states."""
+    folder = tiny_bert_folder(tmp_path_factory.mktemp("five"), layers=5, dropout=0.0)
+    context = context_of(folder)
+    return folder, context, with_states(context, tmp_path_factory.mktemp("states"), (5, 4, 2))
+
+
+def lstm_share(context):
+    """The weights of the LSTM as a share of those of all layers."""
+    sizes = {name: p.numel() for name, p in context.pretrained.model.named_parameters()}
+    layers = sum(size for name, size in sizes.items() if ".layer." in name)
+    return sum(size for name, size in sizes.items() if "lstm" in name) / layers
+
+
+@pytest.mark.parametrize(("states", "cut"), [(1, 4), (4, 2)])
+def test_a_run_with_a_bilstm_equals_a_loop_over_the_base_model(five_layers, states, cut):
+    folder, context, cached = five_layers
+    spec = way_spec(Way(tune=0, lstm_width=WIDTH, lstm_states=states))
+    expected, own = by_hand(spec, context, folder), context.for_run(spec)
+    share = run(spec, cached).record.audit.tuned_share
+    assert share > (states - 1) / 5 and share == pytest.approx((states - 1) / 5 + lstm_share(own))
+    assert cached.cut(spec) == cut and set(expected) == own.pretrained.new
+    assert all(own.pretrained.anatomy.places[name] == HEAD for name in expected)
+    for one in (context, cached):
+        assert gap(run(spec, one), expected) < 1e-5
+    checks = check(own.pretrained.model, tuned_layers=[states - 1, "full"])  # from the lowest state that is read
+    assert not any(one.refused for one in checks) and {one.batches for one in checks} == {"packed"}
+    own.pretrained.restore()
+
+
+def test_every_bilstm_starts_from_values_of_its_seed(five_layers):
+    """transformers initializes an LSTM by itself in some model types only."""
+    first, again, other = (outcome(run(way_spec(LSTM, seed=seed), five_layers[2])) for seed in (0, 0, 1))
+    assert first == again != other
 
 
 def test_dropout_acts_on_what_the_linear_module_reads(tmp_path, monkeypatch):
@@ -117,6 +159,7 @@ COMPOSED = {
     "biases": Way(tune=2, head_reads="last", only="biases"),
     "modules": Way(modules=("encoder.layer.1",), head_reads="mean"),
     "l2-sp": Way(tune=1, head_reads="mean", towards_pretrained=0.1),
+    "bilstm": Way(tune=2, lstm_width=WIDTH, lstm_states=3, head_reads="last", layer_decay=0.9),
 }
 
 
@@ -126,11 +169,10 @@ def test_it_composes_with_the_other_fields(way, context, uncached):
     one, other = run(spec, context), run(spec, uncached)
     assert largest_difference(one, other) < 1e-3
     audit = one.record.audit
-    assert POOLER not in audit.moved and audit.checks["frozen_bytes_unchanged"]
+    assert POOLER not in audit.moved and "head" in audit.moved and audit.checks["frozen_bytes_unchanged"]
     assert {"head.linear.weight", "head.linear.bias"} <= one.learned.keys()
-    assert np.allclose(
-        restore(spec, context, {n: p.clone() for n, p in one.learned.items()}), one.logits["validation_best"], atol=1e-5
-    )
+    learned = {name: p.clone() for name, p in one.learned.items()}
+    assert np.allclose(restore(spec, context, learned), one.logits["validation_best"], atol=1e-5)
 
 
 def test_the_pooler_is_not_trained_and_costs_nothing_in_the_audit(context):
