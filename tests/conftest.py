@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,21 @@ def heeds_ctrl_c() -> Iterator[None]:
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, usual)
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place of a cache of hidden states in which nothing is yet."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def train_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
+    """A function that replaces the training of a single run. It gets what :func:`frostline.training.train.run` gets."""
+    from frostline.sweep.execution import stacks
+
+    return lambda function: monkeypatch.setattr(stacks, "run", function)
 
 
 @pytest.fixture(autouse=True)

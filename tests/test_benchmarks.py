@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import frostline.sweep.execution.stacks as execute_module
 from frostline import Sweep
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
+from tiny import TrainWith
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -29,13 +29,13 @@ def test_streaming(dtype: str, tmp_path: Path) -> None:
 
 
 def test_a_stand_in_for_training_publishes_the_same_results_each_time(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train_with: TrainWith
 ) -> None:
     """executors.py and killed.py train with it."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     from stand_in import stand_in
 
-    monkeypatch.setattr(execute_module, "run", stand_in(0.0))
+    train_with(stand_in(0.0))
     given = {"model": tiny_bert, "train": tiny_table, "tune": "1,all", "seeds": 2, "stack": 1, "workers": 1}
     for name in ("one", "other"):
         Sweep(**given, out=tmp_path / name, progress=Progress()).run(save_model=False)

@@ -114,14 +114,14 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def run_sweep(settings: Mapping[str, Any], **other: Any) -> Sweep:
-    """Train the runs of a sweep, without report and model."""
+def run_sweep(settings: Mapping[str, Any], *, progress: Progress | None = None, **other: Any) -> Sweep:
+    """Train the runs of a sweep, without report and model. ``progress`` shows the training."""
     sweep = Sweep(progress=Progress(), **{**settings, **other})
     prepared = sweep._prepare(Progress())
     requested = prepared.requested
     prepared.store.retry({run.digest for run in requested}, ("failed",))
     register(prepared)
-    execute(prepared, requested, Progress())
+    execute(prepared, requested, progress or Progress())
     return sweep
 
 
@@ -134,6 +134,7 @@ class CommandResult(NamedTuple):
 
 
 Frostline = Callable[..., CommandResult]
+TrainWith = Callable[[Callable[..., Any]], None]  # the fixture ``train_with``
 
 
 FAST = "--num-train-epochs 1 --per-device-train-batch-size 8 --learning-rate 1e-3 --precision float32".split()  # noqa: SIM905

@@ -13,7 +13,6 @@ from transformers import pipeline
 
 import frostline
 import frostline.search.search as search_module
-import frostline.sweep.execution.stacks as execute_module
 from frostline.report.rebuild import rebuild
 from frostline.search import DEFAULTS, SECONDS
 from frostline.search.probing import Alternatives
@@ -24,6 +23,7 @@ from frostline.sweep.results.search_record import read_search, request_again, wr
 from frostline.training.train import run as train
 from records import failure
 from search_runs import runs_in
+from tiny import TrainWith
 
 NOT_KEYS = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
 
@@ -156,18 +156,18 @@ def test_finished_runs_of_an_interrupted_step_are_in_the_report(
 
 
 def test_exhaustive_recommends_the_best_of_the_rest_if_full_failed(
-    search_settings: dict[str, Any], monkeypatch: Any
+    search_settings: dict[str, Any], train_with: TrainWith
 ) -> None:
     def fails_for_full(spec: Any, context: Any, **more: Any) -> Any:
         if spec.recipe == "full":
             raise RuntimeError("out of memory")
         return train(spec, context, **more)
 
-    monkeypatch.setattr(execute_module, "run", fails_for_full)
+    train_with(fails_for_full)
     answer = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)
     assert answer.search["failed_reference"] == "full" and answer.decision.choice == "words"
     assert "The whole grid was trained. Every run of full fine-tuning failed" in answer.sentence
-    monkeypatch.setattr(execute_module, "run", train)
+    train_with(train)
     again = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)  # trains the failed runs again
     assert again.search["failed_reference"] is None and again.runs.failed == 0
 

@@ -4,29 +4,26 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from time import sleep
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import frostline
-import frostline.api.work as work_module
-import frostline.sweep.execution.stacks as checkpoints_module
-import frostline.sweep.execution.stacks as execute_module
-import frostline.sweep.execution.stopping as stopping_module
 import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError, Sweep, work
 from frostline.cli.program import main
+from frostline.sweep.execution.stopping import StopRequest
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register
 from frostline.sweep.results.store import Store
 from frostline.training.train import run
-from tiny import Frostline, Notes, run_sweep, sentences
+from tiny import Frostline, Notes, TrainWith, assert_same_predictions, run_sweep, sentences
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
 FORK = multiprocessing.get_context("fork")
@@ -49,17 +46,14 @@ def started(do: Callable[[], Any]) -> Any:
     return process
 
 
-def assert_same_results(out: Path, expected: Path) -> None:
-    ours, theirs = Store(out), Store(expected)
-    assert ours.results().keys() == theirs.results().keys() and not list(ours.check())
-    for digest in theirs.results():
-        for name, logits in theirs.predictions(digest).items():
-            assert np.array_equal(ours.predictions(digest)[name], logits)
-    assert not list((out / "leases").iterdir())
+def main_of(*words: Any) -> None:
+    """What the program does in a process of its own."""
+    sys.argv = ["frostline", *map(str, words)]
+    main()
 
 
 def test_two_processes_train_each_run_once_and_get_the_results_of_one(
-    planned: Path, finished_small: Path, monkeypatch: pytest.MonkeyPatch
+    planned: Path, finished_small: Path, train_with: TrainWith
 ) -> None:
     both, trained, waited = FORK.Barrier(2), FORK.Queue(), list[int]()
 
@@ -69,7 +63,7 @@ def test_two_processes_train_each_run_once_and_get_the_results_of_one(
         trained.put((os.getpid(), spec.digest))
         return run(spec, context, **more)
 
-    monkeypatch.setattr(execute_module, "run", run_after_both_have_one)
+    train_with(run_after_both_have_one)
     processes = [started(lambda: work(planned, wait=True, progress=Progress())) for _ in range(2)]
     found = [trained.get(timeout=60) for _ in range(4)]
     for process in processes:
@@ -77,12 +71,12 @@ def test_two_processes_train_each_run_once_and_get_the_results_of_one(
         assert process.exitcode == 0
     assert trained.empty() and len({pid for pid, _ in found}) == 2
     assert sorted(digest for _, digest in found) == sorted(Store(finished_small).results())
-    assert_same_results(planned, finished_small)
+    assert_same_predictions(Store(planned), Store(finished_small))
 
 
 @pytest.mark.parametrize("where", ["here", "elsewhere"])
 def test_the_run_of_a_killed_process_is_taken_over(
-    planned: Path, finished_small: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    planned: Path, finished_small: Path, monkeypatch: pytest.MonkeyPatch, train_with: TrainWith, where: str
 ) -> None:
     if where == "elsewhere":  # its lock cannot show that it is dead
         monkeypatch.setattr(leases_module, "kernel", lambda: "")
@@ -95,19 +89,19 @@ def test_the_run_of_a_killed_process_is_taken_over(
             signal.pause()
         return run(spec, context, **more)
 
-    with monkeypatch.context() as hanging:
-        hanging.setattr(execute_module, "run", hang_at_the_second)
-        process = started(lambda: work(planned, progress=Progress()))
-        hung = begun.get(timeout=60)
+    train_with(hang_at_the_second)
+    process = started(lambda: work(planned, progress=Progress()))
+    hung = begun.get(timeout=60)
+    train_with(run)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     assert [lease.run for lease in leases_module.Leases(planned).current()] == [hung]
     assert work(planned, wait=True, silent_after=0.5, progress=Progress()) == DONE
-    assert_same_results(planned, finished_small)
+    assert_same_predictions(Store(planned), Store(finished_small))
 
 
 def test_a_sweep_shares_its_runs_with_a_process_that_joins(
-    settings: dict[str, Any], finished_small: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], finished_small: Path, train_with: TrainWith
 ) -> None:
     own, out = list[str](), Path(settings["out"])
 
@@ -128,13 +122,13 @@ def test_a_sweep_shares_its_runs_with_a_process_that_joins(
             results.append(facts.digest)
             super().result(facts)
 
-    monkeypatch.setattr(execute_module, "run", let_another_join)
+    train_with(let_another_join)
     shown = Shown()
     answer = Sweep(progress=shown, **{**settings, "stack": 1, "workers": 1}).run(save_model=False)
     assert answer.runs.done == 4 and len(own) == 1
     assert sorted(results) == sorted(Store(finished_small).results()) and shown.runs_done == shown.runs == 4
     assert shown.done == pytest.approx(shown.total)
-    assert_same_results(out, finished_small)
+    assert_same_predictions(Store(out), Store(finished_small))
 
 
 @pytest.mark.slow
@@ -145,7 +139,7 @@ def test_a_fork_of_a_sweep_trains_what_others_leave(settings: dict[str, Any], fi
     for process in processes:
         process.join(120)
         assert process.exitcode == 0
-    assert_same_results(Path(settings["out"]), finished_small)
+    assert_same_predictions(Store(Path(settings["out"])), Store(finished_small))
 
 
 def test_relative_paths_are_found_from_another_folder(
@@ -175,13 +169,13 @@ def test_tables_that_are_in_no_file_are_refused(tiny_bert: Path, tmp_path: Path)
         work(tmp_path / "o", progress=Progress())
 
 
-def test_a_failed_run_is_not_repeated_by_another_process(planned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_is_not_repeated_by_another_process(planned: Path, train_with: TrainWith) -> None:
     def fails(spec: Any, context: Any, **more: Any) -> Any:
         raise RuntimeError("out of memory")
 
-    with monkeypatch.context() as failing:
-        failing.setattr(execute_module, "run", fails)
-        assert work(planned, progress=Progress()) == {"done": 0, "failed": 4, "pending": 0}
+    train_with(fails)
+    assert work(planned, progress=Progress()) == {"done": 0, "failed": 4, "pending": 0}
+    train_with(run)
     assert work(planned, progress=Progress()) == {"done": 0, "failed": 4, "pending": 0}
     assert work(planned, retry=("diverged",), progress=Progress()) == {"done": 0, "failed": 4, "pending": 0}
     assert work(planned, retry=("failed",), progress=Progress()) == DONE
@@ -189,18 +183,15 @@ def test_a_failed_run_is_not_repeated_by_another_process(planned: Path, monkeypa
 
 
 def test_runs_that_are_added_meanwhile_are_trained_too(
-    settings: dict[str, Any], planned: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], planned: Path, train_with: TrainWith
 ) -> None:
-    execute, calls = work_module.execute, []
+    def add_more(spec: Any, context: Any, **more: Any) -> Any:
+        register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
+        train_with(run)
+        return run(spec, context, **more)
 
-    def add_more(*args: Any, **more: Any) -> None:
-        if not calls:
-            register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
-        calls.append(args)
-        execute(*args, **more)
-
-    monkeypatch.setattr(work_module, "execute", add_more)
-    assert work(planned, progress=Progress()) == {"done": 6, "failed": 0, "pending": 0} and len(calls) == 2
+    train_with(add_more)
+    assert work(planned, progress=Progress()) == {"done": 6, "failed": 0, "pending": 0}
 
 
 def test_a_folder_without_a_sweep_is_refused(tmp_path: Path) -> None:
@@ -209,7 +200,7 @@ def test_a_folder_without_a_sweep_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], train_with: TrainWith
 ) -> None:
     progress, store = Notes(), Store(Path(settings["out"]))
 
@@ -220,7 +211,7 @@ def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
             result.logits = {name: logits + 1 for name, logits in result.logits.items()}
         return result
 
-    monkeypatch.setattr(execute_module, "run", another_is_first)
+    train_with(another_is_first)
     Sweep(progress=progress, **{**settings, "tune": 1, "stack": 1, "workers": 1}).run(save_model=False)
     (said,) = (note for note in progress.notes if "Another process has also trained" in note)
     assert "last 1, seed 1, with other predictions (by " in said and said.endswith("stands.")
@@ -228,7 +219,10 @@ def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_sigterm_gives_the_runs_back_before_it_ends(
-    planned: Path, monkeypatch: pytest.MonkeyPatch, workers: int, capfd: pytest.CaptureFixture[str]
+    planned: Path,
+    train_with: TrainWith,
+    workers: int,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     begun = FORK.Queue()
 
@@ -237,9 +231,8 @@ def test_sigterm_gives_the_runs_back_before_it_ends(
         while True:
             sleep(0.01)
 
-    monkeypatch.setattr(execute_module, "run", hang)
-    monkeypatch.setattr("sys.argv", ["frostline", "work", str(planned), "--workers", str(workers)])
-    process = started(main)
+    train_with(hang)
+    process = started(lambda: main_of("work", planned, "--workers", workers))
     pids = {begun.get(timeout=60) for _ in range(workers)}
     assert len(leases_module.Leases(planned).current()) == workers
     for pid in {process.pid, *pids}:  # SLURM sends it to all processes of a task
@@ -254,7 +247,7 @@ def test_sigterm_gives_the_runs_back_before_it_ends(
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_long_run_continues_from_the_step_at_which_sigterm_came(
-    planned: Path, finished_small: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+    planned: Path, finished_small: Path, monkeypatch: pytest.MonkeyPatch, train_with: TrainWith, workers: int
 ) -> None:
     begun = FORK.Queue()
 
@@ -267,19 +260,17 @@ def test_a_long_run_continues_from_the_step_at_which_sigterm_came(
 
         return run(spec, context, on_step=slow_step, **more)
 
-    with monkeypatch.context() as now:
-        now.setattr(execute_module, "run", slow_run)
-        now.setattr(stopping_module, "WORTH_KEEPING", 0.0)
-        now.setattr(checkpoints_module, "WORTH_KEEPING", 0.0)
-        now.setattr("sys.argv", ["frostline", "work", str(planned), "--workers", str(workers)])
-        process = started(main)
-        under_way = {begun.get(timeout=60) for _ in range(workers)}
-        os.kill(process.pid, signal.SIGTERM)
-        process.join(60)
+    train_with(slow_run)
+    monkeypatch.setattr(StopRequest, "WORTH_KEEPING", 0.0)
+    process = started(lambda: main_of("work", planned, "--workers", workers))
+    under_way = {begun.get(timeout=60) for _ in range(workers)}
+    os.kill(process.pid, signal.SIGTERM)
+    process.join(60)
+    train_with(run)
     assert process.exitcode == 143 and not list((planned / "leases").iterdir())
     assert {file.name.partition(".")[0] for file in (planned / "checkpoints").iterdir()} >= under_way
     assert work(planned, progress=Progress()) == DONE
-    assert_same_results(planned, finished_small)
+    assert_same_predictions(Store(planned), Store(finished_small))
     continued = {digest: facts.provenance.continued_after for digest, facts in Store(planned).results().items()}
     assert under_way == {digest for digest, steps in continued.items() if steps and steps[0] >= 2}
     assert not (planned / "checkpoints").exists()

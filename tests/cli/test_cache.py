@@ -7,9 +7,9 @@ import pytest
 from tiny import FAST, Frostline
 
 
-def test_check_and_cache(frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(here / "cache"))
-    cache = here / "cache" / "frostline" / "hidden-states" / "default"
+@pytest.mark.usefixtures("here")
+def test_check_and_cache(frostline: Frostline, empty_cache: Path) -> None:
+    cache = empty_cache / "frostline" / "hidden-states" / "default"
     assert frostline("cache", "ls").out == f"{cache}: 0 B\n"
     checked = frostline("check", "m")
     assert (

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -147,22 +146,6 @@ def test_a_signal_decides_the_exit_code_whatever_a_library_makes_of_it(
     assert frostline(*words).code not in (130, 143)  # the next command was not stopped
 
 
-@pytest.mark.usefixtures("heeds_ctrl_c")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_error_after_a_signal_that_a_library_swallows_is_shown(
-    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
-    def swallow(*_: object, **__: object) -> None:
-        with suppress(KeyboardInterrupt, SystemExit):
-            signal.raise_signal(number)
-        raise ZeroDivisionError("by nothing")
-
-    monkeypatch.setattr("frostline.api.sweep.Sweep.run", swallow)
-    got = frostline("sweep", "--tune", 0, "--model", "m", "--train", "t.csv", "--out", "o")
-    assert got.code == 128 + number and got.err.startswith("Traceback (most recent call last):\n")
-    assert got.err.endswith(f"\nZeroDivisionError: by nothing\nfrostline: stopped. {CONTINUES}\n")
-
-
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("unread, words, code", [("stdout", "--version", 141), ("stderr", "work nowhere", 2)])
 def test_a_command_ends_quietly_if_nobody_reads_its_output(
@@ -178,30 +161,31 @@ def test_a_command_ends_quietly_if_nobody_reads_its_output(
     assert (done.returncode, done.stdout or b"", done.stderr or b"") == (code, b"", b"")
 
 
+SHORT = torch.OutOfMemoryError("CUDA out of memory. And more")
+
+
 @pytest.mark.parametrize(
-    "error", [ZeroDivisionError("by nothing"), OSError(errno.EIO, "of the disk"), EOFError("empty")]
+    ("error", "code", "said"),
+    [
+        (ZeroDivisionError("by nothing"), 70, "ZeroDivisionError: by nothing\n"),
+        (OSError(errno.EIO, "of the disk"), 70, "OSError: [Errno 5] of the disk\n"),
+        (EOFError("empty"), 70, "EOFError: empty\n"),
+        (
+            SHORT,
+            2,
+            f"Memory ran out ({first_line(SHORT)}): end other programs that use it, or use a device with more, and",
+        ),
+        (MemoryError(), 2, "Memory ran out (MemoryError"),
+        (OSError(errno.ENOSPC, "No space left on device", "f"), 2, "f cannot be written or read (No space left"),
+    ],
 )
-def test_an_error_that_is_not_expected_has_its_own_exit_code(
-    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+def test_an_error_that_is_not_expected_has_a_traceback_and_its_own_exit_code(
+    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str
 ) -> None:
+    """A lack of memory or disk is one sentence, also outside of a run, such as while hidden states are computed."""
     monkeypatch.setattr("frostline.api.work.work", raising(error))
     got = frostline("work", "o")
-    assert got.code == 70 and "Traceback (most recent call last):\n" in got.err
-    assert f"{type(error).__name__}: {error}" in got.err
-
-
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. And more"), MemoryError()])
-def test_a_lack_of_memory_is_one_sentence(
-    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    """Outside of a run, such as while hidden states are computed."""
-    monkeypatch.setattr("frostline.api.work.work", raising(error))
-    got = frostline("work", "o")
-    assert got.code == 2 and "Traceback" not in got.err
-    assert (
-        f"Memory ran out ({first_line(error)}): end other programs that use it, or use a device with more, and"
-        in got.err
-    )
+    assert got.code == code and said in got.err and ("Traceback (most recent call last):\n" in got.err) == (code == 70)
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")

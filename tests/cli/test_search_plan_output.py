@@ -46,14 +46,14 @@ def test_a_plan_says_what_a_search_costs(made: SearchPlan, capsys: pytest.Captur
 def test_a_budget_that_is_too_small_is_named_with_one_that_is_not(
     made: SearchPlan, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown = printed(replace(made, budget=45.0, budget_given=True), capsys)
+    shown = printed(replace(made, budget_given=45.0), capsys)
     assert "Budget: 45 s of training, as given. It probably ends before full fine-tuning has run" in shown
     assert "give about --budget 46s or more." in shown
-    assert "nothing can be compared" not in printed(replace(made, budget=46.0, budget_given=True), capsys)
+    assert "nothing can be compared" not in printed(replace(made, budget_given=46.0), capsys)
 
 
 def test_a_plan_counts_what_an_earlier_search_spent(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = printed(replace(made, spent=30.0, budget=75.0, budget_given=True), capsys)
+    shown = printed(replace(made, spent=30.0, budget_given=75.0), capsys)
     assert "A search in this folder has spent 30 s; this one continues it." in shown
     ended = printed(replace(made, spent=30.0, over=True), capsys)
     assert "A search in this folder has spent 30 s, and has ended: only a larger budget trains more." in ended
@@ -61,15 +61,14 @@ def test_a_plan_counts_what_an_earlier_search_spent(made: SearchPlan, capsys: py
 
 
 def test_a_reference_without_a_forecast(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = replace(made, of_reference=None, budget=None)
+    nothing = replace(made, plan=replace(made.plan, forecast=Forecast((), 2.0)))
     assert "Full fine-tuning: no forecast, because all its runs are done." in printed(nothing, capsys)
-    untimed = replace(nothing, plan=replace(made.plan, forecast=None))
-    shown = printed(untimed, capsys)
+    shown = printed(replace(made, plan=replace(made.plan, forecast=None)), capsys)
     assert "because no step could be timed. Budget: the larger of 4 such runs and 120 s." in shown
 
 
 def test_a_measured_reference_needs_no_forecast(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
-    shown = printed(replace(made, of_reference=None, measured=50.0, budget=200.0), capsys)
+    shown = printed(replace(made, measured=50.0), capsys)
     assert "Full fine-tuning: 50 s a run, as measured in this folder." in shown
     assert "Budget: 3 min 20 s of training, the larger of 4 such runs and 120 s" in shown
     two = replace(made, plan=replace(made.plan, forecast=replace(forecast(), workers=2)))
@@ -78,20 +77,16 @@ def test_a_measured_reference_needs_no_forecast(made: SearchPlan, capsys: pytest
 
 def test_a_reference_that_is_too_large_for_the_memory(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
     assert made.of_reference is not None
-    large = replace(made, of_reference=replace(made.of_reference, memory_bytes=1e15))
-    assert "That is more than is free: give --max-k" in printed(large, capsys)
+    large = Forecast((replace(made.of_reference, memory_bytes=1e15),), 2.0)
+    shown = printed(replace(made, plan=replace(made.plan, forecast=large)), capsys)
+    assert "That is more than is free: give --max-k" in shown
     assert "--exhaustive" in printed(replace(made, exhaustive=True), capsys)
 
 
-@pytest.mark.parametrize("budget", [("5", "minutes"), ("5minutes",), ("300",)])
-def test_a_budget_may_have_two_words(
-    budget: tuple[str, ...], frostline: Frostline, tiny_bert: Path, tiny_table: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("budget", ["5minutes", "300"])
+def test_a_budget_has_a_unit_or_is_in_seconds(
+    budget: str, frostline: Frostline, tiny_bert: Path, tiny_table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("frostline.search.search_plan.make_forecast", forecast)
-    got = frostline("find", "--model", tiny_bert, "--budget", *budget, "--train", tiny_table, "--out", "f", "--plan")
+    got = frostline("find", "--model", tiny_bert, "--budget", budget, "--train", tiny_table, "--out", "f", "--plan")
     assert got.code == 0 and "Budget: 5 min of training, as given." in " ".join(got.out.split())
-
-
-def test_other_words_after_a_budget_are_refused(frostline: Frostline) -> None:
-    got = frostline("find", "--budget", "5", "minuets")
-    assert got.code == 2 and "minuets" in got.err

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pytest
 
-from tiny import FAST, Frostline, contents, sentences, write_csv
+from frostline.training.train import run
+from tiny import FAST, Frostline, TrainWith, contents, sentences, write_csv
 
 
 def test_a_dry_run_shows_every_group_and_writes_nothing(frostline: Frostline, here: Path) -> None:
@@ -147,31 +147,17 @@ def test_many_classes_pairs_regression_class_weights_and_files_without_a_header(
     assert 'labels = ["positive", "negative"]' in (here / "o-bare.tsv" / "sweep.toml").read_text()
 
 
-def test_a_diverged_run_is_trained_again_on_request(
-    frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import frostline.sweep.execution.stacks as execute_module
-
-    real = execute_module.run
-
+def test_a_diverged_run_is_trained_again_on_request(frostline: Frostline, here: Path, train_with: TrainWith) -> None:
     def diverges(spec: Any, context: Any, **more: Any) -> Any:
-        result = real(spec, context, **more)
+        result = run(spec, context, **more)
         return replace(result, record=result.record.model_copy(update={"outcome": "diverged"}))
 
     words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "1", "--seeds", "1", "--out", "o", *FAST]
-    monkeypatch.setattr(execute_module, "run", diverges)
+    train_with(diverges)
     frostline(*words)
-    monkeypatch.undo()
-    monkeypatch.chdir(here)
+    train_with(run)
     assert "diverged" in frostline(*words).out + frostline("status", "o").out
     assert frostline(*words, "--retry", "failed,diverged").code == 0
     assert "diverged" not in frostline("status", "o").out and len(list((here / "o" / "retried").iterdir())) == 1
     got = frostline(*words, "--retry", "all")
     assert got.code == 2 and "--retry cannot be 'all': give failed, diverged, or failed,diverged." in got.err
-
-
-def test_a_plan_has_its_own_command(frostline: Frostline) -> None:
-    got = frostline("sweep", "--model", "m", "--plan")
-    assert got.code == 2 and got.err == (
-        "frostline: `frostline sweep` has no --plan: run `frostline plan` with the same arguments.\n"
-    )

@@ -195,8 +195,9 @@ def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
     with pytest.raises(type(signal)):
         frostline.find(**settings)
     answer = json.loads((out / "answer.json").read_text())
-    assert answer["decision"] is not None and best in answer["sentence"]
-    assert answer["decision"]["choice"] == max(answer["sizes"][0]["choices"], key=lambda one: one["value"])["choice"]
+    (size,) = answer["sizes"]
+    assert size["decision"] is not None and best in answer["sentence"]
+    assert size["decision"]["choice"] == max(size["choices"], key=lambda one: one["value"])["choice"]
     at = f"Report: {out / 'report.html'}" + (f" Model: {out / 'model'}" if saved else "")
     assert progress.notes[-1] == f"So far: {answer['sentence']} {at}"
     assert (out / "report.html").is_file()

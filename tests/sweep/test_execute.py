@@ -12,10 +12,12 @@ import pandas as pd
 import pytest
 
 import frostline
-import frostline.sweep.execution.stacks as execute_module
+import frostline.sweep.execution.execute as execute_module
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
+from frostline.frozen.exactness import Check
 from frostline.report.rebuild import rebuild
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep.execution.execute import execute
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register
@@ -24,21 +26,21 @@ from frostline.sweep.results.store import Store
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.training.forward import train_rows, validation_rows
 from frostline.training.train import run
-from tiny import Notes, SetsAside, contents, run_sweep, table
+from tiny import Notes, SetsAside, TrainWith, contents, run_sweep, table
 
 
 def test_finished_runs_are_not_trained_again(
-    finished_small: Path, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, train_with: TrainWith
 ) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     before, trained = contents(out / "runs"), []
-    monkeypatch.setattr(execute_module, "run", lambda spec, *_, **__: trained.append(spec))
+    train_with(lambda spec, *_, **__: trained.append(spec))
     run_sweep(settings)
     assert not trained and contents(out / "runs") == before
 
 
 def test_a_resumed_sweep_has_the_same_results_as_an_uninterrupted_one(
-    finished_small: Path, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    finished_small: Path, settings: dict[str, Any], train_with: TrainWith
 ) -> None:
     trained = []
 
@@ -49,7 +51,7 @@ def test_a_resumed_sweep_has_the_same_results_as_an_uninterrupted_one(
         return run(spec, context, **more)
 
     settings = {**settings, "stack": 1}
-    monkeypatch.setattr(execute_module, "run", stop_at_the_third)
+    train_with(stop_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(settings)
     assert len(Store(settings["out"]).results()) == 2
@@ -75,7 +77,7 @@ def test_trained_parameters_that_cannot_be_stored_do_not_fail_the_run(settings: 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int
+    settings: dict[str, Any], train_with: TrainWith, workers: int
 ) -> None:
     def fails(spec: Any, context: Any, **more: Any) -> Any:
         if (spec.recipe.k, spec.seed) == (1, 0):
@@ -83,7 +85,7 @@ def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
         return run(spec, context, **more)
 
     settings = {**settings, "workers": workers, "stack": 1}
-    monkeypatch.setattr(execute_module, "run", fails)
+    train_with(fails)
     rows = run_sweep(settings).table().set_index(["recipe", "seed"])
     assert rows.status.to_dict() == {
         ("head only", 0): "done",
@@ -94,7 +96,7 @@ def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
     assert rows.reason["last 1", 0] == "RuntimeError: out of <memory>"
     answer = rebuild(settings["out"])
     assert answer.runs.failed == 1 and answer.sizes[0].cell("last 1").errors == 1
-    monkeypatch.undo()
+    train_with(run)
     again = run_sweep(settings)
     assert set(again.table().status) == {"done"} and not list(settings["out"].glob("runs/*.failed.json"))
 
@@ -119,7 +121,7 @@ def test_a_damaged_result_is_set_aside_and_its_run_is_repeated(
 
 
 def test_a_run_is_published_if_the_earlier_result_of_another_process_is_torn(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], train_with: TrainWith
 ) -> None:
     trained = []
 
@@ -132,7 +134,7 @@ def test_a_run_is_published_if_the_earlier_result_of_another_process_is_torn(
         return run(spec, context, **more)
 
     progress = Notes()
-    monkeypatch.setattr(execute_module, "run", publish_torn)
+    train_with(publish_torn)
     Sweep(**{**settings, "tune": "0", "seeds": 1, "progress": progress}).run(save_model=False)
     assert list(Store(settings["out"]).results()) == trained
     assert [path.name for path in (settings["out"] / "damaged").iterdir()] == trained
@@ -176,9 +178,7 @@ def test_unfinished_files_of_a_killed_process_do_not_block_the_folder(settings: 
     assert set(run_sweep(settings, tune="0", seeds=1).table().status) == {"done"}
 
 
-def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(settings: dict[str, Any]) -> None:
     settings = {**settings, "tune": "0,1", "seeds": 5, "folds": 5, "train_size": None}
     sweep = run_sweep(settings)
     prepared, folder = sweep._prepare(Progress()), Folder(settings["out"])
@@ -205,3 +205,13 @@ def test_runs_of_different_folds_are_not_stacked(settings: dict[str, Any]) -> No
         for spec in frostline.Sweep(**{**settings, "tune": "0", "seeds": 4, "folds": 2}).plan(timed=False).runs
     ]
     assert len(set(folds)) == 2 and folds[0] == folds[2] and folds[1] == folds[3]
+
+
+@pytest.mark.parametrize("k, shown", [(Recipe(1), " with last 1"), (FULL, " with full"), (None, "")])
+def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, k: Any, shown: str
+) -> None:
+    monkeypatch.setattr(execute_module, "check", lambda *_, **__: [Check(k, None, None, None, "Its layers talk.")])
+    with pytest.raises(FrostlineError, match=rf"cannot be cut exactly{shown}: Its layers talk\."):
+        Sweep(progress=Progress(), **settings).run()
+    assert not settings["out"].exists()

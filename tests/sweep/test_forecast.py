@@ -41,10 +41,8 @@ def states(model: torch.nn.Module) -> dict[str, Any]:
     }
 
 
-def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
+@pytest.mark.usefixtures("empty_cache")
+def test_a_plan_forecasts_every_cell_and_leaves_no_trace(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "o", tune="0,1,2,all,probe", train_size="20,40")
     prepared = sweep._prepare(Progress())
     model, before = prepared.context.pretrained.model, states(prepared.context.pretrained.model)
@@ -66,10 +64,10 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(
     assert prepared.context.states is None and not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_states_for_estimators_alone_take_time_on_the_disk(
-    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))  # none are cached
     run_sweep(settings, tune="0")
     monkeypatch.setattr(forecast_module, "disk_speed", lambda folder: 1.0)
     found = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,probe"}).plan().forecast

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-import frostline.api.work as work_module
-import frostline.sweep.execution.stacks as execute_module
 import frostline.sweep.execution.workers as gpus_module
 from frostline import Sweep, find, work
 from frostline.cli.plan_output import print_device
@@ -22,7 +20,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import register
 from frostline.sweep.results.store import Store
 from frostline.training.train import run
-from tiny import Notes, sentences
+from tiny import Notes, TrainWith, sentences
 
 STAND_IN = """
 import os, sys
@@ -82,7 +80,7 @@ def test_a_sweep_trains_on_each_gpu(settings: dict[str, Any], calls: Path, capsy
 
 @pytest.mark.slow
 def test_the_processes_train_some_of_the_runs(
-    settings: dict[str, Any], finished_small: Path, calls: Path, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], finished_small: Path, calls: Path, train_with: TrainWith
 ) -> None:
     out = Path(settings["out"])
     (calls.parent / "work.py").write_text(STAND_IN + WORKS)
@@ -92,7 +90,7 @@ def test_the_processes_train_some_of_the_runs(
             time.sleep(0.05)
         return run(spec, context, **more)
 
-    monkeypatch.setattr(execute_module, "run", wait_for_others)
+    train_with(wait_for_others)
     Sweep(progress=Progress(), **{**settings, "stack": 1, "workers": 1}).run(save_model=False)
     assert Store(out).results().keys() == Store(finished_small).results().keys()
     assert not list((out / "leases").iterdir())
@@ -105,23 +103,17 @@ def test_work_trains_on_each_gpu(settings: dict[str, Any], calls: Path) -> None:
     assert lines(calls) == [f"{gpu} {out} --silent-after=19.5 --wait" for gpu in (5, 7)]
 
 
-def test_work_goes_on_while_its_processes_wait(
-    settings: dict[str, Any], calls: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    six = (
-        "import time\nwhile len(list((Path(sys.argv[1]) / 'runs').glob('*/result.json'))) < 6:\n    time.sleep(0.01)\n"
-    )
-    (calls.parent / "work.py").write_text(STAND_IN + six)
-    register(Sweep(progress=Progress(), **settings)._prepare(Progress()))
-    execute, added = work_module.execute, list[bool]()
+def test_work_goes_on_while_its_processes_wait(settings: dict[str, Any], calls: Path, train_with: TrainWith) -> None:
+    until_six = "while len(list((Path(sys.argv[1]) / 'runs').glob('*/result.json'))) < 6:\n    time.sleep(0.01)\n"
+    (calls.parent / "work.py").write_text(f"{STAND_IN}\nimport time\n{until_six}")
+    register(Sweep(progress=Progress(), **settings, stack=1)._prepare(Progress()))
 
-    def add_more(*args: Any, **more: Any) -> None:
-        if not added:
-            register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
-        added.append(True)
-        execute(*args, **more)
+    def add_more(spec: Any, context: Any, **more: Any) -> Any:
+        register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
+        train_with(run)
+        return run(spec, context, **more)
 
-    monkeypatch.setattr(work_module, "execute", add_more)
+    train_with(add_more)
     assert work(Path(settings["out"]), wait=True, progress=Progress())["done"] == 6 and len(lines(calls)) == 2
 
 
@@ -147,7 +139,7 @@ def test_tables_in_memory_are_trained_on_one_gpu(tiny_bert: Path, calls: Path, t
 
 
 @pytest.mark.parametrize("ends", ["by itself", "with an error"])
-def test_no_process_is_left(settings: dict[str, Any], calls: Path, monkeypatch: pytest.MonkeyPatch, ends: str) -> None:
+def test_no_process_is_left(settings: dict[str, Any], calls: Path, ends: str) -> None:
     sleeps = f"import time\ntime.sleep({0.5 if ends == 'by itself' else 1000})"
     (calls.parent / "work.py").write_text(f"{STAND_IN}{sleeps}")
     prepared = Sweep(progress=Progress(), **settings)._prepare(Progress())

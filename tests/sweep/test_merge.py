@@ -15,9 +15,11 @@ from frostline import FrostlineError, merge
 from frostline.data.files import seal, unseal
 from frostline.report.rebuild import rebuild
 from frostline.sweep.results.folder import Folder
+from frostline.sweep.results.search_record import write_search
 from frostline.sweep.results.store import Store
 from frostline.training.result import Result
 from records import failure
+from search_runs import record_of
 from tiny import Frostline, change_settings, contents, run_sweep
 
 Part = Callable[..., Path]
@@ -154,46 +156,40 @@ def test_files_of_a_user_beside_the_new_folder_stay(part: Part, tmp_path: Path) 
     assert all((tmp_path / name / "thesis.txt").read_text() == name for name in names)
 
 
-def test_a_folder_that_appears_while_runs_are_merged_is_kept(
-    part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def a_folder_appears(store: Store) -> None:
+    (store.out.parent / "c").mkdir()
+    (store.out.parent / "c" / "thesis.txt").write_text("of a user")
+
+
+def a_run_is_lost(store: Store) -> None:
+    shutil.rmtree(next(store.runs.iterdir()))
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "message", "left"),
+    [
+        (a_folder_appears, "c exists, which another process has created meanwhile", ["a", "c"]),
+        (a_run_is_lost, "1 of 2 runs are missing in", ["a"]),
+    ],
+)
+def test_what_others_do_while_runs_are_merged_is_noticed(
+    part: Part,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: Callable[[Store], None],
+    message: str,
+    left: list[str],
 ) -> None:
     a, real = part("a", [0]), Store.write_spec
-
-    def slowly(store: Store, values: Any) -> None:
-        real(store, values)
-        (tmp_path / "c").mkdir()
-        (tmp_path / "c" / "thesis.txt").write_text("of a user")
-
-    monkeypatch.setattr(Store, "write_spec", slowly)
-    with pytest.raises(FrostlineError, match="c exists, which another process has created meanwhile"):
+    monkeypatch.setattr(Store, "write_spec", lambda store, values: (real(store, values), meanwhile(store)))
+    with pytest.raises(FrostlineError, match=message):
         merge([a], tmp_path / "c")
-    assert contents(tmp_path / "c") == {"thesis.txt": b"of a user"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "c"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+    assert "c" not in left or contents(tmp_path / "c") == {"thesis.txt": b"of a user"}
 
 
-def test_runs_that_are_lost_while_they_are_merged_are_noticed(
-    part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a, real = part("a", [0]), Store.write_spec
-
-    def losing(store: Store, values: Any) -> None:
-        real(store, values)
-        shutil.rmtree(next(store.runs.iterdir()))
-
-    monkeypatch.setattr(Store, "write_spec", losing)
-    with pytest.raises(FrostlineError, match="1 of 2 runs are missing in"):
-        merge([a], tmp_path / "c")
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-def test_a_search_is_refused(part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_is_refused(part: Part, tmp_path: Path) -> None:
     a, b = part("a", [0]), part("b", [1])
-    real = Folder.__init__
-
-    def searched(folder: Folder, out: Path) -> None:
-        real(folder, out)
-        folder.search = object() if out == b else None  # type: ignore[assignment]
-
-    monkeypatch.setattr(Folder, "__init__", searched)
+    write_search(b, record_of())
     with pytest.raises(FrostlineError, match="/b is the folder of a search"):
         merge([a, b], tmp_path / "c")

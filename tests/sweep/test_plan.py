@@ -74,10 +74,8 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
     assert not (tmp_path / "o").exists()
 
 
-def test_the_planned_size_of_the_cache_is_exact(
-    tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "cache"))
+@pytest.mark.usefixtures("empty_cache")
+def test_the_planned_size_of_the_cache_is_exact(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,2", "seeds": 1, "num_train_epochs": 0.1}
     sweep = frostline.Sweep(progress=Progress(), out=tmp_path / "o", precision="float32", **settings)
     planned = sweep.plan(timed=False).states.bytes

@@ -36,9 +36,15 @@ def test_a_result_is_described_in_one_line() -> None:
     assert describe(failure(bad.spec, "RuntimeError: no memory")).endswith("lr 0.0003  failed: RuntimeError: no memory")
 
 
-def test_the_time_left_follows_from_the_speed_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock of this process, which a test can set."""
     now = [100.0]
     monkeypatch.setattr(progress_module, "monotonic", lambda: now[0])
+    return now
+
+
+def test_the_time_left_follows_from_the_speed_so_far(now: list[float]) -> None:
     progress = Progress()
     now[0] = 150.0  # the model was loaded
     progress.start(3, 60.0)
@@ -64,11 +70,8 @@ def test_the_time_left_follows_from_the_speed_so_far(monkeypatch: pytest.MonkeyP
 
 
 def test_logs_say_what_is_under_way_if_nothing_was_printed_for_a_while(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], now: list[float]
 ) -> None:
-    now = [100.0]
-    monkeypatch.setattr(progress_module, "monotonic", lambda: now[0])
-
     def printed_after(seconds: float, change: Callable[..., None], *arguments: Any) -> str:
         now[0] += seconds
         change(*arguments)

@@ -53,58 +53,35 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ({"zzz": 3}, "There is no setting 'zzz': choose from adam_beta1, "),
         ({"training": {"num_train_epochs": 3}}, "There is no table [training]: move its settings to the top"),
         ({"tune": ""}, "tune cannot be '': give at least one value."),
-        ({"tune": []}, "tune cannot be []: give at least one value."),
         ({"tune": "1,1"}, "tune cannot be '1,1': a value appears twice"),
-        (
-            {"tune": "last"},
-            "There is no way to tune called 'last' (did you mean 'last-2'?)",
-        ),
+        ({"tune": "last"}, "There is no way to tune called 'last' (did you mean 'last-2'?)"),
         ({"tune": -1}, "tune cannot be -1: give numbers of layers"),
-        ({"tune": 1.5}, "tune cannot be 1.5: give numbers of layers"),
         ({"tune": [0, True]}, "tune cannot be [0, True]: give a number or a word, not true or false."),
         ({"folds": 1}, "folds cannot be 1: give 2 or more, 0 for none, or auto."),
         ({"seeds": 0}, "seeds cannot be 0: give a number of seeds, 1 or more, or a list of them."),
-        ({"seeds": ""}, "seeds cannot be '': give a number of seeds"),
         ({"seeds": True}, "seeds cannot be True: give a number or a word"),
         ({"seeds": "0,-1"}, "seeds cannot be '0,-1': give a number from 0 on"),
-        ({"learning_rate": "nan"}, "learning_rate cannot be 'nan': give a finite number"),
         ({"learning_rate": 0}, "learning_rate cannot be 0: give a number above 0"),
-        ({"learning_rate": "1e-4,1e-4"}, "a value appears twice"),
         ({"max_grad_norm": float("inf")}, "max_grad_norm cannot be inf: give a finite number"),
-        ({"cache_limit": "inf"}, "cache_limit cannot be 'inf': give a finite number"),
-        ({"num_train_epochs": True}, "num_train_epochs cannot be True: give a number or a word"),
         ({"num_train_epochs": "many"}, "num_train_epochs cannot be 'many': give a number (training epochs)"),
         ({"train_size": "1.5"}, "train_size cannot be '1.5': give a whole number"),
         ({"target": 1.5}, "target cannot be 1.5: give a number up to 1"),
         ({"adam_beta1": 1}, "adam_beta1 cannot be 1: give a number below 1"),
         ({"lr_scheduler_type": "reduce_lr_on_plateau"}, "cannot be 'reduce_lr_on_plateau': give 'linear', 'cosine'"),
-        (
-            {"precision": "float8"},
-            "precision cannot be 'float8': give 'auto', 'float32', 'bfloat16' or 'float16'.",
-        ),
-        ({"device": "tpu"}, "device cannot be 'tpu': give 'auto', 'cpu', 'cuda' or 'mps'."),
         ({"class_weights": "even"}, "class_weights cannot be 'even': give none, balanced, or a weight"),
-        (
-            {"class_weights": {"a": "x"}},
-            "class_weights cannot be {'a': 'x'}: give none, balanced, or a weight for each label.",
-        ),
         (
             {"threshold": 1},
             "threshold cannot be 1: give a number between 0 and 1, recall=0.9, or what to maximize: best",
         ),
-        ({"threshold": True}, "threshold cannot be True: give a number or a word, not true or false."),
         ({"calibrate": "often"}, "calibrate cannot be 'often': give true or false"),
         ({"model": 3}, "model cannot be 3: give one text in quotes"),
-        ({"tune_pooler": "maybe"}, "tune_pooler cannot be 'maybe': give true or false"),
         ({"tune": "named"}, "tune has `named`, but no parts are named: give --tune-modules with module paths, such as"),
         (
             {"tune": "0,all", "tune_modules": "pooler"},
             "tune_modules names pooler, but head only,full trains no named parts: add `named`, or leave",
         ),
         ({"tune": "named", "tune_modules": ""}, "tune_modules cannot be '': give module paths, such as encoder."),
-        ({"tune": "named", "tune_modules": []}, "tune_modules cannot be []: give module paths"),
         ({"tune": "named", "tune_modules": "layer..1"}, "tune_modules cannot be 'layer..1': give module paths"),
-        ({"tune": "named,named", "tune_modules": "pooler"}, "a value appears twice"),
         ({"tune": "all,lora_2"}, "tune cannot be 'all,lora_2'"),
         ({"tune": "all,lorra-2"}, "no way to tune called 'lorra-2' (did you mean 'lora-2'?)"),
         ({"tune": "lora-2"}, "are compared with the last k layers or with full fine-tuning: add one"),
@@ -117,12 +94,7 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
             {"tune": "all,mine", "way": {"mine": {"low_rank": 4, "mixout": 0.5}}},
             "The way 'mine' cannot be used: low_rank and mixout both change how the same weights learn",
         ),
-        (
-            {"tune": "all,mine", "way": {"mine": {"layers": "top"}}},
-            "layers in [way.mine] cannot be 'top': give 'last', 'first'",
-        ),
         ({"tune": "full", "way": {"probe": {}}}, "[way.probe] has a name that means something else already"),
-        ({"tune": "full", "way": {"last-2": {}}}, "[way.last-2] has a name that means something else already"),
         ({"tune": "full", "way": {"my_way": {}}}, "[way.my_way] is no name: use small letters"),
         ({"tune": "full", "way": 3}, "way has the wrong form: give tables [way.NAME]"),
         (
@@ -131,9 +103,7 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ),
         ({"grid": [{"seeds": 0}]}, "seeds in table 1 of [[grid]] cannot be 0: give a number of seeds"),
         ({"grid": "0,1"}, "grid has the wrong form: give tables [[grid]]"),
-        ({"grid": [3]}, "grid has the wrong form: give tables [[grid]]"),
         ({"head_learning_rate": "1e-3,0"}, "head_learning_rate cannot be '1e-3,0': give a number above 0"),
-        ({"model": None}, "model cannot be None: give one text in quotes"),
     ],
 )
 def test_impossible_values_are_refused(values: dict[str, Any], message: str) -> None:
@@ -202,13 +172,6 @@ def test_tune_modules_alone_means_named_parts() -> None:
     assert make_settings(tomllib.loads(to_toml(both.model_dump(mode="json")))) == both
 
 
-def test_an_extended_sweep_keeps_its_named_parts() -> None:
-    older = spec(tune="named,0", tune_modules="pooler")
-    assert spec(tune="full").extended(older, 9).tune_modules == ("pooler",)
-    assert spec(tune="full").extended(older, 9).tune == ("named", "head only", "full")
-    assert older.extended(spec(tune="full"), 9).tune_modules == ("pooler",)
-
-
 def cells(spec: Settings) -> set[tuple[Any, ...]]:
     """The runs of a sweep, by the values of the grid; no size is None."""
     return {
@@ -243,6 +206,9 @@ def test_grids_are_merged_if_one_grid_has_the_same_runs() -> None:
     assert spec(tune="0,2", seeds="1,2").extended(older, 1000).grid == ()
     assert len(spec(tune="0,2,all", seeds="1,2").extended(older, 1000).grid) == 1
     assert spec(target=0.8).extended(older, 1000).target == 0.8
+    named = spec(tune="named,0", tune_modules="pooler")
+    for grown in (spec(tune="full").extended(named, 9), named.extended(spec(tune="full"), 9)):
+        assert grown.tune_modules == ("pooler",) and {*grown.values_of("tune")} == {"named", "head only", "full"}
 
 
 def test_a_grid_of_several_parts() -> None:

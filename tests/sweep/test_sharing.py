@@ -26,8 +26,8 @@ def finish(store: Store, runs: list[Run] | None) -> None:
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing_module, "POLL", 0.0)
-    monkeypatch.setattr(sharing_module, "PAUSE", 0.0)
+    for name in ("POLL", "PAUSE"):
+        monkeypatch.setattr(sharing_module, name, 0.0)
 
 
 def test_alone_it_deals_out_every_stack_in_order(tmp_path: Path) -> None:

@@ -27,8 +27,9 @@ def program(folder: Path, name: str, text: str) -> Path:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for programs that are found first."""
+    """A folder for programs that are found first. One is the worker, in place of Python."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "worker"))
     return tmp_path / "bin"
 
 
@@ -80,11 +81,10 @@ def test_what_a_task_does_at_a_signal(
     requeued: bool,
 ) -> None:
     said, wait = tmp_path / "said", "echo begun >> said; while true; do sleep 0.02; done" if number else ""
-    worker = program(programs, "worker", f"trap 'echo TERM >> said; sleep 0.1; exit {code}' TERM; {wait}\nexit {code}")
+    program(programs, "worker", f"trap 'echo TERM >> said; sleep 0.1; exit {code}' TERM; {wait}\nexit {code}")
     program(programs, "scontrol", "echo $@ >> said")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SLURM_JOB_ID", "17")
-    monkeypatch.setattr(sys, "executable", str(worker))
     task = subprocess.Popen(["bash", "-c", script(tmp_path / "o")])
     while number and not said.exists():
         time.sleep(0.01)
@@ -110,10 +110,9 @@ def test_what_a_task_does_at_a_signal(
 def test_one_task_of_a_search_decides_and_without_it_all_end(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: int, code: int, does: str
 ) -> None:
-    worker = program(programs, "worker", f"echo $@ >> said; exit {code}")
+    program(programs, "worker", f"echo $@ >> said; exit {code}")
     program(programs, "scancel", "echo scancel $@ >> said")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "executable", str(worker))
     text = script(tmp_path / "o", search=["find", "--budget=1s"])
     env = {**os.environ, "SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_JOB_ID": "17"}
     assert subprocess.run(["bash", "-c", text], env=env).returncode == code

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-import frostline.sweep.execution.stacks as execute_module
 import frostline.sweep.execution.stacks as stacks_module
 from frostline.api.sweep import Sweep
 from frostline.frozen.forward_pass import StateSelection
@@ -20,7 +19,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.store import Store
 from frostline.training.experiment import Experiment
 from frostline.training.run import Run
-from tiny import run_sweep
+from tiny import Notes, run_sweep
 
 
 def spec_of(tune: int | str, seed: int, rate: float = 1e-3, **more: Any) -> Run:
@@ -105,27 +104,12 @@ def test_on_a_cpu_only_k_0_is_stacked_unless_a_size_is_given(context: Experiment
     assert not notes
 
 
-def test_each_worker_gets_one_stack_unless_a_size_is_given(context: Experiment) -> None:
-    runs = [spec_of(0, seed) for seed in range(5)]
-    found = [stack_size(runs, context, "auto", print, workers=workers) for workers in (1, 2, 3, 5, 9)]
-    assert found == [5, 3, 2, 1, 1] and stack_size(runs, context, 4, print, workers=3) == 4
-
-
-def test_memory_limits_a_stack_at_k_0(context: Experiment, monkeypatch: pytest.MonkeyPatch) -> None:
-    head = 4 * (32 * 32 + 32 + 32 * 2 + 2)
-    runs = [spec_of(0, seed) for seed in range(9)]
-    for limit, size in ((10 * 5 * head, 9), (3 * 5 * head, 3), (0, 1)):
-        monkeypatch.setattr(stacks_module, "memory_limit", lambda device, limit=limit: limit)
-        assert stack_size(runs, context.with_worker(stack_sizes={}), "auto", print) == size
-
-
 def test_a_model_type_that_cannot_be_stacked_runs_one_by_one_with_a_note(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stacks_module, "stack_refusal", lambda *_, **__: "Its layers talk.")
-    notes = notes_of(monkeypatch)
-    assert stacked_of(run_sweep(settings)) == {0: [1, 1], 1: [1, 1]}
-    assert "Runs of head only are trained one by one. Its layers talk." in notes
+    assert stacked_of(run_sweep(settings, progress=(shown := Notes()))) == {0: [1, 1], 1: [1, 1]}
+    assert "Runs of head only are trained one by one. Its layers talk." in shown.notes
 
 
 def test_a_given_size_stacks_every_k(settings: dict[str, Any]) -> None:
@@ -152,7 +136,7 @@ def test_a_stack_at_k_0_gives_the_same_predictions_as_single_runs(settings: dict
 def test_a_stack_that_fails_is_retried_in_halves_with_a_note(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, sizes = execute_module.run_stacked, []
+    real, sizes = stacks_module.run_stacked, []
 
     def short_of_memory(specs: list[Run], *others: Any, **more: Any) -> Any:
         sizes.append(len(specs))
@@ -160,20 +144,14 @@ def test_a_stack_that_fails_is_retried_in_halves_with_a_note(
             raise torch.OutOfMemoryError("out of memory\nand more")
         return real(specs, *others, **more)
 
-    monkeypatch.setattr(execute_module, "run_stacked", short_of_memory)
-    notes = notes_of(monkeypatch)
-    sweep = run_sweep(settings, tune="0", seeds=5)
+    monkeypatch.setattr(stacks_module, "run_stacked", short_of_memory)
+    sweep = run_sweep(settings, tune="0", seeds=5, progress=(shown := Notes()))
     assert sizes == [5, 2, 3, 2] and stacked_of(sweep) == {0: [2, 2, 1, 2, 2]}
     assert (
-        "A stack of 5 runs of head only failed (OutOfMemoryError: out of memory); it is retried in two halves." in notes
+        "A stack of 5 runs of head only failed (OutOfMemoryError: out of memory); it is retried in two halves."
+        in shown.notes
     )
     assert set(sweep.table().status) == {"done"}
-
-
-def notes_of(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    notes: list[str] = []
-    monkeypatch.setattr(Progress, "note", lambda self, sentence: notes.append(sentence))
-    return notes
 
 
 def stacked_of(sweep: Sweep) -> dict[Any, list[int]]:

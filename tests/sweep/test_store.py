@@ -1,7 +1,9 @@
 """The store of results: complete folders, never overwritten; damaged ones are recognized and set aside."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 import frostline.sweep.results.store as store_module
 from frostline import FrostlineError
 from frostline.data.files import json_bytes, seal, unseal
-from frostline.sweep.results.store import DamagedError, Store, disagreement
+from frostline.sweep.results.store import DamagedError, Store, disagreement, set_aside
 from records import failed, result
 from tiny import contents
 
@@ -18,19 +20,14 @@ from tiny import contents
 def test_a_published_result_is_read_back(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.publish(result("aa", 0.25))
-    assert store.has("aa") and not store.has("bb")
+    store.publish(result("cc", test=False))
+    assert store.has("aa") and not store.has("bb") and list(store.results()) == ["aa", "cc"]
     found = store.results()["aa"]
     assert found.files.keys() == {"predictions.safetensors", "test.json", "test.safetensors"}
     assert found.model_copy(update={"files": {}}) == result("aa", 0.25).record
     assert np.array_equal(store.predictions("aa")["validation_last"], np.full((3, 2), 0.25))
     on_test, logits = store.test("aa")  # type: ignore[misc]
-    assert on_test.scores == {"accuracy": 0.25} and logits.shape == (3, 2)
-
-
-def test_a_run_without_test(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.publish(result("aa", test=False))
-    assert store.test("aa") is None and list(store.results()) == ["aa"]
+    assert on_test.scores == {"accuracy": 0.25} and logits.shape == (3, 2) and store.test("cc") is None
 
 
 def test_the_files_of_a_result_are_published_elsewhere(tmp_path: Path) -> None:
@@ -56,12 +53,16 @@ def test_files_that_are_not_those_of_an_intact_result_are_refused(tmp_path: Path
     assert not (tmp_path / "there").exists()
 
 
-def test_publishing_never_overwrites(tmp_path: Path) -> None:
+def test_of_several_writers_of_one_run_the_first_publishes_a_complete_result_that_is_never_overwritten(
+    tmp_path: Path,
+) -> None:
     store = Store(tmp_path)
-    assert store.publish(result("aa", 0.25))
+    with ThreadPoolExecutor(4) as pool:
+        published = list(pool.map(lambda n: store.publish(result("aa", n / 8)), range(8)))
     before = contents(store.runs)
-    assert not store.publish(result("aa", 0.75))
+    assert sum(published) == 1 and not list(store.check()) and not store.publish(result("aa", 0.9))
     assert contents(store.runs) == before and [path.name for path in store.runs.iterdir()] == ["aa"]
+    assert store.results()["aa"].validation_best in [n / 8 for n in range(8)]
 
 
 def test_files_left_by_a_killed_process_are_not_results(tmp_path: Path) -> None:
@@ -73,14 +74,16 @@ def test_files_left_by_a_killed_process_are_not_results(tmp_path: Path) -> None:
     assert list(store.results()) == ["aa"] and store.failures() == {} and not list(store.check())
 
 
-def test_a_result_replaces_a_failure(tmp_path: Path) -> None:
+def test_a_result_replaces_a_failure_and_a_later_one_does_not_count(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.fail(failed("aa", "RuntimeError: first"))
-    store.fail(failed("aa", "RuntimeError: second"))
-    assert store.failures() == {"aa": failed("aa", "RuntimeError: second")}
-    assert store.results() == {} and not store.has("aa")
+    for reason in ("first", "second"):
+        store.fail(failed("aa", reason))
+    assert store.failures() == {"aa": failed("aa", "second")} and store.results() == {} and not store.has("aa")
     store.publish(result("aa"))
     assert store.failures() == {} and list(store.results()) == ["aa"]
+    store.fail(failed("aa", "of another process"))
+    store.fail(failed("bb", "out of memory"))
+    assert list(store.failures()) == ["bb"]
 
 
 @pytest.mark.parametrize(
@@ -192,26 +195,6 @@ def test_the_specification_is_written_and_read(tmp_path: Path) -> None:
         Store(tmp_path / "file").read_spec()
 
 
-def test_two_writers_of_one_run(tmp_path: Path) -> None:
-    """Several writers publish one run; the folder contains one complete result and no other file."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    store = Store(tmp_path)
-    with ThreadPoolExecutor(4) as pool:
-        published = list(pool.map(lambda n: store.publish(result("aa", n / 8)), range(8)))
-    assert sum(published) == 1 and [path.name for path in store.runs.iterdir()] == ["aa"] and not list(store.check())
-    assert store.results()["aa"].validation_best in [n / 8 for n in range(8)]
-
-
-def test_a_run_with_a_result_is_no_failure(tmp_path: Path) -> None:
-    """Another process may have failed after the result was published."""
-    store = Store(tmp_path)
-    store.publish(result("aa"))
-    store.fail(failed("aa", "out of memory"))
-    store.fail(failed("bb", "out of memory"))
-    assert list(store.failures()) == ["bb"]
-
-
 @pytest.mark.parametrize(
     ("change", "where"),
     [
@@ -257,3 +240,39 @@ def test_a_result_of_another_version_stays_where_it_is(tmp_path: Path) -> None:
 )
 def test_results_of_one_run_agree_up_to_rounding(one: list[float], other: list[float], gap: str) -> None:
     assert disagreement({"best": np.array(one)}, {"best": np.array(other)}) == gap
+
+
+def test_what_does_not_exist_is_not_set_aside(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        set_aside(tmp_path / "a.json", tmp_path / "damaged")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_message_if_a_file_cannot_be_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "a.json").write_text("")
+    monkeypatch.setattr("frostline.data.files.os.replace", refuse)
+    with pytest.raises(FrostlineError, match=r"a\.json cannot be moved to .* \(Permission denied\): move it yourself"):
+        set_aside(tmp_path / "a.json", tmp_path / "damaged")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_of_processes_that_set_files_of_one_name_aside_none_loses_its_own(tmp_path: Path, kind: str) -> None:
+    start, aside = Barrier(6), tmp_path / "damaged"
+    for n in range(6):
+        made = tmp_path / str(n) / "a.json"
+        made.parent.mkdir()
+        if kind == "folder":
+            made.mkdir()
+        (made / "a" if kind == "folder" else made).write_text(str(n))
+
+    def move(n: int) -> Path:
+        start.wait()
+        return set_aside(tmp_path / str(n) / "a.json", aside)
+
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(move, range(6)))
+    assert [(path / "a" if kind == "folder" else path).read_text() for path in found] == list("012345")
+    assert len(list(aside.iterdir())) == 6

@@ -1,5 +1,6 @@
 """A sweep with streamed layers: the same results as with the whole model in memory, and what cannot be streamed."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,6 @@ def settings(model: Path, table: Path, out: Path, **other: Any) -> dict[str, Any
     return {"model": model, "train": table, "tune": "0,2", "seeds": 1, "out": out, **SMALL, "test": None, **other}
 
 
-def own_cache(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "HF_ASSETS_CACHE", str(out.with_suffix(".cache")))
-
-
 def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
     """The results of all runs without their costs, their predictions, and the cached hidden states, bit by bit."""
     prepared, store = sweep._prepare(Progress()), Store(sweep.out)
@@ -44,6 +41,22 @@ def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
     }
 
 
+@pytest.fixture
+def both(tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sweep]]:
+    """Trains grids of a sweep in one folder with loaded layers and in another with streamed ones; the results are the same."""
+
+    def train(model: Path, *grids: dict[str, Any], run: Any = run_sweep, **own: Any) -> list[Sweep]:
+        made = []
+        for name, stream in (("loaded", False), ("streamed", True)):
+            monkeypatch.setattr(constants, "HF_ASSETS_CACHE", str(tmp_path / f"{name}.cache"))
+            given = settings(model, tiny_table, tmp_path / name, stream=stream, **own)
+            made.append([run({**given, **grid}) for grid in grids or ({},)][-1])
+        assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
+        return made
+
+    return train
+
+
 @pytest.mark.parametrize(
     ("model_type", "dtype", "precision"),
     [
@@ -55,57 +68,35 @@ def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_streamed_equals_loaded(
-    model_type: str,
-    dtype: torch.dtype,
-    precision: str,
-    tiny_table: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = sharded(tmp_path / "model", model_type, dtype=dtype)
-    made = []
-    for name, stream in (("loaded", False), ("streamed", True)):
-        own_cache(tmp_path / name, monkeypatch)
-        made.append(run_sweep(settings(model, tiny_table, tmp_path / name, stream=stream, precision=precision)))
-    assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
+def test_streamed_equals_loaded(both: Any, model_type: str, dtype: torch.dtype, precision: str, tmp_path: Path) -> None:
+    both(sharded(tmp_path / "model", model_type, dtype=dtype), precision=precision)
 
 
 @pytest.mark.slow
-def test_ways_and_several_workers(tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ways_and_several_workers(both: Any, tmp_path: Path) -> None:
     """Also with phases of a run, and in a sweep that grows."""
-    model, made = sharded(tmp_path / "model", "bert"), []
     ways = {"near": {"tune": 2, "towards_pretrained": 0.01}, "mixed": {"tune": 2, "mixout": 0.5}}
-    for name, stream in (("loaded", False), ("streamed", True)):
-        own_cache(tmp_path / name, monkeypatch)
-        own = settings(model, tiny_table, tmp_path / name, stream=stream, workers=2, seeds=2, way=ways)
-        run_sweep(own, tune="1")
-        made.append(run_sweep(own, tune="0,1,lora-2,gradual-2,lp-ft-1,near,mixed"))
-    assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
+    grids = {"tune": "1"}, {"tune": "0,1,lora-2,gradual-2,lp-ft-1,near,mixed"}
+    both(sharded(tmp_path / "model", "bert"), *grids, workers=2, seeds=2, way=ways)
 
 
 @pytest.mark.slow
-def test_a_whole_sweep_with_its_saved_model(tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, made = sharded(tmp_path / "model", "llama", dtype=torch.bfloat16), []
-    for name, stream in (("loaded", False), ("streamed", True)):
-        own_cache(tmp_path / name, monkeypatch)
-        own = settings(model, tiny_table, tmp_path / name, stream=stream, **{**QUICK, "train_size": None})
-        made.append(Sweep(progress=Progress(), **own))
-        made[-1].run()
-    assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
-    same_weights(*(one.out / "model" for one in made))
+def test_a_whole_sweep_with_its_saved_model(both: Any, tmp_path: Path) -> None:
+    def run(given: dict[str, Any]) -> Sweep:
+        sweep = Sweep(progress=Progress(), **given)
+        sweep.run()
+        return sweep
+
+    model = sharded(tmp_path / "model", "llama", dtype=torch.bfloat16)
+    same_weights(*(one.out / "model" for one in both(model, run=run, **{**QUICK, "train_size": None})))
 
 
-def test_each_seed_trains_other_layers(tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_seed_trains_other_layers(both: Any, tmp_path: Path) -> None:
     """The last seed needs fewer layers in memory than the first one."""
-    model, made = sharded(tmp_path / "model", "bert"), []
-    for name, stream in (("loaded", False), ("streamed", True)):
-        own_cache(tmp_path / name, monkeypatch)
-        own = settings(model, tiny_table, tmp_path / name, stream=stream, seeds=(0, 3), tune="0,random-1")
-        made.append(run_sweep(own))
-    anatomy, runs = made[0]._prepare(Progress()).context.pretrained.anatomy, made[0].plan(timed=False).runs
-    assert [run.depth(anatomy) for run in runs if run.recipe == "random-1"] == [3, 1]
-    assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
+    loaded, _ = both(sharded(tmp_path / "model", "bert"), seeds=(0, 3), tune="0,random-1")
+    plan = loaded.plan(timed=False)
+    anatomy = plan.context.pretrained.anatomy
+    assert [run.depth(anatomy) for run in plan.runs if run.recipe == "random-1"] == [3, 1]
 
 
 REFUSED = {

@@ -1,8 +1,9 @@
 """The time that the rest of a sweep will take."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,68 +98,37 @@ def test_measured_times_come_before_the_forecast(tmp_path: Path) -> None:
     assert time_left(tmp_path) == left_of(0.0)
 
 
-def _only_other_k(out: Path) -> None:
-    heads, lasts = planned(out, 2, (0, 1, "full"))[:2], planned(out, 2, (0, 1, "full"))[2:4]
-    for run, seconds in zip((*heads, *lasts), (1.0, 1.0, 4.0, 4.0), strict=True):
-        end(out, run, seconds)
-
-
-def _only_the_head(out: Path) -> None:
-    for run in planned(out, 1, (0, 5))[:1]:
-        end(out, run, 2.0)
-
-
-def _only_diverged_runs(out: Path) -> None:
-    first, *_ = planned(out, 2, (3,))
-    end(out, first, 2.0, outcome="diverged")
-
-
-def _another_train_size(out: Path) -> None:
-    for run in planned(out, 1, (2,), (50, 100)):
-        if run.train_size == 50:
-            end(out, run, 3.0)
-
-
-def _a_forecast_of_an_earlier_call(out: Path) -> None:
-    planned(out, 1, (1, "full"))
-    forecast(out, **{"last 1": 2.0, "full": 7.0})
-    forecast(out, **{"last 1": 3.0})  # of a call that asked for fewer k
-
-
-def _only_errors(out: Path) -> None:
-    first, *_ = planned(out, 2, (3,))
-    Store(out).fail(failure(first))
-
-
-def _a_result_without_a_time(out: Path) -> None:
-    _, second, *_ = planned(out, 2, (1, "full"))[1:]
-    first, *_ = planned(out, 2, (1, "full"))
-    end(out, first, 0.0)
-    end(out, second, 8.0)
-
-
-def _only_a_way(out: Path) -> None:
-    way, *_ = (run for run in planned(out, 1, ("full", "lora-2")) if run.recipe == "lora-2")
-    end(out, way, 5.0)
-
-
 @pytest.mark.parametrize(
-    ("made", "left"),
+    ("grid", "ended", "forecasts", "left"),
     [
-        (_only_other_k, left_of(2 * 4.0 * 8 / 2, scaled=2)),  # 7 parts and the rest, instead of one and the rest
-        (_only_the_head, left_of(2.0 * 6, scaled=1, at_least=True)),
-        (_only_diverged_runs, left_of(2.0, scaled=1, at_least=True)),
-        (_another_train_size, left_of(6.0, scaled=1)),
-        (_a_forecast_of_an_earlier_call, left_of(3.0 + 7.0, forecast=2)),
-        (_only_errors, left_of(0.0, unknown=1, at_least=True)),
-        (_a_result_without_a_time, left_of(8.0 * 2 / 8 + 8.0, measured=1, scaled=1)),
-        (_only_a_way, left_of(5.0 * 8 / 3, scaled=1)),  # LoRA in the last 2 layers
+        # 7 parts and the rest, instead of one and the rest
+        ((2, (0, 1, "full")), {"head only": (1.0, 1.0), "last 1": (4.0, 4.0)}, (), left_of(2 * 4.0 * 8 / 2, scaled=2)),
+        ((1, (0, 5)), {"head only": (2.0,)}, (), left_of(2.0 * 6, scaled=1, at_least=True)),
+        ((2, (3,)), {"last 3": ("diverged",)}, (), left_of(2.0, scaled=1, at_least=True)),
+        ((1, (2,), (50, 100)), {"last 2": (3.0,)}, (), left_of(6.0, scaled=1)),  # the smaller size has ended
+        ((1, (1, "full")), {}, ({"last 1": 2.0, "full": 7.0}, {"last 1": 3.0}), left_of(3.0 + 7.0, forecast=2)),
+        ((2, (3,)), {"last 3": ("failed",)}, (), left_of(0.0, unknown=1, at_least=True)),
+        # a result without a time
+        ((2, (1, "full")), {"last 1": (0.0,), "full": (8.0,)}, (), left_of(8.0 * 2 / 8 + 8.0, measured=1, scaled=1)),
+        # LoRA in the last 2 layers
+        ((1, ("full", "lora-2")), {"lora-2": (5.0,)}, (), left_of(5.0 * 8 / 3, scaled=1)),
     ],
 )
 def test_runs_of_a_kind_that_was_not_timed_have_the_best_estimate_there_is(
-    tmp_path: Path, made: Callable[[Path], None], left: TimeLeft
+    tmp_path: Path, grid: Any, ended: dict[str, Any], forecasts: Sequence[dict[str, float]], left: TimeLeft
 ) -> None:
-    made(tmp_path)
+    """``ended``: by recipe, the seconds of its first runs, or what became of them."""
+    runs = planned(tmp_path, *grid)
+    for recipe, found in ended.items():
+        for run, what in zip((run for run in runs if run.recipe == recipe), found, strict=False):
+            if what == "failed":
+                Store(tmp_path).fail(failure(run))
+            elif what == "diverged":
+                end(tmp_path, run, 2.0, outcome=what)
+            else:
+                end(tmp_path, run, what)
+    for one in forecasts:  # a later one may be of fewer k
+        forecast(tmp_path, **one)
     assert time_left(tmp_path) == left
 
 

@@ -12,7 +12,6 @@ from frostline.training.learner import Learner
 from frostline.training.loop import train
 from frostline.training.problem import Problem
 from frostline.training.settings import TrainingSettings
-from frostline.training.updates import parameter_groups
 
 ROWS = np.arange(40)
 TRAIN, VALIDATION = ROWS[:24], ROWS[24:]
@@ -38,6 +37,11 @@ class Line:
         self.calls.append(rows.tolist())
         return self.x[rows] @ self.parameters["weight"].T + self.parameters["bias"]
 
+    def groups(self, settings, rate):
+        """Its parameters as groups for the optimizer."""
+        decays = zip(self.parameters.values(), (settings.weight_decay, 0.0), strict=True)
+        return [{"params": [p], "lr": rate, "weight_decay": decay} for p, decay in decays]
+
     def values(self):
         return {name: p.detach().clone() for name, p in self.parameters.items()}
 
@@ -45,7 +49,7 @@ class Line:
 def fit(
     line, settings, *, forward=None, problem=None, seed=0, rate=0.05, after=lambda step: None, modes=None, patience=0
 ):
-    groups, order = parameter_groups(line.parameters, frozenset(), settings, rate), torch.Generator().manual_seed(seed)
+    groups, order = line.groups(settings, rate), torch.Generator().manual_seed(seed)
     (trained,) = train(
         lambda rows: (forward or line.forward)(rows[0])[None],
         [Learner(line.parameters, groups, TRAIN, order)],
@@ -63,7 +67,7 @@ def fit_together(lines, settings, seeds, rates, rows, *, forward=None):
     learners = [
         Learner(
             line.parameters,
-            parameter_groups(line.parameters, frozenset(), settings, rate),
+            line.groups(settings, rate),
             own,
             torch.Generator().manual_seed(seed),
         )

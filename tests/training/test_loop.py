@@ -19,7 +19,6 @@ from frostline.training.learner import Learner
 from frostline.training.loop import train
 from frostline.training.problem import Problem
 from frostline.training.settings import TrainingSettings
-from frostline.training.updates import parameter_groups
 from tiny import sentences
 from training.lines import ONE_EPOCH, TRAIN, VALIDATION, Line, fit, same, scripted
 
@@ -159,7 +158,7 @@ def test_an_optimizer_step_changes_no_frozen_parameter(tiny_bert, k, tune_pooler
     before = {name: x.clone() for name, x in model.state_dict().items()}
     settings = TrainingSettings(num_train_epochs=1, per_device_train_batch_size=24, warmup_steps=0, weight_decay=0.5)
     with packable(model), torch.random.fork_rng():
-        groups = parameter_groups(parameters, frozenset(), settings, 1e-2)
+        groups = [{"params": list(parameters.values()), "lr": 1e-2, "weight_decay": 0.5}]
         (trained,) = train(
             lambda rows: model(**tokens.batch(rows[0])).logits[None],
             [Learner(parameters, groups, TRAIN, torch.Generator())],

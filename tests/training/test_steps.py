@@ -7,14 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.training.run import evaluation_steps
+from frostline.training.run import StepPlan
+from frostline.training.settings import TrainingSettings
 
 
-@given(st.integers(1, 50), st.integers(1, 20), st.fractions(0, 6).filter(bool))
+def plan(per_epoch, times, epochs):
+    """The steps of a training with one example a step."""
+    given = {"num_train_epochs": epochs, "evaluations_per_epoch": times, "per_device_train_batch_size": 1}
+    return StepPlan.of(TrainingSettings(**given), per_epoch)
+
+
+@given(st.integers(1, 50), st.integers(1, 20), st.fractions(0, 6, max_denominator=50).filter(bool))
 def test_evaluation_steps(per_epoch, times, epochs):
-    total = max(1, math.ceil(epochs * per_epoch))
-    steps = evaluation_steps(total, per_epoch, times)
-    assert steps == sorted(set(steps)) and steps[0] >= 1 and steps[-1] == total
+    found, total = plan(per_epoch, times, float(epochs)), max(1, math.ceil(epochs * per_epoch))
+    steps = sorted(found.evaluate_after)
+    assert (found.per_epoch, found.total) == (per_epoch, total) and steps[0] >= 1 and steps[-1] == total
     assert {epoch * per_epoch for epoch in range(1, total // per_epoch + 1)} <= set(steps)
     gaps = np.diff([0, *steps])
     assert gaps.max() <= math.ceil(per_epoch / times)
@@ -23,15 +30,15 @@ def test_evaluation_steps(per_epoch, times, epochs):
 
 
 @pytest.mark.parametrize(
-    "arguments, steps",
+    "per_epoch, times, epochs, steps",
     [
-        ((9, 3, 1), [3, 6, 9]),
-        ((8, 4, 2), [2, 4, 6, 8]),
-        ((2, 5, 1), [2]),
-        ((7, 5, 1), [5, 7]),
-        ((4, 2, 5), [1, 2, 3, 4]),
-        ((9, 3, 0), [9]),
+        (3, 1, 3, [3, 6, 9]),
+        (4, 2, 2, [2, 4, 6, 8]),
+        (5, 1, 0.4, [2]),
+        (5, 1, 1.4, [5, 7]),
+        (2, 5, 2, [1, 2, 3, 4]),
+        (3, 0, 3, [9]),
     ],
 )
-def test_evaluation_steps_by_hand(arguments, steps):
-    assert evaluation_steps(*arguments) == steps
+def test_evaluation_steps_by_hand(per_epoch, times, epochs, steps):
+    assert sorted(plan(per_epoch, times, epochs).evaluate_after) == steps

@@ -12,12 +12,13 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import get_scheduler
 
-from frostline.model.terms import HEAD, POOLER
+from frostline.model.anatomy import Anatomy
+from frostline.model.terms import FINAL_NORM, HEAD, POOLER
 from frostline.training import updates
 from frostline.training.run import StepPlan, generator_seed
 from frostline.training.settings import TrainingSettings
 from frostline.training.train import run
-from frostline.training.updates import next_scales, parameter_groups, schedule_factors
+from frostline.training.updates import next_scales, optimizer_groups, schedule_factors
 from training.lines import TRAIN, Line, fit, fit_together, record_facts, same
 from training.runs import spec_of, weights_of
 
@@ -27,22 +28,24 @@ TOGETHER = TrainingSettings(
 HALF = TrainingSettings(num_train_epochs=4, per_device_train_batch_size=4, warmup_steps=0, precision="float16")
 
 
-def test_parameter_groups():
-    shapes = {"layer.weight": (2, 2), "layer.bias": (2,), "norm.weight": (2,), "head.weight": (3, 2), "head.bias": (3,)}
-    parameters = {name: nn.Parameter(torch.ones(shape)) for name, shape in shapes.items()}
-    head = frozenset({"head.weight", "head.bias"})
-    groups = parameter_groups(parameters, head, TrainingSettings(weight_decay=0.1), 0.2, 0.5)
+PLACES = {
+    **{"layer.0.weight": "layer 0", "layer.0.bias": "layer 0", "norm.weight": FINAL_NORM},
+    **{"pooler.weight": POOLER, "head.weight": HEAD, "head.bias": HEAD},
+}
+
+
+@pytest.mark.parametrize(("head_rate", "of_head"), [(0.5, 0.5), ("same", 0.2)])
+def test_parameter_groups(head_rate, of_head):
+    parameters = {name: torch.ones(*[2] * (1 + (name.endswith("weight") and "norm" not in name))) for name in PLACES}
+    spec = spec_of(1, weight_decay=0.1, learning_rate=0.2, head_learning_rate=head_rate)
+    groups = optimizer_groups(spec, Anatomy("layer", 1, PLACES, (), 1), parameters)
     names = {id(p): name for name, p in parameters.items()}
-    found = {tuple(names[id(p)] for p in g["params"]): (g["lr"], g["weight_decay"]) for g in groups}
-    assert found == {
-        ("layer.weight",): (0.2, 0.1),
-        ("layer.bias", "norm.weight"): (0.2, 0.0),
-        ("head.weight",): (0.5, 0.1),
-        ("head.bias",): (0.5, 0.0),
-    }
-    assert {g["lr"] for g in parameter_groups(parameters, head, TrainingSettings(), 0.2)} == {0.2}
-    only_head = {name: p for name, p in parameters.items() if name in head}
-    assert len(parameter_groups(only_head, head, TrainingSettings(), 0.2)) == 2
+    assert [([names[id(p)] for p in g["params"]], g["lr"], g["weight_decay"]) for g in groups] == [
+        (["layer.0.weight"], 0.2, 0.1),
+        (["layer.0.bias", "norm.weight"], 0.2, 0.0),
+        (["pooler.weight", "head.weight"], of_head, 0.1),
+        (["head.bias"], of_head, 0.0),
+    ]
 
 
 def test_head_and_pooler_have_a_separate_learning_rate(context):
@@ -205,7 +208,7 @@ def test_a_skipped_step_takes_no_learning_rate_of_the_schedule(skipped):
     settings = HALF.model_copy(update={"warmup_steps": 4, "load_best_model_at_end": False, "max_grad_norm": 0.0})
     forward = forward_of(line, bad="gradient", calls=skipped)
     fit_together([line], settings, (0,), [0.05], [TRAIN], forward=[forward])
-    groups = parameter_groups(reference.parameters, frozenset(), settings, 0.05)
+    groups = reference.groups(settings, 0.05)
     optimizer = torch.optim.AdamW(groups, betas=(settings.adam_beta1, settings.adam_beta2), eps=settings.adam_epsilon)
     schedule, batches = get_scheduler("linear", optimizer, 4, 24), [np.array(x) for x in line.calls if len(x) == 4]
     for call, rows in enumerate(batches, start=1):

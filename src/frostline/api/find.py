@@ -14,7 +14,7 @@ from frostline.search.search_plan import SearchPlan
 from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweep import slurm
-from frostline.sweep.execution.cuts import check_cuts
+from frostline.sweep.execution.execute import check_cuts
 from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.plan import Plan
 from frostline.sweep.prepare import prepare

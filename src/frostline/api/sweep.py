@@ -16,8 +16,7 @@ from frostline.model.ways import DEFAULT_WAYS
 from frostline.report.rebuild import finish, rebuild
 from frostline.statistics.answer import Answer
 from frostline.sweep import slurm
-from frostline.sweep.execution.cuts import check_cuts
-from frostline.sweep.execution.execute import execute
+from frostline.sweep.execution.execute import check_cuts, execute
 from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweep.execution.workers import OtherGpus

@@ -15,7 +15,6 @@ from frostline.cli.answer_output import print_answer
 from frostline.cli.flags import as_words, retry_kinds, retry_option, with_settings
 from frostline.cli.plan_output import print_forecast, print_groups, print_plan, print_search_plan
 from frostline.cli.program import PanelCommand, app, runs_saved
-from frostline.data.wording import UNITS
 from frostline.model.ways import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweep.settings import (
@@ -41,7 +40,7 @@ DryRun = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Executor:
+class WhoTrains:
     """Who trains the runs, as the flags of a command say. Each attribute is a flag.
 
     Raises:
@@ -149,25 +148,12 @@ class Executor:
         return Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
 
 
-class TrainingCommand(PanelCommand):
-    """`frostline find`, whose budget has one or two words (``5min`` or ``5 minutes``), and `frostline sweep`."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Join the two words of a budget, and name `frostline plan` to who gives ``--plan`` to a sweep."""
-        if self.name == "sweep" and "--plan" in args:
-            raise FrostlineError("`frostline sweep` has no --plan: run `frostline plan` with the same arguments.")
-        place = args.index("--budget") if "--budget" in args else len(args)
-        if args[place + 2 : place + 3] and args[place + 2] in UNITS:
-            args[place + 1 : place + 3] = ["".join(args[place + 1 : place + 3])]
-        return super().parse_args(ctx, args)
-
-
-@app.command(cls=TrainingCommand, short_help="Search for what to tune, with few runs.")
+@app.command(cls=PanelCommand, short_help="Search for what to tune, with few runs.")
 @with_settings(file=False, leave_out=CHOSEN_BY_SEARCH, others={"out": "frostline-find", **DEFAULTS})
 def find(
     settings: dict[str, Any],
     *,
-    who: Executor,
+    who: WhoTrains,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -225,12 +211,12 @@ def find(
     who.search(processes, budget=budget, max_k=max_k, exhaustive=exhaustive, **settings)
 
 
-@app.command(cls=TrainingCommand, short_help="Train a grid of runs and recommend a k.")
+@app.command(cls=PanelCommand, short_help="Train a grid of runs and recommend a k.")
 @with_settings()
 def sweep(
     settings: dict[str, Any],
     *,
-    who: Executor,
+    who: WhoTrains,
     dry_run: DryRun = False,
     retry: Annotated[str, retry_option("failed")] = "failed",
 ) -> None:
@@ -282,7 +268,7 @@ def plan(
 def compare(
     settings: dict[str, Any],
     *,
-    who: Executor,
+    who: WhoTrains,
     ways: Annotated[
         str,
         typer.Option(
@@ -319,7 +305,7 @@ def demo(
     """Run the built-in example offline, in one to two minutes."""
     from frostline.api.sweep import demo_sweep
 
-    Executor().run(demo_sweep(out, seeds=seeds))
+    WhoTrains().run(demo_sweep(out, seeds=seeds))
 
 
 def _print_dry_run(sweep: "Sweep") -> None:

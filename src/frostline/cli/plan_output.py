@@ -188,7 +188,7 @@ def _of_budget(made: "SearchPlan") -> str:
     rule = f"the larger of {FULL_RUNS} such runs{together} and {SECONDS:g} s"
     if made.budget is None:
         text = f"Budget: {rule}."
-    elif made.budget_given:
+    elif made.budget_given is not None:
         text = f"Budget: {duration(made.budget)} of training, as given."
     else:
         text = f"Budget: {duration(made.budget)} of training, {rule}; --budget sets another."

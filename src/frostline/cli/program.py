@@ -102,8 +102,7 @@ class TrainingStopped(Exception):
 def runs_saved() -> Iterator[None]:
     """For commands that train runs: Ctrl-C and SIGTERM say that finished runs are saved. A plan has none to save.
 
-    After such a signal, no other error counts: Ray makes another exit code of SIGTERM, and cleaning up may fail. If a library
-    swallows the signal, a later error is printed.
+    After such a signal, no other error counts: Ray makes another exit code of SIGTERM, and cleaning up may fail.
     """
     try:
         yield
@@ -112,16 +111,7 @@ def runs_saved() -> Iterator[None]:
         terminated = isinstance(leaving, SystemExit) and leaving.code == TERMINATED
         if not terminated and not isinstance(leaving, KeyboardInterrupt):
             raise
-        if isinstance(error, Exception) and leaving not in _with_earlier(error):
-            _say(traceback.format_exc())
         raise TrainingStopped(TERMINATED if terminated else INTERRUPTED) from None
-
-
-def _with_earlier(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and those that were being handled when it was raised."""
-    while error is not None:
-        yield error
-        error = error.__context__
 
 
 def main() -> None:

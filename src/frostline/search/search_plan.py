@@ -38,24 +38,20 @@ class SearchPlan:
     Attributes:
         plan: The plan of all runs that it may train, with a forecast of those of the first steps.
         steps: The first steps. What follows them depends on their scores.
-        reference: What every k is compared with.
-        of_reference: The forecast of its runs; None if all are done or none could be timed.
-        measured: The median wall-clock seconds of those of its runs that are done; None if none is.
+        measured: The median wall-clock seconds of the runs of the reference that are done; None if none is.
         exhaustive: Whether the whole grid is trained in one step, whatever the budget.
-        budget: Wall-clock seconds of training; None: a default that is not known before a run is timed.
-        budget_given: Whether the budget is not the default.
+        budget_given: Wall-clock seconds of training; None: the default.
+        workers: The number of runs that are trained at the same time.
         spent: Wall-clock seconds that an earlier search in the folder has trained for.
         over: Whether it has ended.
     """
 
     plan: Plan
     steps: tuple[PlannedStep, ...]
-    reference: Recipe
-    of_reference: Cell | None
     measured: float | None
     exhaustive: bool
-    budget: float | None
-    budget_given: bool
+    budget_given: float | None
+    workers: int
     spent: float
     over: bool
 
@@ -72,43 +68,48 @@ class SearchPlan:
         tunes = {one.recipe for batch in batches for one in batch.candidates}
         runs = [run for run in search.runs.values() if run.recipe in tunes]
         forecast = make_forecast(prepared, runs, prepared.missing(runs), search.progress, plain=True)
-        plan = replace(prepared, forecast=forecast)
-        cells = {cell.recipe: cell for cell in plan.forecast.cells} if plan.forecast else {}
-        at_a_time = plan.forecast.workers if plan.forecast else 1
-        seconds = {name: at_a_time * cell.seconds for name, cell in cells.items()}  # wall-clock seconds of one run
-        earlier, of_reference = read_search(prepared.store.out), seen.space.reference
-        measured, budget = _measured(search), seen.budget_given
-        of_one_run = measured or seconds.get(of_reference)
-        if budget is None and of_one_run is not None:
-            budget = default_budget(of_one_run / seen.workers)
+        plan, earlier = replace(prepared, forecast=forecast), read_search(prepared.store.out)
         steps = []
         for batch in batches:
-            missing = [one for one in batch.candidates if not prepared.store.has(search.runs[one].digest)]
-            each = [seconds.get(one.recipe) for one in missing]
-            known = [one for one in each if one is not None]
-            left = makespan(known, seen.workers) if len(known) == len(each) else None
-            steps.append(PlannedStep(batch.why, len(batch.candidates), len(batch.candidates) - len(missing), left))
+            missing = plan.missing([search.runs[one] for one in batch.candidates])
+            costs, in_seconds = plan.costs(missing)
+            seconds = makespan(list(costs.values()), seen.workers) if in_seconds or not missing else None
+            steps.append(PlannedStep(batch.why, len(batch.candidates), len(batch.candidates) - len(missing), seconds))
         return cls(
             plan=plan,
             steps=tuple(steps),
-            reference=seen.space.reference,
-            of_reference=cells.get(of_reference),
-            measured=measured,
+            measured=_measured(search),
             exhaustive=exhaustive,
-            budget=budget,
-            budget_given=seen.budget_given is not None,
+            budget_given=seen.budget_given,
+            workers=seen.workers,
             spent=earlier.spent_seconds if earlier else 0.0,
             over=earlier is not None and earlier.over,
         )
 
     @property
+    def reference(self) -> Recipe:
+        """What every k is compared with."""
+        return self.plan.spec.tune[-1]
+
+    @property
+    def of_reference(self) -> Cell | None:
+        """The forecast of its runs; None if all are done or none could be timed."""
+        cells = self.plan.forecast.cells if self.plan.forecast else ()
+        return next((cell for cell in cells if cell.recipe == self.reference), None)
+
+    @property
     def reference_seconds(self) -> float | None:
         """Wall-clock seconds of one run of the reference: measured, or as forecast."""
-        if self.measured is not None:
+        if self.measured is not None or self.of_reference is None or self.plan.forecast is None:
             return self.measured
-        if self.of_reference is None or self.plan.forecast is None:
-            return None
         return self.plan.forecast.workers * self.of_reference.seconds
+
+    @property
+    def budget(self) -> float | None:
+        """Wall-clock seconds of training; None: a default that is not known before a run is timed."""
+        if self.budget_given is not None or self.reference_seconds is None:
+            return self.budget_given
+        return default_budget(self.reference_seconds / self.workers)
 
     @property
     def enough(self) -> float | None:

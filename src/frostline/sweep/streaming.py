@@ -121,14 +121,10 @@ def _note(spec: Settings, pretrained: Pretrained, stream: Stream, free: int) -> 
         if spec.stream
         else f"all weights take {_gb(COPY_BYTES * count_parameters(model))}, {_gb(free)} are free"
     )
-    names: dict[int, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(id(parameter), []).append(name)
-    tied = ", ".join(" = ".join(same) for same in names.values() if len(same) > 1)
     return (
         f"Streams ({why}): {len(numbers)} of {anatomy.count} layers are read from {pretrained.folder} one at a time, "
         f"{_gb(max(sizes, default=0))} each. Embeddings, head and the other layers stay in memory: "
-        f"{_gb(COPY_BYTES * count_parameters(model, held))}." + (f" Tied weights count once: {tied}." if tied else "")
+        f"{_gb(COPY_BYTES * count_parameters(model, held))}."
     )
 
 

@@ -111,7 +111,7 @@ class StepPlan:
     per_epoch: int
     total: int
     warmup: int  # the first steps, in which the learning rate rises
-    evaluate_after: frozenset[int]  # steps, counted from 1
+    evaluate_after: frozenset[int]  # steps, counted from 1; the last one is among them
 
     @classmethod
     def of(cls, settings: TrainingSettings, examples: int) -> Self:
@@ -119,16 +119,10 @@ class StepPlan:
         per_epoch = math.ceil(examples / settings.batch_size)
         total = max(1, math.ceil(settings.num_train_epochs * per_epoch - ROUNDING))
         warmup = settings.warmup_steps if settings.warmup_steps >= 1 else settings.warmup_steps * total
-        evaluations = evaluation_steps(total, per_epoch, settings.evaluations_per_epoch)
+        evaluations, times = {total}, settings.evaluations_per_epoch
+        for n in range(1, math.ceil(total / per_epoch * times) + 1):  # ``times`` in each epoch
+            evaluations.add(min(total, math.ceil(n * per_epoch / times)))
         return cls(per_epoch, total, math.ceil(warmup), frozenset(evaluations))
-
-
-def evaluation_steps(total: int, per_epoch: int, times: int) -> list[int]:
-    """The steps after which to evaluate: ``times`` in each epoch, and after the last step."""
-    if not times:
-        return [total]
-    points = {min(total, math.ceil(n * per_epoch / times)) for n in range(1, math.ceil(total / per_epoch * times) + 1)}
-    return sorted(points | {total})
 
 
 def trainings_of(spec: Run, anatomy: "Anatomy") -> list[Run]:

@@ -19,7 +19,7 @@ from frostline.model.device import peak_memory
 from frostline.model.stacking import stacked
 from frostline.model.terms import HEAD
 from frostline.training.audit import Audit, parameters_by_place
-from frostline.training.estimators import Estimator, Fitted, estimator_of
+from frostline.training.estimators import Estimator, estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.forward import (
     ForwardFunction,
@@ -219,19 +219,25 @@ class Course(Checkpoints):
 
 
 def fit_run(spec: Run, context: Experiment, estimator: Estimator) -> Result:
-    """Fit and score one run."""
-    begun = perf_counter()
+    """Fit and score one run, as a training with a single evaluation after the last step."""
+    begun, problem, rows = perf_counter(), context.problem, validation_rows(context, spec)
     with peak_memory(context.machine) as peak:
         fitted = estimator.fit(spec, context, None)
         trained = perf_counter()
-        record = _record(spec, context, fitted)
-        scored = {
-            split: fitted.logits(rows, split)
-            for split, rows in context.splits.items()
-            if split not in ("train", "validation") and record.outcome != "diverged"
-        }
+        logits = fitted.logits(rows, "validation")
+        record, scored = TrainingRecord(steps=fitted.steps), dict[str, NDArray[np.float32]]()
+        if problem.is_finite(logits, rows):
+            some = train_rows(context, spec)[: spec.train_score_rows]
+            record.train_last = problem.scores(fitted.logits(some, "train"), some)
+            record.evaluations = [Evaluation(fitted.epochs, fitted.steps, problem.scores(logits, rows), {}, logits)]
+            if problem.is_degenerate(logits, rows):
+                record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
+            others = {split: of for split, of in context.splits.items() if split not in ("train", "validation")}
+            scored = {split: fitted.logits(of, split) for split, of in others.items()}
+        else:
+            record.outcome, record.reason = "diverged", "its logits of the validation rows are not finite"
     ended = perf_counter()
-    record = replace(record, train_seconds=trained - begun, evaluation_seconds=ended - trained)
+    record.train_seconds, record.evaluation_seconds = trained - begun, ended - trained
     anatomy = context.pretrained.anatomy
     names = spec.parameters(anatomy)
     depth, below_head = anatomy.depth(names), {name for name in names if anatomy.places[name] != HEAD}
@@ -247,21 +253,6 @@ def fit_run(spec: Run, context: Experiment, estimator: Estimator) -> Result:
         peak_memory_bytes=peak.bytes,
         run_seconds=ended - begun,
     )
-
-
-def _record(spec: Run, context: Experiment, fitted: Fitted) -> TrainingRecord:
-    """The scores as a training with a single evaluation, after the last step."""
-    problem, rows = context.problem, validation_rows(context, spec)
-    logits = fitted.logits(rows, "validation")
-    record = TrainingRecord(steps=fitted.steps)
-    if not problem.is_finite(logits, rows):
-        return replace(record, outcome="diverged", reason="its logits of the validation rows are not finite")
-    some = train_rows(context, spec)[: spec.train_score_rows]
-    record.train_last = problem.scores(fitted.logits(some, "train"), some)
-    record.evaluations = [Evaluation(fitted.epochs, fitted.steps, problem.scores(logits, rows), {}, logits)]
-    if problem.is_degenerate(logits, rows):
-        record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
-    return record
 
 
 def run(

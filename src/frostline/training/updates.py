@@ -28,51 +28,23 @@ def schedule_factors(settings: TrainingSettings, steps: StepPlan) -> list[float]
 
 
 def optimizer_groups(spec: Run, anatomy: Anatomy, parameters: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """The parameter groups of a run. Head and pooler have a separate learning rate.
+    """The parameter groups of a run: those of its layers, then those of its head, each with and without weight decay.
 
-    Where the way of the run has other learning rates for some layers, these have groups of their own.
+    Head and pooler have a separate learning rate, and so has each layer if the way of the run says so. Weight decay applies to
+    matrices, not to parameters of one dimension, such as biases and norms.
     """
     if spec.learning_rate is None:  # the run trains no parameter of the model
         return []
-    places = {name: anatomy.places[matrix_of(name)] for name in parameters}
-    head = frozenset(name for name, place in places.items() if place in (HEAD, POOLER))
-    by_factor: dict[float, dict[str, Tensor]] = {}
-    for name, p in parameters.items():
-        by_factor.setdefault(spec.way.learning_rate_factor(places[name], anatomy), {})[name] = p
     head_rate = spec.head_learning_rate or spec.learning_rate
-    return [
-        {**group, "bias_correction": spec.way.bias_correction}
-        for factor, members in by_factor.items()
-        for group in parameter_groups(members, head, spec, spec.learning_rate * factor, head_rate)
-    ]
-
-
-def parameter_groups(
-    parameters: Mapping[str, Tensor],
-    head: frozenset[str],
-    settings: TrainingSettings,
-    learning_rate: float,
-    head_learning_rate: float | None = None,
-) -> list[dict[str, Any]]:
-    """At most four groups: layers and head, each with and without weight decay.
-
-    Weight decay applies to matrices, not to parameters of one dimension, such as biases and norms.
-
-    Args:
-        parameters: The trained parameters by name.
-        head: The names of the parameters that belong to the head.
-        settings: Contains the weight decay.
-        learning_rate: The learning rate of the layers.
-        head_learning_rate: The learning rate of the head; None: the same as for the layers.
-    """
-    groups = []
-    for is_head, rate in {False: learning_rate, True: head_learning_rate or learning_rate}.items():
-        for decays in (True, False):
-            members = [p for n, p in parameters.items() if (n in head) == is_head and (p.dim() > 1) == decays]
-            if members:
-                decay = settings.weight_decay if decays else 0.0
-                groups.append({"params": members, "lr": rate, "weight_decay": decay})
-    return groups
+    groups: dict[tuple[bool, float, bool], dict[str, Any]] = {}
+    for name, p in parameters.items():
+        place = anatomy.places[matrix_of(name)]
+        of_head, single = place in (HEAD, POOLER), p.dim() <= 1
+        rate = head_rate if of_head else spec.learning_rate * spec.way.learning_rate_factor(place, anatomy)
+        options = {"lr": rate, "weight_decay": 0.0 if single else spec.weight_decay}
+        options["bias_correction"] = spec.way.bias_correction
+        groups.setdefault((of_head, rate, single), {"params": [], **options})["params"].append(p)
+    return [groups[key] for key in sorted(groups)]
 
 
 def backward(

@@ -27,8 +27,7 @@ from frostline.model.device import Machine, memory_ran_out, peak_memory
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
-from frostline.sweep.execution.cuts import check_cuts
-from frostline.sweep.execution.execute import runs_from_cache
+from frostline.sweep.execution.execute import check_cuts, runs_from_cache
 from frostline.sweep.execution.stacks import stack_size
 from frostline.sweep.execution.workers import run_in_each_worker, workers_for
 from frostline.sweep.operations import (
@@ -289,7 +288,7 @@ def _time_plain(
     by_cost = sorted(largest.values(), key=costs.operations)
     chosen = by_cost if len(by_cost) < 3 else [by_cost[0], by_cost[-1]]
     with memory_reused():
-        timed = Timer(costs, speed, _idle_bytes(context), memory=False).time(chosen, chosen, 0.0)
+        timed = Timer(costs, speed, _idle_bytes(context)).time(chosen, chosen, 0.0)
     context.pretrained.restore()
     calibration = replace(own, timed=timed)
 
@@ -366,7 +365,6 @@ class Timer:
     costs: CostModel
     speed: float  # operations per second, to estimate how long timing takes
     idle: int  # bytes in use before training
-    memory: bool = True  # whether the memory of a step is measured
     stack: int | str = 1
     workers: int = 1
 
@@ -407,7 +405,7 @@ class Timer:
             step=(operations, operations * statistics.median(steps)),
             scored=(of_scored, of_scored * pace),
             overhead_seconds=overhead + first_batch,
-            step_bytes=self._step_bytes(spec, runs, stackable) if self.memory else 0.0,
+            step_bytes=self._step_bytes(spec, runs, stackable),
             scored_bytes=scored_bytes,
             stack=len(runs),
         )

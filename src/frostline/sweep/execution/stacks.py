@@ -21,7 +21,7 @@ from frostline import FrostlineError
 from frostline.data.wording import first_line
 from frostline.frozen.exactness import stack_refusal
 from frostline.model.device import memory_limit, memory_ran_out, release_unused
-from frostline.sweep.execution.stopping import STOP, WORTH_KEEPING
+from frostline.sweep.execution.stopping import STOP
 from frostline.sweep.operations import COPIES
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
@@ -321,7 +321,7 @@ class RunCheckpoints(Checkpoints):
         Raises:
             Stopped: Training is asked to stop.
         """
-        if monotonic() - self.since > (WORTH_KEEPING if STOP.made else EVERY):
+        if monotonic() - self.since > (STOP.WORTH_KEEPING if STOP.made else EVERY):
             self._keep(state())
         STOP.stop_if_made()
 

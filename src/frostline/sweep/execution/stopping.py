@@ -10,7 +10,6 @@ from mmap import mmap
 from time import monotonic
 from typing import NoReturn
 
-WORTH_KEEPING = 30.0  # seconds of training: shorter runs stop at once, and start again
 LONGEST_STEP = 20.0  # seconds that the current step may still take when training is asked to stop
 
 
@@ -25,6 +24,8 @@ class StopRequest:
         since: When the oldest training under way began, or left its last checkpoint; None: nothing is trained.
         leaving_at_once: What a signal has raised, which now ends the program.
     """
+
+    WORTH_KEEPING = 30.0  # seconds of training: shorter runs stop at once, and start again
 
     def __init__(self) -> None:
         self._byte = mmap(-1, 1)
@@ -46,7 +47,7 @@ class StopRequest:
         Returns:
             Whether it will stop soon. If not, there is no training worth a checkpoint, or it was already asked: stop at once.
         """
-        if self.made or self.since is None or monotonic() - self.since < WORTH_KEEPING:
+        if self.made or self.since is None or monotonic() - self.since < self.WORTH_KEEPING:
             return False
         self._leaving, self._byte[0] = leaving, 1
         _alarm_in(LONGEST_STEP)

@@ -6,7 +6,6 @@ progress messages to the parent.
 """
 
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -91,8 +90,8 @@ def run_concurrently(
         Each task that is done, and what ``work`` returned.
 
     Raises:
-        FrostlineError: The operating system killed a worker.
-        Exception: Whatever ``work`` raised. The other workers are then terminated.
+        FrostlineError, OSError: ``work`` raised it, or the operating system killed a worker.
+        RuntimeError: ``work`` raised another error; it has the traceback.
     """
     waiting, more = iter(tasks), True
     with _forked(workers, work) as team:
@@ -116,7 +115,7 @@ def run_concurrently(
                         "out. Run the same command again with workers = 1; finished runs are saved."
                     ) from None
                 if message == "raised":
-                    raise pickle.loads(content)
+                    raise content
                 if message == "note":
                     progress.note(content)
                 elif message == "set_done":
@@ -226,19 +225,12 @@ def _worker_loop(
                 connection.send(("done", work(task, sender)))
             except Stopped:
                 connection.send(("stopped", None))
-            except Exception as error:
-                connection.send(("raised", _pickled(error)))
+            except (FrostlineError, OSError) as error:
+                connection.send(("raised", error))
                 return
-
-
-def _pickled(error: Exception) -> bytes:
-    """The error as bytes; an error that cannot be pickled is replaced by a RuntimeError with its traceback."""
-    try:
-        content = pickle.dumps(error)
-        pickle.loads(content)
-        return content
-    except Exception:
-        return pickle.dumps(RuntimeError("".join(traceback.format_exception(error))))
+            except Exception:  # which may be of a type that cannot be sent
+                connection.send(("raised", RuntimeError(f"A worker ended with an error.\n{traceback.format_exc()}")))
+                return
 
 
 class _SentProgress(Progress):

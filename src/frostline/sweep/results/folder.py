@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +127,7 @@ def _checksum(table: pa.Table) -> bytes:
 
 DATA = "data.json"
 ALTERNATIVES_FILE = "alternatives.safetensors"
+OF_RESULT = ("outcome", "metric", "validation_best", "validation_last", "train_last", "best_epoch")  # facts of a row
 TEST = "test "  # begins the names of predictions for the test rows
 
 Logits = NDArray[np.float32]
@@ -252,8 +253,27 @@ class Folder:
         # Each call has its own forward pass. A resumed call computes only the examples that its runs need: the longest counts.
         share = max(cached, default=0.0) / max(1, len(cached))
         rows = []
+        layers = self.identity.layers
         for run, result in zip(self.runs, found, strict=True):
-            failure = failures.get(run.digest)
+            failure, known = failures.get(run.digest), dict[str, Any]()
+            if (k := layers if run.recipe == FULL else run.recipe.k) is not None:
+                known = {"tuned_layers": k, "tune_embeddings": run.recipe == FULL, "tuned_share": k / layers}
+            elif result:  # for named parts and ways, only the audit says which layers run in training
+                places = result.audit.trained_places
+                numbers = [number for place in places if (number := layer_number(place)) is not None]
+                embeddings = EMBEDDINGS in places
+                known["tuned_layers"] = layers - (0 if embeddings else min(numbers, default=layers))
+                known |= {"tune_embeddings": embeddings, "tuned_share": result.audit.tuned_share}
+            if result:
+                known |= {name: getattr(result, name) for name in OF_RESULT}
+                known |= {
+                    "test": test_scores.get(run.digest, {}).get(result.metric),
+                    "trainable_parameters": result.audit.trainable_parameters,
+                    "train_seconds": result.cost.train_seconds,
+                    "cache_seconds": share if result.provenance.from_cache else 0.0,
+                    "concurrent_runs": result.provenance.workers,
+                    "peak_memory_bytes": result.cost.peak_memory_bytes,
+                }
             row = RunResult(
                 model=self.spec.model,
                 task=self.identity.task,
@@ -264,36 +284,8 @@ class Folder:
                 status="done" if result else "failed" if failure else "pending",
                 reason=result.reason if result else failure.reason if failure else "",
                 run=run.digest,
+                **known,
             )
-            layers = self.identity.layers
-            if (k := layers if run.recipe == FULL else run.recipe.k) is not None:
-                row = replace(row, tuned_layers=k, tune_embeddings=run.recipe == FULL, tuned_share=k / layers)
-            elif result:  # for named parts and ways, only the audit says which layers run in training
-                places = result.audit.trained_places
-                numbers = [number for place in places if (number := layer_number(place)) is not None]
-                lowest = 0 if EMBEDDINGS in places else min(numbers, default=layers)
-                row = replace(
-                    row,
-                    tuned_layers=layers - lowest,
-                    tune_embeddings=EMBEDDINGS in places,
-                    tuned_share=result.audit.tuned_share,
-                )
-            if result:
-                row = replace(
-                    row,
-                    outcome=result.outcome,
-                    metric=result.metric,
-                    validation_best=result.validation_best,
-                    validation_last=result.validation_last,
-                    train_last=result.train_last,
-                    test=test_scores.get(run.digest, {}).get(result.metric),
-                    best_epoch=result.best_epoch,
-                    trainable_parameters=result.audit.trainable_parameters,
-                    train_seconds=result.cost.train_seconds,
-                    cache_seconds=share if result.provenance.from_cache else 0.0,
-                    concurrent_runs=result.provenance.workers,
-                    peak_memory_bytes=result.cost.peak_memory_bytes,
-                )
             rows.append(row)
         return rows
 
