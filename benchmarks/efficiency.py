@@ -92,13 +92,13 @@ def seconds_of(work: Callable[[], Any], choice: Choice = min, seconds: float = 0
     return choice(times)
 
 
-def matrix_rate(prepared: Plan, tokens: int, choice: Choice = min) -> float:
+def matrix_rate(plan: Plan, tokens: int, choice: Choice = min) -> float:
     """Operations per second of the matrix products of a layer with this many tokens, in the precision of the sweep.
 
     It is the higher speed of two ways: with weights in the sweep's precision, or under autocast.
     """
-    machine, model = prepared.context.machine, prepared.context.pretrained.model
-    layer = prepared.context.pretrained.anatomy.layers(model)[0]
+    machine, model = plan.experiment.machine, plan.experiment.pretrained.model
+    layer = plan.experiment.pretrained.anatomy.layers(model)[0]
     shapes = [p.shape for p in layer.parameters() if p.dim() == 2]
     layers = [nn.Linear(columns, rows, bias=False, device=machine.device) for rows, columns in shapes]
     given = [torch.randn(tokens, columns, device=machine.device, dtype=machine.dtype) for _, columns in shapes]
@@ -120,15 +120,15 @@ def matrix_rate(prepared: Plan, tokens: int, choice: Choice = min) -> float:
     return sum(2 * tokens * rows * columns for rows, columns in shapes) / best
 
 
-def usual_rate(prepared: Plan, runs: Sequence[Any], tokens: int) -> float:
+def usual_rate(plan: Plan, runs: Sequence[Any], tokens: int) -> float:
     """The same speed for all training processes together; the median instead of the best time."""
-    rates = run_in_each_worker(workers_for(prepared, runs), partial(matrix_rate, prepared, tokens, statistics.median))
+    rates = run_in_each_worker(workers_for(plan, runs), partial(matrix_rate, plan, tokens, statistics.median))
     return sum(rates)
 
 
-def memory_rate(prepared: Plan) -> float:
+def memory_rate(plan: Plan) -> float:
     """Bytes read and written per second in a copy that is larger than any processor cache."""
-    source = torch.ones(1 << 26, device=prepared.context.machine.device)
+    source = torch.ones(1 << 26, device=plan.experiment.machine.device)
     target = torch.empty_like(source)
 
     def copy() -> None:
@@ -145,27 +145,27 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         clock = Clock()
         sweep = Sweep(progress=clock, **settings, out=Path(folder) / "o")
         begun = perf_counter()
-        prepared = sweep._prepare(clock)
+        plan = sweep._prepare(clock)
         clock.begin("checking that the model can be cut")
-        check_cuts(prepared)  # from here on, the work that needs only the head's token is known
+        check_cuts(plan)  # from here on, the work that needs only the head's token is known
         clock.lap("calibration")
-        workload = CostModel(prepared.context, prepared.cached)
-        runs = prepared.requested
+        workload = CostModel(plan.experiment, plan.cached)
+        runs = plan.requested
         steps = _tokens(workload, runs)
-        rates = _rates(workload, prepared, runs, steps)
-        usual = [usual_rate(prepared, runs, steps)]
+        rates = _rates(workload, plan, runs, steps)
+        usual = [usual_rate(plan, runs, steps)]
         spent = perf_counter() - clock.since
         clock.lap("start-up")
         sweep.run()
         clock.lap("end")
         wall = perf_counter() - begun - spent + IMPORTS
-        usual.append(usual_rate(prepared, runs, steps))
-        results = prepared.store.results()
-        from_cache = runs_from_cache(prepared, runs)
-        needed = rows_needed(prepared.context, from_cache or runs)
-        rows = missing_rows(prepared.context.tokens, needed, workload.cached) if from_cache else needed[:0]
+        usual.append(usual_rate(plan, runs, steps))
+        results = plan.store.results()
+        from_cache = runs_from_cache(plan, runs)
+        needed = rows_needed(plan.experiment, from_cache or runs)
+        rows = missing_rows(plan.experiment.tokens, needed, workload.cached) if from_cache else needed[:0]
         clock.seconds.pop("calibration")
-        phases = list(_phases(clock, workload, prepared, runs, results, rows, rates))
+        phases = list(_phases(clock, workload, plan, runs, results, rows, rates))
     bound = sum(phase["bound"] or 0.0 for phase in phases)
     operations, best = sum(phase.get("operations", 0.0) for phase in phases), _best(rates)
     at_usual = bound + operations * (1 / statistics.mean(usual) - 1 / best)
@@ -182,14 +182,14 @@ def _best(rates: dict[str, float]) -> float:
     return max(rates["training"], rates["evaluation"], rates["pass"])
 
 
-def _rates(workload: CostModel, prepared: Plan, runs: Sequence[Any], steps: int) -> dict[str, float]:
+def _rates(workload: CostModel, plan: Plan, runs: Sequence[Any], steps: int) -> dict[str, float]:
     scored = max(1, round(statistics.median(workload.batches(run).scored.mean.tokens for run in runs)))
     cache_folder().mkdir(parents=True, exist_ok=True)
     return {
-        "training": matrix_rate(prepared, steps),
-        "evaluation": matrix_rate(prepared, scored),
-        "pass": matrix_rate(prepared, tokens_per_batch(prepared.context.machine.device, workload.anatomy)),
-        "memory": memory_rate(prepared),
+        "training": matrix_rate(plan, steps),
+        "evaluation": matrix_rate(plan, scored),
+        "pass": matrix_rate(plan, tokens_per_batch(plan.experiment.machine.device, workload.anatomy)),
+        "memory": memory_rate(plan),
         "disk": disk_speed(cache_folder()),
     }
 
@@ -197,14 +197,14 @@ def _rates(workload: CostModel, prepared: Plan, runs: Sequence[Any], steps: int)
 def _phases(
     clock: Clock,
     workload: CostModel,
-    prepared: Plan,
+    plan: Plan,
     runs: Sequence[Any],
     results: dict[str, Any],
     rows: np.ndarray,
     rates: dict[str, float],
 ) -> Iterator[dict[str, Any]]:
     best = _best(rates)
-    lengths, matrices = prepared.context.tokens.lengths, workload.matrices
+    lengths, matrices = plan.experiment.tokens.lengths, workload.matrices
     for name in ("start-up", "tokenizing", "check", "forecast"):
         yield _phase(name, clock.seconds.get(name, 0.0), None)
     if len(rows):

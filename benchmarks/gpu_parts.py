@@ -56,7 +56,7 @@ class OnDevice:
         model: PreTrainedModel = head.from_config(config, attn_implementation="sdpa")
         return model
 
-    def context(
+    def experiment(
         self, where: Machine, kind: str = "short", examples: int = TRAIN, *, dropout: bool = False
     ) -> Experiment:
         model = self.bert()
@@ -73,37 +73,37 @@ class OnDevice:
         """Runs from cached hidden states and of the whole model, without dropout."""
         rows: Rows = []
         for tune in (min(2, self.layers), "all"):
-            on_cpu = self._run(tune, self.context(Machine(CPU, "float32")))
-            exact = self._run(tune, self.context(self.exact))
+            on_cpu = self._run(tune, self.experiment(Machine(CPU, "float32")))
+            exact = self._run(tune, self.experiment(self.exact))
             rows.append((f"k = {tune}, float32 against the CPU", _verdict(difference(exact, on_cpu), EXACT)))
             if self.here.precision != "float32":
-                gap = difference(self._run(tune, self.context(self.here)), on_cpu)
+                gap = difference(self._run(tune, self.experiment(self.here)), on_cpu)
                 rows.append((f"k = {tune}, {self.here.precision} against the CPU", _verdict(gap, NOISE)))
             if tune != "all":
-                gap = difference(self._run(tune, self.context(self.exact), copies=True), exact)
+                gap = difference(self._run(tune, self.experiment(self.exact), copies=True), exact)
                 rows.append((f"k = {tune}, hidden states in GPU memory", _verdict(gap, EXACT)))
         return rows
 
-    def _spec(self, tune: int | str, context: Experiment, **more: Any) -> Run:
-        values = {"metric": context.problem.metric, "precision": context.machine.precision}
-        return spec_of(tune, len(context.splits["train"]), **values | more)
+    def _spec(self, tune: int | str, experiment: Experiment, **more: Any) -> Run:
+        values = {"metric": experiment.problem.metric, "precision": experiment.machine.precision}
+        return spec_of(tune, len(experiment.splits["train"]), **values | more)
 
-    def _run(self, tune: int | str, context: Experiment, *, copies: bool = False) -> Result:
+    def _run(self, tune: int | str, experiment: Experiment, *, copies: bool = False) -> Result:
         """A run. With ``copies``, its hidden states are copied to the device as a whole, else batch by batch."""
-        context.worker.copies.keep_within(1 << 40 if copies else 0)
-        return run(self._spec(tune, context, num_train_epochs=1), self._with_states(tune, context))
+        experiment.worker.copies.keep_within(1 << 40 if copies else 0)
+        return run(self._spec(tune, experiment, num_train_epochs=1), self._with_states(tune, experiment))
 
-    def _with_states(self, tune: int | str, context: Experiment) -> Experiment:
-        return context if tune == "all" else with_states(context, (self.layers - int(tune),))
+    def _with_states(self, tune: int | str, experiment: Experiment) -> Experiment:
+        return experiment if tune == "all" else with_states(experiment, (self.layers - int(tune),))
 
     def stacked(self) -> Rows:
         """Runs in a stack against each alone, also with two batches for each step, whose gradients add up."""
-        context, rows = self.context(self.exact), []
+        experiment, rows = self.experiment(self.exact), []
         for batches, words in {1: "", 2: ", two batches a step"}.items():
             same = {"num_train_epochs": 1, "gradient_accumulation_steps": batches}
-            specs = [self._spec("all", context, seed=n, learning_rate=1e-5 * (n + 1), **same) for n in range(3)]
-            alone = [run(spec, context) for spec in specs]
-            together = run_stacked(specs, context, batched=True)
+            specs = [self._spec("all", experiment, seed=n, learning_rate=1e-5 * (n + 1), **same) for n in range(3)]
+            alone = [run(spec, experiment) for spec in specs]
+            together = run_stacked(specs, experiment, batched=True)
             gap = max(difference(one, other) for one, other in zip(together, alone, strict=True))
             rows.append((f"3 runs in a stack against each alone{words}", _verdict(gap, EXACT)))
         return rows
@@ -111,15 +111,15 @@ class OnDevice:
     def throughput(self) -> Rows:
         """Stacks of more and more runs, up to the first that does not fit into memory."""
         tune = min(2, self.layers)
-        context = self._with_states(tune, self.context(self.here, examples=8 * BATCH, dropout=True))
+        experiment = self._with_states(tune, self.experiment(self.here, examples=8 * BATCH, dropout=True))
         rows: Rows = []
         first = 0.0
         for count in STACKS[self.size]:
             what = f"stack of {count}, k = {tune}, longest examples"
             torch.cuda.empty_cache()  # blocks of a smaller stack would count against this one
             try:
-                specs = [self._spec(tune, context, seed=seed) for seed in range(count)]
-                seconds, used = warm_step(specs, context, steps=8)
+                specs = [self._spec(tune, experiment, seed=seed) for seed in range(count)]
+                seconds, used = warm_step(specs, experiment, steps=8)
             except Exception as error:
                 if not rows or not memory_ran_out(error):
                     raise
@@ -140,14 +140,14 @@ class OnDevice:
             fastest = 2 * side**3 / self._seconds(lambda: a @ a)
         for kind in ("short", "long"):
             examples = 64 if self.size == "tiny" else 8192 if kind == "short" else 1024
-            context = self.context(self.here, kind, examples)
-            selection = with_states(context, (self.layers,)).states
+            experiment = self.experiment(self.here, kind, examples)
+            selection = with_states(experiment, (self.layers,)).states
             assert selection is not None
-            whole = context.forward_pass(selection.selection)
-            batches = whole.batches(context.tokens.lengths, np.arange(examples))
+            whole = experiment.forward_pass(selection.selection)
+            batches = whole.batches(experiment.tokens.lengths, np.arange(examples))
             with peak_memory(self.here) as peak:
-                seconds = self._seconds(lambda: list(whole.hidden_states(context.tokens, batches)), times=2)  # noqa: B023
-            done = context.tokens.lengths[:examples]
+                seconds = self._seconds(lambda: list(whole.hidden_states(experiment.tokens, batches)), times=2)  # noqa: B023
+            done = experiment.tokens.lengths[:examples]
             work = self.layers * (24 * done.sum() * self.width**2 + 4 * (done**2).sum() * self.width)
             share = f"{work / seconds / fastest:.0%} of {fastest / 1e12:.1f} TFLOP/s"
             rows.append(
@@ -167,8 +167,8 @@ class OnDevice:
         """Token classification: a run against the CPU, and the time of a step."""
         tune = min(2, self.layers)
         on_cpu, exact = (self._run(tune, self.tags_context(where)) for where in (Machine(CPU, "float32"), self.exact))
-        context = self._with_states(tune, self.tags_context(self.here))
-        seconds, used = warm_step([self._spec(tune, context)], context)
+        experiment = self._with_states(tune, self.tags_context(self.here))
+        seconds, used = warm_step([self._spec(tune, experiment)], experiment)
         return [
             (f"k = {tune}, float32 against the CPU", _verdict(difference(exact, on_cpu), EXACT)),
             (f"k = {tune}", f"{seconds * 1e3:.1f} ms a step of {BATCH} sentences, peak {used / 1e9:.1f} GB"),
@@ -190,10 +190,10 @@ class OnDevice:
         )
         with self.here.device:
             model = AutoModelForSequenceClassification.from_config(config, attn_implementation="sdpa")
-        context = context_of(model, lengths_like("short", TRAIN + VALIDATION), self.here, validation=VALIDATION)
+        experiment = context_of(model, lengths_like("short", TRAIN + VALIDATION), self.here, validation=VALIDATION)
         rows = []
         for tune in (2, "all"):
-            seconds, used = warm_step([self._spec(tune, context)], context)
+            seconds, used = warm_step([self._spec(tune, experiment)], experiment)
             rows.append((f"k = {tune}", f"{seconds * 1e3:.0f} ms a step of {BATCH}, peak {used / 1e9:.1f} GB"))
         return rows
 
@@ -210,10 +210,10 @@ class OnDevice:
         return [("frostline and Trainer", sentence) for sentence in sentences]
 
 
-def warm_step(specs: Sequence[Run], context: Experiment, *, steps: int = 4) -> tuple[float, int]:
+def warm_step(specs: Sequence[Run], experiment: Experiment, *, steps: int = 4) -> tuple[float, int]:
     """Seconds and memory of a training step. A GPU loads each kernel when it is first used, so the first steps do not count."""
-    profile_step(specs, context, steps=steps)
-    return profile_step(specs, context, steps=steps)
+    profile_step(specs, experiment, steps=steps)
+    return profile_step(specs, experiment, steps=steps)
 
 
 def difference(one: Result, other: Result) -> float:

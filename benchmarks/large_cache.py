@@ -32,11 +32,11 @@ def main() -> None:
         process = psutil.Process()
         start = perf_counter()
         with sampled_peak(lambda: anonymous_memory(process)) as peak_before:
-            prepared = prepare(sweep.spec, {}, LineProgress())
+            plan = prepare(sweep.spec, {}, LineProgress())
         loaded = perf_counter() - start
-        context, plan = prepared.context, prepared
+        experiment = plan.experiment
         print(
-            f"{len(prepared.data.train) + len(prepared.data.validation):,} rows read, tokenized and planned in {loaded:.0f} s"
+            f"{len(plan.data.train) + len(plan.data.validation):,} rows read, tokenized and planned in {loaded:.0f} s"
         )
         print(f"plan: {plan.states.rows:,} distinct texts, {plan.states.tokens:,} tokens, {size_of(plan.states.bytes)}")
         before, passed = anonymous_memory(process), 0.0
@@ -47,19 +47,19 @@ def main() -> None:
             if passed // 10_000 > (passed - rows) // 10_000:
                 print(f"{passed:,.0f} rows, {perf_counter() - start:.0f} s", flush=True)
 
-        forward_pass = context.forward_pass(plan.cached)
+        forward_pass = experiment.forward_pass(plan.cached)
         with sampled_peak(lambda: anonymous_memory(process)) as peak:
             start = perf_counter()
             states = load_or_compute(
                 forward_pass,
-                context.tokens,
-                np.arange(len(context.tokens)),
-                recipe_of(context.pretrained, context.machine, forward_pass),
+                experiment.tokens,
+                np.arange(len(experiment.tokens)),
+                recipe_of(experiment.pretrained, experiment.machine, forward_pass),
                 folder=Path(scratch) / "cache",
                 progress=progress,
             )
             seconds = perf_counter() - start
-            for rows in np.array_split(np.random.default_rng(0).permutation(len(context.tokens)), 1000)[:200]:
+            for rows in np.array_split(np.random.default_rng(0).permutation(len(experiment.tokens)), 1000)[:200]:
                 states.tokens(plan.cached.cuts[0], rows[:16])
         taken = sum(p.stat().st_size for p in (Path(scratch) / "cache").rglob("*") if p.is_file())
         facts = {

@@ -47,11 +47,11 @@ def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
     before = _held()
     with _peaks() as until:
         sweep = Sweep(progress=Progress(), **settings, out=work / "out")
-        prepared = sweep._prepare(Progress())
-        (spec,) = prepared.requested
-        prepare_hidden_states(prepared, [spec], Progress())
+        plan = sweep._prepare(Progress())
+        (spec,) = plan.requested
+        prepare_hidden_states(plan, [spec], Progress())
     with memory_reused(release_large=True), _peaks() as most:
-        run(spec, prepared.context)
+        run(spec, plan.experiment)
     return {"frostline, until hidden states are cached": _above(until, before), OURS: _above(most, before)}
 
 

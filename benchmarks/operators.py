@@ -127,7 +127,7 @@ def watching(cpu: bool) -> Iterator[Any]:
         yield opened.enter_context(watched)
 
 
-def count_frostline(context: Experiment, tune: int | str, runs: int, *, cpu: bool) -> tuple[float, float]:
+def count_frostline(experiment: Experiment, tune: int | str, runs: int, *, cpu: bool) -> tuple[float, float]:
     """Operators and reads per training step of a stack."""
     backward, steps = getattr(loop, "backward"), 0  # noqa: B009  (loop imports it)
     # one learning rate, as the plain loop has
@@ -145,17 +145,17 @@ def count_frostline(context: Experiment, tune: int | str, runs: int, *, cpu: boo
             watched.phase = "between steps"
 
         with patch.object(loop, "backward", first):
-            run_stacked(specs, context, batched=True, on_step=after)
+            run_stacked(specs, experiment, batched=True, on_step=after)
     return watched.operations["step"] / (STEPS - 1), watched.reads["step"] / (STEPS - 1)
 
 
-def count_transformers(context: Experiment, tune: int | str, *, cpu: bool) -> tuple[float, float]:
+def count_transformers(experiment: Experiment, tune: int | str, *, cpu: bool) -> tuple[float, float]:
     """Operators and reads of one step of a plain loop: padded batch, loss, clipping, fused AdamW, schedule."""
     model = AutoModelForSequenceClassification.from_pretrained(packaged_model(), num_labels=2)
-    trained = spec_of(tune, 1).parameters(context.pretrained.anatomy)
+    trained = spec_of(tune, 1).parameters(experiment.pretrained.anatomy)
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name in trained)
-    batch = context.tokens.batch(context.splits["train"][:BATCH])
+    batch = experiment.tokens.batch(experiment.splits["train"][:BATCH])
     device = CPU if cpu else META
     model.to(device).train()
     with watching(cpu) as watched:
@@ -179,16 +179,16 @@ def measured(cpu: bool) -> list[Facts]:
     tunes: tuple[int | str, ...] = (2, "all")
     for tune in tunes:
         model = AutoModelForSequenceClassification.from_pretrained(packaged_model(), num_labels=2)
-        context = context_of(model, lengths_like("short", STEPS * BATCH + 8), Machine(CPU, "float32"), validation=8)
-        context = with_states(context, (4,)) if tune == 2 else context
+        experiment = context_of(model, lengths_like("short", STEPS * BATCH + 8), Machine(CPU, "float32"), validation=8)
+        experiment = with_states(experiment, (4,)) if tune == 2 else experiment
         for side, runs in {"plain transformers": 0, "frostline": 1, f"frostline, {STACK} runs": STACK}.items():
             if runs and not cpu:
-                context.pretrained.model.to(META)
-                context = replace(context, machine=Machine(META, "float32"))
+                experiment.pretrained.model.to(META)
+                experiment = replace(experiment, machine=Machine(META, "float32"))
             if runs:
-                operators, reads = count_frostline(context, tune, runs, cpu=cpu)
+                operators, reads = count_frostline(experiment, tune, runs, cpu=cpu)
             else:
-                operators, reads = count_transformers(context, tune, cpu=cpu)
+                operators, reads = count_transformers(experiment, tune, cpu=cpu)
             found.append({"k": str(tune), "side": side, "operators": round(operators), "reads": reads})
             print(found[-1], flush=True)
     return found

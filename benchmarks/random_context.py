@@ -57,24 +57,24 @@ def context_of(model: PreTrainedModel, lengths: NDArray[np.int64], machine: Mach
     return Experiment(pretrained, machine, problem, tokens, splits, reads, worker=worker)
 
 
-def with_states(context: Experiment, cuts: tuple[int, ...]) -> Experiment:
+def with_states(experiment: Experiment, cuts: tuple[int, ...]) -> Experiment:
     """The context with the hidden states of all examples after these numbers of layers."""
-    context.pretrained.restore()
-    selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
-    forward_pass = context.forward_pass(selection)
+    experiment.pretrained.restore()
+    selection = selection_for(cuts, experiment.pretrained.anatomy, experiment.head_reads)
+    forward_pass = experiment.forward_pass(selection)
     with TemporaryDirectory() as folder:  # the memory-mapped file outlives it
-        states = computed_states(Path(folder), forward_pass, context.tokens, np.arange(len(context.tokens)))
-        return context.with_worker(states=states)
+        states = computed_states(Path(folder), forward_pass, experiment.tokens, np.arange(len(experiment.tokens)))
+        return experiment.with_worker(states=states)
 
 
-def with_tags(context: Experiment) -> Experiment:
+def with_tags(experiment: Experiment) -> Experiment:
     """The context of a token classifier in which every token is a word with one of two tags."""
-    tokens, examples = context.tokens, np.arange(len(context.tokens))
+    tokens, examples = experiment.tokens, np.arange(len(experiment.tokens))
     word = np.arange(tokens.offsets[-1]) - np.repeat(tokens.offsets[:-1], tokens.lengths)
     targets = np.full((len(tokens), tokens.lengths.max()), NO_WORD)
     targets[np.repeat(examples, tokens.lengths), word] = tokens.inputs["input_ids"] % 2
     tokens = replace(tokens, words=word.astype(np.int32))
-    return replace(context, tokens=tokens, problem=TagProblem.of(targets, tokens, ("even", "odd"), "token_accuracy"))
+    return replace(experiment, tokens=tokens, problem=TagProblem.of(targets, tokens, ("even", "odd"), "token_accuracy"))
 
 
 def spec_of(tune: int | str, train_size: int, *, seed: int = 0, learning_rate: float = 2e-5, **more: object) -> Run:

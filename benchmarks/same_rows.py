@@ -36,24 +36,24 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
         raise SystemExit(
             "the other sides support neither class weights, nor frozen dropout, nor several evaluations per epoch"
         )
-    prepared = prepare(spec, {}, Progress())
-    context, plan, anatomy = prepared.context, prepared, prepared.context.pretrained.anatomy
+    plan = prepare(spec, {}, Progress())
+    experiment, anatomy = plan.experiment, plan.experiment.pretrained.anatomy
     if len({run.train_size for run in plan.runs}) > 1:
         raise SystemExit("give one --train-size")
-    rows = {run.seed: train_rows(context, run) for run in plan.runs}
+    rows = {run.seed: train_rows(experiment, run) for run in plan.runs}
     union = np.unique(np.concatenate(list(rows.values())))
-    _write(folder / "train.jsonl", prepared.data.train, union - context.splits["train"][0])
-    _write(folder / "validation.jsonl", prepared.data.validation, np.arange(len(context.splits["validation"])))
+    _write(folder / "train.jsonl", plan.data.train, union - experiment.splits["train"][0])
+    _write(folder / "validation.jsonl", plan.data.validation, np.arange(len(experiment.splits["validation"])))
     by_k = {run.recipe.short: run for run in plan.runs}
     facts = {
-        "model": str(prepared.context.pretrained.folder),
-        "labels": list(prepared.identity.labels),
-        "task_type": prepared.identity.task_type,
-        "metric": prepared.identity.metric,
+        "model": str(plan.experiment.pretrained.folder),
+        "labels": list(plan.identity.labels),
+        "task_type": plan.identity.task_type,
+        "metric": plan.identity.metric,
         "max_length": plan.runs[0].max_length,
         "layers": anatomy.count,
         "train_size": plan.runs[0].train_size,
-        "validation_rows": len(context.splits["validation"]),
+        "validation_rows": len(experiment.splits["validation"]),
         **{name: settings.get(name, "auto") for name in ("device", "precision")},
         **{name: getattr(spec, name) for name in SETTINGS},
         "cells": [

@@ -93,10 +93,10 @@ def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
     shutil.rmtree(os.environ["HF_ASSETS_CACHE"], ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=work) as out:
         given = {name: value for name, value in settings.items() if value is not None}
-        prepared = prepare(make_settings({**given, "out": out}), {}, Progress())
-        execute(prepared, prepared.runs, Progress())
-        costs = [run.cost for run in prepared.store.results().values()]
-        if failures := prepared.store.failures():
+        plan = prepare(make_settings({**given, "out": out}), {}, Progress())
+        execute(plan, plan.runs, Progress())
+        costs = [run.cost for run in plan.store.results().values()]
+        if failures := plan.store.failures():
             sys.exit(f"a run failed: {next(iter(failures.values())).reason}")
     columns = {"training": "train_seconds", "evaluation": "evaluation_seconds"}
     taken = {part: float(sum(getattr(cost, column) for cost in costs)) for part, column in columns.items()}

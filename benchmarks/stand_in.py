@@ -25,20 +25,28 @@ STEPS = 5
 def stand_in(seconds: float, *, equal: bool = False) -> Callable[..., Result]:
     """A function in place of :func:`frostline.training.train.run`, which takes this long: on average, or always if ``equal``."""
 
-    def run(spec: Run, context: Experiment, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints) -> Result:
+    def run(
+        spec: Run, experiment: Experiment, *, on_step: Callable[[int, int], None], checkpoints: Checkpoints
+    ) -> Result:
         rng = np.random.default_rng(int(hashlib.sha256(spec.digest.encode()).hexdigest(), 16))
         pause = (seconds if equal else rng.uniform(0, 2 * seconds)) / STEPS
         for step in range(STEPS):
             time.sleep(pause)
             on_step(step + 1, STEPS)
-        rows = validation_rows(context, spec)
-        logits, test = (_logits(rng, context, part) for part in (rows, context.splits.get("test", rows)))
-        scores = context.problem.scores(logits, rows)
+        rows = validation_rows(experiment, spec)
+        logits, test = (_logits(rng, experiment, part) for part in (rows, experiment.splits.get("test", rows)))
+        scores = experiment.problem.scores(logits, rows)
         record = TrainingRecord(
             evaluations=[Evaluation(3.0, STEPS, scores, scores, logits)], train_last=scores, steps=STEPS
         )
         return make_result(
-            *(spec, context, record, {"test": test} if "test" in context.splits else {}, _audit(spec, context)),
+            *(
+                spec,
+                experiment,
+                record,
+                {"test": test} if "test" in experiment.splits else {},
+                _audit(spec, experiment),
+            ),
             learned={},
             peak_memory_bytes=2**20,
             run_seconds=pause * STEPS,
@@ -52,14 +60,14 @@ def install(seconds: float, *, equal: bool = False) -> None:
     setattr(execute_module, "run", stand_in(seconds, equal=equal))  # noqa: B010  mypy refuses an assignment
 
 
-def _logits(rng: np.random.Generator, context: Experiment, rows: Any) -> Any:
+def _logits(rng: np.random.Generator, experiment: Experiment, rows: Any) -> Any:
     """Logits that are better than chance, ``[rows, C]``."""
-    right = np.eye(2)[context.problem.targets[rows]]
+    right = np.eye(2)[experiment.problem.targets[rows]]
     return (right + rng.normal(size=right.shape)).astype(np.float32)
 
 
-def _audit(spec: Run, context: Experiment) -> AuditRecord:
-    pretrained = context.pretrained
+def _audit(spec: Run, experiment: Experiment) -> AuditRecord:
+    pretrained = experiment.pretrained
     names, depth = spec.parameters(pretrained.anatomy), spec.depth(pretrained.anatomy)
     by_place = parameters_by_place(pretrained, names)
     return AuditRecord(

@@ -96,17 +96,17 @@ def measure(side: str, work: Path, tune: int) -> Facts:
     )
     begun = _memory()
     with _phase("load", phases):
-        prepared = sweep._prepare(progress)
-    requested = prepared.requested
+        plan = sweep._prepare(progress)
+    requested = plan.requested
     with _phase("check and hidden states", phases):
-        prepare_hidden_states(prepared, requested, progress)
+        prepare_hidden_states(plan, requested, progress)
     with _phase("train", phases):
-        register(prepared)
-        execute(prepared, requested, progress)
+        register(plan)
+        execute(plan, requested, progress)
     if side == "streamed":
         with _phase("save", phases):
             (work / "saved").mkdir()
-            save_files(prepared.context.pretrained.model, work / "saved")
+            save_files(plan.experiment.pretrained.model, work / "saved")
     (digest,) = Store(work / side).done()
     logits = Store(work / side).predictions(digest)["validation_best"]
     return {
@@ -114,7 +114,7 @@ def measure(side: str, work: Path, tune: int) -> Facts:
         "phases": phases,
         "peak": {kind: max(one[kind] for one in phases.values()) for kind in KINDS},
         "seconds": sum(one["seconds"] for one in phases.values()),
-        "notes": [note.replace(str(work), "WORK") for note in prepared.notes],
+        "notes": [note.replace(str(work), "WORK") for note in plan.notes],
         "logits": logits.tobytes().hex(),
     }
 

@@ -29,9 +29,9 @@ def cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-def verb(name: str, command: Any, context: Any) -> str:
+def verb(name: str, command: Any, experiment: Any) -> str:
     """A section for one verb: what it does, how it is called, and a table for each panel of options."""
-    own = type(context)(command, info_name=name, parent=context)
+    own = type(experiment)(command, info_name=name, parent=experiment)
     paragraphs = [prose(" ".join(part.split())) for part in (command.help or "").split("\n\n")]
     arguments = " ".join(command.collect_usage_pieces(own)).replace("{", "").replace("}", "").upper()
     parts = [f"## frostline {name}", *paragraphs, f"```text\nfrostline {name} {arguments}\n```"]
@@ -44,14 +44,14 @@ def verb(name: str, command: Any, context: Any) -> str:
 
 def main() -> None:
     group: Any = get_command(app)
-    context = group.make_context("frostline", [], resilient_parsing=True)
+    experiment = group.make_context("frostline", [], resilient_parsing=True)
     sections = ["# Command line", " ".join((group.help or "").split())]
-    for name in group.list_commands(context):
+    for name in group.list_commands(experiment):
         command = group.commands[name]
         if hasattr(command, "commands"):
-            sections += [verb(f"{name} {sub}", command.commands[sub], context) for sub in command.commands]
+            sections += [verb(f"{name} {sub}", command.commands[sub], experiment) for sub in command.commands]
         else:
-            sections.append(verb(name, command, context))
+            sections.append(verb(name, command, experiment))
     TARGET.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
 
 

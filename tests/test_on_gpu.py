@@ -56,7 +56,7 @@ def test_stacks_that_fit_are_reported_if_a_larger_one_does_not(monkeypatch, fits
     monkeypatch.syspath_prepend(BENCHMARKS)
     import gpu_parts
 
-    def profile_step(specs, context, steps):
+    def profile_step(specs, experiment, steps):
         if len(specs) > fits:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return 1.0, 10**9

@@ -117,11 +117,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 def run_sweep(settings: Mapping[str, Any], *, progress: Progress | None = None, **other: Any) -> Sweep:
     """Train the runs of a sweep, without report and model. ``progress`` shows the training."""
     sweep = Sweep(progress=Progress(), **{**settings, **other})
-    prepared = sweep._prepare(Progress())
-    requested = prepared.requested
-    prepared.store.retry({run.digest for run in requested}, ("failed",))
-    register(prepared)
-    execute(prepared, requested, progress or Progress())
+    plan = sweep._prepare(Progress())
+    requested = plan.requested
+    plan.store.retry({run.digest for run in requested}, ("failed",))
+    register(plan)
+    execute(plan, requested, progress or Progress())
     return sweep
 
 

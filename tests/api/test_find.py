@@ -56,7 +56,7 @@ def test_search_json_and_the_report_record_every_step(search_settings: dict[str,
 def test_seconds_of_parallel_steps_are_wall_clock_seconds(
     search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_module, "workers_for", lambda prepared, runs: 2)
+    monkeypatch.setattr(search_module, "workers_for", lambda plan, runs: 2)
     search = frostline.find(**{**search_settings, "workers": 2, "budget": None}).search
     assert search["budget_seconds"] == SECONDS  # four runs take less
     assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
@@ -141,8 +141,8 @@ def test_a_search_that_is_stopped_before_its_first_run_starts_again(
 def test_finished_runs_of_an_interrupted_step_are_in_the_report(
     search_settings: dict[str, Any], monkeypatch: Any, exhaustive: bool
 ) -> None:
-    def stop(prepared: Any, runs: Any, progress: Any, **more: Any) -> None:
-        execute(prepared, runs[:1], progress, **more)
+    def stop(plan: Any, runs: Any, progress: Any, **more: Any) -> None:
+        execute(plan, runs[:1], progress, **more)
         raise KeyboardInterrupt
 
     execute = search_module.execute
@@ -158,10 +158,10 @@ def test_finished_runs_of_an_interrupted_step_are_in_the_report(
 def test_exhaustive_recommends_the_best_of_the_rest_if_full_failed(
     search_settings: dict[str, Any], train_with: TrainWith
 ) -> None:
-    def fails_for_full(spec: Any, context: Any, **more: Any) -> Any:
+    def fails_for_full(spec: Any, experiment: Any, **more: Any) -> Any:
         if spec.recipe == "full":
             raise RuntimeError("out of memory")
-        return train(spec, context, **more)
+        return train(spec, experiment, **more)
 
     train_with(fails_for_full)
     answer = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)
@@ -219,8 +219,8 @@ def test_test_scores_are_hidden_until_the_search_is_over(
 ) -> None:
     execute, scored = search_module.execute, []
 
-    def execute_and_check(prepared: Any, *args: Any, **more: Any) -> None:
-        execute(prepared, *args, **more)
+    def execute_and_check(plan: Any, *args: Any, **more: Any) -> None:
+        execute(plan, *args, **more)
         folder = Folder(search_settings["out"])
         assert not any(row.status == "pending" for row in folder.rows)
         scored.append(rebuild(search_settings["out"]).tested)
@@ -247,10 +247,10 @@ def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[s
     """Otherwise they would stay pending, and the test set would never be scored."""
     execute = search_module.execute
 
-    def interrupted(prepared: Any, runs: Any, *args: Any, **more: Any) -> None:
+    def interrupted(plan: Any, runs: Any, *args: Any, **more: Any) -> None:
         if any(run.recipe == "full" for run in runs):
             raise KeyboardInterrupt
-        execute(prepared, runs, *args, **more)
+        execute(plan, runs, *args, **more)
 
     monkeypatch.setattr(search_module, "execute", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -133,22 +133,22 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
 ) -> None:
     out = Path(shutil.copytree(finished_sweep, tmp_path / "o"))
     sweep = frostline.Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, **QUICK)
-    prepared, answer = prepare(sweep.spec, {}, Progress()), sweep.answer()
+    plan, answer = prepare(sweep.spec, {}, Progress()), sweep.answer()
     before = (out / "model" / "README.md").stat().st_mtime_ns
-    save_recommended(prepared, answer, Progress())
+    save_recommended(plan, answer, Progress())
     assert (out / "model" / "README.md").stat().st_mtime_ns == before
     assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is False
     assert "These are the weights of the run itself" in (out / "model" / "README.md").read_text()
     file = out / "model" / "model.safetensors"
     weights = file.read_bytes()
     answer.sentence = answer.sizes[0].sentence = "Tune something else."
-    save_recommended(prepared, answer, progress := Notes())
+    save_recommended(plan, answer, progress := Notes())
     assert progress.notes == [] and file.read_bytes() == weights  # the saved model is the same
     assert "Tune something else" in (out / "model" / "README.md").read_text()
     assert json.loads((out / "model" / "frostline.json").read_text())["trained_again"] is False
     save_file({name: value + 0.1 for name, value in load_file(file).items()}, file)  # somebody has changed it
     answer.sentence = answer.sizes[0].sentence = "Tune a third thing."
-    save_recommended(prepared, answer, progress)
+    save_recommended(plan, answer, progress)
     assert progress.notes == [
         f"{out / 'model'} is not what was saved (the checksum of model.safetensors is wrong): it is now in "
         f"{out / 'damaged' / 'model'}.",
@@ -219,7 +219,7 @@ def test_objects_are_frozen_only_while_a_sweep_runs(
 def test_failed_runs_that_are_not_trained_again_are_not_forecast(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(spec: Any, context: Any, **more: Any) -> Any:
+    def fails(spec: Any, experiment: Any, **more: Any) -> Any:
         raise RuntimeError("out of memory")
 
     class Shown(Progress):

@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import frostline
 import frostline.sweep.results.leases as leases_module
 from frostline import FrostlineError, Sweep, work
 from frostline.cli.program import main
@@ -57,11 +56,11 @@ def test_two_processes_train_each_run_once_and_get_the_results_of_one(
 ) -> None:
     both, trained, waited = FORK.Barrier(2), FORK.Queue(), list[int]()
 
-    def run_after_both_have_one(spec: Any, context: Any, **more: Any) -> Any:
+    def run_after_both_have_one(spec: Any, experiment: Any, **more: Any) -> Any:
         if not waited:
             waited.append(both.wait(60))
         trained.put((os.getpid(), spec.digest))
-        return run(spec, context, **more)
+        return run(spec, experiment, **more)
 
     train_with(run_after_both_have_one)
     processes = [started(lambda: work(planned, wait=True, progress=Progress())) for _ in range(2)]
@@ -83,11 +82,11 @@ def test_the_run_of_a_killed_process_is_taken_over(
         monkeypatch.setattr("frostline.sweep.execution.execute.POLL", 0.05)
     begun = FORK.Queue()
 
-    def hang_at_the_second(spec: Any, context: Any, **more: Any) -> Any:
+    def hang_at_the_second(spec: Any, experiment: Any, **more: Any) -> Any:
         if len(Store(planned).results()) == 1:
             begun.put(spec.digest)
             signal.pause()
-        return run(spec, context, **more)
+        return run(spec, experiment, **more)
 
     train_with(hang_at_the_second)
     process = started(lambda: work(planned, progress=Progress()))
@@ -105,7 +104,7 @@ def test_a_sweep_shares_its_runs_with_a_process_that_joins(
 ) -> None:
     own, out = list[str](), Path(settings["out"])
 
-    def let_another_join(spec: Any, context: Any, **more: Any) -> Any:
+    def let_another_join(spec: Any, experiment: Any, **more: Any) -> Any:
         if os.getpid() == parent and not own:
             own.append(spec.digest)
             process = started(lambda: work(out, progress=Progress()))
@@ -113,7 +112,7 @@ def test_a_sweep_shares_its_runs_with_a_process_that_joins(
             assert process.exitcode == 0
         else:
             assert os.getpid() != parent
-        return run(spec, context, **more)
+        return run(spec, experiment, **more)
 
     parent, results = os.getpid(), list[Any]()
 
@@ -170,7 +169,7 @@ def test_tables_that_are_in_no_file_are_refused(tiny_bert: Path, tmp_path: Path)
 
 
 def test_a_failed_run_is_not_repeated_by_another_process(planned: Path, train_with: TrainWith) -> None:
-    def fails(spec: Any, context: Any, **more: Any) -> Any:
+    def fails(spec: Any, experiment: Any, **more: Any) -> Any:
         raise RuntimeError("out of memory")
 
     train_with(fails)
@@ -185,18 +184,13 @@ def test_a_failed_run_is_not_repeated_by_another_process(planned: Path, train_wi
 def test_runs_that_are_added_meanwhile_are_trained_too(
     settings: dict[str, Any], planned: Path, train_with: TrainWith
 ) -> None:
-    def add_more(spec: Any, context: Any, **more: Any) -> Any:
+    def add_more(spec: Any, experiment: Any, **more: Any) -> Any:
         register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
         train_with(run)
-        return run(spec, context, **more)
+        return run(spec, experiment, **more)
 
     train_with(add_more)
     assert work(planned, progress=Progress()) == {"done": 6, "failed": 0, "pending": 0}
-
-
-def test_a_folder_without_a_sweep_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FrostlineError, match="holds no sweep"):
-        frostline.work(tmp_path, progress=Progress())
 
 
 def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
@@ -204,8 +198,8 @@ def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
 ) -> None:
     progress, store = Notes(), Store(Path(settings["out"]))
 
-    def another_is_first(spec: Any, context: Any, **more: Any) -> Any:
-        result = run(spec, context, **more)
+    def another_is_first(spec: Any, experiment: Any, **more: Any) -> Any:
+        result = run(spec, experiment, **more)
         store.publish(result)
         if spec.seed == 1:
             result.logits = {name: logits + 1 for name, logits in result.logits.items()}
@@ -226,7 +220,7 @@ def test_sigterm_gives_the_runs_back_before_it_ends(
 ) -> None:
     begun = FORK.Queue()
 
-    def hang(spec: Any, context: Any, **more: Any) -> Any:
+    def hang(spec: Any, experiment: Any, **more: Any) -> Any:
         begun.put(os.getpid())
         while True:
             sleep(0.01)
@@ -251,14 +245,14 @@ def test_a_long_run_continues_from_the_step_at_which_sigterm_came(
 ) -> None:
     begun = FORK.Queue()
 
-    def slow_run(spec: Any, context: Any, *, on_step: Callable[[int, int], None], **more: Any) -> Any:
+    def slow_run(spec: Any, experiment: Any, *, on_step: Callable[[int, int], None], **more: Any) -> Any:
         def slow_step(step: int, total: int) -> None:
             on_step(step, total)
             if step == 2:
                 begun.put(spec.digest)
             sleep(0.05)
 
-        return run(spec, context, on_step=slow_step, **more)
+        return run(spec, experiment, on_step=slow_step, **more)
 
     train_with(slow_run)
     monkeypatch.setattr(StopRequest, "WORTH_KEEPING", 0.0)

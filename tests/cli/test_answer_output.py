@@ -1,5 +1,6 @@
-"""The answer on the terminal."""
+"""The answer on the terminal: ``answers.txt`` has whole screens."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,14 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline.cli.answer_output import LINES, answer_lines, by_interest, choices_table, print_answer, why_points_differ
+from frostline.cli.answer_output import LINES, answer_lines, by_interest, choices_table, print_answer
 from frostline.statistics.answer import Answer, Calibration, CalibrationError, Threshold
-from synthetic_answer import LAYERS, answer_of, clear, make_runs
+from snapshots import assert_like
+from synthetic_answer import Made, answer_of, clear, make_runs
 
 DEPTH = 12
 
 
-def deep_answer(**changes: Any) -> Answer:
+def of_sweep(made: Made, **changes: Any) -> Answer:
+    """The answer of a sweep's folder whose model transformers opens."""
+    return replace(answer_of(made), opened_by="transformers", **changes)
+
+
+def deep() -> Answer:
     """An answer with 14 choices for a model of 12 layers, in which half of the layers are enough."""
     runs, logits = make_runs(
         lambda k, seed, *_: 0.95 - 0.3 / (1 + (9 if k == "full" else k)) - 0.01 * (k == 11) + 0.002 * seed,
@@ -25,79 +32,66 @@ def deep_answer(**changes: Any) -> Answer:
     )
     whole = {"tuned_layers": DEPTH, "train_seconds": 1.0 + DEPTH}
     runs = [replace(run, **whole) if run.tune_embeddings else run for run in runs]
-    return as_in_a_sweep(replace(answer_of((runs, logits)), layers=DEPTH, **changes))
-
-
-def as_in_a_sweep(answer: Answer) -> Answer:
-    """The answer with the keys that a sweep's folder adds."""
-    return replace(answer, opened_by="transformers")
-
-
-def test_it_fits_on_a_screen() -> None:
-    answer = deep_answer()
+    answer = of_sweep((runs, logits), layers=DEPTH)
     answer.sentence += " A sentence that fills the lines of the terminal." * 6
-    answer.decision.next_command = "frostline sweep reviews/sweep.toml --seeds 7"
-    lines = answer_lines(answer, Path("reviews"))
-    assert len(lines) == LINES and all(len(line) <= 80 for line, _ in lines)
-    text = "\n".join(line for line, _ in lines)
-    assert " ".join(text.split()).startswith(answer.sentence.replace("\n", " ")[:60])
-    assert "To be surer  frostline sweep reviews/sweep.toml --seeds 7" in text
-    assert "Report       reviews/report.html\nModel        reviews/model\nLoad         from transformers" in text
-    size = answer.sizes[0]
-    (chosen,) = [line for line, kind in lines if kind == "chosen"]
-    assert chosen.startswith(">") and chosen.endswith("recommended")
-    assert any(line.startswith("   full ") for line, _ in lines) and " more in the report" in text
-    shown = sum(line.rstrip().split("%")[0] != line for line, _ in choices_table(size, 99)[1:])
-    assert shown == len(size.choices) == DEPTH + 2
+    answer.sizes[0].decision.next_command = "frostline sweep reviews/sweep.toml --seeds 7"
+    return answer
 
 
-def test_a_short_table_is_complete() -> None:
-    answer = as_in_a_sweep(answer_of(make_runs(clear)))
-    lines = answer_lines(answer, Path("o"))
-    names = [line[3:].split("  ")[0] for line, _ in lines if "%" in line and "." in line[:30]]
-    assert names[-4:] == ["head only", "last 1", "last 2", "full"] and len(lines) < LINES
-    assert not any("more in the report" in line for line, _ in lines)
-    (full,) = [line for line, _ in lines if line.startswith("   full ")]
-    assert "(" not in full and full.count("%") == 1  # neither an interval nor a probability, only its cost
-
-
-def test_without_full_the_layers_are_a_share_of_the_reference() -> None:
-    lines = answer_lines(as_in_a_sweep(answer_of(make_runs(clear, ks=(0, 1, 2)))), Path("o"))
-    (head,) = [line for line, _ in lines if line.startswith("   choice")]
-    assert "points below last 2  of last 2  sure" in head
-
-
-@pytest.mark.parametrize(("accuracy", "mark"), [(0.7, "recommended"), (0.5, "best so far")])
-def test_a_model_that_is_not_above_the_baseline_is_not_recommended(accuracy: float, mark: str) -> None:
-    made = make_runs(lambda k, seed, *_: accuracy + 0.002 * seed)
-    answer = as_in_a_sweep(answer_of(made))
-    assert answer.sentence.startswith("Undecided: ") == (mark == "best so far")
-    assert answer.decision.above_baseline == (mark == "recommended")
-    lines = answer_lines(answer, Path("o"))
-    (chosen,) = [line for line, kind in lines if kind == "chosen"]
-    assert chosen.endswith(mark)
-    doubt = " (not shown to be above the majority-class baseline)" if mark == "best so far" else ""
-    assert f"Model        o/model{doubt}" in [line for line, _ in lines]
-
-
-def test_different_numbers_of_seeds_are_shown_and_explained() -> None:
-    equal = as_in_a_sweep(answer_of(make_runs(clear)))
+def with_fewer_seeds(*, folds: bool) -> Answer:
+    """An answer in which the last 2 layers have one seed, on a part of the rows if there are folds."""
     runs, logits = make_runs(lambda k, seed, *_: 0.9 - 0.1 * (k == 0) - (0.03 if k == 2 else 0.03 * (-1) ** seed))
-    fewer = as_in_a_sweep(answer_of(([run for run in runs if run.recipe != "last 2" or run.seed == 0], logits)))
-    texts = ["\n".join(line for line, _ in answer_lines(one, Path("o"))) for one in (equal, fewer)]
-    assert not any("folds" in text or "of different rows" in text for text in texts)
-    for choice in fewer.sizes[0].choices:
+    answer = of_sweep(([run for run in runs if run.recipe != "last 2" or run.seed == 0], logits))
+    for choice in answer.sizes[0].choices if folds else ():
         choice.part_of_rows, choice.reference_score = choice.choice == "last 2", 0.87
-    fewer.sizes[0].folds = 5
-    of_folds = " ".join(" ".join(line for line, _ in answer_lines(fewer, Path("o"))).split())
-    assert "validation examples; each seed is scored on one of 5 folds (majority-class" in of_folds
-    beside = "Each score is of the folds that full fine-tuning is scored on, too; beside it is the score of full"
-    assert f"similar choices. {beside} fine-tuning on these." in of_folds and "seeds points" not in of_folds
-    assert "last 2 0.870 0.870" in of_folds and why_points_differ(fewer.sizes[0]) in of_folds
-    remark = "a score of few seeds is pulled towards"
-    assert [remark in " ".join(text.split()) for text in texts] == ["seeds" in text for text in texts] == [False, True]
-    (last_2,) = [line for line in texts[1].splitlines() if line[3:].startswith("last 2 ")]
-    assert last_2[3:].split()[2:4] == ["0.870", "1"]
+    answer.sizes[0].folds = 5 if folds else None
+    return answer
+
+
+def with_threshold() -> Answer:
+    """An answer whose saved model has a threshold."""
+    scores = {"at_half": {"f1": 0.7}, "cross_fitted": {"f1": 0.8}}
+    threshold = Threshold(rule="f1", metric="f1", not_chosen=[], label="yes", threshold=0.3, **scores)
+    bins: Any = {"confidence": [], "accuracy": [], "examples": []}
+    error = CalibrationError(error=0.1, by_chance=0.0, by_chance_high=0.01, log_loss=0.5, **bins)
+    judged = {"temperature": 2.0, "before": error, "after": error}
+    calibration = Calibration(examples=9, counted="examples", saved=False, **judged)
+    return of_sweep(make_runs(clear), threshold=threshold, calibration=calibration)
+
+
+def failing(how: str) -> Made:
+    return make_runs(clear, outcome=lambda k, seed, _: how if (k, seed) == (1, 0) else "ok")
+
+
+CASES = {
+    "a deep model": deep(),
+    "four choices": of_sweep(make_runs(clear)),
+    "without full": of_sweep(make_runs(clear, ks=(0, 1, 2))),
+    "not above the baseline": of_sweep(make_runs(lambda k, seed, *_: 0.5 + 0.002 * seed)),
+    "different numbers of seeds": with_fewer_seeds(folds=False),
+    "folds": with_fewer_seeds(folds=True),
+    "full is pending": of_sweep(make_runs(clear, outcome=lambda k, *_: "pending" if k == "full" else "ok")),
+    "a diverged run": of_sweep(failing("diverged")),
+    "an error": of_sweep(failing("failed")),
+    "a saved threshold": with_threshold(),
+    "a temperature that is not saved": replace(with_threshold(), threshold=None),
+}
+
+
+def test_screens() -> None:
+    """What a simulation estimates is not compared."""
+    screens = {name: [line for line, _ in answer_lines(answer, Path("reviews"))] for name, answer in CASES.items()}
+    assert len(screens["a deep model"]) == LINES and all(len(line) <= 80 for line in screens["a deep model"])
+    estimate = re.compile(r"(?<![\d.])\d+\.\d(?!\d)|(?<![<>\d])\d+(?= %(?:  |$))|\d+(?= % sure)", re.MULTILINE)
+    texts = {
+        name: estimate.sub(lambda m: re.sub("[0-9]", "#", m[0]), "\n".join(lines)) for name, lines in screens.items()
+    }
+    assert_like(Path(__file__).with_name("answers.txt"), texts)
+
+
+def test_the_chosen_line_is_marked_and_every_choice_fits_in_a_long_table() -> None:
+    lines = choices_table(CASES["a deep model"].sizes[0], 99)
+    assert [kind for _, kind in lines].count("chosen") == 1 and len(lines) == 1 + DEPTH + 2
 
 
 @given(st.data())
@@ -120,43 +114,8 @@ def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
     assert second.choice in order[:3] and best in order[:4]
 
 
-def test_without_a_decision_the_scores_are_shown() -> None:
-    none = make_runs(clear, outcome=lambda k, *_: "pending" if k == "full" else "ok")
-    answer = as_in_a_sweep(answer_of(none))
-    assert answer.decision is None
-    text = "\n".join(line for line, _ in answer_lines(answer, Path("o")))
-    assert "\nlast 2     0.900\n" in text and "Load" not in text and "cost" not in text
-    assert "5 runs not trained yet." in text
-
-
-def test_failed_runs_are_always_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    made = make_runs(clear, outcome=lambda k, seed, _: "diverged" if (k, seed) == (1, 0) else "ok")
-    print_answer(as_in_a_sweep(answer_of(made)), Path("o"))
-    assert capsys.readouterr().out.splitlines()[-2].startswith("1 of 20 finished runs failed (diverged")
-    made = make_runs(clear, outcome=lambda k, seed, _: "failed" if (k, seed) == (1, 0) else "ok")
-    with pytest.raises(SystemExit, match="1"):
-        print_answer(as_in_a_sweep(answer_of(made)), Path("o"))
-    assert "1 run ended in an error. `frostline status o` gives the reason;" in capsys.readouterr().out
-
-
-def test_a_file_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
-    assert LAYERS == 4
-    print_answer(as_in_a_sweep(answer_of(make_runs(clear))), Path("o"))
+def test_an_error_is_the_exit_code_and_a_file_has_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    print_answer(CASES["a diverged run"], Path("o"))
     assert "\x1b" not in capsys.readouterr().out
-
-
-def test_what_a_saved_threshold_changes_is_printed() -> None:
-    half, more = {"f1": 0.7}, {"f1": 0.8}
-    answer = as_in_a_sweep(answer_of(make_runs(clear)))
-    answer.threshold = Threshold(
-        rule="f1", metric="f1", not_chosen=[], at_half=half, cross_fitted=more, label="yes", threshold=0.3
-    )
-    bins: Any = {"confidence": [], "accuracy": [], "examples": []}
-    judged = CalibrationError(error=0.1, by_chance=0.0, by_chance_high=0.01, log_loss=0.5, **bins)
-    answer.calibration = Calibration(
-        examples=9, counted="examples", saved=False, temperature=2.0, before=judged, after=judged
-    )
-    text = " ".join(line for line, _ in answer_lines(answer, Path("o")))
-    assert "The F1 changes from 0.700 at 0.5 to 0.800 on examples" in " ".join(text.split())
-    asked_for_nothing = answer_lines(replace(answer, threshold=None), Path("o"))
-    assert "temperature" not in " ".join(line for line, _ in asked_for_nothing)
+    with pytest.raises(SystemExit, match="1"):
+        print_answer(CASES["an error"], Path("o"))

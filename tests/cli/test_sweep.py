@@ -148,8 +148,8 @@ def test_many_classes_pairs_regression_class_weights_and_files_without_a_header(
 
 
 def test_a_diverged_run_is_trained_again_on_request(frostline: Frostline, here: Path, train_with: TrainWith) -> None:
-    def diverges(spec: Any, context: Any, **more: Any) -> Any:
-        result = run(spec, context, **more)
+    def diverges(spec: Any, experiment: Any, **more: Any) -> Any:
+        result = run(spec, experiment, **more)
         return replace(result, record=result.record.model_copy(update={"outcome": "diverged"}))
 
     words = ["sweep", "--model", "m", "--train", "t.csv", "--tune", "1", "--seeds", "1", "--out", "o", *FAST]

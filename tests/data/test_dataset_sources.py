@@ -3,16 +3,9 @@
 from pathlib import Path
 
 import datasets
-import pandas as pd
 import pytest
 
-from loaded import loaded, refused
-
-
-def frame(rows: int, first: int = 0) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"text": [f"text {i}" for i in range(first, first + rows)], "label": ["no", "yes"] * (rows // 2)}
-    )
+from loaded import frame, loaded, refused
 
 
 @pytest.mark.parametrize(

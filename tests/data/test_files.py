@@ -48,11 +48,17 @@ def test_a_file_or_folder_is_written_completely_or_not_at_all(tmp_path: Path, mo
     assert target.read_bytes() == b"new" and list(tmp_path.iterdir()) == [target]
 
 
-def test_create_file_does_not_change_an_existing_file(tmp_path: Path) -> None:
-    target = tmp_path / "new" / "run.json"
-    assert create_file(target, b"first", inside=tmp_path)
-    assert not create_file(target, b"second", inside=tmp_path)
-    assert target.read_bytes() == b"first" and list(target.parent.iterdir()) == [target]
+def test_what_exists_is_not_created_again(tmp_path: Path) -> None:
+    file, folder = tmp_path / "new" / "run.json", tmp_path / "new" / "run"
+    assert create_file(file, b"first", inside=tmp_path) and not create_file(file, b"second", inside=tmp_path)
+    assert create_folder(folder, {"a": b"first", "b": b""}, inside=tmp_path)
+    assert not create_folder(folder, {"a": b"second"}, inside=tmp_path)
+    assert {path.name: path.read_bytes() for path in (file, *folder.iterdir())} == {
+        "run.json": b"first",
+        "a": b"first",
+        "b": b"",
+    }
+    assert sorted(file.parent.iterdir()) == [folder, file]
 
 
 def test_a_file_is_created_although_the_network_sent_the_request_twice(
@@ -69,14 +75,6 @@ def test_a_file_is_created_although_the_network_sent_the_request_twice(
         tmp_path / "run.json", b"second", inside=tmp_path
     )
     assert (tmp_path / "run.json").read_bytes() == b"first"
-
-
-def test_create_folder_does_not_change_an_existing_folder(tmp_path: Path) -> None:
-    target = tmp_path / "new" / "run"
-    assert create_folder(target, {"a": b"first", "b": b""}, inside=tmp_path)
-    assert not create_folder(target, {"a": b"second"}, inside=tmp_path)
-    assert {path.name: path.read_bytes() for path in target.iterdir()} == {"a": b"first", "b": b""}
-    assert list(target.parent.iterdir()) == [target]
 
 
 def test_a_folder_that_is_not_written_to_its_end_leaves_the_older_one(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 from frostline.data.examples import class_weights
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import Data
-from frostline.data.splits import STRATUM_ROWS, least_size, strata, subset_indices
+from frostline.data.splits import STRATUM_ROWS, strata
 from loaded import loaded, refused
 
 TEXTS = [f"text {n}" for n in range(40)]
@@ -150,15 +150,6 @@ def test_the_stratum_of_a_text_is_its_rarest_label_that_is_not_too_rare(targets:
     for own, stratum in zip(targets, found, strict=True):
         common = [n for n in np.flatnonzero(own) if rows[n] >= STRATUM_ROWS]
         assert stratum in common and rows[stratum] == min(rows[common]) if common else stratum == targets.shape[1]
-
-
-@given(SETS_OF_LABELS, st.integers(0, 5))
-def test_subsets_are_nested(targets: np.ndarray, seed: int) -> None:
-    assert least_size(targets) == 1
-    whole = subset_indices(targets, len(targets), seed)
-    assert sorted(whole) == list(range(len(targets)))
-    for size in range(1, len(targets)):
-        assert np.array_equal(subset_indices(targets, size, seed), whole[:size])
 
 
 @given(SETS_OF_LABELS)

@@ -8,14 +8,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
 from frostline import FrostlineError
 from frostline.data.columns import Columns
 from frostline.data.examples import Examples
 from frostline.data.kinds import CLASSIFICATION, REGRESSION
-from frostline.data.splits import fold_numbers, hold_out, subset_indices
+from frostline.data.splits import fold_numbers, hold_out, least_size, subset_indices
 from frostline.data.task import Task
-from loaded import loaded, refused
+from loaded import frame, loaded, refused
 
 counts_by_class = st.lists(st.integers(1, 60), min_size=2, max_size=8)
 seeds = st.integers(0, 2**32 - 1)
@@ -81,12 +82,6 @@ def test_rows_with_the_same_text_are_in_the_same_fold() -> None:
     twice = replace(some, texts=tuple(f"text {n // 2}" for n in range(80)))
     numbers = fold_numbers(twice, task, 5, 0)
     assert (numbers[::2] == numbers[1::2]).all() and len(np.unique(numbers)) == 5
-
-
-def frame(rows: int, first: int = 0) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"text": [f"text {i}" for i in range(first, first + rows)], "label": ["no", "yes"] * (rows // 2)}
-    )
 
 
 def test_folds_hold_out_no_rows() -> None:
@@ -225,13 +220,16 @@ def test_tables_without_equal_texts_are_split_as_before() -> None:
     assert digests == {"classes": ("2cd712bd", "565cfa1d"), "numbers": ("08219c66", "446b38db")}
 
 
-@settings(max_examples=15)
-@given(counts_by_class, seeds)
-def test_subsets_are_nested(counts: list[int], seed: int) -> None:
-    targets = classes(counts)
-    whole = subset_indices(targets, len(targets), seed)
+label_sets = arrays.arrays(np.bool_, st.tuples(st.integers(1, 60), st.integers(2, 5)))
+
+
+@settings(max_examples=30)
+@given(counts_by_class.map(classes) | label_sets, seeds)
+def test_subsets_are_nested(targets: np.ndarray, seed: int) -> None:
+    whole, least = subset_indices(targets, len(targets), seed), least_size(targets)
     assert sorted(whole) == list(range(len(targets)))
-    for size in range(len(counts), len(targets) + 1):
+    assert least == (1 if targets.dtype == np.bool_ else len(np.unique(targets)))
+    for size in range(least, len(targets) + 1):
         assert (subset_indices(targets, size, seed) == whole[:size]).all()
 
 

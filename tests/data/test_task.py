@@ -15,7 +15,7 @@ from frostline.data.reader import read_table
 from frostline.data.table import Table
 from frostline.data.task import Task, decide_task, targets_of
 from frostline.statistics.results_table import read_results
-from loaded import loaded
+from loaded import loaded, sentence_of
 
 
 def labelled(labels: list[Any]) -> Table:
@@ -28,10 +28,7 @@ def decided(table: Table, **options: Any) -> Task:
 
 
 def refusal(cells: list[Any], **options: Any) -> str:
-    with pytest.raises(FrostlineError) as caught:
-        decided(labelled(cells), **options)
-    assert str(caught.value).endswith(".") and "\n" not in str(caught.value)
-    return str(caught.value)
+    return sentence_of(decided, labelled(cells), **options)
 
 
 @pytest.mark.parametrize(

@@ -238,42 +238,41 @@ def test_examples_have_different_lengths_and_exceed_the_sliding_window() -> None
     assert lengths[0] > model.config.sliding_window and len(set(lengths)) == 4
 
 
-SOMETHING_ELSE = "Something other than the hidden states passes from below the cut to the logits"
-
-
 def refusals(model: Any, ks: Sequence[int | str] | None = None) -> dict[int | str, str | None]:
     """By k, or ``full``."""
     checks = check(model, tuned_layers=ks)
     return {("full" if row.tuned_layers == "full" else row.tuned_layers.k): row.refused for row in checks}
 
 
-def test_a_skip_connection_around_the_cut_is_refused() -> None:
+def skip_connection(model: Any, seen: dict[str, Any]) -> None:
     """The pooler adds the output of the first layer."""
-    model, seen = small_model("bert"), {}
     model.bert.encoder.layer[0].register_forward_hook(lambda module, args, out: seen.update(hidden=out))
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["hidden"][:, 0])
-    found = refusals(model)
-    assert found.pop(4) is None and found.pop("full") is None  # nothing is cut
-    for k in range(4):
-        assert SOMETHING_ELSE in (found[k] or ""), k
 
 
-def test_weights_of_a_lower_layer_in_the_head_are_refused() -> None:
-    """Only NaN in the lower weights reveals this, because the cut does not remove them from the model."""
-    model = small_model("bert")
+def lower_weights(model: Any, seen: dict[str, Any]) -> None:
+    """The pooler reads a weight of the second layer. Only NaN in the lower weights reveals this."""
     weight = model.bert.encoder.layer[1].output.dense.weight
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * weight[:, 0])
-    for k, refused in refusals(model, [1, 2, 3, "full"]).items():
-        assert (refused is None) == (k in (3, "full")), k  # for k = 3 the layer is not below the cut
-        assert refused is None or SOMETHING_ELSE in refused
 
 
-def test_a_mean_of_the_embeddings_in_the_head_is_refused() -> None:
+def mean_of_embeddings(model: Any, seen: dict[str, Any]) -> None:
     """At k = 0 the head gets one token per example, and the embeddings of the other tokens are missing."""
-    model, seen = small_model("bert"), {}
     model.bert.embeddings.register_forward_hook(lambda module, args, out: seen.update(mean=out.mean(1)))
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + 0.01 * seen["mean"])
-    assert refusals(model, [0])[0]
+
+
+@pytest.mark.parametrize(
+    "change, wrong", [(skip_connection, (0, 1, 2, 3)), (lower_weights, (0, 1, 2)), (mean_of_embeddings, (0, 1, 2, 3))]
+)
+def test_what_passes_around_the_cut_is_found(change: Any, wrong: tuple[int, ...]) -> None:
+    model = small_model("bert")
+    change(model, {})
+    found = refusals(model)
+    assert [k for k, refused in found.items() if refused] == list(wrong)
+    assert change is mean_of_embeddings or all(
+        OF_OTHER_INPUT in (found[k] or "") for k in wrong
+    )  # that is of padding, too
 
 
 def test_layers_whose_output_depends_on_padding_are_refused() -> None:

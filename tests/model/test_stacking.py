@@ -60,7 +60,7 @@ def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: 
     with packable(model) as packing:
         packed = packed and packing is not None
     head_token = find_head_token_part(model, anatomy, probe_batch(model), reads)
-    context = Experiment(
+    experiment = Experiment(
         pretrained,
         Machine(torch.device("cpu"), "float32"),
         problem,
@@ -69,14 +69,14 @@ def context_of(model_type: str, folder: Path, *, dropout: bool = False, packed: 
         reads,
         worker=Worker(packed=packed, head_tokens={OWN_HEAD: head_token}),
     )
-    return with_states(context, folder)
+    return with_states(experiment, folder)
 
 
-def with_states(context: Experiment, folder: Path) -> Experiment:
-    need = selection_for([1, 2, 3], context.pretrained.anatomy, context.head_reads)
-    rows = np.arange(len(context.tokens))
-    states = computed_states(folder, context.forward_pass(need), context.tokens, rows)
-    return context.with_worker(states=states)
+def with_states(experiment: Experiment, folder: Path) -> Experiment:
+    need = selection_for([1, 2, 3], experiment.pretrained.anatomy, experiment.head_reads)
+    rows = np.arange(len(experiment.tokens))
+    states = computed_states(folder, experiment.forward_pass(need), experiment.tokens, rows)
+    return experiment.with_worker(states=states)
 
 
 def switch_dropout_off(model: nn.Module) -> None:
@@ -136,14 +136,14 @@ def freed_memory_is_reused() -> Iterator[None]:
 @pytest.mark.parametrize("model_type", TYPES)
 def test_stacked_runs_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> None:
     """The runs differ in seed, learning rate and rows. Dropout is off."""
-    context = context_of(model_type, tmp_path)
-    assert context.packed
+    experiment = context_of(model_type, tmp_path)
+    assert experiment.packed
     for tune in (0, 1, 2, L, "full") if model_type == "bert" else (2, "full"):
         specs = [spec_of(tune, *run_values) for run_values in RUNS]
-        alone = [run(spec, context) for spec in specs]
+        alone = [run(spec, experiment) for spec in specs]
         assert len({result.logits["validation_last"].tobytes() for result in alone}) == 3
         for batched in (False, True):
-            together = run_stacked(specs, context, batched=batched)
+            together = run_stacked(specs, experiment, batched=batched)
             for one, expected in zip(together, alone, strict=True):
                 assert scores(one) == scores(expected)
                 assert furthest(one, expected) < 2e-4, (tune, batched)  # rounding, after six steps of Adam
@@ -152,11 +152,11 @@ def test_stacked_runs_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2"])
 def test_stacked_runs_with_padded_batches_equal_runs_one_by_one(model_type: str, tmp_path: Path) -> None:
-    context = context_of(model_type, tmp_path, packed=False)
+    experiment = context_of(model_type, tmp_path, packed=False)
     specs = [spec_of(1, *run_values) for run_values in RUNS]
     for batched in (False, True):
-        for one, spec in zip(run_stacked(specs, context, batched=batched), specs, strict=True):
-            assert furthest(one, run(spec, context)) < 2e-5
+        for one, spec in zip(run_stacked(specs, experiment, batched=batched), specs, strict=True):
+            assert furthest(one, run(spec, experiment)) < 2e-5
 
 
 @pytest.mark.parametrize("model_type", TYPES)
@@ -165,27 +165,27 @@ def test_stacked_heads_are_bitwise_identical_to_heads_one_by_one(model_type: str
 
     Each run draws its dropout masks from its own seed, so its result does not depend on the other runs of the stack.
     """
-    context = context_of(model_type, tmp_path, dropout=True)
+    experiment = context_of(model_type, tmp_path, dropout=True)
     specs = [spec_of(0, *run_values, head_learning_rate="same") for run_values in [*RUNS, (0, 3e-3)]]
     for precision in ("float32", "bfloat16") if model_type in ("bert", "llama") else ("float32",):
-        context = replace(context, machine=Machine(torch.device("cpu"), precision))
-        for one, spec in zip(run_stacked(specs, context), specs, strict=True):
-            assert outcome(one) == outcome(run(spec, context))
+        experiment = replace(experiment, machine=Machine(torch.device("cpu"), precision))
+        for one, spec in zip(run_stacked(specs, experiment), specs, strict=True):
+            assert outcome(one) == outcome(run(spec, experiment))
 
 
 def test_stacked_runs_equal_runs_one_by_one_if_frozen_layers_run_too(tmp_path: Path) -> None:
     """The cached hidden states lie below the cut, or none are cached."""
-    context = context_of("bert", tmp_path)
+    experiment = context_of("bert", tmp_path)
     specs = [spec_of(1, *run_values) for run_values in RUNS]
-    for states in (None, after_one_layer(context)):
-        other = context.with_worker(states=states)
+    for states in (None, after_one_layer(experiment)):
+        other = experiment.with_worker(states=states)
         for one, spec in zip(run_stacked(specs, other), specs, strict=True):
             assert one.record.provenance.cut in (None, 1)
             assert furthest(one, run(spec, other)) < 2e-5
 
 
-def after_one_layer(context: Experiment) -> HiddenStates:
-    states = copy(context.states)
+def after_one_layer(experiment: Experiment) -> HiddenStates:
+    states = copy(experiment.states)
     states.selection = StateSelection((1,), False)
     return states
 
@@ -197,36 +197,38 @@ def test_a_run_that_diverges_does_not_change_the_other_runs_of_its_stack(
     tmp_path: Path, tune: int | str, dropout: bool, batched: bool
 ) -> None:
     """They are bitwise identical to those of a stack in which no run diverges."""
-    context = context_of("bert", tmp_path, dropout=dropout)
+    experiment = context_of("bert", tmp_path, dropout=dropout)
     runs = [(0, 1e-3), (1, 1e-3), (2, 3e-4)]
     more = {"head_learning_rate": "same"}
     stable = [spec_of(tune, *one, **more) for one in runs]
     diverging = [stable[0], spec_of(tune, 1, 1e30, **more), stable[2]]
-    without, with_diverged = (run_stacked(specs, context, batched=batched) for specs in (stable, diverging))
+    without, with_diverged = (run_stacked(specs, experiment, batched=batched) for specs in (stable, diverging))
     assert [result.record.outcome for result in with_diverged][1] == "diverged"
     assert with_diverged[1].record.cost.steps < 6 and with_diverged[1].test_logits is None
     for n in (0, 2):
         assert outcome(with_diverged[n]) == outcome(without[n])
         assert with_diverged[n].record.outcome != "diverged" and with_diverged[n].record.cost.steps == 6
-    alone = run(diverging[1], context)
+    alone = run(diverging[1], experiment)
     assert [getattr(alone.record, name) for name in ("outcome", "reason")] == [
         getattr(with_diverged[1].record, name) for name in ("outcome", "reason")
     ]
 
 
 def test_all_runs_of_a_stack_may_diverge(tmp_path: Path) -> None:
-    context = context_of("bert", tmp_path)
-    results = run_stacked([spec_of(1, seed, 1e30) for seed in (0, 1)], context)
+    experiment = context_of("bert", tmp_path)
+    results = run_stacked([spec_of(1, seed, 1e30) for seed in (0, 1)], experiment)
     assert [result.record.outcome for result in results] == ["diverged"] * 2
     assert all(result.test is None and result.record.audit.trainable_parameters for result in results)
 
 
 def test_with_dropout_the_losses_of_stacked_runs_have_the_same_distribution(tmp_path: Path) -> None:
     """Mean and standard deviation of the last training loss over twenty seeds, compared with runs one by one."""
-    context = context_of("bert", tmp_path, dropout=True)
+    experiment = context_of("bert", tmp_path, dropout=True)
     same = {"subset": "fixed", "num_train_epochs": 1}
-    alone = [last_loss(run(spec_of(1, seed, **same), context)) for seed in range(20)]
-    together = [last_loss(result) for result in run_stacked([spec_of(1, seed, **same) for seed in range(20)], context)]
+    alone = [last_loss(run(spec_of(1, seed, **same), experiment)) for seed in range(20)]
+    together = [
+        last_loss(result) for result in run_stacked([spec_of(1, seed, **same) for seed in range(20)], experiment)
+    ]
     error = np.std(np.subtract(alone, together), ddof=1) / np.sqrt(20)
     assert not np.allclose(alone, together, rtol=1e-4)
     assert abs(np.mean(alone) - np.mean(together)) < 3 * error
@@ -238,9 +240,9 @@ def last_loss(result: Result) -> float:
 
 
 def test_stacked_restores_the_model(tmp_path: Path) -> None:
-    context = context_of("qwen3", tmp_path)
-    model = context.pretrained.model
-    names = Way(tune=2).parameters(context.pretrained.anatomy)
+    experiment = context_of("qwen3", tmp_path)
+    model = experiment.pretrained.model
+    names = Way(tune=2).parameters(experiment.pretrained.anatomy)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     model.requires_grad_(False)
     batch = probe_batch(model)
@@ -267,12 +269,12 @@ def test_stacked_restores_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batched", [False, True])
 def test_gradients_of_a_run_come_from_its_own_examples_only(tmp_path: Path, batched: bool) -> None:
     """A NaN in the parameters of one run does not change the gradients of the other run."""
-    context = context_of("llama", tmp_path)
-    model, names = context.pretrained.model, Way(tune=2).parameters(context.pretrained.anatomy)
+    experiment = context_of("llama", tmp_path)
+    model, names = experiment.pretrained.model, Way(tune=2).parameters(experiment.pretrained.anatomy)
     batch = {name: torch.cat([x, x]) for name, x in probe_batch(model).items()}
     found = []
     for with_nan in (False, True):
-        with stacked(model, names, 2, lambda run: context.pretrained.start_run(names, run), batched=batched) as own:
+        with stacked(model, names, 2, lambda run: experiment.pretrained.start_run(names, run), batched=batched) as own:
             if with_nan:
                 with torch.no_grad():
                     next(iter(own[1].values())).fill_(float("nan"))
@@ -283,18 +285,18 @@ def test_gradients_of_a_run_come_from_its_own_examples_only(tmp_path: Path, batc
 
 
 def test_profile_step_measures_a_training_step_and_restores_the_model(tmp_path: Path) -> None:
-    context = context_of("bert", tmp_path)
-    before = {name: p.detach().clone() for name, p in context.pretrained.model.named_parameters()}
+    experiment = context_of("bert", tmp_path)
+    before = {name: p.detach().clone() for name, p in experiment.pretrained.model.named_parameters()}
     for count in (1, 2):
-        seconds, used = profile_step([spec_of(1, seed) for seed in range(count)], context)
+        seconds, used = profile_step([spec_of(1, seed) for seed in range(count)], experiment)
         assert 0 < seconds < 60 and used > 0
-    few = profile_step([spec_of(1, 0).model_copy(update={"per_device_train_batch_size": 1000})], context)
+    few = profile_step([spec_of(1, 0).model_copy(update={"per_device_train_batch_size": 1000})], experiment)
     assert 0 < few[0] < 60  # with fewer examples than a batch there are as many steps
     diverging = [spec_of(1, 0).model_copy(update={"learning_rate": 1e30})]
-    assert profile_step(diverging, context)[0] > 0  # a loss that is not finite is no error here
-    context.pretrained.start_run(frozenset(), 0)
-    after = context.pretrained.model.named_parameters()
-    assert all(torch.equal(p, before[name]) for name, p in after if name not in context.pretrained.new)
+    assert profile_step(diverging, experiment)[0] > 0  # a loss that is not finite is no error here
+    experiment.pretrained.start_run(frozenset(), 0)
+    after = experiment.pretrained.model.named_parameters()
+    assert all(torch.equal(p, before[name]) for name, p in after if name not in experiment.pretrained.new)
 
 
 NAME = "bert.embeddings.word_embeddings.weight"

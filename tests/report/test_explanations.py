@@ -1,5 +1,6 @@
 """Sentences beside an answer: the next command, how to load the model, what failed, and what is uncertain."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,72 +15,80 @@ from frostline.report.explanations import (
     loading,
     next_command,
     sentence_without_command,
-    training_time,
     trouble,
 )
-from frostline.statistics.answer import Counts
+from frostline.statistics.answer import Answer, Counts
 from pages import answer_of
 
-
-def answer(command: str | None = "frostline sweep o/sweep.toml --seeds 5", pending: int = 0) -> Any:
-    advice = f" To be surer: `{command}`." if command and not pending else ""
-    return SimpleNamespace(
-        sentence=f"Tune the last layer.{advice} A probe scores higher.",
-        decision=SimpleNamespace(next_command=command, next_seconds=None),
-        runs=Counts(done=4, failed=0, pending=pending),
-    )
+COMMAND = "frostline sweep o/sweep.toml --seeds 5"
 
 
-def test_the_command_stands_on_its_own() -> None:
-    assert next_command(answer()) == "frostline sweep o/sweep.toml --seeds 5"
-    for one in (answer(), answer(None), answer(pending=1)):
-        assert sentence_without_command(one) == "Tune the last layer. A probe scores higher."
-    assert next_command(answer(None)) is None and next_command(answer(pending=1)) is None
-    undecided = answer()
-    undecided.decision = None
-    assert next_command(undecided) is None
+@pytest.mark.parametrize(
+    ("command", "seconds", "pending", "expected"),
+    [
+        (COMMAND, None, 0, f" To be surer: `{COMMAND}`."),
+        (COMMAND, 1450.0, 0, f" To be surer, with about 24 min of training: `{COMMAND}`."),
+        (COMMAND, None, 1, ""),
+        (None, None, 0, ""),
+    ],
+)
+def test_the_command_stands_on_its_own(command: str | None, seconds: float | None, pending: int, expected: str) -> None:
+    decision = SimpleNamespace(next_command=command, next_seconds=seconds)
+    answer: Any = SimpleNamespace(decision=decision, runs=Counts(done=4, failed=0, pending=pending))
+    answer.sentence = f"Tune the last layer.{expected} A probe scores higher."
+    assert advice(answer) == expected and next_command(answer) == (command if expected else None)
+    assert sentence_without_command(answer) == "Tune the last layer. A probe scores higher."
+    answer.decision = None
+    assert next_command(answer) is None
 
 
-def test_the_model_can_be_loaded_as_shown(classified: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer_of(classified)
-    code = loading(found, classified / "model")
-    assert code is not None and len(code.splitlines()) == 3 and code.startswith("from transformers import pipeline")
-    assert "truncation=True" in code
-    exec(code, {})
-    assert "'score': " in capsys.readouterr().out
+def recommend_nothing_trained(answer: Answer) -> None:
+    answer.sizes[0].recommended = None
 
 
-def test_a_recommendation_that_is_no_k_is_loaded_by_frostline(
-    classified: Path, capsys: pytest.CaptureFixture[str]
+def calibrate(answer: Answer) -> None:
+    assert answer.calibration is not None
+    answer.calibration = replace(answer.calibration, saved=True)
+
+
+def several_labels(answer: Answer) -> None:
+    answer.task_type = MULTI_LABEL
+
+
+def pairs(answer: Answer) -> None:
+    answer.columns = {**(answer.columns or {}), "text_pair": "other"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "begin", "there", "printed"),
+    [
+        ([], "from transformers import pipeline", "truncation=True", "'score': "),
+        ([recommend_nothing_trained], "import frostline\n", "", "'label': "),
+        ([calibrate], "import frostline\nfound = frostline.predict(", "", "'label': "),
+        ([several_labels], "from transformers", 'top_k=None, function_to_apply="sigmoid")', "'score': "),
+        ([pairs], "from transformers", '{"text": "A text.", "text_pair": "Its pair."}', None),
+        ([pairs, recommend_nothing_trained], "import frostline, pandas", "DataFrame", None),
+    ],
+)
+def test_the_model_can_be_loaded_as_shown(
+    classified: Path,
+    capsys: pytest.CaptureFixture[str],
+    changes: list[Callable[[Answer], None]],
+    begin: str,
+    there: str,
+    printed: str | None,
 ) -> None:
-    found = answer_of(classified)
-    found.sizes[0].recommended = None
-    code = loading(found, classified / "model")
-    assert code is not None and len(code.splitlines()) == 3 and code.startswith("import frostline")
-    exec(code, {})
-    assert "'label': " in capsys.readouterr().out
-
-
-def test_a_model_with_a_temperature_is_loaded_by_frostline(classified: Path) -> None:
-    found = answer_of(classified)
-    assert found.calibration is not None
-    found.calibration = replace(found.calibration, saved=True)
-    assert str(loading(found, Path("o/model"))).startswith("import frostline\nfound = frostline.predict(")
-
-
-def test_each_of_several_labels_is_shown_with_a_probability_of_its_own(classified: Path) -> None:
-    found = replace(answer_of(classified), task_type=MULTI_LABEL)
-    assert 'top_k=None, function_to_apply="sigmoid")' in str(loading(found, Path("o/model")))
-
-
-def test_pairs_are_loaded_with_pairs(classified: Path) -> None:
-    found = answer_of(classified)
-    found.columns = {**(found.columns or {}), "text_pair": "other"}
-    assert '{"text": "A text.", "text_pair": "Its pair."}' in str(loading(found, Path("o/model")))
-    found.sizes[0].recommended = None
-    assert "DataFrame" in str(loading(found, Path("o/model")))
-    found.sizes[0].recommended = found.sizes[0].decision = None
-    assert loading(found, Path("o/model")) is None
+    """The model of these texts has no pairs."""
+    answer = answer_of(classified)
+    for change in changes:
+        change(answer)
+    code = loading(answer, classified / "model")
+    assert code is not None and len(code.splitlines()) == 3 and code.startswith(begin) and there in code
+    if printed:
+        exec(code, {})
+        assert printed in capsys.readouterr().out
+    answer.sizes[0].recommended = answer.sizes[0].decision = None
+    assert loading(answer, classified / "model") is None
 
 
 def test_trouble_counts_every_run_that_did_not_succeed() -> None:
@@ -87,27 +96,6 @@ def test_trouble_counts_every_run_that_did_not_succeed() -> None:
     text = trouble(Counts(done=33, failed=1, pending=4), 2)
     failed = "2 of 33 finished runs failed (diverged, collapsed, or predict the same for all examples)"
     assert text == f"{failed}; 1 run ended in an error; 4 runs not trained yet."
-
-
-def test_the_time_of_the_next_command_is_said() -> None:
-    known = answer()
-    assert training_time(known) is None and advice(known) == " To be surer: `frostline sweep o/sweep.toml --seeds 5`."
-    known.decision.next_seconds = 1450.0
-    assert training_time(known) == "about 24 min of training"
-    assert advice(known) == " To be surer, with about 24 min of training: `frostline sweep o/sweep.toml --seeds 5`."
-    known.sentence = f"Tune it.{advice(known)}"
-    assert sentence_without_command(known) == "Tune it."
-    assert advice(answer(None)) == advice(answer(pending=1)) == ""
-
-
-def explained(runs: int, seeds: int) -> str:
-    """What is said of an undecided k = 1, if full fine-tuning has this many of the seeds."""
-    point = SimpleNamespace(verdict="undecided", not_ruled_out="last 1", confident="full", margin=None, target=0.95)
-    cells = [SimpleNamespace(recipe="full", runs=runs)]
-    size: Any = SimpleNamespace(reference="full", learned=True, cells=cells, seeds_to_decide=12, deciding_point=point)
-    sentence = explain_uncertainty(size, seeds, baseline="majority-class baseline")
-    assert sentence
-    return sentence
 
 
 @pytest.mark.parametrize(
@@ -119,5 +107,9 @@ def explained(runs: int, seeds: int) -> str:
     ],
 )
 def test_intervals_are_explained_only_if_the_reference_has_several_seeds(runs: int, seeds: int, begin: str) -> None:
-    text = explained(runs, seeds)
-    assert text.startswith(begin) and ("not ruled out" in text) == (runs > 1) == ("about 12 seeds" in text)
+    """Of an undecided k = 1, if full fine-tuning has this many of the seeds."""
+    point = SimpleNamespace(verdict="undecided", not_ruled_out="last 1", confident="full", margin=None, target=0.95)
+    cells = [SimpleNamespace(recipe="full", runs=runs)]
+    size: Any = SimpleNamespace(reference="full", learned=True, cells=cells, seeds_to_decide=12, deciding_point=point)
+    text = explain_uncertainty(size, seeds, baseline="majority-class baseline")
+    assert text and text.startswith(begin) and ("not ruled out" in text) == (runs > 1) == ("about 12 seeds" in text)

@@ -20,8 +20,6 @@ from frostline.report.figures.score_figures import learning_curves, validation_c
 from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import FULL
 from pages import answer_of, page_of
-from synthetic_answer import answer_of as answer_of_runs
-from synthetic_answer import make_runs
 from synthetic_sweep import make_folder
 
 pytestmark = pytest.mark.usefixtures("real_figures")
@@ -118,6 +116,14 @@ CURVE = curve_of(
     known("head only", 0.85, 0.0),
     known("last 1", 0.89, 0.25, half=2.0),
 )
+NEAR = curve_of(known("head only", 0.85, 0.0), known("last 1", 0.89, 0.25))
+
+
+def axes_of(curve: Any, metric: str = "accuracy") -> tuple[Any, str]:
+    """The axes of quality against cost, and its text for screen readers."""
+    figure = quality_against_cost(curve, metric=metric)
+    assert figure is not None
+    return figure.axes[0], str(figure.get_label())
 
 
 def test_a_mark_has_the_interval_of_its_expected_score() -> None:
@@ -132,22 +138,19 @@ def test_no_interval_ends_below_the_lowest_score() -> None:
     wide = curve_of(known("head only", 0.1, 0.0, half=30.0), known("last 1", 0.89, 0.25, half=30.0))
     assert [mark.low for mark in marks(wide, 0.0)] == [0.0, pytest.approx(0.59), None]
     for metric, bottom in ("accuracy", 0.0), ("matthews_correlation", -0.2):
-        figure = quality_against_cost(wide, metric=metric)
-        assert figure is not None and f"({bottom:.3f}".replace("-", "\N{MINUS SIGN}") in figure.get_label()
+        assert f"({bottom:.3f}".replace("-", "\N{MINUS SIGN}") in axes_of(wide, metric)[1]
 
 
-def test_costs_are_shares_of_the_reference() -> None:
-    for reference, cost, whole in (
-        (FULL, 1.0, "all layers"),
-        ("last 4", 1.0, "the last 4"),
-        ("last 4", 0.5, "all layers"),
-    ):
-        curve = curve_of(known("last 1", 0.89, 0.25))
-        curve.choices[-1].choice, curve.choices[-1].cost_of_full = reference, cost
-        curve.decision.reference = reference
-        figure = quality_against_cost(curve, metric="accuracy")
-        assert figure is not None and f"at its share of {whole}:" in figure.get_label()
-        assert figure.axes[0].get_xlabel() == f"tuned last layers, and their share of {whole} (the cost)"
+@pytest.mark.parametrize(
+    ("reference", "cost", "whole"),
+    [(FULL, 1.0, "all layers"), ("last 4", 1.0, "the last 4"), ("last 4", 0.5, "all layers")],
+)
+def test_costs_are_shares_of_the_reference(reference: str, cost: float, whole: str) -> None:
+    curve = curve_of(known("last 1", 0.89, 0.25), reference=reference)
+    curve.choices[-1].choice, curve.choices[-1].cost_of_full = reference, cost
+    axes, text = axes_of(curve)
+    assert f"at its share of {whole}:" in text
+    assert axes.get_xlabel() == f"tuned last layers, and their share of {whole} (the cost)"
 
 
 @given(
@@ -170,58 +173,38 @@ def test_places_are_in_proportion_to_the_cost() -> None:
 def test_a_free_choice_far_below_does_not_hide_the_differences() -> None:
     low, high = limits(marks(CURVE))
     assert 0.5 < low < 0.84 and high > 0.91
-    figure = quality_against_cost(CURVE, metric="accuracy")
-    assert figure is not None
-    (axes,) = figure.axes
-    texts = [text.get_text() for text in axes.texts]
-    assert "0.500, below" in texts and "recommended" in texts
-    doubtful = quality_against_cost(curve_of(*CURVE.choices[:-1], above_baseline=False), metric="accuracy")
-    assert doubtful is not None and "best so far" in doubtful.get_label() and "recommended" not in doubtful.get_label()
-    assert "best so far" in [text.get_text() for text in doubtful.axes[0].texts]
-    near = curve_of(known("head only", 0.85, 0.0), known("last 1", 0.89, 0.25))
-    assert limits(marks(near))[0] < 0.84  # a difference of usual size is drawn
+    assert limits(marks(NEAR))[0] < 0.84  # a difference of usual size is drawn
 
 
-def test_every_choice_is_drawn_labelled_and_read_aloud() -> None:
-    figure = quality_against_cost(CURVE, metric="accuracy")
-    assert figure is not None
-    (axes,) = figure.axes
+@pytest.mark.parametrize(("above", "word"), [(True, "recommended"), (False, "best so far")])
+def test_every_choice_is_drawn_labelled_and_read_aloud(above: bool, word: str) -> None:
+    axes, read = axes_of(curve_of(*CURVE.choices[:-1], above_baseline=above))
     points = [line for line in axes.lines if line.get_marker() in ("o", "v")]
     assert len(points) == len(CURVE.choices)
     assert max(points, key=lambda line: line.get_markersize()).get_ydata() == [0.89]
     means = [line.get_ydata()[0] for line in axes.lines if line.get_marker() == "_"]
     assert means == pytest.approx([0.865, 0.855, 0.895, 0.905])  # one is below the figure
-    assert axes.get_xlabel().endswith("(the cost)")
+    assert {text.get_text() for text in axes.texts} == {"0.500, below", word}
     labels = [label.get_text() for label in axes.get_xticklabels()]
     assert labels == ["TF-IDF\n0 %", "probe\n0 %", "0\n0 %", "1\n25 %", "full\n100 %"]
-    told = figure.get_label()
-    assert "last 1 0.890 (0.870 to 0.910), measured 0.895, at 25 %, recommended" in told
-    assert "TF-IDF model 0.500 (0.490 to 0.510), measured 0.505, at 0 %, dominated" in told
-    assert "full fine-tuning 0.900, measured 0.905, at 100 %" in told
+    assert f"last 1 0.890 (0.870 to 0.910), measured 0.895, at 25 %, {word}" in read
+    assert "TF-IDF model 0.500 (0.490 to 0.510), measured 0.505, at 0 %, dominated" in read
+    assert "full fine-tuning 0.900, measured 0.905, at 100 %" in read
 
 
 def test_many_layers_have_upright_labels_and_the_recommended_one_is_labelled() -> None:
     many = curve_of(*(known(f"last {k}", 0.8 + k / 1000, k / 96) for k in range(97)), choice="last 17")
-    figure = quality_against_cost(many, metric="accuracy")
-    assert figure is not None
-    labels = figure.axes[0].get_xticklabels()
+    labels = axes_of(many)[0].get_xticklabels()
     assert all(label.get_rotation() == 90 for label in labels) and len(labels) < 60
     assert "last 17, 18 %" in [label.get_text() for label in labels]
 
 
-def test_real_answers(tmp_path: Path) -> None:
-    answer = answer_of(make_folder(tmp_path / "out", tune=(0, 2, "full"), seeds=3))
+def test_a_real_answer_and_one_without_a_decision(answer: Answer) -> None:
     curve = answer.sizes[0]
     drawn = {mark.name: mark for mark in marks(curve)}
     assert [name for name, mark in drawn.items() if mark.kind == "chosen"] == [curve.decision.choice]
-    for one in curve.choices:
-        if one.choice != "full":
-            full = drawn["full"].score
-            mark = drawn[one.choice]
-            assert (mark.low, mark.high) == (full - one.high / 100, full - one.low / 100)
-            assert mark.low < mark.score < mark.high
-
-
-def test_without_a_decision_there_is_no_figure() -> None:
-    undecided = answer_of_runs(make_runs(lambda *_: 0.9, outcome=lambda *_: "diverged")).sizes[0]
-    assert quality_against_cost(undecided, metric="accuracy") is None
+    for one in curve.choices[:-1]:
+        full, mark = drawn["full"].score, drawn[one.choice]
+        assert (mark.low, mark.high) == (full - one.high / 100, full - one.low / 100)
+        assert mark.low < mark.score < mark.high
+    assert quality_against_cost(replace(curve, decision=None, choices=[]), metric="accuracy") is None

@@ -17,8 +17,8 @@ from synthetic_sweep import make_folder
 
 
 def finished(out: Path) -> Answer:
-    prepared: Any = SimpleNamespace(store=SimpleNamespace(out=out))
-    return finish(prepared, Progress(), save_model=False)
+    plan: Any = SimpleNamespace(store=SimpleNamespace(out=out))
+    return finish(plan, Progress(), save_model=False)
 
 
 def test_one_process_at_a_time_finishes_and_an_error_leaves_the_lock_free(tmp_path: Path) -> None:

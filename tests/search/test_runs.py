@@ -68,7 +68,7 @@ def test_a_search_with_tasks_of_ray_takes_the_same_steps_and_finds_the_same(
 ) -> None:
     """A node loads the model once for all steps."""
     settings = {**search_settings, "stack": 1, "workers": 1, "budget": 8.0, "max_k": 1, "seeds": 4}
-    monkeypatch.setattr(search_module, "finish", lambda prepared, *_, **more: rebuild(prepared.store.out))
+    monkeypatch.setattr(search_module, "finish", lambda plan, *_, **more: rebuild(plan.store.out))
     loaded = node_module._prepared.cache_info().misses
     here = frostline.find(**{**settings, "out": tmp_path / "here", "processes": 2})
     monkeypatch.setitem(sys.modules, "ray", RayHere())  # type: ignore[arg-type]

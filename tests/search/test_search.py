@@ -177,9 +177,9 @@ def test_an_interrupted_search_decides_among_all_that_was_measured_and_saves_it(
     labels[:60] = ["positive"] * 60  # so that no model is as good as can be
     out, execute = search_settings["out"], search_module.execute
 
-    def stop(prepared: Any, runs: Any, *given: Any, **more: Any) -> None:
+    def stop(plan: Any, runs: Any, *given: Any, **more: Any) -> None:
         calls.append(runs)
-        execute(prepared, runs if len(calls) <= steps else runs[:ended], *given, **more)
+        execute(plan, runs if len(calls) <= steps else runs[:ended], *given, **more)
         if len(calls) > steps:
             if not stored:
                 shutil.rmtree(out / "weights")

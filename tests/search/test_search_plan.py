@@ -17,7 +17,7 @@ from frostline.sweep.results.forecast_record import Cell, Forecast
 def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
     """A forecast of 40 seconds for each run of full fine-tuning, and of 2 seconds for any other run."""
 
-    def made_up(prepared: Any, requested: Any, runs: Any, progress: Any, *, plain: bool) -> Forecast:
+    def made_up(plan: Any, requested: Any, runs: Any, progress: Any, *, plain: bool) -> Forecast:
         assert plain
         names = {run.recipe: run.train_size for run in runs}
         cells = (Cell(name, size, 1, 40.0 if name == "full" else 2.0, 1e9, 99.0) for name, size in names.items())

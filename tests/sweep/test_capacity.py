@@ -52,12 +52,12 @@ def test_the_number_of_workers(
     memory: int,
     count: int,
 ) -> None:
-    context = SimpleNamespace(machine=SimpleNamespace(device=torch.device(device)))
+    experiment = SimpleNamespace(machine=SimpleNamespace(device=torch.device(device)))
     costs = costs_of(operations=operations, memory=memory * GB)
-    prepared: Any = SimpleNamespace(spec=SimpleNamespace(workers=wanted), context=context, cost_model=costs)
+    plan: Any = SimpleNamespace(spec=SimpleNamespace(workers=wanted), experiment=experiment, cost_model=costs)
     torch.set_num_threads(8)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=64 * GB))
-    assert workers_for(prepared, [spec_of_run(seed=seed) for seed in range(runs)]) == count
+    assert workers_for(plan, [spec_of_run(seed=seed) for seed in range(runs)]) == count
 
 
 @pytest.mark.parametrize(
@@ -75,12 +75,12 @@ def test_the_number_of_workers(
 def test_the_size_of_a_stack_at_k_0(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, wanted: int | str, shared_by: int, memory: int, size: int
 ) -> None:
-    prepared = Sweep(progress=Progress(), **settings)._prepare(Progress())
-    prepare_hidden_states(prepared, prepared.runs, Progress())
+    plan = Sweep(progress=Progress(), **settings)._prepare(Progress())
+    prepare_hidden_states(plan, plan.runs, Progress())
     head = 4 * (32 * 32 + 32 + 32 * 2 + 2)  # bytes of the pooler and the classifier
     monkeypatch.setattr(stacks, "memory_limit", lambda device: memory * 5 * head)  # copies for the optimizer
     runs = [spec_of_run(recipe=0, seed=seed) for seed in range(9)]
-    assert stack_size(runs, prepared.context, wanted, print, workers=shared_by) == size
+    assert stack_size(runs, plan.experiment, wanted, print, workers=shared_by) == size
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_the_copies_of_hidden_states_on_a_gpu(
     """Of a GPU with 100 GB, of which 25 are in use: 20, and copies of 5."""
     found: list[int] = []
     copies = SimpleNamespace(bytes=5, keep_within=found.append)
-    context = SimpleNamespace(
+    experiment = SimpleNamespace(
         machine=SimpleNamespace(device=torch.device(device)), worker=SimpleNamespace(copies=copies)
     )
     stack = [spec_of_run(seed=seed) for seed in range(runs)]
     cells = {stack[0].digest: SimpleNamespace(stack=forecast[0], memory_bytes=forecast[1])} if forecast else {}
-    prepared: Any = SimpleNamespace(context=context, cells=lambda runs: cells, cost_model=costs_of(memory=8))
+    plan: Any = SimpleNamespace(experiment=experiment, cells=lambda runs: cells, cost_model=costs_of(memory=8))
     for owner, name, value in (
         (stacks, "memory_limit", lambda device: 100),
         (torch.cuda, "memory_allocated", lambda device: 25),
     ):
         monkeypatch.setattr(owner, name, value)
-    limit_copies(stack, prepared)
+    limit_copies(stack, plan)
     assert found == kept

@@ -36,8 +36,8 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> StopRequest:
 
 
 def checkpoints_of(out: Path, clock: Clock, notes: list[str]) -> RunCheckpoints:
-    context: Any = SimpleNamespace(micro_batch=lambda spec: 8)
-    return RunCheckpoints(CheckpointFiles(out), [RUN], context, notes.append, since=clock())
+    experiment: Any = SimpleNamespace(micro_batch=lambda spec: 8)
+    return RunCheckpoints(CheckpointFiles(out), [RUN], experiment, notes.append, since=clock())
 
 
 def state(step: int) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def test_with_other_parts_of_batches_or_other_runs_training_starts_again(
     clock.now += 601
     kept.after_step(lambda: state(3))
     assert checkpoints_of(tmp_path, clock, []).load() == state(3)
-    kept.context.micro_batch = lambda spec: 4  # type: ignore[method-assign]
+    kept.experiment.micro_batch = lambda spec: 4  # type: ignore[method-assign]
     assert kept.load() is None
     other = checkpoints_of(tmp_path, clock, [])
     other.stack = [RUN, SimpleNamespace(digest="bb")]

@@ -44,11 +44,11 @@ def test_a_resumed_sweep_has_the_same_results_as_an_uninterrupted_one(
 ) -> None:
     trained = []
 
-    def stop_at_the_third(spec: Any, context: Any, **more: Any) -> Any:
+    def stop_at_the_third(spec: Any, experiment: Any, **more: Any) -> Any:
         trained.append(spec)
         if len(trained) == 3:
             raise KeyboardInterrupt
-        return run(spec, context, **more)
+        return run(spec, experiment, **more)
 
     settings = {**settings, "stack": 1}
     train_with(stop_at_the_third)
@@ -66,11 +66,11 @@ def test_a_resumed_sweep_has_the_same_results_as_an_uninterrupted_one(
 
 def test_trained_parameters_that_cannot_be_stored_do_not_fail_the_run(settings: dict[str, Any], tmp_path: Path) -> None:
     sweep, notes = Sweep(progress=Progress(), **settings), []
-    prepared, progress = sweep._prepare(Progress()), Progress()
+    plan, progress = sweep._prepare(Progress()), Progress()
     progress.note = notes.append  # type: ignore[method-assign]
-    register(prepared)
+    register(plan)
     (tmp_path / "file").touch()
-    execute(prepared, prepared.requested, progress, weights=BestWeights(tmp_path / "file"))
+    execute(plan, plan.requested, progress, weights=BestWeights(tmp_path / "file"))
     assert set(sweep.table().status) == {"done"}
     assert any(re.search(r"The trained parameters of last \d, seed \d could not be stored", note) for note in notes)
 
@@ -79,10 +79,10 @@ def test_trained_parameters_that_cannot_be_stored_do_not_fail_the_run(settings: 
 def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
     settings: dict[str, Any], train_with: TrainWith, workers: int
 ) -> None:
-    def fails(spec: Any, context: Any, **more: Any) -> Any:
+    def fails(spec: Any, experiment: Any, **more: Any) -> Any:
         if (spec.recipe.k, spec.seed) == (1, 0):
             raise RuntimeError("out of <memory>\nmore of it")
-        return run(spec, context, **more)
+        return run(spec, experiment, **more)
 
     settings = {**settings, "workers": workers, "stack": 1}
     train_with(fails)
@@ -125,13 +125,13 @@ def test_a_run_is_published_if_the_earlier_result_of_another_process_is_torn(
 ) -> None:
     trained = []
 
-    def publish_torn(spec: Any, context: Any, **more: Any) -> Any:
+    def publish_torn(spec: Any, experiment: Any, **more: Any) -> Any:
         trained.append(spec.digest)
         if len(trained) == 1:
             torn = settings["out"] / "runs" / spec.digest
             torn.mkdir(parents=True)
             (torn / "result.json").write_bytes(b"{")
-        return run(spec, context, **more)
+        return run(spec, experiment, **more)
 
     progress = Notes()
     train_with(publish_torn)
@@ -152,12 +152,12 @@ def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(
         return taken(leases, ended)
 
     monkeypatch.setattr(Leases, "taken", taken_in_time)
-    prepared = Sweep(**{**settings, "stack": 1, "workers": workers, "progress": Progress()})._prepare(Progress())
-    register(prepared)
-    execute(prepared, prepared.runs, shown)
-    assert len(prepared.store.done()) == 4 and shown.runs_done == 5
-    assert [path.name for path in (prepared.store.out / "damaged").iterdir()] == shown.aside
-    assert not list((prepared.store.out / "leases").iterdir())
+    plan = Sweep(**{**settings, "stack": 1, "workers": workers, "progress": Progress()})._prepare(Progress())
+    register(plan)
+    execute(plan, plan.runs, shown)
+    assert len(plan.store.done()) == 4 and shown.runs_done == 5
+    assert [path.name for path in (plan.store.out / "damaged").iterdir()] == shown.aside
+    assert not list((plan.store.out / "leases").iterdir())
 
 
 def test_a_full_disk_ends_the_sweep_without_a_failed_run(
@@ -181,18 +181,18 @@ def test_unfinished_files_of_a_killed_process_do_not_block_the_folder(settings: 
 def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(settings: dict[str, Any]) -> None:
     settings = {**settings, "tune": "0,1", "seeds": 5, "folds": 5, "train_size": None}
     sweep = run_sweep(settings)
-    prepared, folder = sweep._prepare(Progress()), Folder(settings["out"])
-    context, answer = prepared.context, rebuild(settings["out"])
-    texts = prepared.data.train.texts
+    plan, folder = sweep._prepare(Progress()), Folder(settings["out"])
+    experiment, answer = plan.experiment, rebuild(settings["out"])
+    texts = plan.data.train.texts
     for spec in folder.runs:
-        trained = {texts[row - context.splits["train"][0]] for row in train_rows(context, spec)}
-        scored = {texts[row - context.splits["validation"][0]] for row in validation_rows(context, spec)}
+        trained = {texts[row - experiment.splits["train"][0]] for row in train_rows(experiment, spec)}
+        scored = {texts[row - experiment.splits["validation"][0]] for row in validation_rows(experiment, spec)}
         assert not trained & scored and trained | scored == set(texts)
     for k in (0, 1):
         scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.recipe.k == k)
         assert (scored_by == 1).all()
     assert answer.validation_rows == len(texts)
-    assert answer.sizes[0].train_size == prepared.data.train_rows < len(texts)
+    assert answer.sizes[0].train_size == plan.data.train_rows < len(texts)
     again = run_sweep({**settings, "seeds": 6})
     assert len(again.table()) == 12 and again.table().status.eq("done").all()
     frostline.Sweep(progress=Progress(), **settings).run()

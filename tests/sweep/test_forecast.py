@@ -44,8 +44,8 @@ def states(model: torch.nn.Module) -> dict[str, Any]:
 @pytest.mark.usefixtures("empty_cache")
 def test_a_plan_forecasts_every_cell_and_leaves_no_trace(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "o", tune="0,1,2,all,probe", train_size="20,40")
-    prepared = sweep._prepare(Progress())
-    model, before = prepared.context.pretrained.model, states(prepared.context.pretrained.model)
+    plan = sweep._prepare(Progress())
+    model, before = plan.experiment.pretrained.model, states(plan.experiment.pretrained.model)
     found = sweep.plan().forecast
     assert found is not None and found.runs == 20 and found.forward_pass_seconds > 0
     assert {(cell.recipe, cell.train_size) for cell in found.cells} == {
@@ -56,12 +56,12 @@ def test_a_plan_forecasts_every_cell_and_leaves_no_trace(tiny_bert: Path, tiny_t
         found.forward_pass_seconds + sum(cell.runs * cell.seconds for cell in found.cells)
     )
     after = states(model)
-    fresh = {name for name in before["weights"] if name not in prepared.context.pretrained.new}
+    fresh = {name for name in before["weights"] if name not in plan.experiment.pretrained.new}
     assert all(torch.equal(before["weights"][name], after["weights"][name]) for name in fresh)
     assert torch.equal(before["torch"], after["torch"])
     assert before["numpy"] == after["numpy"] and before["python"] == after["python"]
-    assert not prepared.context.pretrained._pretrained and all(p.grad is None for p in model.parameters())
-    assert prepared.context.states is None and not list(tmp_path.iterdir())
+    assert not plan.experiment.pretrained._pretrained and all(p.grad is None for p in model.parameters())
+    assert plan.experiment.states is None and not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("empty_cache")
@@ -101,8 +101,8 @@ def test_finished_runs_cost_nothing(finished_small: Path, settings: dict[str, An
 
 def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str, Any]) -> None:
     sweep = frostline.Sweep(progress=Progress(), **settings)
-    prepared = sweep._prepare(Progress())
-    assert make_forecast(prepared, runs := prepared.requested, runs, Progress()) is None
+    plan = sweep._prepare(Progress())
+    assert make_forecast(plan, runs := plan.requested, runs, Progress()) is None
     sweep.run(save_model=False)
     assert recorded(sweep.out) == []
     assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
@@ -157,8 +157,8 @@ def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> N
     sweep, shown = frostline.Sweep(progress=Progress(), **settings), Progress()
     forecast = sweep.plan().forecast
     assert forecast is not None
-    prepared = sweep._prepare(Progress())
-    execute(prepared, prepared.requested, shown)
+    plan = sweep._prepare(Progress())
+    execute(plan, plan.requested, shown)
     assert shown.runs == 4 and shown.predicted == forecast.seconds == pytest.approx(shown.total)
     assert shown.done == pytest.approx(shown.total)
 

@@ -85,10 +85,10 @@ def test_the_processes_train_some_of_the_runs(
     out = Path(settings["out"])
     (calls.parent / "work.py").write_text(STAND_IN + WORKS)
 
-    def wait_for_others(spec: Any, context: Any, **more: Any) -> Any:
+    def wait_for_others(spec: Any, experiment: Any, **more: Any) -> Any:
         while len(Store(out).done()) < 3:
             time.sleep(0.05)
-        return run(spec, context, **more)
+        return run(spec, experiment, **more)
 
     train_with(wait_for_others)
     Sweep(progress=Progress(), **{**settings, "stack": 1, "workers": 1}).run(save_model=False)
@@ -108,10 +108,10 @@ def test_work_goes_on_while_its_processes_wait(settings: dict[str, Any], calls: 
     (calls.parent / "work.py").write_text(f"{STAND_IN}\nimport time\n{until_six}")
     register(Sweep(progress=Progress(), **settings, stack=1)._prepare(Progress()))
 
-    def add_more(spec: Any, context: Any, **more: Any) -> Any:
+    def add_more(spec: Any, experiment: Any, **more: Any) -> Any:
         register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
         train_with(run)
-        return run(spec, context, **more)
+        return run(spec, experiment, **more)
 
     train_with(add_more)
     assert work(Path(settings["out"]), wait=True, progress=Progress())["done"] == 6 and len(lines(calls)) == 2
@@ -126,9 +126,9 @@ def test_a_search_ends_before_the_processes(settings: dict[str, Any], calls: Pat
 
 
 def test_a_step_of_a_search_has_runs_for_each_gpu(settings: dict[str, Any], calls: Path) -> None:
-    prepared = Sweep(progress=Progress(), **settings)._prepare(Progress())
-    runs = runs_of(prepared)
-    assert [run_together(prepared, runs, processes, None) for processes in (None, 1, 2)] == [3, None, 2]
+    plan = Sweep(progress=Progress(), **settings)._prepare(Progress())
+    runs = runs_of(plan)
+    assert [run_together(plan, runs, processes, None) for processes in (None, 1, 2)] == [3, None, 2]
 
 
 def test_tables_in_memory_are_trained_on_one_gpu(tiny_bert: Path, calls: Path, tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_tables_in_memory_are_trained_on_one_gpu(tiny_bert: Path, calls: Path, t
 def test_no_process_is_left(settings: dict[str, Any], calls: Path, ends: str) -> None:
     sleeps = f"import time\ntime.sleep({0.5 if ends == 'by itself' else 1000})"
     (calls.parent / "work.py").write_text(f"{STAND_IN}{sleeps}")
-    prepared = Sweep(progress=Progress(), **settings)._prepare(Progress())
+    plan = Sweep(progress=Progress(), **settings)._prepare(Progress())
     expected = nullcontext() if ends == "by itself" else pytest.raises(KeyError)
-    with expected, OtherGpus(prepared, Progress()) as others:
+    with expected, OtherGpus(plan, Progress()) as others:
         others.start(2)
         others.start(2)  # no more than runs
         while not lines(calls):

@@ -35,10 +35,10 @@ def test_an_extended_sweep_equals_the_same_grid_in_one_call(settings: dict[str, 
 
 def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: dict[str, Any]) -> None:
     first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
-    prepared = first._prepare(Progress())  # it has read the folder before the other call changes it
+    plan = first._prepare(Progress())  # it has read the folder before the other call changes it
     run_sweep(settings, tune="1,all", seeds=2)
-    register(prepared)
-    execute(prepared, prepared.requested, Progress())
+    register(plan)
+    execute(plan, plan.requested, Progress())
     both = {(k, seed, 20, 1e-3) for k in ("last 1", "full") for seed in (0, 1)} | {("head only", 0, 20, 1e-2)}
     assert cells(first) == both
 
@@ -48,7 +48,7 @@ def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: d
         def note(self, sentence: str) -> None:
             notes.append(sentence)
 
-    finish(prepared, Noted())
+    finish(plan, Noted())
     assert ["the same command again to save the model" in note for note in notes] == [True]
 
 
@@ -79,11 +79,11 @@ def test_results_do_not_depend_on_the_order_of_calls(settings: dict[str, Any], t
     wanted = {**settings, "tune": "1,2,all", "workers": 1}
     whole = run_sweep({**wanted, "out": tmp_path / "whole"})
     sweep = Sweep(progress=Progress(), **wanted)
-    prepared = sweep._prepare(Progress())
-    register(prepared)
-    runs = prepared.requested
+    plan = sweep._prepare(Progress())
+    register(plan)
+    runs = plan.requested
     for tune in ("last 1", "full", "last 2"):
-        execute(prepared, [spec for spec in runs if spec.recipe == tune], Progress())
+        execute(plan, [spec for spec in runs if spec.recipe == tune], Progress())
     one, other = (Folder(out).store for out in (settings["out"], whole.out))
     assert one.results().keys() == other.results().keys() and one.results()
     for digest in one.results():
@@ -104,12 +104,12 @@ def test_an_older_run_of_an_extended_sweep_reads_its_own_rows(settings: dict[str
     """Every seed has its own training examples. Their hidden states are loaded when an older run is trained again."""
     run_sweep(settings, tune="1", seeds=1, num_train_epochs=1)
     grown = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 2})
-    prepared = prepare(grown.spec, {}, Progress())
-    execute(prepared, prepared.runs, Progress())
-    older = next(spec for spec in prepared.runs if spec.seed == 0)
+    plan = prepare(grown.spec, {}, Progress())
+    execute(plan, plan.runs, Progress())
+    older = next(spec for spec in plan.runs if spec.seed == 0)
     with pytest.raises(AssertionError, match="hidden states of these rows were not loaded"):
-        run(older, prepared.context)
-    prepare_hidden_states(prepared, [older], Progress())
-    again = run(older, prepared.context)
-    there = prepared.store.predictions(older.digest)
+        run(older, plan.experiment)
+    prepare_hidden_states(plan, [older], Progress())
+    again = run(older, plan.experiment)
+    there = plan.store.predictions(older.digest)
     assert all(np.array_equal(again.logits[name], there[name]) for name in there)

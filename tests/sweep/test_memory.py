@@ -11,11 +11,11 @@ from training.runs import context_of, spec_of
 
 
 def test_batches_are_those_that_a_run_draws(tiny_bert: Path) -> None:
-    context, spec = context_of(tiny_bert), spec_of("w", num_train_epochs=2.0)
-    with training_session([spec], context) as ([learner], _):
+    experiment, spec = context_of(tiny_bert), spec_of("w", num_train_epochs=2.0)
+    with training_session([spec], experiment) as ([learner], _):
         rows, order = learner.rows, learner.order
         drawn = [rows[torch.randperm(len(rows), generator=order).numpy()] for _ in range(2)]
     size = spec.per_device_train_batch_size
     expected = [epoch[n : n + size] for epoch in drawn for n in range(0, len(epoch), size)]
-    for batch, other in zip(training_batches(context, spec), expected, strict=True):
+    for batch, other in zip(training_batches(experiment, spec), expected, strict=True):
         np.testing.assert_array_equal(batch, other)

@@ -102,8 +102,8 @@ def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPat
     sweep = frostline.Sweep(
         progress=Progress(), model=tiny_bert, train=tiny_table, out=out, tune="2", seeds=1, train_size=40
     )
-    prepared = sweep._prepare(Progress())
-    return CostModel(prepared.context, prepared.cached), prepared.requested[0]
+    plan = sweep._prepare(Progress())
+    return CostModel(plan.experiment, plan.cached), plan.requested[0]
 
 
 def spec_with(spec: Run, **values: Any) -> Run:
@@ -122,7 +122,7 @@ def test_longer_runs_cost_more(workload: tuple[CostModel, Run]) -> None:
     ):
         assert look.operations(spec_with(spec, **longer)) > base, longer
     assert look.operations(spec_with(spec, recipe=0)) < look.operations(spec_with(spec, recipe=1)) < base
-    uncut = CostModel(look.context, StateSelection((), head=False))
+    uncut = CostModel(look.experiment, StateSelection((), head=False))
     assert uncut.operations(spec) > base
 
 
@@ -144,11 +144,11 @@ def test_running_the_last_layer_for_one_token_saves_the_operations_of_the_others
 @pytest.mark.parametrize(("order", "evaluations"), [("at-once", 2), ("gradual", 5), ("head-first", 2)])
 def test_evaluations_of_all_phases_are_counted(order: str, evaluations: int, tiny_bert: Path, tmp_path: Path) -> None:
     """Five phases in two epochs: each one ends with an evaluation."""
-    context = with_states(context_of(tiny_bert), tmp_path)
+    experiment = with_states(context_of(tiny_bert), tmp_path)
     spec = spec_of("w", way=Way(order=order))
-    record = run(spec, context).record
+    record = run(spec, experiment).record
     measured = {row.epoch for row in record.scores if row.split == "validation"}
-    _, counted = CostModel(context, StateSelection((), head=False)).steps(spec, context.tokens.lengths[:32])
+    _, counted = CostModel(experiment, StateSelection((), head=False)).steps(spec, experiment.tokens.lengths[:32])
     assert counted == len(measured) == evaluations
     # the first phases, and the fit of a head, start from cached states, although the last training tunes everything
     assert record.provenance.cut is None

@@ -100,11 +100,11 @@ def test_copies_of_hidden_states_are_given_up_first(
 ) -> None:
     """The memory of this machine stands in for that of a GPU. The run is not changed: it has the same micro-batches."""
 
-    def room_for_all(stack: Any, prepared: Any) -> None:
-        prepared.context.worker.copies.keep_within(1 << 30)
+    def room_for_all(stack: Any, plan: Any) -> None:
+        plan.experiment.worker.copies.keep_within(1 << 30)
 
     monkeypatch.setattr(stacks, "limit_copies", room_for_all)
-    memory_lacks(lambda forward, _: forward.context.worker.copies.bytes > 0)
+    memory_lacks(lambda forward, _: forward.experiment.worker.copies.bytes > 0)
     sweep = run_sweep(settings, tune="1", seeds=2, **LARGE, progress=(shown := Notes()))
     assert [note for note in shown.notes if "emory" in note] == [
         "Memory ran out in runs of last 1 (OutOfMemoryError: CUDA out of memory); they are retried without hidden states on "
@@ -119,7 +119,7 @@ def test_a_stack_gives_its_memory_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: int | str, fails: bool
 ) -> None:
     """After it was trained, or if there was no memory for its second run. On a GPU, one stack is trained after the other."""
-    context, made = context_of("bert", tmp_path), []
+    experiment, made = context_of("bert", tmp_path), []
     original = _Stack.add_run
 
     def add_run(self: _Stack, run: int, values: Any) -> None:
@@ -132,8 +132,8 @@ def test_a_stack_gives_its_memory_back(
     specs = [spec_of(tune, seed, num_train_epochs=1) for seed in range(2)]
     if fails:
         with pytest.raises(torch.OutOfMemoryError):
-            run_stacked(specs, context, batched=True)
+            run_stacked(specs, experiment, batched=True)
     else:
-        assert all(result.learned for result in run_stacked(specs, context, batched=True))
+        assert all(result.learned for result in run_stacked(specs, experiment, batched=True))
     gc.collect()
     assert made and not [one for one in made if one() is not None]

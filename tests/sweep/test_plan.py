@@ -174,7 +174,7 @@ def test_the_planned_groups_are_the_groups_of_the_optimizer(
 
     monkeypatch.setattr("frostline.training.train.train", spy)
     with pytest.raises(StopIteration):
-        run(spec, sweep._prepare(Progress()).context)
+        run(spec, sweep._prepare(Progress()).experiment)
     assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [
         (len(g["params"]), sum(p.numel() for p in g["params"]), (g["lr"],), g["weight_decay"]) for g in given
     ]

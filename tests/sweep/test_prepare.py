@@ -91,8 +91,8 @@ def test_precision_auto_uses_the_precision_of_the_sweep_in_the_folder(
     finished_small: Path, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    prepared = prepare(Sweep(**{**settings, "precision": "auto", "out": out}).spec, {}, Progress())
-    assert prepared.identity.precision == "float32" and len(prepared.store.done()) == 4
+    plan = prepare(Sweep(**{**settings, "precision": "auto", "out": out}).spec, {}, Progress())
+    assert plan.identity.precision == "float32" and len(plan.store.done()) == 4
 
 
 def test_a_token_that_the_model_does_not_know_is_refused(
@@ -138,12 +138,14 @@ def test_the_truncated_share_is_planned(settings: dict[str, Any]) -> None:
 def test_only_used_examples_are_tokenized(settings: dict[str, Any], folds: int) -> None:
     given = {**settings, "train_size": [8, 16], "seeds": [0, 1], "folds": folds}
     sweep = Sweep(progress=Progress(), **(given if not folds else {**given, "validation": None}))
-    prepared = prepare(sweep.spec, sweep.sources, Progress())
-    context = prepared.context
-    used = rows_needed(context, prepared.runs)
-    train = context.splits["train"]
+    plan = prepare(sweep.spec, sweep.sources, Progress())
+    experiment = plan.experiment
+    used = rows_needed(experiment, plan.runs)
+    train = experiment.splits["train"]
     assert 0 < np.isin(train, used).sum() <= 32 < len(train)
-    assert (context.tokens.lengths[used] > 0).all() and not context.tokens.lengths[np.setdiff1d(train, used)].any()
+    assert (experiment.tokens.lengths[used] > 0).all() and not experiment.tokens.lengths[
+        np.setdiff1d(train, used)
+    ].any()
 
 
 def test_a_folder_with_other_files_is_refused_and_not_changed(settings: dict[str, Any]) -> None:
@@ -185,8 +187,8 @@ def test_a_renamed_file_does_not_rename_the_sweep(
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     copy = shutil.copy(tiny_table, tmp_path / "copy.csv")
     for task, named in ((None, "films"), ("reviews", "reviews")):
-        prepared = prepare(Sweep(**{**settings, "train": copy, "out": out, "task": task}).spec, {}, Progress())
-        assert prepared.identity.task == named and len(prepared.store.done()) == 4
+        plan = prepare(Sweep(**{**settings, "train": copy, "out": out, "task": task}).spec, {}, Progress())
+        assert plan.identity.task == named and len(plan.store.done()) == 4
 
 
 def test_a_glue_task_sets_the_metric_unless_another_is_requested(settings: dict[str, Any], tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> RayHere:
 
 
 @pytest.fixture
-def prepared(settings: dict[str, Any]) -> Plan:
+def plan(settings: dict[str, Any]) -> Plan:
     """A sweep with four runs."""
     made = Sweep(**{**settings, "stack": 1, "progress": Progress()})._prepare(Progress())
     register(made)
@@ -56,14 +56,14 @@ def shown() -> Notes:
 
 
 @pytest.fixture
-def train(prepared: Plan, shown: Notes, here: RayHere) -> Train:
+def train(plan: Plan, shown: Notes, here: RayHere) -> Train:
     """A function that trains the runs of the sweep and returns its results."""
 
     def call(weights: BestWeights | None = None, **changes: Any) -> Store:
-        changed = replace(prepared, **changes)
+        changed = replace(plan, **changes)
         with driver_on(changed, shown, Ray()) as driver:
-            execute(changed, prepared.runs, shown, executor=driver.begin, weights=weights)
-        return prepared.store
+            execute(changed, plan.runs, shown, executor=driver.begin, weights=weights)
+        return plan.store
 
     return call
 
@@ -74,9 +74,9 @@ def interrupted(*_: object) -> None:
 
 
 def test_the_results_are_those_of_this_process(
-    train: Train, shown: Notes, here: RayHere, prepared: Plan, finished_small: Path
+    train: Train, shown: Notes, here: RayHere, plan: Plan, finished_small: Path
 ) -> None:
-    store = train(weights=(weights := BestWeights(prepared.store.out)))
+    store = train(weights=(weights := BestWeights(plan.store.out)))
     assert_same_predictions(store, Store(finished_small))
     assert shown.runs_done == shown.runs == 4 and shown.done == pytest.approx(shown.total)
     assert [note[:3] for note in shown.notes] == ["1/4", "2/4", "3/4", "4/4"]
@@ -128,7 +128,7 @@ def test_a_task_that_is_lost_for_good_is_a_failed_run(train: Train, here: RayHer
 @pytest.mark.usefixtures("heeds_ctrl_c")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_no_run_is_lost_by_a_signal_of_which_ray_makes_an_error(
-    train: Train, prepared: Plan, here: RayHere, number: signal.Signals
+    train: Train, plan: Plan, here: RayHere, number: signal.Signals
 ) -> None:
     def swallow(task: int) -> None:
         try:
@@ -139,7 +139,7 @@ def test_no_run_is_lost_by_a_signal_of_which_ray_makes_an_error(
     here.before = swallow
     with signals_heeded(), pytest.raises(KeyboardInterrupt if number == signal.SIGINT else SystemExit):
         train()
-    assert not prepared.store.ended() and not list((prepared.store.out / "leases").iterdir())
+    assert not plan.store.ended() and not list((plan.store.out / "leases").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -147,19 +147,19 @@ def test_no_run_is_lost_by_a_signal_of_which_ray_makes_an_error(
     [({"model": "/nowhere/m"}, "/nowhere/m"), ({"weight_decay": 0.5}, "of the runs are others here")],
 )
 def test_a_node_with_another_model_or_version_is_named(
-    train: Train, prepared: Plan, here: RayHere, changes: dict[str, Any], said: str
+    train: Train, plan: Plan, here: RayHere, changes: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(FrostlineError, match=rf"On the node \S+: .*{said}"):
-        train(spec=prepared.spec.model_copy(update=changes))
-    assert set(here.cancelled) == {1, 2} and not list((prepared.store.out / "leases").iterdir())
+        train(spec=plan.spec.model_copy(update=changes))
+    assert set(here.cancelled) == {1, 2} and not list((plan.store.out / "leases").iterdir())
 
 
 @pytest.mark.parametrize("when", ["while it waits", "while it shows a result"])
 def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
-    train: Train, prepared: Plan, here: RayHere, shown: Notes, when: str
+    train: Train, plan: Plan, here: RayHere, shown: Notes, when: str
 ) -> None:
     def interrupt(*_: object) -> None:
-        if prepared.store.done():
+        if plan.store.done():
             raise KeyboardInterrupt
 
     if when == "while it waits":
@@ -168,21 +168,21 @@ def test_ctrl_c_ends_the_tasks_and_keeps_what_is_published(
         shown.result = interrupt  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         train()
-    assert set(here.cancelled) == {1, 2} and len(prepared.store.done()) == 1
-    assert not list((prepared.store.out / "leases").iterdir())
+    assert set(here.cancelled) == {1, 2} and len(plan.store.done()) == 1
+    assert not list((plan.store.out / "leases").iterdir())
 
 
 @pytest.mark.parametrize("trained_here", [False, True])
 def test_a_torn_result_of_another_process_is_noted(
-    train: Train, prepared: Plan, here: RayHere, finished_small: Path, shown: Notes, trained_here: bool
+    train: Train, plan: Plan, here: RayHere, finished_small: Path, shown: Notes, trained_here: bool
 ) -> None:
     here.resources = [{"CPU": 2 if trained_here else 1}]  # with 1, the runs of k = 0 wait until a task has ended
-    first, torn = Store(finished_small), prepared.runs[0].digest
+    first, torn = Store(finished_small), plan.runs[0].digest
 
     def publish_torn(number: int) -> None:
         if number == 0:
-            prepared.store.add(torn, first.files(torn))
-            (prepared.store.runs / torn / "result.json").write_bytes(b"{")
+            plan.store.add(torn, first.files(torn))
+            (plan.store.runs / torn / "result.json").write_bytes(b"{")
 
     here.before = publish_torn
     store = train()
@@ -227,14 +227,14 @@ def test_a_lost_run_continues_from_its_checkpoint_if_the_node_shares_the_folder(
 ) -> None:
     lost = list[str]()
 
-    def lose_one(spec: Any, context: Any, *, on_step: Callable[[int, int], None], **more: Any) -> Any:
+    def lose_one(spec: Any, experiment: Any, *, on_step: Callable[[int, int], None], **more: Any) -> Any:
         def step(number: int, total: int) -> None:
             on_step(number, total)
             if number == 3 and not lost:
                 lost.append(spec.digest)
                 raise RayError("The node is gone.")
 
-        return run(spec, context, on_step=step, **more)
+        return run(spec, experiment, on_step=step, **more)
 
     monkeypatch.setattr(stacks, "EVERY", -1.0)  # after each step
     if not shared:

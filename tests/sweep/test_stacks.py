@@ -81,25 +81,25 @@ def test_a_stack_that_runs_out_of_memory_ends_the_doubling() -> None:
 
 
 @pytest.fixture
-def context(settings: dict[str, Any]) -> Experiment:
-    prepared = prepare(Sweep(progress=Progress(), **settings).spec, {}, Progress())
-    prepare_hidden_states(prepared, prepared.runs, Progress())
-    return prepared.context
+def experiment(settings: dict[str, Any]) -> Experiment:
+    plan = prepare(Sweep(progress=Progress(), **settings).spec, {}, Progress())
+    prepare_hidden_states(plan, plan.runs, Progress())
+    return plan.experiment
 
 
-def test_on_a_cpu_only_k_0_is_stacked_unless_a_size_is_given(context: Experiment) -> None:
+def test_on_a_cpu_only_k_0_is_stacked_unless_a_size_is_given(experiment: Experiment) -> None:
     notes: list[str] = []
 
     def size(tune: int, wanted: int | str, count: int = 5) -> int:
-        return stack_size([spec_of(tune, seed) for seed in range(count)], context, wanted, notes.append)
+        return stack_size([spec_of(tune, seed) for seed in range(count)], experiment, wanted, notes.append)
 
     assert [size(0, "auto"), size(1, "auto"), size(0, 1), size(0, 3), size(1, 3), size(1, 9)] == [5, 1, 1, 3, 3, 5]
     assert size(0, "auto", count=1) == 1
-    all_tokens = copy(context.states)
+    all_tokens = copy(experiment.states)
     assert all_tokens is not None
     all_tokens.selection = StateSelection((3,), head=False)
     for states in (None, all_tokens):
-        other = context.with_worker(states=states)
+        other = experiment.with_worker(states=states)
         assert stack_size([spec_of(0, seed) for seed in range(5)], other, "auto", notes.append) == 1
     assert not notes
 

@@ -27,9 +27,9 @@ def settings(model: Path, table: Path, out: Path, **other: Any) -> dict[str, Any
 
 def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
     """The results of all runs without their costs, their predictions, and the cached hidden states, bit by bit."""
-    prepared, store = sweep._prepare(Progress()), Store(sweep.out)
-    assert (prepared.context.pretrained.stream is not None) == streamed
-    digests = {run.digest for run in prepared.runs}
+    plan, store = sweep._prepare(Progress()), Store(sweep.out)
+    assert (plan.experiment.pretrained.stream is not None) == streamed
+    digests = {run.digest for run in plan.runs}
     assert digests == store.done()
     (shard,) = sweep.out.with_suffix(".cache").rglob("*.safetensors")
     return {
@@ -95,7 +95,7 @@ def test_each_seed_trains_other_layers(both: Any, tmp_path: Path) -> None:
     """The last seed needs fewer layers in memory than the first one."""
     loaded, _ = both(sharded(tmp_path / "model", "bert"), seeds=(0, 3), tune="0,random-1")
     plan = loaded.plan(timed=False)
-    anatomy = plan.context.pretrained.anatomy
+    anatomy = plan.experiment.pretrained.anatomy
     assert [run.depth(anatomy) for run in plan.runs if run.recipe == "random-1"] == [3, 1]
 
 
@@ -167,13 +167,13 @@ def test_a_search_compares_what_fits(
 ) -> None:
     free(monkeypatch, weight_bytes(weight_files(deep_model)) - 1)
     spec = Sweep(**settings(deep_model, tiny_table, tmp_path / "o", tune=0)).spec
-    prepared = prepare(
+    plan = prepare(
         spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, (*range(layers + 1), "full"))), probes=True
     )
-    last = prepared.spec.tune[-1].k or 0
-    assert prepared.spec.tune == tuple(map(Recipe, range(last + 1))) and 1 < last < 15
-    stream = prepared.context.pretrained.stream
+    last = plan.spec.tune[-1].k or 0
+    assert plan.spec.tune == tuple(map(Recipe, range(last + 1))) and 1 < last < 15
+    stream = plan.experiment.pretrained.stream
     assert stream is not None
-    assert stream.absent == set(stream.in_layers(prepared.context.pretrained.anatomy, range(16 - last)))
+    assert stream.absent == set(stream.in_layers(plan.experiment.pretrained.anatomy, range(16 - last)))
     limited = prepare(spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, range(3))), probes=True)
     assert limited.spec.tune == ("head only", "last 1", "last 2")

@@ -28,17 +28,17 @@ def cells(runs: Any) -> set[tuple[str, int]]:
 
 def test_a_size_that_is_too_large_is_left_out_with_a_note(given: dict[str, Any]) -> None:
     progress = Notes()
-    prepared = sweep_of("last-1,setfit,full", progress=progress, **given)._prepare(progress)
+    plan = sweep_of("last-1,setfit,full", progress=progress, **given)._prepare(progress)
     others = {(name, size) for name in ("last 1", "full") for size in (8, 32)}
-    assert cells(prepared.runs) == {*others, ("setfit", 8)}
+    assert cells(plan.runs) == {*others, ("setfit", 8)}
     assert "setfit is left out at train size 32: it is for at most 6 examples a class, not 16." in progress.notes
 
 
 def test_a_size_that_has_too_few_steps_for_all_phases_is_left_out_with_a_note(given: dict[str, Any]) -> None:
     progress = Notes()
     few = {**given, "train_size": "8,40", "per_device_train_batch_size": 8}
-    prepared = sweep_of("gradual,full", progress=progress, **few)._prepare(progress)
-    assert cells(prepared.runs) == {("gradual", 40), ("full", 8), ("full", 40)}
+    plan = sweep_of("gradual,full", progress=progress, **few)._prepare(progress)
+    assert cells(plan.runs) == {("gradual", 40), ("full", 8), ("full", 40)}
     assert "gradual is left out at train size 8: its 5 phases need as many steps, but a run has 1." in progress.notes
     with pytest.raises(
         FrostlineError, match=r"gradual cannot have 8 examples: .* a run has 1; give more --num-train-e"

@@ -34,26 +34,26 @@ def way_spec(way, **more):
     return spec_of("my-way", **{**EVEN, "way": way, **more})
 
 
-def started(spec, context):
+def started(spec, experiment):
     """A copy of the model with the values that the run starts from, and the names of what the run changes."""
-    names = start_values(spec, context).keys()
-    model = copy.deepcopy(context.pretrained.model)
+    names = start_values(spec, experiment).keys()
+    model = copy.deepcopy(experiment.pretrained.model)
     return model.eval(), names
 
 
-def train_by_hand(model, trained, spec, context, *, groups=None, around=None):
+def train_by_hand(model, trained, spec, experiment, *, groups=None, around=None):
     """Train the parameters ``trained`` of a model, by name, as a loop over AdamW does, and return them.
 
     ``groups`` are the groups of the optimizer. ``around`` is called with "before" ahead of each forward pass, and with "after"
     behind each backward pass.
     """
     around = around or (lambda moment: None)
-    groups = groups or optimizer_groups(spec, context.pretrained.anatomy, trained)
+    groups = groups or optimizer_groups(spec, experiment.pretrained.anatomy, trained)
     for p in model.parameters():
         p.requires_grad_(False)
     for p in trained.values():
         p.requires_grad_(True)
-    rows, order = train_rows(context, spec), order_generator(spec)
+    rows, order = train_rows(experiment, spec), order_generator(spec)
     steps = StepPlan.of(spec, len(rows))
     optimizer = torch.optim.AdamW(groups, eps=spec.adam_epsilon)
     schedule = get_scheduler(spec.lr_scheduler_type, optimizer, steps.warmup, steps.total)
@@ -64,9 +64,9 @@ def train_by_hand(model, trained, spec, context, *, groups=None, around=None):
         batch = rows[upcoming[: spec.per_device_train_batch_size].numpy()]
         upcoming = upcoming[spec.per_device_train_batch_size :]
         around("before")
-        labels = torch.from_numpy(context.problem.targets[batch])
+        labels = torch.from_numpy(experiment.problem.targets[batch])
         labels = labels.float() if labels.dtype == torch.bool else labels
-        output = model(**context.tokens.batch(batch), labels=labels)
+        output = model(**experiment.tokens.batch(batch), labels=labels)
         loss = F.cross_entropy(output.logits, labels) if output.loss is None else output.loss
         loss.backward()
         around("after")

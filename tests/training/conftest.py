@@ -12,6 +12,6 @@ def uncached(tiny_bert):
 
 
 @pytest.fixture(scope="session")
-def context(uncached, tmp_path_factory):
+def experiment(uncached, tmp_path_factory):
     """A context with hidden states cached after every layer. Its model is the same object as that of ``uncached``."""
     return with_states(uncached, tmp_path_factory.mktemp("cached"))

@@ -51,24 +51,27 @@ def context_of(folder, *, packed=True, precision="float32", regression=False):
 
 def with_texts(folder, *, regression=False):
     """A context with the texts of all splits, for the model in a folder."""
-    context, rows = context_of(folder, regression=regression), [row["text"] for row in sentences(sum(SIZES.values()))]
+    experiment, rows = (
+        context_of(folder, regression=regression),
+        [row["text"] for row in sentences(sum(SIZES.values()))],
+    )
     parts = {
         split: Examples(
-            texts=tuple(rows[n] for n in own), pairs=None, rows=own, name=split, targets=context.problem.targets[own]
+            texts=tuple(rows[n] for n in own), pairs=None, rows=own, name=split, targets=experiment.problem.targets[own]
         )
-        for split, own in context.splits.items()
+        for split, own in experiment.splits.items()
     }
-    return replace(context, labels=() if regression else ("negative", "positive"), examples=parts)
+    return replace(experiment, labels=() if regression else ("negative", "positive"), examples=parts)
 
 
-def with_states(context, folder, cuts=EVERY_CUT):
+def with_states(experiment, folder, cuts=EVERY_CUT):
     """The context with hidden states cached after these layers."""
-    context.pretrained.restore()
-    rows = np.arange(len(context.tokens))
-    selection = selection_for(cuts, context.pretrained.anatomy, context.head_reads)
+    experiment.pretrained.restore()
+    rows = np.arange(len(experiment.tokens))
+    selection = selection_for(cuts, experiment.pretrained.anatomy, experiment.head_reads)
     folder.mkdir(exist_ok=True)
-    states = computed_states(folder, context.forward_pass(selection), context.tokens, rows)
-    return context.with_worker(states=states)
+    states = computed_states(folder, experiment.forward_pass(selection), experiment.tokens, rows)
+    return experiment.with_worker(states=states)
 
 
 def spec_of(tune=1, **more):
@@ -98,8 +101,8 @@ def outcome(result):
     return json.dumps(facts, sort_keys=True), logits, result.test and result.test.scores, test
 
 
-def weights_of(context):
-    return {name: p.detach().clone() for name, p in context.pretrained.model.named_parameters()}
+def weights_of(experiment):
+    return {name: p.detach().clone() for name, p in experiment.pretrained.model.named_parameters()}
 
 
 def same(one, other):

@@ -90,12 +90,12 @@ def is_view(function):
 
 
 @contextmanager
-def on_stand_in(context, monkeypatch):
+def on_stand_in(experiment, monkeypatch):
     """The context with its model on the stand-in device, and the mode that watches the device. The model cannot be used again."""
     optimizers = sys.modules["torch.optim.optimizer"]  # torch.optim hides it
     supported = optimizers._get_fused_kernels_supported_devices()
     monkeypatch.setattr(optimizers, "_get_fused_kernels_supported_devices", lambda: [*supported, "meta"])
     monkeypatch.setitem(batches.TOKENS, "meta", batches.TOKENS["cuda"])
-    context.pretrained.model.to(META)
+    experiment.pretrained.model.to(META)
     with StandIn() as watched:
-        yield replace(context, machine=Machine(META, "float32")), watched
+        yield replace(experiment, machine=Machine(META, "float32")), watched

@@ -23,11 +23,11 @@ from training.runs import named_spec, spec_of, weights_of
     ],
     ids=lambda spec: f"{spec.recipe} {spec.way.modules or ''} {spec.tune_pooler}",
 )
-def test_the_audit_matches_the_parameters_that_changed(context, spec):
-    model, anatomy = context.pretrained.model, context.pretrained.anatomy
-    context.pretrained.start_run(frozenset(), 0)
-    before = weights_of(context)
-    audit, after, names = run(spec, context).record.audit, weights_of(context), spec.parameters(anatomy)
+def test_the_audit_matches_the_parameters_that_changed(experiment, spec):
+    model, anatomy = experiment.pretrained.model, experiment.pretrained.anatomy
+    experiment.pretrained.start_run(frozenset(), 0)
+    before = weights_of(experiment)
+    audit, after, names = run(spec, experiment).record.audit, weights_of(experiment), spec.parameters(anatomy)
     if modules := spec.way.modules:
         inside = {n for n in anatomy.places if any(f".{part}." in f".{n}" for part in modules)}
         assert names == inside | anatomy.within({HEAD})
@@ -44,8 +44,8 @@ def test_the_audit_matches_the_parameters_that_changed(context, spec):
     assert len(audit.checks) == 5 and all(audit.checks.values())
 
 
-def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
-    model = context.pretrained.model
+def test_a_run_whose_audit_fails_has_no_result(experiment, monkeypatch):
+    model = experiment.pretrained.model
     frozen = model.bert.embeddings.word_embeddings.weight
 
     def change_frozen_weight(step, total):
@@ -53,12 +53,12 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
             frozen[0, 0] += 1e-3
 
     with pytest.raises(AssertionError, match=r"audit: \['frozen_bytes_unchanged'\]"):
-        run(spec_of(1), context, on_step=change_frozen_weight)
+        run(spec_of(1), experiment, on_step=change_frozen_weight)
     with torch.no_grad():
         frozen[0, 0] = 0  # the embedding of the padding token is 0
     monkeypatch.setattr(frostline.training.train, "set_train_mode", lambda model, anatomy, names: model.train())
     with pytest.raises(AssertionError, match=r"audit: \['frozen_in_eval_mode'\]"):
-        run(spec_of(1), context)
+        run(spec_of(1), experiment)
     monkeypatch.undo()
 
     def one_too_few(spec, anatomy, parameters):
@@ -66,17 +66,17 @@ def test_a_run_whose_audit_fails_has_no_result(context, monkeypatch):
 
     monkeypatch.setattr(frostline.training.train, "optimizer_groups", one_too_few)
     with pytest.raises(AssertionError, match="optimizer_holds_exactly_the_trained"):
-        run(spec_of(1), context)
+        run(spec_of(1), experiment)
 
 
-def test_the_audit_of_a_continued_training_knows_where_it_started(context):
+def test_the_audit_of_a_continued_training_knows_where_it_started(experiment):
     spec = spec_of(1)
-    names = spec.parameters(context.pretrained.anatomy)
-    with training_session([spec], context) as (learners, _):
-        first = Audit(context.pretrained, names, learners)
+    names = spec.parameters(experiment.pretrained.anatomy)
+    with training_session([spec], experiment) as (learners, _):
+        first = Audit(experiment.pretrained, names, learners)
         with torch.no_grad():
             learners[0].learned["classifier.weight"].add_(1)
-        continued = Audit(context.pretrained, names, learners)
+        continued = Audit(experiment.pretrained, names, learners)
         assert first.records(frozen_dropout=False)[0].moved == ["head"]
         assert continued.records(frozen_dropout=False)[0].moved == []
         continued.load_state(first.state())

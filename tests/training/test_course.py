@@ -47,31 +47,31 @@ class Interrupting:
             raise Interrupted
 
 
-def ending(specs, context, folder, after):
+def ending(specs, experiment, folder, after):
     """The outcomes and the trained values of runs that are interrupted after this number of steps, and again after as many
     more; None: never."""
     interruptions = 0
     for _ in range(2):
         try:
-            results = run_stacked(specs, context, checkpoints=Interrupting(folder, after))
+            results = run_stacked(specs, experiment, checkpoints=Interrupting(folder, after))
             break
         except Interrupted:
             interruptions += 1
     else:
-        results = run_stacked(specs, context, checkpoints=Interrupting(folder, None))
+        results = run_stacked(specs, experiment, checkpoints=Interrupting(folder, None))
     assert bool(interruptions) == (after is not None)
     assert all(len(one.record.provenance.continued_after) == interruptions for one in results)
     values = [{name: p.detach().numpy().tobytes() for name, p in one.learned.items()} for one in results]
     return [outcome(one) for one in results], values
 
 
-def endings(specs, context, folder, at):
+def endings(specs, experiment, folder, at):
     """The ending of runs without interruption, then with one after each of these numbers of steps."""
-    return [ending(specs, context, folder / str(after), after) for after in (None, *at)]
+    return [ending(specs, experiment, folder / str(after), after) for after in (None, *at)]
 
 
-def test_after_every_step(context, tmp_path):
-    plain, *interrupted = endings([spec_of(1)], context, tmp_path, range(1, STEPS))
+def test_after_every_step(experiment, tmp_path):
+    plain, *interrupted = endings([spec_of(1)], experiment, tmp_path, range(1, STEPS))
     assert interrupted == [plain] * len(interrupted)
 
 
@@ -81,15 +81,15 @@ def test_all_layers(uncached, tmp_path):
 
 
 @pytest.mark.parametrize("name", WAYS)
-def test_ways(name, context, tmp_path):
+def test_ways(name, experiment, tmp_path):
     at = (1, 2, 3) if name == "gradual" else (3,)
-    plain, *interrupted = endings([spec_of("my-way", way=WAYS[name])], context, tmp_path, at)
+    plain, *interrupted = endings([spec_of("my-way", way=WAYS[name])], experiment, tmp_path, at)
     assert interrupted == [plain] * len(interrupted)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_settings(name, context, tmp_path):
-    plain, *interrupted = endings([spec_of(**SETTINGS[name])], context, tmp_path, (3,))
+def test_settings(name, experiment, tmp_path):
+    plain, *interrupted = endings([spec_of(**SETTINGS[name])], experiment, tmp_path, (3,))
     assert interrupted == [plain] * len(interrupted)
 
 
@@ -101,9 +101,9 @@ def test_a_loss_scale_that_has_changed(tiny_bert, tmp_path, monkeypatch):
     assert interrupted == plain
 
 
-def test_a_stack_whose_runs_diverge_at_other_steps(context, tmp_path):
+def test_a_stack_whose_runs_diverge_at_other_steps(experiment, tmp_path):
     specs = [spec_of(1, seed=seed, learning_rate=rate) for seed, rate in ((0, 3e-3), (1, 1e30), (2, 1e-3))]
-    plain, *interrupted = endings(specs, context, tmp_path, (1, 3))
+    plain, *interrupted = endings(specs, experiment, tmp_path, (1, 3))
     assert interrupted == [plain] * len(interrupted)
 
 

@@ -29,7 +29,7 @@ def constant_predictions():
         yield
 
 
-def trained(context, specs, watched, monkeypatch):
+def trained(experiment, specs, watched, monkeypatch):
     """Train on the stand-in device. ``watched`` counts what happens in a step separately."""
     original = loop.backward
 
@@ -41,7 +41,7 @@ def trained(context, specs, watched, monkeypatch):
         watched.phase = "between steps"
 
     monkeypatch.setattr(loop, "backward", backward)
-    return run_stacked(specs, context, on_step=after)
+    return run_stacked(specs, experiment, on_step=after)
 
 
 def one_epoch(tune, runs, **more):
@@ -53,24 +53,24 @@ def texts_context(folder):
 
 
 def sets_context(folder, weights=None):
-    context = texts_context(folder)
-    sets = np.eye(3, dtype=np.bool_)[context.problem.targets]
-    return replace(context, problem=MultiLabelProblem.of(sets, context.problem.lengths, weights, "f1_micro"))
+    experiment = texts_context(folder)
+    sets = np.eye(3, dtype=np.bool_)[experiment.problem.targets]
+    return replace(experiment, problem=MultiLabelProblem.of(sets, experiment.problem.lengths, weights, "f1_micro"))
 
 
 def tags_context(folder, every_token=False):
     """A small model for tags of words, sentences, and their hidden states."""
-    context = with_states(test_tagging.context_of(small_base(folder / "base", "bert")), folder)
-    own = context.problem
+    experiment = with_states(test_tagging.context_of(small_base(folder / "base", "bert")), folder)
+    own = experiment.problem
     problem = TagProblem.of(own.targets, own.tokens, own.labels, own.metric, every_token=every_token)
-    return replace(context, problem=problem)
+    return replace(experiment, problem=problem)
 
 
 @pytest.mark.parametrize("runs", [1, 3])
 @pytest.mark.parametrize(("model_type", "tune", "packed"), CASES)
 def test_a_step_reads_nothing_and_mixes_no_devices(tmp_path, monkeypatch, model_type, tune, runs, packed):
-    context = context_of(model_type, tmp_path, dropout=True, packed=packed)
-    with on_stand_in(context, monkeypatch) as (on_device, watched):
+    experiment = context_of(model_type, tmp_path, dropout=True, packed=packed)
+    with on_stand_in(experiment, monkeypatch) as (on_device, watched):
         results = trained(on_device, one_epoch(tune, runs), watched, monkeypatch)
     assert [result.record.cost.steps for result in results] == [STEPS] * runs
     assert not watched.draws.total()  # a new head has the values that it has on a CPU
@@ -99,9 +99,9 @@ def test_settings_that_save_memory_and_other_tasks_read_nothing_either(tmp_path,
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("of", [texts_context, tags_context])
 def test_the_forward_pass_over_frozen_layers_reads_nothing(tmp_path, monkeypatch, of, packed):
-    context = of(tmp_path).with_worker(packed=packed)
-    selection = replace(context.states.selection, pooled=(1, 2))
-    with on_stand_in(context, monkeypatch) as (on_device, watched):
+    experiment = of(tmp_path).with_worker(packed=packed)
+    selection = replace(experiment.states.selection, pooled=(1, 2))
+    with on_stand_in(experiment, monkeypatch) as (on_device, watched):
         whole = on_device.forward_pass(selection)
         batches = whole.batches(on_device.tokens.lengths, np.arange(40))
         states = list(whole.hidden_states(on_device.tokens, batches))

@@ -22,8 +22,8 @@ PROBE, WORDS = (spec_of(name, way=Way(estimator=name), learning_rate=None) for n
 
 
 def test_the_result_of_an_estimator_has_scores_predictions_and_costs(tiny_bert: Path) -> None:
-    context = with_texts(tiny_bert)
-    result, usual = run(PROBE, context), run(spec_of(1), context)
+    experiment = with_texts(tiny_bert)
+    result, usual = run(PROBE, experiment), run(spec_of(1), experiment)
     assert result.record.digest == PROBE.digest and result.record.cost.run_seconds > 0
     assert result.record.outcome == "ok" and result.record.validation_best > 0.7
     assert result.record.audit.tuned_share == 0.0
@@ -36,13 +36,13 @@ def test_the_result_of_an_estimator_has_scores_predictions_and_costs(tiny_bert: 
 
 
 def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_path: Path) -> None:
-    context = with_texts(tiny_bert)
+    experiment = with_texts(tiny_bert)
     selection = StateSelection((), head=False, pooled=(0, 1, 2, 3))
-    rows = np.arange(len(context.tokens))
-    states = computed_states(tmp_path, context.forward_pass(selection), context.tokens, rows)
+    rows = np.arange(len(experiment.tokens))
+    states = computed_states(tmp_path, experiment.forward_pass(selection), experiment.tokens, rows)
     of_words = replace(tagging_context(small_base(tmp_path / "base", "bert")), labels=LABELS)
     for one, cached in (
-        (context, context.with_worker(states=states)),
+        (experiment, experiment.with_worker(states=states)),
         (of_words, with_states(of_words, tmp_path / "base", (0, 1, 2, 3))),
     ):
         mixed = np.random.default_rng(0).permutation(one.splits["test"])
@@ -54,19 +54,19 @@ def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_p
 
 
 def test_states_without_pooled_vectors_are_not_read(tiny_bert: Path, tmp_path: Path) -> None:
-    context = with_states(with_texts(tiny_bert), tmp_path)
-    rows = context.splits["validation"]
-    assert examples_of(context, rows, (0, 3)).vectors(3).shape == (len(rows), 3, 32)
+    experiment = with_states(with_texts(tiny_bert), tmp_path)
+    rows = experiment.splits["validation"]
+    assert examples_of(experiment, rows, (0, 3)).vectors(3).shape == (len(rows), 3, 32)
 
 
 def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
-    context, logits = with_texts(tiny_bert), []
-    rows = context.splits["validation"]
+    experiment, logits = with_texts(tiny_bert), []
+    rows = experiment.splits["validation"]
     for seed in (0, 1):
         spec = PROBE.model_copy(update={"seed": seed, "train_size": 24})
-        by_hand = best_probe(fit_probes(examples_of(context, train_rows(context, spec), range(4)), 3))
-        fitted = ESTIMATORS["probe"].fit(spec, context, None)
-        expected: Any = by_hand.logits(examples_of(context, rows, range(4)).vectors)
+        by_hand = best_probe(fit_probes(examples_of(experiment, train_rows(experiment, spec), range(4)), 3))
+        fitted = ESTIMATORS["probe"].fit(spec, experiment, None)
+        expected: Any = by_hand.logits(examples_of(experiment, rows, range(4)).vectors)
         logits.append(fitted.logits(rows, "validation"))
         np.testing.assert_allclose(logits[-1], expected, rtol=1e-4, atol=1e-5)
         assert fitted.parameters == (len(by_hand.input.layers) * 32 + 1) * 2
@@ -74,16 +74,16 @@ def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
 
 
 def test_the_words_model_is_that_of_the_texts_of_the_run(tiny_bert: Path) -> None:
-    context = with_texts(tiny_bert)
-    by_hand = WordsModel.fit(context.examples_of(train_rows(context, WORDS), "train"), 2)
-    fitted, test = ESTIMATORS["words"].fit(WORDS, context, None), context.splits["test"]
+    experiment = with_texts(tiny_bert)
+    by_hand = WordsModel.fit(experiment.examples_of(train_rows(experiment, WORDS), "train"), 2)
+    fitted, test = ESTIMATORS["words"].fit(WORDS, experiment, None), experiment.splits["test"]
     assert by_hand is not None and fitted.parameters == by_hand.weights.size + 2
-    expected = by_hand.logits(context.examples_of(test, "test"))
+    expected = by_hand.logits(experiment.examples_of(test, "test"))
     np.testing.assert_allclose(fitted.logits(test, "test"), expected, rtol=1e-5)
 
 
 def test_the_words_model_predicts_numbers_of_any_size(tiny_bert: Path) -> None:
-    context = with_texts(tiny_bert, regression=True)
-    far = {name: replace(part, targets=part.targets - 1e6) for name, part in context.examples.items()}
-    fitted = ESTIMATORS["words"].fit(WORDS, replace(context, examples=far), None)
-    assert (fitted.logits(context.splits["test"], "test") < -9e5).all()
+    experiment = with_texts(tiny_bert, regression=True)
+    far = {name: replace(part, targets=part.targets - 1e6) for name, part in experiment.examples.items()}
+    fitted = ESTIMATORS["words"].fit(WORDS, replace(experiment, examples=far), None)
+    assert (fitted.logits(experiment.splits["test"], "test") < -9e5).all()

@@ -24,9 +24,9 @@ def test_runs_from_cached_hidden_states_equal_runs_of_the_whole_model(tiny_bert,
 
 
 @pytest.fixture(scope="module")
-def from_every_cut(context):
+def from_every_cut(experiment):
     """Runs with k = 0, 1, 2, each from its own cut."""
-    return {k: run(spec_of(k), context) for k in (0, 1, 2)}
+    return {k: run(spec_of(k), experiment) for k in (0, 1, 2)}
 
 
 @pytest.mark.parametrize("cached, cuts", [((3, 1), {0: 3, 1: 1, 2: 1}), ((1,), {0: 1, 1: 1})])
@@ -51,12 +51,12 @@ def test_runs_that_train_all_layers_use_no_cached_hidden_states(uncached, tmp_pa
         assert outcome(one) == outcome(run(spec_of(tune), uncached))
 
 
-def test_hidden_states_come_from_the_pretrained_weights_after_other_runs(uncached, context, tmp_path):
+def test_hidden_states_come_from_the_pretrained_weights_after_other_runs(uncached, experiment, tmp_path):
     run(spec_of("full"), uncached)
     later = with_states(uncached, tmp_path)
     rows = np.arange(len(uncached.tokens))
     for cut in (1, 2):
-        assert torch.equal(later.states.tokens(cut, rows), context.states.tokens(cut, rows))
+        assert torch.equal(later.states.tokens(cut, rows), experiment.states.tokens(cut, rows))
 
 
 def test_an_end_token_that_is_also_the_padding_token(tmp_path):
@@ -93,8 +93,8 @@ def test_an_end_token_that_is_also_the_padding_token(tmp_path):
 
 @pytest.mark.parametrize("as_trainer", [False, True])
 def test_chunks_become_smaller_at_the_cut_where_memory_ran_out(uncached, as_trainer):
-    context, lengths = uncached.with_worker(scoring_tokens={}, as_trainer=as_trainer), np.full((2, 8), 10)
+    experiment, lengths = uncached.with_worker(scoring_tokens={}, as_trainer=as_trainer), np.full((2, 8), 10)
     for tried, left in ((8, 4), (2, 1), (4, 1)):
-        context.score_smaller_chunks(lengths[:, :tried], 3)
-        assert context.scoring_chunks(lengths, 3) == [slice(n, n + left) for n in range(0, 8, left)]
-        assert context.scoring_chunks(lengths, 2) == [slice(0, 8)]
+        experiment.score_smaller_chunks(lengths[:, :tried], 3)
+        assert experiment.scoring_chunks(lengths, 3) == [slice(n, n + left) for n in range(0, 8, left)]
+        assert experiment.scoring_chunks(lengths, 2) == [slice(0, 8)]

@@ -23,19 +23,19 @@ from training.runs import (
 
 
 @pytest.mark.parametrize("k", [0, 2, "full"])
-def test_when_memory_runs_out_smaller_chunks_are_scored(context, monkeypatch, k):
+def test_when_memory_runs_out_smaller_chunks_are_scored(experiment, monkeypatch, k):
     """An allocator with memory to score 64 tokens. No step is repeated, and the next run scores smaller chunks at once."""
     spec, seen, real = spec_of(k), [], ForwardFunction._logits
 
     def short_of_memory(self, rows):
-        tokens = rows.shape[1] * self.context.tokens.lengths[rows].max()
+        tokens = rows.shape[1] * self.experiment.tokens.lengths[rows].max()
         fails = not torch.is_grad_enabled() and tokens > 64
         seen.append((torch.is_grad_enabled(), fails))
         if fails:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return real(self, rows)
 
-    whole, short = run(spec, context), context.with_worker(scoring_tokens={})
+    whole, short = run(spec, experiment), experiment.with_worker(scoring_tokens={})
     monkeypatch.setattr(ForwardFunction, "_logits", short_of_memory)
     for fails in (True, False):
         parts = run(spec, short)
@@ -45,7 +45,7 @@ def test_when_memory_runs_out_smaller_chunks_are_scored(context, monkeypatch, k)
         seen.clear()
 
 
-def test_bfloat16(tiny_bert, context, tmp_path):
+def test_bfloat16(tiny_bert, experiment, tmp_path):
     abilities = torch.cpu.get_capabilities()
     if not (abilities.get("avx512_bf16") or abilities.get("amx_bf16")):
         pytest.skip("this processor has no bfloat16 instructions")
@@ -56,29 +56,29 @@ def test_bfloat16(tiny_bert, context, tmp_path):
         one = run(spec, cached)
         assert outcome(run(spec, cached)) == outcome(one)
         assert largest_difference(one, run(spec, without)) < 0.05
-        assert outcome(one)[1] != outcome(run(spec_of(k), context))[1]
+        assert outcome(one)[1] != outcome(run(spec_of(k), experiment))[1]
         assert {p.dtype for p in cached.pretrained.model.parameters()} == {torch.float32}
 
 
 @pytest.mark.parametrize("tune", [0, 2, "full"])
-def test_float16_has_the_losses_of_float32_within_rounding(tiny_bert, context, uncached, tmp_path, tune):
+def test_float16_has_the_losses_of_float32_within_rounding(tiny_bert, experiment, uncached, tmp_path, tune):
     """Losses are scaled, so that small gradients do not become zero."""
     half = context_of(tiny_bert, precision="float16")
     half = half if tune == "full" else with_states(half, tmp_path)
     spec = spec_of(tune, precision="float16", learning_rate=3e-4)
     one = run(spec, half)
     assert one.record.outcome == "ok" and outcome(run(spec, half)) == outcome(one)
-    exact = run(spec_of(tune, learning_rate=3e-4), uncached if tune == "full" else context)
+    exact = run(spec_of(tune, learning_rate=3e-4), uncached if tune == "full" else experiment)
     assert 0 < largest_difference(one, exact) < 0.01
     assert {p.dtype for p in half.pretrained.model.parameters()} == {torch.float32}
 
 
-def test_with_frozen_dropout_nothing_is_cached_and_frozen_layers_have_dropout(context, uncached):
+def test_with_frozen_dropout_nothing_is_cached_and_frozen_layers_have_dropout(experiment, uncached):
     modes = []
-    embeddings = context.pretrained.model.bert.embeddings
+    embeddings = experiment.pretrained.model.bert.embeddings
     hook = embeddings.register_forward_hook(lambda module, args, out: modes.append(module.dropout.training))
     try:
-        one = run(spec_of(1, frozen_dropout=True), context)
+        one = run(spec_of(1, frozen_dropout=True), experiment)
     finally:
         hook.remove()
     assert one.record.provenance.cut is None
@@ -88,9 +88,9 @@ def test_with_frozen_dropout_nothing_is_cached_and_frozen_layers_have_dropout(co
     assert outcome(one)[1] != outcome(run(spec_of(1), uncached))[1]
 
 
-def test_a_frozen_layer_above_a_named_module_has_no_dropout(context):
+def test_a_frozen_layer_above_a_named_module_has_no_dropout(experiment):
     modes = {}
-    layers = context.pretrained.anatomy.layers(context.pretrained.model)
+    layers = experiment.pretrained.anatomy.layers(experiment.pretrained.model)
     hooks = [
         layer.register_forward_hook(
             lambda layer, args, out, n=n: modes.setdefault(n, set()).add(layer.output.dropout.training)
@@ -98,7 +98,7 @@ def test_a_frozen_layer_above_a_named_module_has_no_dropout(context):
         for n, layer in enumerate(layers)
     ]
     try:
-        run(named_spec("layer.1"), context)
+        run(named_spec("layer.1"), experiment)
     finally:
         for hook in hooks:
             hook.remove()
@@ -144,25 +144,25 @@ def streams(monkeypatch):
 
 @pytest.mark.parametrize("more", [{}, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 4}])
 @pytest.mark.parametrize("tune", [0, 2])
-def test_reading_ahead_gives_the_same_results(context, monkeypatch, tune, more):
+def test_reading_ahead_gives_the_same_results(experiment, monkeypatch, tune, more):
     spec, stream = spec_of(tune, **more), RecordedStream()
-    expected = run(spec, context)
+    expected = run(spec, experiment)
     monkeypatch.setattr(READERS, lambda states, name, device, _: Reader(states, name, device, stream))
-    assert outcome(run(spec, context)) == outcome(expected)
+    assert outcome(run(spec, experiment)) == outcome(expected)
     assert stream.sent and not stream.in_flight and stream.events[-1][0] == "finish"
 
 
-def test_copies_on_the_device_give_the_same_results(context):
+def test_copies_on_the_device_give_the_same_results(experiment):
     """The memory of this machine stands in for that of a GPU."""
-    expected = [run(spec_of(tune), context) for tune in (0, 2)]
-    with_copies = context.with_worker(copies=DeviceCopies())
+    expected = [run(spec_of(tune), experiment) for tune in (0, 2)]
+    with_copies = experiment.with_worker(copies=DeviceCopies())
     with_copies.worker.copies.keep_within(1 << 30)
     for tune, one in zip((0, 2), expected, strict=True):
         assert outcome(run(spec_of(tune), with_copies)) == outcome(one)
-    assert set(with_copies.worker.copies._copies) == {"head", f"tokens-{context.cut(spec_of(2))}"}
+    assert set(with_copies.worker.copies._copies) == {"head", f"tokens-{experiment.cut(spec_of(2))}"}
 
 
-def test_a_stopped_run_leaves_no_copy_in_flight(context, streams, monkeypatch):
+def test_a_stopped_run_leaves_no_copy_in_flight(experiment, streams, monkeypatch):
     """Ctrl-C at the worst moment: when the next batch was sent, but not read."""
     next_rows, flying = Learner.next_rows, []
 
@@ -174,5 +174,5 @@ def test_a_stopped_run_leaves_no_copy_in_flight(context, streams, monkeypatch):
 
     monkeypatch.setattr(Learner, "next_rows", stop)
     with pytest.raises(KeyboardInterrupt):
-        run(spec_of(2), context)
+        run(spec_of(2), experiment)
     assert flying and not streams[0].in_flight and streams[0].events[-1][0] == "finish"

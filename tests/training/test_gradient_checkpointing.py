@@ -25,36 +25,36 @@ def same(one, other):
 @pytest.mark.parametrize("model_type", ["bert", "llama"])
 def test_results_are_bitwise_identical(tmp_path, model_type, tune, packed):
     """With dropout, whose masks are drawn again in the backward pass."""
-    context = context_of(model_type, tmp_path, dropout=True, packed=packed)
-    assert same(run(spec_of(tune, gradient_checkpointing=True), context), run(spec_of(tune), context))
+    experiment = context_of(model_type, tmp_path, dropout=True, packed=packed)
+    assert same(run(spec_of(tune, gradient_checkpointing=True), experiment), run(spec_of(tune), experiment))
 
 
 def test_results_are_bitwise_identical_with_the_dropout_of_torch(tmp_path, monkeypatch):
     monkeypatch.setenv("FROSTLINE_PLAIN", "1")
-    context = context_of("bert", tmp_path, dropout=True, packed=False)
-    assert same(run(spec_of(1, gradient_checkpointing=True), context), run(spec_of(1), context))
+    experiment = context_of("bert", tmp_path, dropout=True, packed=False)
+    assert same(run(spec_of(1, gradient_checkpointing=True), experiment), run(spec_of(1), experiment))
 
 
 @pytest.mark.parametrize("batched", [True, False])
 def test_stacked_runs(tmp_path, batched):
-    context = context_of("bert", tmp_path, dropout=True)
+    experiment = context_of("bert", tmp_path, dropout=True)
     with_setting, without = (
-        run_stacked([spec_of(1, seed, gradient_checkpointing=on) for seed in range(2)], context, batched=batched)
+        run_stacked([spec_of(1, seed, gradient_checkpointing=on) for seed in range(2)], experiment, batched=batched)
         for on in (True, False)
     )
     assert all(same(one, other) for one, other in zip(with_setting, without, strict=True))
 
 
 def test_several_micro_batches(tmp_path):
-    context = context_of("bert", tmp_path)
+    experiment = context_of("bert", tmp_path)
     divided = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
-    one = run(spec_of(1, gradient_checkpointing=True, **divided), context)
-    assert same(one, run(spec_of(1, **divided), context))
-    assert furthest(one, run(spec_of(1), context)) < 1e-4
+    one = run(spec_of(1, gradient_checkpointing=True, **divided), experiment)
+    assert same(one, run(spec_of(1, **divided), experiment))
+    assert furthest(one, run(spec_of(1), experiment)) < 1e-4
 
 
 def test_fewer_bytes_are_kept_until_the_backward_pass(tmp_path):
-    context, kept = context_of("bert", tmp_path, dropout=True), []
+    experiment, kept = context_of("bert", tmp_path, dropout=True), []
     for on in (False, True):
         spec, storages = spec_of("full", gradient_checkpointing=on), {}
 
@@ -62,8 +62,8 @@ def test_fewer_bytes_are_kept_until_the_backward_pass(tmp_path):
             storages[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
             return x
 
-        with training_session([spec], context) as (learners, forward):
-            set_mode(context, spec, training=True)
+        with training_session([spec], experiment) as (learners, forward):
+            set_mode(experiment, spec, training=True)
             with torch.autograd.graph.saved_tensors_hooks(count, lambda x: x):
                 forward(np.stack([learners[0].rows[:8]]))
         kept.append(sum(storages.values()) - sum(p.nbytes for p in learners[0].parameters.values()))

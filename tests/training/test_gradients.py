@@ -78,11 +78,14 @@ def test_accumulation_trains_like_one_larger_batch():
 
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_divided_batch_of_stacked_runs_has_the_gradients_of_the_whole_batch(tmp_path, batched):
-    context, found = context_of(tiny_bert_folder(tmp_path, dropout=0.0)), []
+    experiment, found = context_of(tiny_bert_folder(tmp_path, dropout=0.0)), []
     rows = np.stack([np.arange(8), np.arange(8, 16)])
     for micro_batch in (None, 3):
-        with training_session([spec_of(seed=seed) for seed in (0, 1)], context, batched=batched) as (learners, forward):
-            backward(forward, rows, context.problem, micro_batch=micro_batch)
+        with training_session([spec_of(seed=seed) for seed in (0, 1)], experiment, batched=batched) as (
+            learners,
+            forward,
+        ):
+            backward(forward, rows, experiment.problem, micro_batch=micro_batch)
             found.append([p.grad.clone() for learner in learners for p in learner.parameters.values()])
     assert len(found[0]) == len(found[1])
     for whole, divided in zip(*found, strict=True):
@@ -91,8 +94,8 @@ def test_a_divided_batch_of_stacked_runs_has_the_gradients_of_the_whole_batch(tm
 
 @pytest.mark.parametrize("batched", [False, True])
 def test_stacked_runs_with_accumulation_equal_runs_one_by_one(tmp_path, batched):
-    context = context_of(tiny_bert_folder(tmp_path, dropout=0.0))
+    experiment = context_of(tiny_bert_folder(tmp_path, dropout=0.0))
     divided = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}
     specs = [spec_of(seed=seed, **divided) for seed in (0, 1)]
-    for one, spec in zip(run_stacked(specs, context, batched=batched), specs, strict=True):
-        assert largest_difference(one, run(spec, context)) < 1e-4
+    for one, spec in zip(run_stacked(specs, experiment, batched=batched), specs, strict=True):
+        assert largest_difference(one, run(spec, experiment)) < 1e-4

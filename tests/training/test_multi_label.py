@@ -23,26 +23,26 @@ HALF = {"head_learning_rate": 3e-3, "adam_epsilon": 1e-3, "evaluations_per_epoch
 
 
 def context_of_sets(folder, **bert):
-    context = context_of(tiny_bert_folder(folder, **bert))
-    problem = MultiLabelProblem.of(TARGETS, context.tokens.lengths, None, "f1_micro")
+    experiment = context_of(tiny_bert_folder(folder, **bert))
+    problem = MultiLabelProblem.of(TARGETS, experiment.tokens.lengths, None, "f1_micro")
     pretrained = load_pretrained(str(folder), labels=LABELS, task_type=MULTI_LABEL)
-    return replace(context, pretrained=pretrained, problem=problem)
+    return replace(experiment, pretrained=pretrained, problem=problem)
 
 
 @pytest.fixture(scope="module")
-def context(tmp_path_factory):
+def experiment(tmp_path_factory):
     return context_of_sets(tmp_path_factory.mktemp("bert"))
 
 
 @pytest.mark.parametrize("tune", [0, 1, "full"])
-def test_loss_and_gradients_are_those_of_transformers(context, tune):
-    model, rows = context.pretrained.model, np.arange(16)
+def test_loss_and_gradients_are_those_of_transformers(experiment, tune):
+    model, rows = experiment.pretrained.model, np.arange(16)
     assert model.config.problem_type == "multi_label_classification"
-    with training_session([spec_of(tune)], context) as ((learner,), forward):
+    with training_session([spec_of(tune)], experiment) as ((learner,), forward):
         model.eval()
-        loss = context.problem.loss(forward(rows[None])[0], rows)
+        loss = experiment.problem.loss(forward(rows[None])[0], rows)
         gradients = torch.autograd.grad(loss, list(learner.parameters.values()))
-    expected = model(**context.tokens.batch(rows), labels=torch.from_numpy(TARGETS[rows]).float()).loss
+    expected = model(**experiment.tokens.batch(rows), labels=torch.from_numpy(TARGETS[rows]).float()).loss
     assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
     for ours, theirs in zip(gradients, torch.autograd.grad(expected, list(learner.parameters.values())), strict=True):
         assert (ours - theirs).abs().max() < 1e-6
@@ -50,32 +50,32 @@ def test_loss_and_gradients_are_those_of_transformers(context, tune):
 
 @pytest.mark.parametrize("tune", [0, 1, "full"])
 def test_a_run_has_the_weights_of_a_plain_loop_step_by_step(tmp_path, tune):
-    context = context_of_sets(tmp_path / "bert", dropout=0.0)
+    experiment = context_of_sets(tmp_path / "bert", dropout=0.0)
     for epochs in (1, 2):
         spec = spec_of(tune, num_train_epochs=epochs, **HALF)
-        model, names = started(spec, context)
-        trained = train_by_hand(model, parameters_of(model, names), spec, context)
-        assert gap(run(spec, with_states(context, tmp_path / "states")), trained) < 2e-5
+        model, names = started(spec, experiment)
+        trained = train_by_hand(model, parameters_of(model, names), spec, experiment)
+        assert gap(run(spec, with_states(experiment, tmp_path / "states")), trained) < 2e-5
 
 
-def test_stacked_runs_are_those_trained_alone(context):
+def test_stacked_runs_are_those_trained_alone(experiment):
     specs = [spec_of(0, seed=seed, num_train_epochs=1) for seed in range(2)]
-    for one, other in zip(run_stacked(specs, context), [run(spec, context) for spec in specs], strict=True):
+    for one, other in zip(run_stacked(specs, experiment), [run(spec, experiment) for spec in specs], strict=True):
         assert largest_difference(one, other) < 1e-5
 
 
-def test_a_model_learns_and_a_run_can_be_repeated(context):
-    result = run(spec_of("full", num_train_epochs=12, train_size=48), context)
+def test_a_model_learns_and_a_run_can_be_repeated(experiment):
+    result = run(spec_of("full", num_train_epochs=12, train_size=48), experiment)
     assert {s.metric for s in result.record.scores} == {"f1_micro", "f1_macro", "subset_accuracy", "loss"}
     assert min(losses(result).values()) < 0.5 and result.logits["validation_best"].shape == (24, 3)
     spec = spec_of(1, num_train_epochs=1)
-    assert outcome(run(spec, context)) == outcome(run(spec, context))
+    assert outcome(run(spec, experiment)) == outcome(run(spec, experiment))
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-def test_losses_of_several_runs_and_of_parts_are_those_of_each_run(context, weighted):
+def test_losses_of_several_runs_and_of_parts_are_those_of_each_run(experiment, weighted):
     weights = torch.tensor([0.5, 3.0, 1.0]) if weighted else None
-    problem = replace(context.problem, class_weights=weights)
+    problem = replace(experiment.problem, class_weights=weights)
     draw = torch.Generator().manual_seed(0)
     logits, rows = torch.randn(2, 10, 3, generator=draw), np.arange(20).reshape(2, 10)
     targets = torch.from_numpy(TARGETS[rows])
@@ -87,8 +87,8 @@ def test_losses_of_several_runs_and_of_parts_are_those_of_each_run(context, weig
     torch.testing.assert_close(losses, torch.stack(expected))
     torch.testing.assert_close(problem._by_run(logits, targets), losses)
     found = []
-    with training_session([spec_of(1)], replace(context, problem=problem)) as ((learner,), forward):
-        context.pretrained.model.eval()
+    with training_session([spec_of(1)], replace(experiment, problem=problem)) as ((learner,), forward):
+        experiment.pretrained.model.eval()
         for size in (None, 3):
             for p in learner.parameters.values():
                 p.grad = None
@@ -97,8 +97,8 @@ def test_losses_of_several_runs_and_of_parts_are_those_of_each_run(context, weig
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)
 
 
-def test_a_model_that_predicts_one_set_for_all_is_degenerate(context):
+def test_a_model_that_predicts_one_set_for_all_is_degenerate(experiment):
     rows = np.arange(24)
     constant, other = np.full((24, 3), -1.0, np.float32), np.full((24, 3), -1.0, np.float32)
     other[3, 1] = 1.0
-    assert context.problem.is_degenerate(constant, rows) and not context.problem.is_degenerate(other, rows)
+    assert experiment.problem.is_degenerate(constant, rows) and not experiment.problem.is_degenerate(other, rows)

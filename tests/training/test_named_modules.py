@@ -23,8 +23,8 @@ def outcome_without_specification(result):
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_naming_the_last_layers_is_bitwise_identical_to_their_number(uncached, context, cached):
-    used = context if cached else uncached
+def test_naming_the_last_layers_is_bitwise_identical_to_their_number(uncached, experiment, cached):
+    used = experiment if cached else uncached
     by_number = run(spec_of(2), used)
     weights = weights_of(used)
     by_name = run(named_spec("encoder.layer.1", "layer.2", "pooler", "classifier"), used)
@@ -44,8 +44,8 @@ MODULES = [  # named modules, and the cut of their runs
 
 
 @pytest.mark.parametrize("modules, cut", MODULES, ids=lambda value: "+".join(value) if isinstance(value, tuple) else "")
-def test_named_modules_with_and_without_cached_hidden_states(uncached, context, modules, cut):
-    one, other = run(named_spec(*modules), context), run(named_spec(*modules), uncached)
+def test_named_modules_with_and_without_cached_hidden_states(uncached, experiment, modules, cut):
+    one, other = run(named_spec(*modules), experiment), run(named_spec(*modules), uncached)
     assert (one.record.provenance.cut, other.record.provenance.cut) == (cut, None)
     assert one.record.validation_best == other.record.validation_best
     assert largest_difference(one, other) < 1e-3

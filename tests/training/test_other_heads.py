@@ -69,9 +69,9 @@ class ByHand(nn.Module):
         return SequenceClassifierOutput(logits=self.linear(self.dropout(torch.stack(vectors))))
 
 
-def by_hand(spec, context, folder, dropout=0.0):
+def by_hand(spec, experiment, folder, dropout=0.0):
     """The parameters that a plain loop trains, under frostline's names. With dropout, the model is in training mode."""
-    own = context.for_run(spec)
+    own = experiment.for_run(spec)
     names, base = spec.parameters(own.pretrained.anatomy), f"{own.pretrained.model.base_model_prefix}."
     kind = head_of(spec, own.problem.task_type)
     model = ByHand(folder, kind, start_values(spec, own), dropout).train(dropout > 0)
@@ -86,16 +86,16 @@ def by_hand(spec, context, folder, dropout=0.0):
 def kind(request, tmp_path_factory):
     """The folder of a model, its context, and the same with cached hidden states."""
     folder = folder_of(request.param, tmp_path_factory.mktemp(request.param))
-    context = context_of(folder)
-    return folder, context, with_states(context, tmp_path_factory.mktemp("states"))
+    experiment = context_of(folder)
+    return folder, experiment, with_states(experiment, tmp_path_factory.mktemp("states"))
 
 
 @pytest.mark.parametrize(("reads", "tune"), [("mean", 0), ("mean", "full"), ("last", 2)])
 def test_a_run_equals_a_loop_over_the_base_model(kind, reads, tune):
-    folder, context, cached = kind
+    folder, experiment, cached = kind
     spec = way_spec(Way(tune=tune, head_reads=reads))
-    expected = by_hand(spec, context, folder)
-    for one in (context, cached) if tune != "full" else (context,):
+    expected = by_hand(spec, experiment, folder)
+    for one in (experiment, cached) if tune != "full" else (experiment,):
         assert gap(run(spec, one), expected) < 1e-5
     # after the last layer, only the own head's token is cached
     assert cached.cut(spec) == {0: 2, 2: 1, "full": None}[tune]
@@ -105,27 +105,27 @@ def test_a_run_equals_a_loop_over_the_base_model(kind, reads, tune):
 def five_layers(tmp_path_factory):
     """The folder of a model without dropout, its context, and the same with cached hidden states."""
     folder = tiny_bert_folder(tmp_path_factory.mktemp("five"), layers=5, dropout=0.0)
-    context = context_of(folder)
-    return folder, context, with_states(context, tmp_path_factory.mktemp("states"), (5, 4, 2))
+    experiment = context_of(folder)
+    return folder, experiment, with_states(experiment, tmp_path_factory.mktemp("states"), (5, 4, 2))
 
 
-def lstm_share(context):
+def lstm_share(experiment):
     """The weights of the LSTM as a share of those of all layers."""
-    sizes = {name: p.numel() for name, p in context.pretrained.model.named_parameters()}
+    sizes = {name: p.numel() for name, p in experiment.pretrained.model.named_parameters()}
     layers = sum(size for name, size in sizes.items() if ".layer." in name)
     return sum(size for name, size in sizes.items() if "lstm" in name) / layers
 
 
 @pytest.mark.parametrize(("states", "cut"), [(1, 4), (4, 2)])
 def test_a_run_with_a_bilstm_equals_a_loop_over_the_base_model(five_layers, states, cut):
-    folder, context, cached = five_layers
+    folder, experiment, cached = five_layers
     spec = way_spec(Way(tune=0, lstm_width=WIDTH, lstm_states=states))
-    expected, own = by_hand(spec, context, folder), context.for_run(spec)
+    expected, own = by_hand(spec, experiment, folder), experiment.for_run(spec)
     share = run(spec, cached).record.audit.tuned_share
     assert share > (states - 1) / 5 and share == pytest.approx((states - 1) / 5 + lstm_share(own))
     assert cached.cut(spec) == cut and set(expected) == own.pretrained.new
     assert all(own.pretrained.anatomy.places[name] == HEAD for name in expected)
-    for one in (context, cached):
+    for one in (experiment, cached):
         assert gap(run(spec, one), expected) < 1e-5
     checks = check(own.pretrained.model, tuned_layers=[states - 1, "full"])  # from the lowest state that is read
     assert not any(one.refused for one in checks) and {one.batches for one in checks} == {"packed"}
@@ -141,11 +141,11 @@ def test_every_bilstm_starts_from_values_of_its_seed(five_layers):
 def test_dropout_acts_on_what_the_linear_module_reads(tmp_path, monkeypatch):
     """Without speed-ups, the same generator draws the masks of both loops."""
     folder = folder_of("bert", tmp_path, dropout=0.1)
-    context, spec = context_of(folder, packed=False), way_spec(Way(head_reads="mean"))
+    experiment, spec = context_of(folder, packed=False), way_spec(Way(head_reads="mean"))
     monkeypatch.setenv("FROSTLINE_PLAIN", "1")
     without = run(way_spec(Way(head_reads="mean"), seed=1), context_of(folder, packed=False))
-    expected = by_hand(spec, context, folder, dropout=0.1)
-    result = run(spec, context)
+    expected = by_hand(spec, experiment, folder, dropout=0.1)
+    result = run(spec, experiment)
     assert gap(result, expected) < 1e-5
     assert not np.allclose(without.logits["validation_best"], result.logits["validation_best"])
 
@@ -164,33 +164,33 @@ COMPOSED = {
 
 
 @pytest.mark.parametrize("way", COMPOSED.values(), ids=COMPOSED)
-def test_it_composes_with_the_other_fields(way, context, uncached):
+def test_it_composes_with_the_other_fields(way, experiment, uncached):
     spec = way_spec(way)
-    one, other = run(spec, context), run(spec, uncached)
+    one, other = run(spec, experiment), run(spec, uncached)
     assert largest_difference(one, other) < 1e-3
     audit = one.record.audit
     assert POOLER not in audit.moved and "head" in audit.moved and audit.checks["frozen_bytes_unchanged"]
     assert {"head.linear.weight", "head.linear.bias"} <= one.learned.keys()
     learned = {name: p.clone() for name, p in one.learned.items()}
-    assert np.allclose(restore(spec, context, learned), one.logits["validation_best"], atol=1e-5)
+    assert np.allclose(restore(spec, experiment, learned), one.logits["validation_best"], atol=1e-5)
 
 
-def test_the_pooler_is_not_trained_and_costs_nothing_in_the_audit(context):
-    audit = run(spec_of("m", way=Way(head_reads="mean")), context).record.audit
+def test_the_pooler_is_not_trained_and_costs_nothing_in_the_audit(experiment):
+    audit = run(spec_of("m", way=Way(head_reads="mean")), experiment).record.audit
     assert audit.by_place[POOLER].trained == 0 and "head" in audit.by_place
     assert audit.trainable_parameters == audit.parameters - audit.by_place[POOLER].frozen
 
 
-def test_runs_of_other_heads_leave_no_trace(context):
+def test_runs_of_other_heads_leave_no_trace(experiment):
     """All heads share one base model, which each run starts from its pretrained weights."""
     plain, mean = spec_of(1, num_train_epochs=1), way_spec(Way(tune=2, head_reads="mean"))
-    alone, other = outcome(run(plain, context)), outcome(run(mean, context))
-    assert outcome(run(plain, context)) == alone and outcome(run(mean, context)) == other
+    alone, other = outcome(run(plain, experiment)), outcome(run(mean, experiment))
+    assert outcome(run(plain, experiment)) == alone and outcome(run(mean, experiment)) == other
 
 
-def test_the_fitted_head_is_ridge_regression_on_the_means(context, uncached):
+def test_the_fitted_head_is_ridge_regression_on_the_means(experiment, uncached):
     spec = way_spec(Way(tune=1, head_reads="mean", order="head-first"))
-    for own in (context.for_run(spec), uncached.for_run(spec)):
+    for own in (experiment.for_run(spec), uncached.for_run(spec)):
         start_values(spec, own)
         rows = train_rows(own, spec)
         batch, model, targets = own.tokens.batch(rows), own.pretrained.model.eval(), own.problem.targets[rows]
@@ -206,14 +206,14 @@ def test_the_fitted_head_is_ridge_regression_on_the_means(context, uncached):
 
 @pytest.mark.parametrize("batched", [True, False])
 def test_stacked_runs_equal_single_ones(tmp_path, batched):
-    context = context_of(folder_of("bert", tmp_path))  # without dropout
+    experiment = context_of(folder_of("bert", tmp_path))  # without dropout
     specs = [way_spec(Way(tune=1, head_reads="mean"), seed=seed) for seed in (0, 1)]
-    stacked = run_stacked(specs, context, batched=batched)
-    assert all(largest_difference(run(spec, context), one) < 1e-3 for spec, one in zip(specs, stacked, strict=True))
+    stacked = run_stacked(specs, experiment, batched=batched)
+    assert all(largest_difference(run(spec, experiment), one) < 1e-3 for spec, one in zip(specs, stacked, strict=True))
 
 
-def test_the_token_of_the_own_head_is_no_start_for_another_head(context):
-    anatomy = context.pretrained.anatomy
+def test_the_token_of_the_own_head_is_no_start_for_another_head(experiment):
+    anatomy = experiment.pretrained.anatomy
     one_token = StateSelection((1,), head=True)
     head = spec_of("m", way=Way(tune=0, head_reads="mean"))
     assert starting_cut(one_token, anatomy, spec_of(0)) == 3 and starting_cut(one_token, anatomy, head) == 1
@@ -221,5 +221,8 @@ def test_the_token_of_the_own_head_is_no_start_for_another_head(context):
 
 
 def test_a_number_to_predict_has_one_output(tiny_bert):
-    context, spec = context_of(tiny_bert, regression=True), way_spec(Way(tune=0, head_reads="mean", order="head-first"))
-    assert run(spec, context).learned["head.linear.weight"].shape == (1, 32)
+    experiment, spec = (
+        context_of(tiny_bert, regression=True),
+        way_spec(Way(tune=0, head_reads="mean", order="head-first")),
+    )
+    assert run(spec, experiment).learned["head.linear.weight"].shape == (1, 32)

@@ -10,8 +10,8 @@ from training.runs import (
 )
 
 
-def test_the_facts_can_be_written_as_json(context):
-    result = run(spec_of(2), context)
+def test_the_facts_can_be_written_as_json(experiment):
+    result = run(spec_of(2), experiment)
     facts = json.loads(json.dumps(result.record.model_dump(mode="json"), allow_nan=False))
     assert RunRecord.model_validate(facts) == result.record
     assert facts["digest"] == spec_of(2).digest and Run.model_validate(facts["spec"]) == spec_of(2)
@@ -24,20 +24,20 @@ def test_the_facts_can_be_written_as_json(context):
         ("train", 2),
     }
     best = result.logits["validation_best"]
-    targets = context.problem.targets[context.splits["validation"]]
+    targets = experiment.problem.targets[experiment.splits["validation"]]
     assert (
         facts["validation_best"] == (best.argmax(1) == targets).mean() == max(accuracy["validation", e] for e in (1, 2))
     )
     assert facts["validation_last"] == accuracy["validation", 2] and facts["train_last"] == accuracy["train", 2]
     assert facts["cost"]["steps"] == 8 and facts["cost"]["peak_memory_bytes"] > 0
-    test = (result.test_logits.argmax(1) == context.problem.targets[context.splits["test"]]).mean()
+    test = (result.test_logits.argmax(1) == experiment.problem.targets[experiment.splits["test"]]).mean()
     assert result.test.scores["accuracy"] == test and "test" not in json.dumps(facts["scores"])
 
 
-def test_a_run_that_diverges_has_a_result(context):
+def test_a_run_that_diverges_has_a_result(experiment):
     spec = spec_of(1, learning_rate=1e30, head_learning_rate=1e30, max_grad_norm=0, warmup_steps=0)
-    result = run(spec, context)
+    result = run(spec, experiment)
     assert result.record.outcome == "diverged" and "not finite" in result.record.reason
     json.dumps(result.record.model_dump(mode="json"), allow_nan=False)
     assert result.test is None
-    assert run(spec_of(1), context).record.outcome != "diverged"  # the next run is not affected
+    assert run(spec_of(1), experiment).record.outcome != "diverged"  # the next run is not affected

@@ -16,13 +16,13 @@ from frostline.training.train import run
 from training.runs import same, spec_of
 
 
-def test_subset_head_and_order_are_the_same_for_every_k(context, monkeypatch):
+def test_subset_head_and_order_are_the_same_for_every_k(experiment, monkeypatch):
     seen = {}
 
     def record(forward, learners, *others, **more):
         (one,) = learners
         head = {
-            n: p.detach().clone() for n, p in one.parameters.items() if context.pretrained.anatomy.places[n] == HEAD
+            n: p.detach().clone() for n, p in one.parameters.items() if experiment.pretrained.anatomy.places[n] == HEAD
         }
         seen[k] = one.rows.tolist(), torch.randperm(9, generator=one.order).tolist(), torch.rand(3).tolist(), head
         raise StopIteration
@@ -30,28 +30,28 @@ def test_subset_head_and_order_are_the_same_for_every_k(context, monkeypatch):
     monkeypatch.setattr(frostline.training.train, "train", record)
     for k in (0, 1, 2, 3, "full"):
         with pytest.raises(StopIteration):
-            run(spec_of(k, seed=4), context)
+            run(spec_of(k, seed=4), experiment)
     first = seen[0]
     for k, other in seen.items():
         assert other[:3] == first[:3] and same(other[3], first[3]), k
     k = "other"
     with pytest.raises(StopIteration):
-        run(spec_of(0, seed=5), context)
+        run(spec_of(0, seed=5), experiment)
     assert all(seen["other"][n] != first[n] for n in range(3)) and not same(seen["other"][3], first[3])
 
 
-def test_subsets_are_nested_and_stratified_and_depend_on_the_seed(context):
+def test_subsets_are_nested_and_stratified_and_depend_on_the_seed(experiment):
     for subset in ("per-seed", "fixed"):
-        rows = [train_rows(context, spec_of(train_size=size, subset=subset)) for size in (4, 16, 32, 48)]
+        rows = [train_rows(experiment, spec_of(train_size=size, subset=subset)) for size in (4, 16, 32, 48)]
         for smaller, larger in pairwise(rows):
-            assert set(smaller) < set(larger) <= set(context.splits["train"])
+            assert set(smaller) < set(larger) <= set(experiment.splits["train"])
         for part in rows:
-            assert abs(context.problem.targets[part].sum() - len(part) / 2) <= 1
-    first = train_rows(context, spec_of(train_size=16))
-    assert set(first) != set(train_rows(context, spec_of(train_size=16, seed=1)))
-    assert set(first) == set(train_rows(context, spec_of(train_size=16, data_seed=1)))
+            assert abs(experiment.problem.targets[part].sum() - len(part) / 2) <= 1
+    first = train_rows(experiment, spec_of(train_size=16))
+    assert set(first) != set(train_rows(experiment, spec_of(train_size=16, seed=1)))
+    assert set(first) == set(train_rows(experiment, spec_of(train_size=16, data_seed=1)))
     fixed = [
-        train_rows(context, spec_of(train_size=16, subset="fixed", seed=s, data_seed=d))
+        train_rows(experiment, spec_of(train_size=16, subset="fixed", seed=s, data_seed=d))
         for s, d in ((0, 0), (1, 0), (0, 1))
     ]
     assert set(fixed[0]) == set(fixed[1]) != set(fixed[2])

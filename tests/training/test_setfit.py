@@ -53,18 +53,18 @@ def test_it_equals_its_own_package_by_hand(texts_of_films: Experiment, tiny_bert
     setfit = pytest.importorskip("setfit")
     from datasets import Dataset
 
-    context = texts_of_films
-    result = run(SPEC, context)
+    experiment = texts_of_films
+    result = run(SPEC, experiment)
     model = setfit.SetFitModel.from_pretrained(str(tiny_bert), device="cpu")
     arguments = setfit.TrainingArguments(
         output_dir=str(tmp_path), batch_size=8, body_learning_rate=3e-3, seed=0, report_to="none", save_strategy="no"
     )
-    train = context.examples_of(train_rows(context, SPEC), "train")
+    train = experiment.examples_of(train_rows(experiment, SPEC), "train")
     rows = Dataset.from_dict({"text": list(train.texts), "label": train.targets.tolist()})
     trainer = setfit.Trainer(model=model, args=arguments, train_dataset=rows)
     trainer.st_trainer.args.dataloader_pin_memory = False  # else torch warns on a machine without a GPU
     trainer.train()
-    validation = context.examples_of(context.splits["validation"], "validation")
+    validation = experiment.examples_of(experiment.splits["validation"], "validation")
     by_hand = model.predict_proba(list(validation.texts), as_numpy=True)
     logits = result.logits["validation_best"]
     np.testing.assert_allclose(np.exp(logits) / np.exp(logits).sum(1, keepdims=True), by_hand, atol=1e-6)
@@ -72,18 +72,18 @@ def test_it_equals_its_own_package_by_hand(texts_of_films: Experiment, tiny_bert
     body = sum(p.numel() for name, p in model.model_body.named_parameters() if "pooler" not in name)
     assert result.record.audit.trainable_parameters == body + 32 + 1
     assert result.record.audit.tuned_share == 1.0
-    assert not np.array_equal(run(SPEC.model_copy(update={"seed": 1}), context).logits["validation_best"], logits)
+    assert not np.array_equal(run(SPEC.model_copy(update={"seed": 1}), experiment).logits["validation_best"], logits)
 
 
 def test_a_stored_model_is_restored_and_saved(texts_of_films: Experiment, tmp_path: Path) -> None:
     setfit = pytest.importorskip("setfit")
-    context = texts_of_films
-    result = run(SPEC, context)
-    fitted = SETFIT.fit(SPEC, context, result.learned)
-    rows = context.splits["validation"]
+    experiment = texts_of_films
+    result = run(SPEC, experiment)
+    fitted = SETFIT.fit(SPEC, experiment, result.learned)
+    rows = experiment.splits["validation"]
     np.testing.assert_array_equal(fitted.logits(rows, "validation"), result.logits["validation_best"])
     fitted.save(tmp_path, TASK)
-    texts = list(context.examples_of(rows, "validation").texts)
+    texts = list(experiment.examples_of(rows, "validation").texts)
     opened = setfit.SetFitModel.from_pretrained(str(tmp_path), device="cpu")
     probabilities = opened.predict_proba(texts, as_numpy=True)
     (tmp_path / "model_head.pkl").unlink()  # frostline does not read it

@@ -45,10 +45,10 @@ def context_of(folder):
 
 
 @pytest.fixture(scope="module", params=[*TYPES, *MORE_TYPES])
-def context(request, tmp_path_factory):
-    context = context_of(small_base(tmp_path_factory.mktemp("base"), request.param))
-    assert context.head_reads == "all"
-    return with_states(context, tmp_path_factory.mktemp("states"), (3, 2, 1))
+def experiment(request, tmp_path_factory):
+    experiment = context_of(small_base(tmp_path_factory.mktemp("base"), request.param))
+    assert experiment.head_reads == "all"
+    return with_states(experiment, tmp_path_factory.mktemp("states"), (3, 2, 1))
 
 
 @pytest.fixture(scope="module")
@@ -57,12 +57,12 @@ def bert(tmp_path_factory):
 
 
 @pytest.mark.parametrize("tune", [0, 1, 2, "full"])
-def test_losses_logits_and_gradients_are_those_of_transformers(context, tune):
-    pretrained, rows = context.pretrained, np.arange(16)
-    with training_session([spec_of(tune)], context) as ((learner,), forward):
+def test_losses_logits_and_gradients_are_those_of_transformers(experiment, tune):
+    pretrained, rows = experiment.pretrained, np.arange(16)
+    with training_session([spec_of(tune)], experiment) as ((learner,), forward):
         pretrained.model.eval()
         logits = forward(rows[None])[0]
-        loss = context.problem.loss(logits, rows)
+        loss = experiment.problem.loss(logits, rows)
         gradients = torch.autograd.grad(loss, list(learner.parameters.values()), allow_unused=True)
     examples = aligned_labels(pretrained.tokenizer, WORDS[:16], TAGS[:16], MAX_LENGTH)
     batch = DataCollatorForTokenClassification(pretrained.tokenizer)(examples)
@@ -78,8 +78,8 @@ def test_losses_logits_and_gradients_are_those_of_transformers(context, tune):
 
 def test_all_tokens_of_a_word_can_be_labelled(bert):
     problem = TagProblem.of(bert.problem.targets, bert.tokens, LABELS, "entity_f1", every_token=True)
-    context, rows = replace(bert, problem=problem), np.arange(16)
-    with training_session([spec_of(1)], context) as (_, forward):
+    experiment, rows = replace(bert, problem=problem), np.arange(16)
+    with training_session([spec_of(1)], experiment) as (_, forward):
         bert.pretrained.model.eval()
         logits = forward(rows[None])
         loss, words = problem.loss(logits[0], rows), problem.predictions(logits, rows[None])[0]
@@ -91,7 +91,7 @@ def test_all_tokens_of_a_word_can_be_labelled(bert):
     with training_session([spec_of(1)], bert) as (_, forward):
         bert.pretrained.model.eval()
         assert torch.allclose(forward(rows[None])[0], words, equal_nan=True)
-    result = run(spec_of(1, label_all_tokens=True), context)
+    result = run(spec_of(1, label_all_tokens=True), experiment)
     assert result.logits["validation_best"].shape == (24, *problem.predictions_per_row, 4)
     assert losses(result) != losses(run(spec_of(1), bert))
 

@@ -48,13 +48,13 @@ def test_parameter_groups(head_rate, of_head):
     ]
 
 
-def test_head_and_pooler_have_a_separate_learning_rate(context):
+def test_head_and_pooler_have_a_separate_learning_rate(experiment):
     spec = spec_of(1, learning_rate=1e-12, head_learning_rate=1e-2)
-    context.pretrained.start_run(frozenset(), generator_seed(spec.seed, "head"))
-    before = weights_of(context)
-    run(spec, context)
-    places = context.pretrained.anatomy.places
-    for name, value in weights_of(context).items():
+    experiment.pretrained.start_run(frozenset(), generator_seed(spec.seed, "head"))
+    before = weights_of(experiment)
+    run(spec, experiment)
+    places = experiment.pretrained.anatomy.places
+    for name, value in weights_of(experiment).items():
         if (value - before[name]).abs().max() > 1e-6:
             assert places[name] in (HEAD, POOLER)
 

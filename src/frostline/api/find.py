@@ -59,10 +59,10 @@ def find(
     seconds = budget_seconds(budget, processes)
     if ray is not None:
         package()
-    with _prepared(settings, max_k, progress) as (prepared, shown):
-        make_folder(prepared.store.out, inside=prepared.store.out)
-        with nullcontext() if ray is None else driver_on(prepared, shown, ray) as driver:
-            search = Search.start(prepared, shown, seconds, processes=processes, ray=driver)
+    with _prepared(settings, max_k, progress) as (plan, shown):
+        make_folder(plan.store.out, inside=plan.store.out)
+        with nullcontext() if ray is None else driver_on(plan, shown, ray) as driver:
+            search = Search.start(plan, shown, seconds, processes=processes, ray=driver)
             with search.others:
                 return search.run(exhaustive=exhaustive)
 
@@ -81,10 +81,10 @@ def plan(
     A few training steps are timed, which takes about ten seconds.
     """
     seconds = budget_seconds(budget, processes)
-    with _prepared(settings, max_k, progress) as (prepared, shown):
+    with _prepared(settings, max_k, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
-        check_cuts(prepared)
-        search = Search.without_probes(prepared, shown, seconds, processes)
+        check_cuts(plan)
+        search = Search.without_probes(plan, shown, seconds, processes)
         with objects_frozen():
             return SearchPlan.of(search, exhaustive=exhaustive)
 
@@ -104,12 +104,12 @@ def submit(
         The number of the job.
     """
     seconds = budget_seconds(budget)
-    with _prepared(settings, max_k, progress) as (prepared, shown):
+    with _prepared(settings, max_k, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
-        check_cuts(prepared)
-        make_folder(prepared.store.out, inside=prepared.store.out)
-        Search.plan(prepared, shown, seconds, exhaustive=exhaustive)
-    return slurm.submit(prepared.store.out, script)
+        check_cuts(plan)
+        make_folder(plan.store.out, inside=plan.store.out)
+        Search.request_first_step(plan, shown, seconds, exhaustive=exhaustive)
+    return slurm.submit(plan.store.out, script)
 
 
 @contextmanager
@@ -120,15 +120,15 @@ def _prepared(
     sources, plain = split_off_tables(settings)
     spec, shown = search_settings({**DEFAULTS, **plain}, max_k), progress or suitable_progress()
     try:
-        prepared = prepare(spec, sources, shown, tunes=lambda layers: _values_of_tune(layers, max_k), probes=True)
-        for note in prepared.notes:
+        plan = prepare(spec, sources, shown, tunes=lambda layers: _values_of_tune(layers, max_k), probes=True)
+        for note in plan.notes:
             shown.note(note)
-        if max_k is None and FULL not in prepared.spec.tune:
+        if max_k is None and FULL not in plan.spec.tune:
             shown.note(
-                f"The search compares k = 0 to {prepared.spec.tune[-1].k}, as many layers as fit into memory beside their "
+                f"The search compares k = 0 to {plan.spec.tune[-1].k}, as many layers as fit into memory beside their "
                 "optimizer. Full fine-tuning cannot be streamed."
             )
-        yield prepared, shown
+        yield plan, shown
     finally:
         shown.close()
 

@@ -92,15 +92,15 @@ def probe(
     for one, tokens in zip(data, encoded, strict=True):
         task = one.task
         metric = check_metric(spec.metric, task.task_type, len(task.labels), task.labels)
-        context = make_experiment(spec, pretrained, machine, one, tokens, metric)
-        every_layer = features_after(range(pretrained.anatomy.count + 1), of_words=context.tokens.of_words)
-        forward_pass, count = probe_forward_pass(pretrained, machine, every_layer), len(context.tokens)
+        experiment = make_experiment(spec, pretrained, machine, one, tokens, metric)
+        every_layer = features_after(range(pretrained.anatomy.count + 1), of_words=experiment.tokens.of_words)
+        forward_pass, count = probe_forward_pass(pretrained, machine, every_layer), len(experiment.tokens)
         progress.start(0, count)
-        load_hidden_states(context, forward_pass, np.arange(count), progress, count)
+        load_hidden_states(experiment, forward_pass, np.arange(count), progress, count)
         progress.begin(f"fitting probes for {listed(task.columns.of_labels)}")
-        rows = context.splits["train"], context.splits["validation"]
-        words = fit_words(context, rows[0])
-        found.append(probe_layers(context, one, *rows, max_length=max_length, words=words, kind=kind))
+        rows = experiment.splits["train"], experiment.splits["validation"]
+        words = fit_words(experiment, rows[0])
+        found.append(probe_layers(experiment, one, *rows, max_length=max_length, words=words, kind=kind))
     if folder is not None:
         for probed, target in zip(found, probe_folders(folder, found), strict=True):
             with new_folder(target, inside=folder, replace=True) as aside:

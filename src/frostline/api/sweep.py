@@ -88,11 +88,11 @@ class Sweep:
             FrostlineError: The same errors that :meth:`run` raises before the first run.
         """
         with self._shown() as progress:
-            prepared = self._prepare(progress)
+            plan = self._prepare(progress)
             if timed:
                 with objects_frozen():
-                    prepared = self._timed(prepared, prepared.missing(prepared.requested), progress, plain=True)
-            return prepared
+                    plan = self._timed(plan, plan.missing(plan.requested), progress, plain=True)
+            return plan
 
     def run(self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None) -> Answer:
         """Train every run that has no result yet, and write tables, answer, report and model into ``out``.
@@ -112,30 +112,30 @@ class Sweep:
         if ray is not None:
             package()
         with self._shown() as progress:
-            prepared = self._prepare(progress)
+            plan = self._prepare(progress)
             with objects_frozen():
-                self._begin(prepared, progress, retry)
-                ended = prepared.store.ended()
-                missing = [run for run in prepared.requested if run.digest not in ended]
-                prepared = self._timed(prepared, missing, progress)
-                self._register(prepared)
+                self._begin(plan, progress, retry)
+                ended = plan.store.ended()
+                missing = [run for run in plan.requested if run.digest not in ended]
+                plan = self._timed(plan, missing, progress)
+                self._register(plan)
                 weights = BestWeights(self.out) if save_model else None
                 if ray is not None:
                     if missing:
-                        with driver_on(prepared, progress, ray) as driver:
-                            execute(prepared, missing, progress, executor=driver.begin, weights=weights)
-                    return finish(prepared, progress, save_model=save_model)
-                forecast = prepared.forecast
+                        with driver_on(plan, progress, ray) as driver:
+                            execute(plan, missing, progress, executor=driver.begin, weights=weights)
+                    return finish(plan, progress, save_model=save_model)
+                forecast = plan.forecast
                 call = record(self.out, forecast) if missing and forecast else None
                 begun = perf_counter()
-                with OtherGpus(prepared, progress) as others:
+                with OtherGpus(plan, progress) as others:
                     others.start(len(missing))
-                    execute(prepared, prepared.requested, progress, weights=weights)
+                    execute(plan, plan.requested, progress, weights=weights)
                 if call is not None:
-                    of_pass = prepared.context.worker.forward_pass_seconds
+                    of_pass = plan.experiment.worker.forward_pass_seconds
                     measured = Taken(seconds=perf_counter() - begun, forward_pass_seconds=of_pass)
                     record_measured(self.out, call, measured)
-                return finish(prepared, progress, save_model=save_model)
+                return finish(plan, progress, save_model=save_model)
 
     def submit(self, *, tasks: int = TASKS, options: str = "", retry: Collection[str] = ("failed",)) -> str:
         """Plan the sweep in ``out``, and submit a SLURM job array that trains its runs. :meth:`run` then makes the answer.
@@ -157,12 +157,12 @@ class Sweep:
                 f"The {next(iter(self.sources))} table was given in Python: write it into a file that other machines can read."
             )
         with self._shown() as progress:
-            prepared = self._prepare(progress)
-            self._begin(prepared, progress, retry)
-            if prepared.missing(prepared.requested):
+            plan = self._prepare(progress)
+            self._begin(plan, progress, retry)
+            if plan.missing(plan.requested):
                 progress.begin("checking that the model can be cut")
-                check_cuts(prepared)
-            self._register(prepared)
+                check_cuts(plan)
+            self._register(plan)
         return slurm.submit(self.out, text)
 
     def table(self) -> "pd.DataFrame":
@@ -192,27 +192,27 @@ class Sweep:
         answer = self.answer()
         return validation_curve(answer.sizes[0], metric=answer.metric, chance=answer.chance)
 
-    def _begin(self, prepared: Plan, progress: Progress, retry: Collection[str]) -> None:
+    def _begin(self, plan: Plan, progress: Progress, retry: Collection[str]) -> None:
         """Show the notes, and set aside damaged results and those that no longer count."""
-        for note in (*prepared.notes, *prepared.store.check()):
+        for note in (*plan.notes, *plan.store.check()):
             progress.note(note)
-        prepared.store.retry({run.digest for run in prepared.requested}, retry)
+        plan.store.retry({run.digest for run in plan.requested}, retry)
 
-    def _register(self, prepared: Plan) -> None:
-        register(prepared)
-        request_again(self.out, {run.digest for run in prepared.requested})
+    def _register(self, plan: Plan) -> None:
+        register(plan)
+        request_again(self.out, {run.digest for run in plan.requested})
 
     def _prepare(self, progress: Progress) -> Plan:
         if self._prepared is None or self._prepared.grown():
             self._prepared = prepare(self.spec, self.sources, progress)
         return self._prepared
 
-    def _timed(self, prepared: Plan, missing: Sequence[Run], progress: Progress, *, plain: bool = False) -> Plan:
+    def _timed(self, plan: Plan, missing: Sequence[Run], progress: Progress, *, plain: bool = False) -> Plan:
         """The plan with a forecast of the ``missing`` runs, after the cuts are checked; ``plain``: also for Trainer."""
-        if prepared.forecast is None or prepared.forecast.runs != len(missing):
-            forecast = make_forecast(prepared, prepared.requested, missing, progress, plain=plain)
-            self._prepared = prepared = replace(prepared, forecast=forecast)
-        return prepared
+        if plan.forecast is None or plan.forecast.runs != len(missing):
+            forecast = make_forecast(plan, plan.requested, missing, progress, plain=plain)
+            self._prepared = plan = replace(plan, forecast=forecast)
+        return plan
 
     @contextmanager
     def _shown(self) -> Iterator[Progress]:

@@ -84,12 +84,12 @@ def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silen
             folder = Folder(out)
             digests = {run.digest for run in folder.runs}
             if pending := folder.counts()["pending"]:
-                prepared, weights = _prepare(folder, workers, shown, data, trusted=trusted), BestWeights(out)
-                data = prepared.data  # the next step of a search needs the same
-                others = others or opened.enter_context(OtherGpus(prepared, shown, *options))
+                plan, weights = _prepare(folder, workers, shown, data, trusted=trusted), BestWeights(out)
+                data = plan.data  # the next step of a search needs the same
+                others = others or opened.enter_context(OtherGpus(plan, shown, *options))
                 others.start(pending)
                 with objects_frozen():
-                    train(prepared, folder.runs, shown, weights=weights)
+                    train(plan, folder.runs, shown, weights=weights)
             while digests >= {run.digest for run in Folder(out).runs}:  # until a command adds more
                 search = read_search(out)
                 if not wait or search is None or search.over:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frostline.cli.printing import wrapped
+from frostline.cli.printing import aligned, wrapped
 from frostline.cli.program import FAILED_RUNS
 from frostline.data.wording import harmless, unchecked
 from frostline.report import formatting
@@ -62,7 +62,10 @@ def choices_table(size: "SizeAnswer", rows: int) -> list[tuple[str, str]]:
     kinds = [CHOSEN if one.choice == chosen else DOMINATED if one.dominated_by else "" for one in shown]
     marks = {CHOSEN: mark_of_choice(decision) if decision else "", DOMINATED: DOMINATED, "": ""}
     table = [(*_row(one, chosen, size.reference, known), marks[kind]) for one, kind in zip(shown, kinds, strict=True)]
-    lines = _aligned([head, *table])
+    columns = [
+        one for one in zip(head, *table, strict=True) if any(one[1:]) or one[0] == "choice"
+    ]  # not those without cells
+    lines = aligned([*zip(*columns, strict=True)], [name in ("", "choice") for name, *_ in columns])
     left_out = len(choices) - len(shown)
     more = [(f"  … {left_out} more in the report", "")] if left_out else []
     return [*zip(lines, ["", *kinds], strict=True), *more]
@@ -126,20 +129,6 @@ def _row(choice: Any, chosen: str | None, reference: str | None, known: Mapping[
         "" if cost is None else f"{100 * cost:.0f} %",
         "" if sure is None or name == reference else formatting.short_probability(sure),
     )
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as text. Names and kinds are aligned to the left, numbers to the right; empty columns are left out."""
-    columns = [column for column in zip(*rows, strict=True) if any(column[1:]) or column[0] == "choice"]
-    widths = [max(map(len, column)) for column in columns]
-    left = [column[0] in ("", "choice") for column in columns]
-    return [
-        "  ".join(
-            cell.ljust(width) if is_left else cell.rjust(width)
-            for cell, width, is_left in zip(row, widths, left, strict=True)
-        ).rstrip()
-        for row in zip(*columns, strict=True)
-    ]
 
 
 LINES, MIN_ROWS = 25, 4

@@ -50,7 +50,7 @@ def print_plan(plan: "Plan") -> None:
 
 def print_device(plan: "Plan") -> None:
     """Print the device that trains, and its memory."""
-    machine, memory = plan.context.machine, plan.memory
+    machine, memory = plan.experiment.machine, plan.memory
     print(f"\nDevice: {machine.name}, {size_of(memory.free)} free of {size_of(memory.total)}, {machine.precision}.")
     if plan.processes > 1:
         print(f"{plan.processes} GPUs: one process trains on each.")

@@ -1,7 +1,7 @@
 """Prints tables, sizes and long sentences on the terminal."""
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from frostline.data.wording import harmless
@@ -23,14 +23,20 @@ def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> No
     print(*table_lines(rows, columns), sep="\n")
 
 
-def table_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+def table_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
     """Rows as aligned columns below their names, each row on one line; numbers are aligned to the right."""
     cells = [[harmless(_text(row[name]), keep="") for name in columns] for row in rows]
-    widths = [max(len(name), *(len(row[n]) for row in cells)) if cells else len(name) for n, name in enumerate(columns)]
-    right = [all(row[n][:1] in "-0123456789" for row in cells) for n in range(len(columns))]
-    for row in [list(columns), *cells]:
-        parts = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)]
-        yield "  ".join(parts).rstrip()
+    left = [not all(row[n][:1] in "-0123456789" for row in cells) for n in range(len(columns))]
+    return aligned([columns, *cells], left)
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> list[str]:
+    """Rows as lines whose cells stand below each other, at the ``left`` or right end of their column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    ends = [str.ljust if is_left else str.rjust for is_left in left]
+    return [
+        "  ".join(end(cell, width) for end, cell, width in zip(ends, row, widths, strict=True)).rstrip() for row in rows
+    ]
 
 
 def _text(value: Any) -> str:

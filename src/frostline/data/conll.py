@@ -58,7 +58,8 @@ def read_conll(
     skipped = list[str]()
     if numbered and any(cell.isdecimal() for part in columns[0] for cell in part):  # CoNLL-U
         skipped = [cell for part in columns[0] for cell in part if RANGE.fullmatch(cell)]
-        sentences = [[word for word in part if not RANGE.fullmatch(word[1][0])] for part in sentences]
+        kept = ([word for word in part if not RANGE.fullmatch(word[1][0])] for part in sentences)
+        sentences = [part for part in kept if part]
         columns = [[[cells[n] for _, cells in part] for part in sentences] for n in range(width)]
     names = [CONLL_WORDS if n == words else CONLL_TAGS if n == tags else f"column {n + 1}" for n in range(width)]
     note = f"{path}: ranges and empty nodes of CoNLL-U are no words and are skipped ({len(skipped):,}: {listed(skipped, 3)})."

@@ -111,7 +111,7 @@ def refuse_missing(table: Table, columns: Columns, lists: Sequence[Labels | None
         more = f" (and in {len(missing) - 1:,} more)" if missing[1:] else ""
         raise FrostlineError(
             f"{table.location(missing[0], columns.of_labels[0])}: the label is missing{more}; write one, remove the row, or "
-            f"leave out all such rows with --skip-unlabelled."
+            "leave out all such rows with --skip-unlabelled."
         )
 
 

@@ -105,7 +105,7 @@ def require_file(path: Path) -> None:
     if not path.exists():
         similar = f" and no folder {quoted(str(path.parent))}"
         if path.parent.is_dir():
-            beside = [one.name for one in path.parent.iterdir() if one.suffix.lower() in FORMAT_OF]
+            beside = [one.name for one in path.parent.iterdir() if one.suffix.lower() in FORMAT_OF and one.exists()]
             similar = did_you_mean(path.name, beside)
         raise FrostlineError(f"{path}: there is no such file{similar}; check the name and the folder.")
 

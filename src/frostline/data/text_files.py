@@ -227,8 +227,10 @@ def _numbered_objects(path: Path, text: str) -> list[tuple[int, Any]]:
         with suppress(ValueError, RecursionError):
             if not found:
                 return [(1, json.loads(text))]
-        reason, line_number = getattr(error, "msg", "nested too deep"), number or getattr(error, "lineno", 1)
+        reason = (
+            "nested too deep" if isinstance(error, RecursionError) else getattr(error, "msg", "a number is too long")
+        )
         raise FrostlineError(
-            f"{path}, line {line_number}: this is not JSON ({reason}); correct that line, and write one object per line or one "
-            "list of objects."
+            f"{path}, line {number or getattr(error, 'lineno', 1)}: this is not JSON ({reason}); correct that line, and write "
+            "one object per line or one list of objects."
         ) from None

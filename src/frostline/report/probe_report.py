@@ -48,7 +48,7 @@ APART = 1.5  # x distance between the last layer and a probe on several layers
 
 def report_probes(
     probes: Sequence[FittedProbe],
-    context: Experiment,
+    experiment: Experiment,
     data: Data,
     rows: Rows,
     *,
@@ -61,7 +61,7 @@ def report_probes(
 
     Args:
         probes: The fitted probes for one label column.
-        context: Model and examples.
+        experiment: Model and examples.
         data: The task, and what was noticed about its examples.
         rows: The validation rows.
         train_rows: How many training examples the probes were fitted on.
@@ -69,8 +69,8 @@ def report_probes(
         words: A TF-IDF model of the same examples; None if there is none.
         kind: ``ridge`` or ``logistic``.
     """
-    task, pretrained, best = data.task, context.pretrained, best_probe(probes)
-    validation = examples_of(context, rows, range(pretrained.anatomy.count + 1))
+    task, pretrained, best = data.task, experiment.pretrained, best_probe(probes)
+    validation = examples_of(experiment, rows, range(pretrained.anatomy.count + 1))
     split, every = validation.split, np.arange(len(rows))
     reported, scored = [], {}
     for probe in probes:
@@ -102,7 +102,7 @@ def report_probes(
         tfidf_score=None if words is None else defined(split.score(words.logits(rows, "validation"), every)),
         probes=tuple(reported),
         best=BestProbe.model_validate({**dict(best.input), **{name: defined(x) for name, x in scored.items()}}),
-        notes=(*(note for note in data.notes if note != NO_TEST_SET), *[ZEROED_TYPES] * context.tokens.zeroed_types),
+        notes=(*(note for note in data.notes if note != NO_TEST_SET), *[ZEROED_TYPES] * experiment.tokens.zeroed_types),
         sentence="",
     )
     return report.model_copy(update={"sentence": probe_sentence(report)})

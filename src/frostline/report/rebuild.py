@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def finish(
-    prepared: "Plan",
+    plan: "Plan",
     progress: "Progress",
     *,
     save_model: bool = True,
@@ -39,7 +39,7 @@ def finish(
     """Write tables, answer, model and report after the last run, and return the answer.
 
     Args:
-        prepared: The sweep.
+        plan: The sweep.
         progress: Where progress is reported.
         save_model: Whether to save the recommended model.
         alternatives: The models that train no layer, by name, one of which may be recommended; None if the sweep is no search.
@@ -48,14 +48,14 @@ def finish(
     from frostline.report.pages.sweep_page import write_page
     from frostline.report.recommended_model import save_recommended
 
-    out = prepared.store.out
+    out = plan.store.out
     # Other processes may have trained runs of this sweep, and end now, too.
     with locked(out / ".finish.lock", ELSEWHERE, inside=out):
         folder = Folder(out)
         answer = _rebuild(folder)
         if save_model:
             progress.begin("saving the model")
-            save_recommended(prepared, answer, progress, alternatives, interrupted=interrupted)
+            save_recommended(plan, answer, progress, alternatives, interrupted=interrupted)
         progress.begin("writing the report")
         write_page(folder, answer)
     return answer

@@ -76,7 +76,7 @@ class Saved:
 
 
 def save_recommended(
-    prepared: Plan,
+    plan: Plan,
     answer: Answer,
     progress: Progress,
     alternatives: Mapping[str, Fitted] | None = None,
@@ -92,53 +92,53 @@ def save_recommended(
 
     If the search was ``interrupted``, no run is trained again, and the stored weights are kept for the rest of it.
     """
-    weights = BestWeights(prepared.store.out)
+    weights = BestWeights(plan.store.out)
     recommended, decision = answer.sizes[0].recommended, answer.sizes[0].decision
-    if prepared.grown():
+    if plan.grown():
         progress.note("Another process has added runs to this folder: run the same command again to save the model.")
         return None
-    target = prepared.store.out / "model"
+    target = plan.store.out / "model"
     _set_changed_aside(target, progress)
     if recommended is None:
         if not interrupted:
             weights.remove()
         if decision is None:
             if alternatives is not None:  # what this search saved when it was interrupted is not recommended any more
-                remove(target, inside=prepared.store.out)
+                remove(target, inside=plan.store.out)
             return None
         if alternatives is None:  # the search itself saved it, unless something else was recommended then
             if not (target / ESTIMATOR).is_file():
-                remove(target, inside=prepared.store.out)
+                remove(target, inside=plan.store.out)
                 advice = "run the command of the search again to save it"
                 progress.note(f"{capitalized(names.tuning(decision.choice))} is recommended: {advice}.")
             return None
-        if prepared.spec.calibrate or prepared.spec.threshold is not None:
+        if plan.spec.calibrate or plan.spec.threshold is not None:
             progress.note(ONLY_FINE_TUNED)
-        save_fitted(target, alternatives[decision.choice], prepared.identity, answer)
+        save_fitted(target, alternatives[decision.choice], plan.identity, answer)
         return target
-    spec = next(spec for spec in prepared.runs if spec.digest == recommended.run)
+    spec = next(spec for spec in plan.runs if spec.digest == recommended.run)
     if estimator := estimator_of(spec.way):
-        _save_fitted(prepared, answer, progress, spec, estimator)
+        _save_fitted(plan, answer, progress, spec, estimator)
         weights.remove()
         return target
-    adapter = prepared.spec.keep_adapter and bool(spec.way.low_rank)
+    adapter = plan.spec.keep_adapter and bool(spec.way.low_rank)
     if not _is_saved(target, recommended.run, answer) or (adapter and not (target / ADAPTER).is_dir()):
-        prepare_hidden_states(prepared, [spec], progress)
-        learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, prepared)
+        prepare_hidden_states(plan, [spec], progress)
+        learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, plan)
         if learned is None and interrupted:
-            remove(target, inside=prepared.store.out)
+            remove(target, inside=plan.store.out)
             progress.note(
                 "The weights of the best run are not stored: the same command trains it again to save its model."
             )
             return None
         if learned is None:
             progress.note("The recommended run is trained again, to save its model.")
-            logits = run(spec, prepared.context).logits["validation_best"]
+            logits = run(spec, plan.experiment).logits["validation_best"]
         else:
-            logits = restore(spec, prepared.context, learned)
-        saved = Saved(_gap(prepared, spec, logits), trained_again=learned is None)
-        pretrained = prepared.context.for_run(spec).pretrained
-        save_model(target, pretrained, prepared.identity, answer, spec, saved, adapter=adapter)
+            logits = restore(spec, plan.experiment, learned)
+        saved = Saved(_gap(plan, spec, logits), trained_again=learned is None)
+        pretrained = plan.experiment.for_run(spec).pretrained
+        save_model(target, pretrained, plan.identity, answer, spec, saved, adapter=adapter)
     if not interrupted:
         weights.remove()
     return target
@@ -161,27 +161,27 @@ def _set_changed_aside(target: Path, progress: Progress) -> None:
         progress.note(f"{target} is not what was saved ({error}): it is now in {aside}.")
 
 
-def _save_fitted(prepared: Plan, answer: Answer, progress: Progress, spec: Run, estimator: Estimator) -> None:
+def _save_fitted(plan: Plan, answer: Answer, progress: Progress, spec: Run, estimator: Estimator) -> None:
     """Save the model of an estimator, restored from what its run learned, or fitted again."""
-    if prepared.spec.calibrate or prepared.spec.threshold is not None:
+    if plan.spec.calibrate or plan.spec.threshold is not None:
         progress.note(ONLY_FINE_TUNED)
-    target, context = prepared.store.out / "model", prepared.context
+    target, experiment = plan.store.out / "model", plan.experiment
     if _facts_in(target / RECORD) == (spec.digest, answer.sentence):
         return
-    prepare_hidden_states(prepared, [spec], progress)
-    learned = BestWeights(prepared.store.out).load(spec.digest, progress.note)
-    fitted = estimator.fit(spec, context, learned)
-    gap = _gap(prepared, spec, fitted.logits(validation_rows(context, spec), "validation"))
-    facts = _facts(prepared.identity, answer, spec, Saved(gap, trained_again=learned is None))
-    save_fitted(target, fitted, prepared.identity, answer, facts)
+    prepare_hidden_states(plan, [spec], progress)
+    learned = BestWeights(plan.store.out).load(spec.digest, progress.note)
+    fitted = estimator.fit(spec, experiment, learned)
+    gap = _gap(plan, spec, fitted.logits(validation_rows(experiment, spec), "validation"))
+    facts = _facts(plan.identity, answer, spec, Saved(gap, trained_again=learned is None))
+    save_fitted(target, fitted, plan.identity, answer, facts)
 
 
-def _gap(prepared: Plan, spec: Run, logits: NDArray[np.float32]) -> float:
+def _gap(plan: Plan, spec: Run, logits: NDArray[np.float32]) -> float:
     """The largest difference between these logits of the validation rows and those in the run's result."""
-    return float(np.nanmax(abs(prepared.store.predictions(spec.digest)["validation_best"] - logits)))
+    return float(np.nanmax(abs(plan.store.predictions(spec.digest)["validation_best"] - logits)))
 
 
-def _learned_before(folder: Path, spec: Run, prepared: Plan) -> dict[str, Tensor] | None:
+def _learned_before(folder: Path, spec: Run, plan: Plan) -> dict[str, Tensor] | None:
     """What the run itself has learned, from its model that an earlier command saved.
 
     None if the folder does not hold that, or if somebody has changed the model since.
@@ -192,11 +192,11 @@ def _learned_before(folder: Path, spec: Run, prepared: Plan) -> dict[str, Tensor
         return None
     if facts.get("run") != spec.digest or facts.get("trained_again") is not False:
         return None
-    names = spec.parameters(prepared.context.for_run(spec).pretrained.anatomy)
+    names = spec.parameters(plan.experiment.for_run(spec).pretrained.anatomy)
     if not names <= stored.keys():
         return None
     learned = {name: stored[name] for name in names}
-    return learned if _gap(prepared, spec, restore(spec, prepared.context, learned)) <= SAME else None
+    return learned if _gap(plan, spec, restore(spec, plan.experiment, learned)) <= SAME else None
 
 
 def _facts_in(path: Path) -> tuple[Any, Any] | None:

@@ -65,7 +65,7 @@ class Probed:
 
 
 def probe_layers(
-    context: Experiment,
+    experiment: Experiment,
     data: Data,
     train: Rows,
     validation: Rows,
@@ -77,7 +77,7 @@ def probe_layers(
     """Fit probes on training rows, and score them on validation rows.
 
     Args:
-        context: Model and examples, with cached features.
+        experiment: Model and examples, with cached features.
         data: The task, and what was noticed about its examples.
         train: The training rows.
         validation: The validation rows.
@@ -85,12 +85,12 @@ def probe_layers(
         words: A TF-IDF model of the same examples, which is reported beside the probes; None if there is none.
         kind: ``ridge`` or ``logistic``.
     """
-    layers = context.pretrained.anatomy.count
-    probes = fit_probes(examples_of(context, train, range(layers + 1)), layers, kind)
+    layers = experiment.pretrained.anatomy.count
+    probes = fit_probes(examples_of(experiment, train, range(layers + 1)), layers, kind)
     more: dict[str, Any] = {"max_length": max_length, "words": words, "kind": kind}
-    report = report_probes(probes, context, data, validation, train_rows=len(train), **more)
+    report = report_probes(probes, experiment, data, validation, train_rows=len(train), **more)
     best = best_probe(probes)
-    return Probed(report, best, probe_of_run(best, context))
+    return Probed(report, best, probe_of_run(best, experiment))
 
 
 MAX_EXAMPLES = 5000  # training examples for these models; more would hardly improve them
@@ -115,27 +115,29 @@ class Alternatives:
     estimated_k: int | None = None
 
 
-def fit_alternatives(prepared: Plan, runs: Sequence[Run], progress: Progress) -> Alternatives:
+def fit_alternatives(plan: Plan, runs: Sequence[Run], progress: Progress) -> Alternatives:
     """Fit all of them on the examples of the first run, and once more for each other fold. Tags of words have no TF-IDF model.
 
     Args:
-        prepared: Model, data and cached hidden states.
+        plan: Model, data and cached hidden states.
         runs: The first run of every fold; one run without folds. The models of the first one can be saved.
         progress: Where progress is reported.
     """
     progress.begin("fitting models that train no layer")
-    context, count = prepared.context, prepared.context.pretrained.anatomy.count
-    train = [train_rows(context, run)[:MAX_EXAMPLES] for run in runs]
-    scored = [validation_rows(context, run) for run in runs]
-    words = [one for rows in train if (one := fit_words(context, rows))]
+    experiment, count = plan.experiment, plan.experiment.pretrained.anatomy.count
+    train = [train_rows(experiment, run)[:MAX_EXAMPLES] for run in runs]
+    scored = [validation_rows(experiment, run) for run in runs]
+    words = [one for rows in train if (one := fit_words(experiment, rows))]
     found: dict[str, list[Fitted]] = {}
     report = None
-    if context.states is not None and has_features(context.states.selection, count, of_words=context.tokens.of_words):
-        more: dict[str, Any] = {"max_length": prepared.identity.max_length, "words": next(iter(words), None)}
-        probed = probe_layers(context, prepared.data, train[0], scored[0], **more)
+    if experiment.states is not None and has_features(
+        experiment.states.selection, count, of_words=experiment.tokens.of_words
+    ):
+        more: dict[str, Any] = {"max_length": plan.identity.max_length, "words": next(iter(words), None)}
+        probed = probe_layers(experiment, plan.data, train[0], scored[0], **more)
         report, inputs = probed.report, probed.best.input
-        again = [fit_probe(inputs, examples_of(context, rows, inputs.layers)) for rows in train[1:]]
-        found[PROBE] = [probed.model, *(probe_of_run(one, context) for one in again)]
+        again = [fit_probe(inputs, examples_of(experiment, rows, inputs.layers)) for rows in train[1:]]
+        found[PROBE] = [probed.model, *(probe_of_run(one, experiment) for one in again)]
     if len(words) == len(runs):
         found[WORDS] = words
     values = {}
@@ -143,9 +145,9 @@ def fit_alternatives(prepared: Plan, runs: Sequence[Run], progress: Progress) ->
         logits = np.concatenate(
             [fitted.logits(rows, "validation") for fitted, rows in zip(of_folds, scored, strict=True)]
         )
-        values[name] = np.full((len(prepared.data.validation), *logits.shape[1:]), np.nan, np.float32)
-        values[name][np.concatenate(scored) - context.splits["validation"][0]] = logits
+        values[name] = np.full((len(plan.data.validation), *logits.shape[1:]), np.nan, np.float32)
+        values[name][np.concatenate(scored) - experiment.splits["validation"][0]] = logits
     models = {name: of_folds[0] for name, of_folds in found.items()}
-    rows = context.splits.get("test")
+    rows = experiment.splits.get("test")
     test = {} if rows is None else {name: fitted.logits(rows, "test") for name, fitted in models.items()}
     return Alternatives(models, values, test, report, estimate_k(report) if report else None)

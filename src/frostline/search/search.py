@@ -42,42 +42,42 @@ STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times
 INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
 
 
-def runs_of(prepared: Plan) -> Runs:
+def runs_of(plan: Plan) -> Runs:
     """Every run that the search may train."""
     return {
         Candidate(run.recipe, run.learning_rate, run.seed): run
-        for run in prepared.requested
+        for run in plan.requested
         if run.learning_rate is not None
     }
 
 
-def run_together(prepared: Plan, runs: Runs, processes: int | None, ray: Driver | None) -> int | None:
+def run_together(plan: Plan, runs: Runs, processes: int | None, ray: Driver | None) -> int | None:
     """How many runs are trained at the same time, by all processes; None if this one is alone."""
     if ray is not None:
         return processes or max(1, ray.capacity(list(runs.values())))
-    processes = processes or prepared.processes
-    return None if processes == 1 else processes * run_here(prepared, runs)
+    processes = processes or plan.processes
+    return None if processes == 1 else processes * run_here(plan, runs)
 
 
-def run_here(prepared: Plan, runs: Runs) -> int:
+def run_here(plan: Plan, runs: Runs) -> int:
     """How many long runs this process trains at the same time."""
-    return workers_for(prepared, [run for run in runs.values() if run.recipe == prepared.spec.tune[-1]][:2])
+    return workers_for(plan, [run for run in runs.values() if run.recipe == plan.spec.tune[-1]][:2])
 
 
-def stacked_on_gpu(prepared: Plan, runs: Runs) -> int:
+def stacked_on_gpu(plan: Plan, runs: Runs) -> int:
     """How many runs of one k a GPU trains as one stack in about the time of one: ``STACK``, or 1.
 
     A few steps of the reference are timed, alone and stacked. Every other k takes less time and memory.
     """
-    spec, context = prepared.spec, prepared.context
+    spec, experiment = plan.spec, plan.experiment
     own = [run for run in runs.values() if run.recipe == spec.tune[-1]]
     some = [run for run in own if run.learning_rate == own[0].learning_rate][:STACK]
-    on_gpu = context.machine.device.type == "cuda"
-    if not on_gpu or prepared.identity.folds or spec.stack != "auto" or len(some) < STACK:
+    on_gpu = experiment.machine.device.type == "cuda"
+    if not on_gpu or plan.identity.folds or spec.stack != "auto" or len(some) < STACK:
         return 1
-    if stack_size(some, context, "auto", lambda sentence: None) < STACK:
+    if stack_size(some, experiment, "auto", lambda sentence: None) < STACK:
         return 1
-    alone, together = (profile_step(stack, context)[0] for stack in (some[:1], some))
+    alone, together = (profile_step(stack, experiment)[0] for stack in (some[:1], some))
     return STACK if together <= FREE * alone < math.inf else 1  # infinite if no loss was finite
 
 
@@ -98,7 +98,7 @@ class Search:
     """A search, from the models that train no layer to the answer. Create it with :meth:`start`.
 
     Attributes:
-        prepared: Model, data and cache, for one training-set size.
+        plan: Model, data and cache, for one training-set size.
         progress: Where progress is reported.
         alternatives: Models without tuned layers, which compete with every k.
         runs: Every run that the search may train. The folder may have others.
@@ -107,10 +107,10 @@ class Search:
         together: How many runs are trained at the same time, by all processes; None if this one is alone.
         ray: Trains the runs as tasks of Ray; None trains them here.
         steps: What was trained, for the record.
-        others: The processes on other GPUs. Its context must be open until the search has ended.
+        others: The processes on other GPUs. Its experiment must be open until the search has ended.
     """
 
-    prepared: Plan
+    plan: Plan
     progress: Progress
     alternatives: Alternatives
     runs: Runs
@@ -122,12 +122,12 @@ class Search:
     others: OtherGpus = field(init=False)
 
     def __post_init__(self) -> None:
-        self.others = OtherGpus(self.prepared, self.progress, "--wait")
+        self.others = OtherGpus(self.plan, self.progress, "--wait")
 
     @classmethod
     def start(
         cls,
-        prepared: Plan,
+        plan: Plan,
         progress: Progress,
         budget: float | None,
         *,
@@ -137,48 +137,46 @@ class Search:
         """Cache the hidden states, fit models that train no layer, and set up the observations.
 
         Args:
-            prepared: The grid of all runs that the search may train, with one training-set size.
+            plan: The grid of all runs that the search may train, with one training-set size.
             progress: Where progress is reported.
             budget: Wall-clock seconds for all runs; None: the default budget.
             processes: How many processes or tasks of Ray train the runs; None: this one, or all that fit into the cluster.
             ray: Trains the runs as tasks of Ray; None trains them here.
         """
-        for damage in prepared.store.check():
+        for damage in plan.store.check():
             progress.note(damage)
-        runs = runs_of(prepared)
+        runs = runs_of(plan)
         # hidden states for the first seeds, on whose examples the models without tuned layers are fitted
-        seeds = prepared.spec.seeds[: max(2, prepared.identity.folds)]
+        seeds = plan.spec.seeds[: max(2, plan.identity.folds)]
         early = [run for seed in seeds for run in runs.values() if run.seed == seed]
-        prepare_hidden_states(prepared, early, progress)
+        prepare_hidden_states(plan, early, progress)
         of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
-        fitted = fit_alternatives(prepared, of_folds, progress)
-        together = run_together(prepared, runs, processes, ray)
-        return cls._of(prepared, progress, runs, budget, fitted, together=together, ray=ray)
+        fitted = fit_alternatives(plan, of_folds, progress)
+        together = run_together(plan, runs, processes, ray)
+        return cls._of(plan, progress, runs, budget, fitted, together=together, ray=ray)
 
     @classmethod
-    def plan(cls, prepared: Plan, progress: Progress, budget: float | None, *, exhaustive: bool) -> None:
+    def request_first_step(cls, plan: Plan, progress: Progress, budget: float | None, *, exhaustive: bool) -> None:
         """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
-        search = cls.without_probes(prepared, progress, budget)
+        search = cls.without_probes(plan, progress, budget)
         search._request(search.whole_grid() if exhaustive else next(policy(search.seen)))
 
     @classmethod
-    def without_probes(
-        cls, prepared: Plan, progress: Progress, budget: float | None, processes: int | None = None
-    ) -> Self:
+    def without_probes(cls, plan: Plan, progress: Progress, budget: float | None, processes: int | None = None) -> Self:
         """A search before models that train no layer are fitted. Nothing is written.
 
         The estimate of k is that of an earlier search in the folder. Without one, learning rates are compared at the dearest
         k that probes may suggest.
         """
-        runs = runs_of(prepared)
-        together, earlier = run_together(prepared, runs, processes, None), read_search(prepared.store.out)
-        nothing = Alternatives(estimated_k=earlier.estimated_k if earlier else prepared.identity.layers)
-        return cls._of(prepared, progress, runs, budget, nothing, together=together)
+        runs = runs_of(plan)
+        together, earlier = run_together(plan, runs, processes, None), read_search(plan.store.out)
+        nothing = Alternatives(estimated_k=earlier.estimated_k if earlier else plan.identity.layers)
+        return cls._of(plan, progress, runs, budget, nothing, together=together)
 
     @classmethod
     def _of(
         cls,
-        prepared: Plan,
+        plan: Plan,
         progress: Progress,
         runs: Runs,
         budget: float | None,
@@ -188,8 +186,8 @@ class Search:
         ray: Driver | None = None,
     ) -> Self:
         """Set up the observations."""
-        earlier, spec = read_search(prepared.store.out), prepared.spec
-        identity, validation = prepared.identity, prepared.data.validation
+        earlier, spec = read_search(plan.store.out), plan.spec
+        identity, validation = plan.identity, plan.data.validation
         rows = Labelled(validation.targets, identity.task_type, identity.labels, identity.metric)
         fitted, by_digest = alternatives.values, {run.digest: run for run in runs.values()}
 
@@ -197,11 +195,11 @@ class Search:
             """Of a run, by its digest, or of an alternative, on all validation rows; NaN on rows of other folds."""
             if name in fitted:
                 return fitted[name]
-            return prepared.store.predictions_on_all_rows(by_digest[name], prepared.context.folds)
+            return plan.store.predictions_on_all_rows(by_digest[name], plan.experiment.folds)
 
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
-        costs, space = prepared.cost_model, {}
+        costs, space = plan.cost_model, {}
         if estimate := alternatives.estimated_k:
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
@@ -219,12 +217,12 @@ class Search:
             own_rows=bool(identity.folds),
             alternatives=tuple(defined),
             alternative_score=max((evidence.alone(name)["low"] for name in defined), default=-math.inf),
-            workers=together or run_here(prepared, runs),
-            stacked=1 if together or ray is not None else stacked_on_gpu(prepared, runs),
+            workers=together or run_here(plan, runs),
+            stacked=1 if together or ray is not None else stacked_on_gpu(plan, runs),
         )
         requested = set(earlier.requested) if earlier else set()
         alternatives = replace(alternatives, values=defined)
-        return cls(prepared, progress, alternatives, runs, seen, requested, together, ray)
+        return cls(plan, progress, alternatives, runs, seen, requested, together, ray)
 
     def run(self, *, exhaustive: bool) -> Answer:
         """Search until the policy stops or is interrupted.
@@ -237,22 +235,22 @@ class Search:
         """
         if probes := self.alternatives.probes:
             self.progress.note(f"Linear probes{', on the first fold' if self.seen.own_rows else ''}: {probes.sentence}")
-        out = self.prepared.store.out
+        out = self.plan.store.out
         write_alternatives(out, self.alternatives.values, self.alternatives.test)
         self._write()  # from now on the test scores are hidden until the search is over
         try:
             with objects_frozen():
                 stop = self._grid() if exhaustive else self._follow_policy()
         except INTERRUPTED:
-            if self.prepared.store.read_spec() is None:  # no run was requested yet
+            if self.plan.store.read_spec() is None:  # no run was requested yet
                 raise
             self._write(Stop("The search was interrupted. The same command continues it."))
-            answer = finish(self.prepared, self.progress, alternatives=self.alternatives.models, interrupted=True)
+            answer = finish(self.plan, self.progress, alternatives=self.alternatives.models, interrupted=True)
             saved = f" Model: {out / 'model'}" if (out / "model").is_dir() else ""
             self.progress.note(f"So far: {answer.sentence} Report: {out / 'report.html'}{saved}")
             raise
         self._write(stop, over=True)
-        return finish(self.prepared, self.progress, alternatives=self.alternatives.models)
+        return finish(self.plan, self.progress, alternatives=self.alternatives.models)
 
     def _follow_policy(self) -> Stop:
         """Train what the policy asks for until it stops."""
@@ -283,7 +281,7 @@ class Search:
         """Train the candidates that have no result yet, and observe them all."""
         self.progress.note(batch.why)
         runs = self._request(batch)
-        store = self.prepared.store
+        store = self.plan.store
         store.retry({run.digest for run in runs.values()}, ("failed",))
         try:
             self._train(list(runs.values()))
@@ -299,17 +297,17 @@ class Search:
         runs = {one: self.runs[one] for one in batch.candidates}
         self.requested |= {run.digest for run in runs.values()}
         self._write()  # if the search is killed now, the next one knows that these runs were its own
-        spec = sweep_of(self.prepared.spec, [*self.seen.known, *batch.candidates])
-        register(replace(self.prepared, spec=spec))
+        spec = sweep_of(self.plan.spec, [*self.seen.known, *batch.candidates])
+        register(replace(self.plan, spec=spec))
         return runs
 
     def _train(self, runs: Sequence[Run]) -> None:
-        weights = BestWeights(self.prepared.store.out)
+        weights = BestWeights(self.plan.store.out)
         executor = self.ray.begin if self.ray else None
         if executor is None:
-            self.others.start(len(self.prepared.missing(runs)))
+            self.others.start(len(self.plan.missing(runs)))
         shared = self.together is not None
-        execute(self.prepared, runs, self.progress, executor=executor, weights=weights, shared=shared)
+        execute(self.plan, runs, self.progress, executor=executor, weights=weights, shared=shared)
 
     def _observe(self, why: str, runs: Runs) -> None:
         """Add what became of these runs to the record and to the observations."""
@@ -330,9 +328,9 @@ class Search:
 
     def observation(self, run: Run) -> Observation:
         """What became of a run; a diverged run has no score."""
-        if not self.prepared.store.has(run.digest):  # it ended in an error
+        if not self.plan.store.has(run.digest):  # it ended in an error
             return Observation(None, 0.0)
-        result = self.prepared.store.result(run.digest)
+        result = self.plan.store.result(run.digest)
         score = result.validation_best if result.outcome != "diverged" else None
         own = result.provenance.workers
         seconds, workers = result.cost.run_seconds * own, max(own, self.together or 1)
@@ -358,7 +356,7 @@ class Search:
 
     def _write(self, stop: Stop | None = None, *, over: bool = False) -> None:
         """Write search.json. ``stop`` says why the search ended or was interrupted; None while it continues."""
-        seen, space, store = self.seen, self.seen.space, self.prepared.store
+        seen, space, store = self.seen, self.seen.space, self.plan.store
         rates = {recipe: seen.best_learning_rate(recipe) for recipe in space.recipes}
         reference, untried = space.reference, [one for one in space.recipes if not seen.tried(one)]
         record = SearchRecord(
@@ -388,6 +386,6 @@ class Search:
 
     def _abandoned(self) -> list[str]:
         """Runs without a result that only an earlier search with other settings requested; nothing will finish them."""
-        store, own = self.prepared.store, {self.runs[one].digest for one in self.seen.known}
+        store, own = self.plan.store, {self.runs[one].digest for one in self.seen.known}
         unfinished = {run.digest for run in Folder(store.out).requested} & self.requested - own
         return sorted(digest for digest in unfinished - store.failures().keys() if not store.has(digest))

@@ -63,12 +63,12 @@ class SearchPlan:
             search: A search that has trained nothing.
             exhaustive: Whether the whole grid is trained in one step.
         """
-        seen, prepared = search.seen, search.prepared
+        seen, plan = search.seen, search.plan
         batches = [search.whole_grid()] if exhaustive else list(initial_design(seen.space, seen.workers))
         tunes = {one.recipe for batch in batches for one in batch.candidates}
         runs = [run for run in search.runs.values() if run.recipe in tunes]
-        forecast = make_forecast(prepared, runs, prepared.missing(runs), search.progress, plain=True)
-        plan, earlier = replace(prepared, forecast=forecast), read_search(prepared.store.out)
+        forecast = make_forecast(plan, runs, plan.missing(runs), search.progress, plain=True)
+        plan, earlier = replace(plan, forecast=forecast), read_search(plan.store.out)
         steps = []
         for batch in batches:
             missing = plan.missing([search.runs[one] for one in batch.candidates])
@@ -122,7 +122,7 @@ class SearchPlan:
 
 def _measured(search: Search) -> float | None:
     """The median wall-clock seconds of the runs of the reference that have a score; None if none has."""
-    store, runs = search.prepared.store, search.runs.values()
+    store, runs = search.plan.store, search.runs.values()
     done = [run for run in runs if run.recipe == search.seen.space.reference and store.has(run.digest)]
     seconds = [found.seconds for found in map(search.observation, done) if found.score is not None]
     return median(seconds) if seconds else None

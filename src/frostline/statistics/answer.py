@@ -81,7 +81,7 @@ class Cell:
     Attributes:
         runs: The number of finished runs.
         errors: The number of runs that ended in an error.
-        validation: Of the runs that the means include; ``validation_with_failures`` is of all with a score.
+        validation, validation_last, train_last: Of the runs that the means include.
         share, share_corrected: Of full fine-tuning's score, and of its gain over the baseline.
         pairing_gain: See :func:`frostline.statistics.inference.pairing_gain`.
         seconds, shared_seconds: The mean training time, and the mean share of the forward pass over the frozen layers.
@@ -100,7 +100,6 @@ class Cell:
     failures: Failures
     errors: int
     validation: Summary
-    validation_with_failures: Summary
     validation_last: Summary
     train_last: Summary
     points: list[Point]

@@ -314,7 +314,6 @@ def summarize_cell(
         failures=failures(ended),
         errors=sum(run.status == "failed" for run in runs),
         validation=evidence.summary(good),
-        validation_with_failures=_summary([run.validation_best for run in scored(ended)]),
         validation_last=_summary([run.validation_last for run in good]),
         train_last=_summary([run.train_last for run in good]),
         points=[

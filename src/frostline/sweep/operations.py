@@ -207,21 +207,21 @@ class RunBatches:
 class CostModel:
     """The cost of runs that start from the hidden states ``cached``."""
 
-    def __init__(self, context: Experiment, cached: StateSelection) -> None:
-        self.context, self.cached, self.anatomy = context, cached, context.pretrained.anatomy
-        self.matrices = Matrices.of(context.pretrained.model, self.anatomy, context.head_token)
-        self._by_head = {context.pretrained.head: self.matrices}
-        self._targets = context.problem.targets[context.splits["train"]]
+    def __init__(self, experiment: Experiment, cached: StateSelection) -> None:
+        self.experiment, self.cached, self.anatomy = experiment, cached, experiment.pretrained.anatomy
+        self.matrices = Matrices.of(experiment.pretrained.model, self.anatomy, experiment.head_token)
+        self._by_head = {experiment.pretrained.head: self.matrices}
+        self._targets = experiment.problem.targets[experiment.splits["train"]]
         self._lengths: dict[Hashable, Lengths] = {}
         self._operations: dict[str, float] = {}
         self._batch_sizes: dict[Hashable, frozenset[int]] = {}
 
     def matrices_of(self, spec: Run) -> Matrices:
         """The matrices of the model with the head that a run trains."""
-        context = self.context.for_run(spec)
-        pretrained = context.pretrained
+        experiment = self.experiment.for_run(spec)
+        pretrained = experiment.pretrained
         if pretrained.head not in self._by_head:
-            self._by_head[pretrained.head] = Matrices.of(pretrained.model, pretrained.anatomy, context.head_token)
+            self._by_head[pretrained.head] = Matrices.of(pretrained.model, pretrained.anatomy, experiment.head_token)
         return self._by_head[pretrained.head]
 
     def names(self, spec: Run) -> frozenset[str]:
@@ -232,21 +232,21 @@ class CostModel:
         """The number of tokens in each training example of a run."""
         key = self._rows_key(spec)
         if key not in self._lengths:
-            self._lengths[key] = self.context.tokens.lengths[train_rows(self.context, spec)]
+            self._lengths[key] = self.experiment.tokens.lengths[train_rows(self.experiment, spec)]
         return self._lengths[key]
 
     def batch_sizes(self, spec: Run) -> frozenset[int]:
         """How many tokens the batches have that the run trains on."""
         key = (self._rows_key(spec), spec.seed, spec.num_train_epochs, spec.per_device_train_batch_size)
         if key not in self._batch_sizes:
-            self._batch_sizes[key] = frozenset(map(self.computed_tokens, training_batches(self.context, spec)))
+            self._batch_sizes[key] = frozenset(map(self.computed_tokens, training_batches(self.experiment, spec)))
         return self._batch_sizes[key]
 
     def batches(self, spec: Run) -> RunBatches:
         """The batches of a run."""
         lengths = self.lengths(spec)
         steps, times = self.steps(spec, lengths)
-        size, in_order = spec.per_device_eval_batch_size, self.context.worker.as_trainer
+        size, in_order = spec.per_device_eval_batch_size, self.experiment.worker.as_trainer
 
         def batched(some: Lengths) -> BatchTotals:
             return batch_totals(some if in_order else np.sort(some), size)
@@ -256,8 +256,10 @@ class CostModel:
         scored = parts.pop("validation") * times + batched(lengths[: spec.train_score_rows]) * phases
         scored, scorings = sum(parts.values(), scored), 2 * times + phases + len(parts)
         all_scored = (lengths, *self.scored_lengths(spec).values())
-        longest_scored = max(self.context.largest_chunk(np.sort(some)[-size:], self.cut(spec)) for some in all_scored)
-        if not self.context.packed:
+        longest_scored = max(
+            self.experiment.largest_chunk(np.sort(some)[-size:], self.cut(spec)) for some in all_scored
+        )
+        if not self.experiment.packed:
             steps, scored = steps.padded, scored.padded
         return RunBatches(steps, scored, scorings, max(self.batch_sizes(spec)), longest_scored)
 
@@ -275,7 +277,7 @@ class CostModel:
         if estimator := estimator_of(spec.way):
             epoch = random_batch_totals(self.lengths(spec), spec.batch_size)
             whole = self.matrices.training(Way().parameters(self.anatomy), epoch, None)
-            return estimator.operations(spec, self.context, whole)
+            return estimator.operations(spec, self.experiment, whole)
         work, cut = self.batches(spec), self.cut(spec)
         return self.training_operations(spec, work) + self.matrices_of(spec).forward(work.scored, cut or 0)
 
@@ -289,7 +291,7 @@ class CostModel:
         """Operations of the forward pass over the frozen layers for these rows, with the copies that fill up its batches."""
         return sum(
             self.batch_operations(batch)
-            for batch in self.context.forward_pass(self.cached).batches(self.context.tokens.lengths, rows)
+            for batch in self.experiment.forward_pass(self.cached).batches(self.experiment.tokens.lengths, rows)
         )
 
     def batch_operations(self, batch: ForwardBatch) -> float:
@@ -309,11 +311,11 @@ class CostModel:
 
     def computed_tokens(self, rows: Rows) -> int:
         """The number of computed tokens of a batch of rows ``[B]``."""
-        return self.context.computed_tokens(self.context.tokens.lengths[rows])
+        return self.experiment.computed_tokens(self.experiment.tokens.lengths[rows])
 
     def _rows_key(self, spec: Run) -> Hashable:
         """Runs with the same key train on the same rows."""
-        return subset_key(spec, self._targets, self.context.folds)
+        return subset_key(spec, self._targets, self.experiment.folds)
 
     def steps(self, spec: Run, lengths: Lengths) -> tuple[BatchTotals, int]:
         """The totals of all training steps of a run, and how often it is scored on validation in all its phases."""
@@ -324,8 +326,8 @@ class CostModel:
 
     def scored_lengths(self, spec: Run) -> dict[str, Lengths]:
         """The number of tokens in each example of the splits that a run is scored on."""
-        lengths = self.context.tokens.lengths
-        rows = {**self.context.splits, "validation": validation_rows(self.context, spec)}
+        lengths = self.experiment.tokens.lengths
+        rows = {**self.experiment.splits, "validation": validation_rows(self.experiment, spec)}
         return {name: lengths[some] for name, some in rows.items() if name != "train"}
 
 

@@ -59,7 +59,7 @@ class Plan:
         identity: What identifies the sweep besides its settings.
         origin: Where it was started.
         data: The examples.
-        context: The model, the encoded examples and the device.
+        experiment: The model, the encoded examples and the device.
         store: The results in its folder.
         requested: The runs of this call.
         runs: These, and the runs of earlier calls in the folder.
@@ -75,7 +75,7 @@ class Plan:
     identity: Identity
     origin: Origin
     data: Data
-    context: Experiment
+    experiment: Experiment
     store: Store
     requested: tuple[Run, ...]
     runs: tuple[Run, ...]
@@ -94,7 +94,7 @@ class Plan:
     @cached_property
     def cost_model(self) -> CostModel:
         """Operations and memory of the runs. They depend on packing and head tokens, so the cuts must be checked before."""
-        return CostModel(self.context, self.cached)
+        return CostModel(self.experiment, self.cached)
 
     def missing(self, runs: Sequence[Run]) -> list[Run]:
         """Those of ``runs`` that have no result in the folder."""
@@ -126,7 +126,7 @@ class Plan:
         """The groups of parameters, trained and frozen, by recipe."""
 
         def model_of(run: Run) -> tuple[nn.Module, Anatomy]:
-            own = self.context.for_run(run).pretrained
+            own = self.experiment.for_run(run).pretrained
             return own.model, own.anatomy
 
         return groups_by_tune(self.runs, model_of)
@@ -139,17 +139,17 @@ class Plan:
     @property
     def parameters(self) -> int:
         """The number of parameters of the model."""
-        return count_parameters(self.context.pretrained.model)
+        return count_parameters(self.experiment.pretrained.model)
 
     @property
     def truncated(self) -> dict[str, float]:
         """The share of the examples in use that are truncated, by split."""
-        return {name: self.context.tokens.truncated(rows) for name, rows in self.context.splits.items()}
+        return {name: self.experiment.tokens.truncated(rows) for name, rows in self.experiment.splits.items()}
 
     @property
     def truncated_by_class(self) -> dict[str, float]:
         """The share of truncated training examples, by class."""
-        rows, tokens = self.context.splits["train"], self.context.tokens
+        rows, tokens = self.experiment.splits["train"], self.experiment.tokens
         shares = {
             name: tokens.truncated(rows[self.data.train.with_label(n)]) for n, name in enumerate(self.identity.labels)
         }
@@ -158,15 +158,15 @@ class Plan:
     @property
     def disk_bytes(self) -> int:
         """The most space that the output folder takes: results, model, and the trained parameters of the best run of each k."""
-        splits, values = self.context.splits, prod(self.context.problem.predictions_per_row)
+        splits, values = self.experiment.splits, prod(self.experiment.problem.predictions_per_row)
         rows = 2 * len(splits["validation"]) + len(splits.get("test", ()))
         result = 4 * rows * values * max(1, len(self.identity.labels)) + 12_000
         return len(self.runs) * result + 4 * (self.parameters + sum(self.trained.values()))
 
 
-def states_wanted(spec: Settings, runs: Sequence[Run], context: Experiment, *, probes: bool) -> StateSelection:
+def states_wanted(spec: Settings, runs: Sequence[Run], experiment: Experiment, *, probes: bool) -> StateSelection:
     """The hidden states that these runs (and probes after every layer) could use, if there were enough disk space."""
-    anatomy = context.pretrained.anatomy
+    anatomy = experiment.pretrained.anatomy
     different = one_of_each(runs)
     probes = probes or any(run.way.estimator == "probe" for run in different)
     trainings = [training for run in different if run.way.in_loop for training in trainings_of(run, anatomy)]
@@ -177,26 +177,26 @@ def states_wanted(spec: Settings, runs: Sequence[Run], context: Experiment, *, p
         if depth is not None and depth != anatomy.count:
             of_head = own if training.way.head == OWN_HEAD else others
             of_head.add(anatomy.count - max(depth, training.way.head.layers))
-    wanted = selection_for(sorted(own), anatomy, context.head_reads)
+    wanted = selection_for(sorted(own), anatomy, experiment.head_reads)
     wanted = replace(wanted, cuts=tuple(sorted({*wanted.cuts, *others})))
     if not probes:
         return wanted
-    features = features_after(range(anatomy.count + 1), of_words=context.tokens.of_words)
+    features = features_after(range(anatomy.count + 1), of_words=experiment.tokens.of_words)
     return replace(wanted, pooled=features.pooled, cuts=features.cuts or wanted.cuts)
 
 
 def planned_states(
-    wanted: StateSelection, context: Experiment, runs: Sequence[Run], limit: float | None
+    wanted: StateSelection, experiment: Experiment, runs: Sequence[Run], limit: float | None
 ) -> PlannedStates:
     """The part of the wanted hidden states that the disk has space for, with a ``limit`` in GB that the user allows."""
-    needed, tokens, pretrained = rows_needed(context, runs), context.tokens, context.pretrained
+    needed, tokens, pretrained = rows_needed(experiment, runs), experiment.tokens, experiment.pretrained
     unique = needed[np.unique(tokens.keys[needed], return_index=True)[1]]  # one row of each distinct example
     count, width = int(tokens.lengths[unique].sum()), pretrained.anatomy.width
     free, most = free_cache_bytes(), math.inf if limit is None else limit * 1e9
 
     def fits(part: StateSelection) -> bool:
         """Whether the disk has space for the states that are not cached yet, and the limit allows all of them."""
-        recipe = recipe_of(pretrained, context.machine, context.forward_pass(part))
+        recipe = recipe_of(pretrained, experiment.machine, experiment.forward_pass(part))
         # if states after the last layer are cached, it ran for all tokens
         whole = pretrained.anatomy.count in (*part.pooled, *part.cuts)
         recipes = [one for one in similar_recipes(recipe) if bool(one.head_token) != whole]
@@ -210,10 +210,10 @@ def planned_states(
     return PlannedStates(len(unique), count, wanted, cached, size, int(min(free, most)), free)
 
 
-def rows_needed(context: Experiment, runs: Sequence[Run]) -> Rows:
+def rows_needed(experiment: Experiment, runs: Sequence[Run]) -> Rows:
     """The rows of the pool that these runs train on or are scored on."""
-    parts = [rows for name, rows in context.splits.items() if name != "train"]
-    parts += [train_rows(context, spec) for spec in _one_per_subset(runs)]
+    parts = [rows for name, rows in experiment.splits.items() if name != "train"]
+    parts += [train_rows(experiment, spec) for spec in _one_per_subset(runs)]
     return np.unique(np.concatenate(parts))
 
 

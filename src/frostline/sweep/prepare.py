@@ -108,7 +108,7 @@ def prepare(
     runs = tuple(expand(grid, identity))
     require_suitable_runs(runs, pretrained, data)
     encoded = encode_splits(spec, data, max_length, pretrained, trained=rows_trained(runs, data))
-    context = make_experiment(spec, pretrained, machine, data, encoded, metric)
+    experiment = make_experiment(spec, pretrained, machine, data, encoded, metric)
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
     named = next((run for run in runs if run.recipe == NAMED), None)
     plan = Plan(
@@ -116,16 +116,16 @@ def prepare(
         identity=identity,
         origin=origin,
         data=data,
-        context=context,
+        experiment=experiment,
         store=store,
         requested=runs if grid is spec else tuple(expand(spec, identity)),
         runs=runs,
-        states=planned_states(states_wanted(spec, runs, context, probes=probes), context, runs, spec.cache_limit),
+        states=planned_states(states_wanted(spec, runs, experiment, probes=probes), experiment, runs, spec.cache_limit),
         memory=device_memory(machine.device),
         processes=1 if origin.in_memory else max(1, len(machine.gpus)),  # other processes read the data from files
         notes=(
             *data.notes,
-            *[ZEROED_TYPES] * context.tokens.zeroed_types,
+            *[ZEROED_TYPES] * experiment.tokens.zeroed_types,
             *(notes_on_modules(named, pretrained.anatomy, pretrained.new) if named else ()),
             *notes_on_seeds(runs, pretrained.anatomy),
         ),

@@ -52,7 +52,7 @@ def load_upper_layers(plan: Plan) -> Plan:
     Raises:
         FrostlineError: A run cannot start from cached hidden states, or its layers do not fit into memory.
     """
-    spec, pretrained, machine = plan.spec, plan.context.pretrained, plan.context.machine
+    spec, pretrained, machine = plan.spec, plan.experiment.pretrained, plan.experiment.machine
     stream = pretrained.stream
     if stream is None:
         return plan

@@ -102,39 +102,39 @@ def require_one_target(spec: Run, train: Examples) -> None:
         raise FrostlineError(f"{spec.recipe} predicts one label for each text, but words have tags: leave it out.")
 
 
-def examples_of(context: Experiment, rows: Rows, layers: Iterable[int]) -> ProbeExamples:
+def examples_of(experiment: Experiment, rows: Rows, layers: Iterable[int]) -> ProbeExamples:
     """These rows with their vectors, from the cache if they are there, else from a forward pass over the rows."""
-    words, states, problem = words_of_rows(context.tokens, rows), context.states, context.problem
-    count = context.pretrained.anatomy.count
-    if states is not None and has_features(states.selection, count, of_words=context.tokens.of_words):
+    words, states, problem = words_of_rows(experiment.tokens, rows), experiment.states, experiment.problem
+    count = experiment.pretrained.anatomy.count
+    if states is not None and has_features(states.selection, count, of_words=experiment.tokens.of_words):
         vectors = cached_vectors(states, rows, words)
     else:
-        context.pretrained.restore()
+        experiment.pretrained.restore()
         place = {layer: n for n, layer in enumerate(layers)}
         found = read_computed(
-            *(context.pretrained, context.machine, context.tokens, rows, list(place)),
+            *(experiment.pretrained, experiment.machine, experiment.tokens, rows, list(place)),
             lambda vectors: np.stack([vectors(layer) for layer in place], 1),
         )
         vectors = lambda layer: found[:, place[layer]]  # noqa: E731
-    split = Labelled(problem.targets[rows], problem.task_type, context.labels, problem.metric)
+    split = Labelled(problem.targets[rows], problem.task_type, experiment.labels, problem.metric)
     return ProbeExamples(split, vectors, words)
 
 
-def probe_of_run(fitted: FittedProbe, context: Experiment) -> Fitted:
+def probe_of_run(fitted: FittedProbe, experiment: Experiment) -> Fitted:
     """A probe on the examples of a sweep. Its logits are those whose softmax ``frostline predict`` prints."""
 
     def logits(rows: Rows, split: str) -> Logits:
-        examples = examples_of(context, rows, fitted.input.layers)
+        examples = examples_of(experiment, rows, fitted.input.layers)
         return np.asarray(examples.by_row(fitted.logits(examples.vectors)), np.float32)
 
     def save(folder: Path, task: TaskFacts) -> None:
-        pretrained, model = context.pretrained, fitted.model
+        pretrained, model = experiment.pretrained, fitted.model
         facts = ProbeFacts(
             **dict(fitted.input),
             model=pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
             revision=pretrained.revision,
             weights=pretrained.weights,
-            precision=context.machine.precision,
+            precision=experiment.machine.precision,
         )
         arrays = {"weights": model.weights, "bias": model.bias}
         write_estimator(folder, EstimatorFacts(**dict(task), probe=facts), arrays)
@@ -142,17 +142,17 @@ def probe_of_run(fitted: FittedProbe, context: Experiment) -> Fitted:
     return Fitted(int(fitted.model.weights.size + fitted.model.bias.size), logits, save)
 
 
-def _fit_probe(spec: Run, context: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:
+def _fit_probe(spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:
     """Fit probes after every layer, and take the one with the best cross-validated score on training rows."""
-    layers = context.pretrained.anatomy.count
-    train = examples_of(context, train_rows(context, spec), range(layers + 1))
-    return probe_of_run(best_probe(fit_probes(train, layers)), context)
+    layers = experiment.pretrained.anatomy.count
+    train = examples_of(experiment, train_rows(experiment, spec), range(layers + 1))
+    return probe_of_run(best_probe(fit_probes(train, layers)), experiment)
 
 
-def _operations_of_probes(spec: Run, context: Experiment, training: float) -> float:
+def _operations_of_probes(spec: Run, experiment: Experiment, training: float) -> float:
     """An eigendecomposition takes about ten times the cube of its size, and the product of the features before it."""
-    anatomy, penalties = context.pretrained.anatomy, len(PENALTIES)
-    words = words_of_rows(context.tokens, train_rows(context, spec))
+    anatomy, penalties = experiment.pretrained.anatomy, len(PENALTIES)
+    words = words_of_rows(experiment.tokens, train_rows(experiment, spec))
     count = spec.train_size if words is None else len(words.position)
     size, other = sorted((count, anatomy.width))
     one = 10.0 * size**3 + 2.0 * size**2 * other + 2.0 * penalties * count * anatomy.width
@@ -163,15 +163,15 @@ def _operations_of_probes(spec: Run, context: Experiment, training: float) -> fl
 PER_TOKEN = 20_000.0  # operations that fitting takes for each token, at the speed of a forward pass
 
 
-def fit_words(context: Experiment, rows: Rows) -> Fitted | None:
+def fit_words(experiment: Experiment, rows: Rows) -> Fitted | None:
     """A TF-IDF model of words and word pairs for these training rows; None for tags of words, or if there are no words."""
-    model = WordsModel.fit(context.examples_of(rows, "train"), len(context.labels))
+    model = WordsModel.fit(experiment.examples_of(rows, "train"), len(experiment.labels))
     if model is None:
         return None
 
     def logits(rows: Rows, split: str) -> Logits:
-        found = model.logits(context.examples_of(rows, split))
-        return (np.maximum(found, NEVER) if context.labels else found).astype(np.float32)
+        found = model.logits(experiment.examples_of(rows, split))
+        return (np.maximum(found, NEVER) if experiment.labels else found).astype(np.float32)
 
     def save(folder: Path, task: TaskFacts) -> None:
         arrays = {"idf": model.idf, "weights": model.weights, "bias": model.bias}
@@ -180,8 +180,8 @@ def fit_words(context: Experiment, rows: Rows) -> Fitted | None:
     return Fitted(int(model.weights.size + model.bias.size), logits, save)
 
 
-def _fit_words(spec: Run, context: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:
-    fitted = fit_words(context, train_rows(context, spec))
+def _fit_words(spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:
+    fitted = fit_words(experiment, train_rows(experiment, spec))
     assert fitted is not None
     return fitted
 
@@ -192,8 +192,8 @@ def _require_words(spec: Run, train: Examples) -> None:
         raise FrostlineError(f"{spec.recipe} needs texts of words, but the training texts have none: leave it out.")
 
 
-def _operations_of_words(spec: Run, context: Experiment, training: float) -> float:
-    return PER_TOKEN * float(context.tokens.lengths[train_rows(context, spec)].sum())
+def _operations_of_words(spec: Run, experiment: Experiment, training: float) -> float:
+    return PER_TOKEN * float(experiment.tokens.lengths[train_rows(experiment, spec)].sum())
 
 
 MOST_OF_ONE_CLASS = 64  # the number of pairs grows with its square
@@ -233,10 +233,10 @@ def _require_classes(spec: Run, train: Examples) -> None:
         )
 
 
-def _fit_setfit(spec: Run, context: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:
+def _fit_setfit(spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:
     """Train a ``SetFitModel`` with its own ``Trainer``, or give a new one what a run has learned before."""
     with _quiet():
-        model = _new_model(spec, context)
+        model = _new_model(spec, experiment)
     if learned:
         body = {name.removeprefix(BODY): value for name, value in learned.items() if name.startswith(BODY)}
         model.model_body.load_state_dict(body)
@@ -244,14 +244,14 @@ def _fit_setfit(spec: Run, context: Experiment, learned: Mapping[str, Tensor] | 
             setattr(model.model_head, name, learned[name].numpy())
         steps = int(learned["steps"])
     else:
-        steps = _train_setfit(spec, context, model)
+        steps = _train_setfit(spec, experiment, model)
         body = {f"{BODY}{name}": value.detach().clone() for name, value in model.model_body.state_dict().items()}
         head = {name: torch.from_numpy(np.array(getattr(model.model_head, name))) for name in HEAD_PARTS}
         learned = {**body, **head, "steps": torch.tensor(steps)}
-    weights, bias = by_class(model.model_head, len(context.labels), NEVER)
+    weights, bias = by_class(model.model_head, len(experiment.labels), NEVER)
 
     def logits(rows: Rows, split: str) -> Logits:
-        texts = list(context.examples_of(rows, split).texts)
+        texts = list(experiment.examples_of(rows, split).texts)
         with _quiet():
             return np.asarray(model.encode(texts, show_progress_bar=False) @ weights + bias, np.float32)
 
@@ -264,20 +264,20 @@ def _fit_setfit(spec: Run, context: Experiment, learned: Mapping[str, Tensor] | 
         card = CARD.format(task=task.task, sentence=task.sentence, labels=", ".join(task.labels))
         replace_file(folder / "README.md", card.encode(), inside=folder)
 
-    anatomy, parameters = context.pretrained.anatomy, dict(context.pretrained.model.named_parameters())
+    anatomy, parameters = experiment.pretrained.anatomy, dict(experiment.pretrained.model.named_parameters())
     names = [name for name in spec.parameters(anatomy) if anatomy.places[name] != HEAD]
     trained = sum(parameters[name].numel() for name in names)
     trained += sum(getattr(model.model_head, name).size for name in HEAD_PARTS[1:])
     return Fitted(trained, logits, save, steps, 1.0, learned)
 
 
-def _train_setfit(spec: Run, context: Experiment, model: Any) -> int:
+def _train_setfit(spec: Run, experiment: Experiment, model: Any) -> int:
     """Train the model, and return the number of steps."""
     from datasets import Dataset
     from setfit import Trainer, TrainingArguments
     from transformers import ProgressCallback
 
-    examples = context.examples_of(train_rows(context, spec), "train")
+    examples = experiment.examples_of(train_rows(experiment, spec), "train")
     with _quiet(), TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
@@ -294,19 +294,19 @@ def _train_setfit(spec: Run, context: Experiment, model: Any) -> int:
         rows = Dataset.from_dict({"text": list(examples.texts), "label": examples.targets.tolist()})
         trainer = Trainer(model=model, args=arguments, train_dataset=rows)
         trainer.pop_callback(ProgressCallback)
-        trainer.st_trainer.args.dataloader_pin_memory = context.machine.device.type == "cuda"
+        trainer.st_trainer.args.dataloader_pin_memory = experiment.machine.device.type == "cuda"
         trainer.train()
     return int(trainer.st_trainer.state.global_step)
 
 
-def _operations_of_setfit(spec: Run, context: Experiment, training: float) -> float:
+def _operations_of_setfit(spec: Run, experiment: Experiment, training: float) -> float:
     """Each text is trained on once for each pair that it is in. There are as many equal as different pairs."""
-    counts = np.bincount(context.problem.targets[train_rows(context, spec)])
+    counts = np.bincount(experiment.problem.targets[train_rows(experiment, spec)])
     equal, pairs = float((counts * (counts + 1) / 2).sum()), spec.train_size * (spec.train_size + 1) / 2
     return training * 4 * max(equal, pairs - equal) / spec.train_size
 
 
-def _new_model(spec: Run, context: Experiment) -> Any:
+def _new_model(spec: Run, experiment: Experiment) -> Any:
     """The pretrained encoder with an unfitted logistic regression.
 
     ``SetFitModel.from_pretrained`` does the same, but it also unpickles a ``model_head.pkl`` in the folder, which runs any code.
@@ -315,7 +315,7 @@ def _new_model(spec: Run, context: Experiment) -> Any:
     from setfit import SetFitModel
     from sklearn.linear_model import LogisticRegression
 
-    folder, device = str(context.pretrained.folder), str(context.machine.device)
+    folder, device = str(experiment.pretrained.folder), str(experiment.machine.device)
     body = SentenceTransformer(folder, device=device, trust_remote_code=False)
     body.max_seq_length = spec.max_length
     return SetFitModel(model_body=body, model_head=LogisticRegression())

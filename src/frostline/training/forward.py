@@ -31,10 +31,10 @@ from frostline.training.linear_models import ridge
 from frostline.training.run import Run, State, frozen, generator_seed
 
 
-def train_rows(context: Experiment, spec: Run) -> Rows:
+def train_rows(experiment: Experiment, spec: Run) -> Rows:
     """The run's training rows: a nested, stratified subset that is the same for every k."""
-    pool = context.splits["train"]
-    return pool[subset_rows(spec, context.problem.targets[pool], context.folds)]
+    pool = experiment.splits["train"]
+    return pool[subset_rows(spec, experiment.problem.targets[pool], experiment.folds)]
 
 
 def subset_rows(spec: Run, targets: NDArray[Any], folds: Rows | None) -> Rows:
@@ -60,10 +60,10 @@ def subset_key(spec: Run, targets: NDArray[Any], folds: Rows | None) -> Hashable
     return spec.fold, spec.train_size, seed if spec.train_size < pool else None
 
 
-def validation_rows(context: Experiment, spec: Run) -> Rows:
+def validation_rows(experiment: Experiment, spec: Run) -> Rows:
     """The rows that the run is scored on: all validation rows, or the rows of its fold."""
-    rows = context.splits["validation"]
-    return rows if context.folds is None or spec.fold is None else rows[context.folds == spec.fold]
+    rows = experiment.splits["validation"]
+    return rows if experiment.folds is None or spec.fold is None else rows[experiment.folds == spec.fold]
 
 
 def order_generator(spec: Run) -> torch.Generator:
@@ -77,12 +77,12 @@ def shuffled(rows: Rows, order: torch.Generator) -> Rows:
     return mixed
 
 
-def training_batches(context: Experiment, spec: Run) -> Iterator[Rows]:
+def training_batches(experiment: Experiment, spec: Run) -> Iterator[Rows]:
     """The rows that the run computes at a time while it trains, ``[B]`` each, in the order in which it draws them.
 
     The last epoch is whole, also if the run ends within it.
     """
-    rows, order, size = train_rows(context, spec), order_generator(spec), spec.per_device_train_batch_size
+    rows, order, size = train_rows(experiment, spec), order_generator(spec), spec.per_device_train_batch_size
     for _ in range(math.ceil(spec.num_train_epochs)):
         mixed = shuffled(rows, order)
         yield from (mixed[n : n + size] for n in range(0, len(mixed), size))
@@ -123,7 +123,7 @@ def _forward(forward: Callable[..., Any], upper: UpperModel, dropout: Dropout | 
 class ForwardFunction:
     """The function from rows to logits, and the state of the random generators of its dropout."""
 
-    context: Experiment
+    experiment: Experiment
     upper: UpperModel
     cut: int | None
     dropout: Dropout | None
@@ -133,7 +133,7 @@ class ForwardFunction:
         """Logits ``[K, B, C]`` of rows ``[K, B]``. Without gradients, they are computed in chunks that fit into memory."""
         if torch.is_grad_enabled():
             return self._logits(rows)
-        chunks = self.context.scoring_chunks(self.context.tokens.lengths[rows], self.cut)
+        chunks = self.experiment.scoring_chunks(self.experiment.tokens.lengths[rows], self.cut)
         return torch.cat([self._scored(rows[:, chunk]) for chunk in chunks], 1)
 
     @property
@@ -144,7 +144,7 @@ class ForwardFunction:
 
     def state(self) -> State:
         """The state of the generators of our own dropout and of torch."""
-        device = self.context.machine.device
+        device = self.experiment.machine.device
         return {
             "dropout": self.dropout.state() if self.dropout else None,
             "torch": torch.get_rng_state(),
@@ -153,7 +153,7 @@ class ForwardFunction:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Draw the masks that follow on this state."""
-        device = self.context.machine.device
+        device = self.experiment.machine.device
         if self.dropout:
             self.dropout.load_state(state["dropout"])
         torch.set_rng_state(state["torch"])
@@ -167,75 +167,75 @@ class ForwardFunction:
         except (RuntimeError, MemoryError) as error:
             if rows.shape[1] == 1 or not memory_ran_out(error):
                 raise
-        release_unused(self.context.machine.device)  # outside of the except block, where the error would hold memory
-        self.context.score_smaller_chunks(self.context.tokens.lengths[rows], self.cut)
+        release_unused(self.experiment.machine.device)  # outside of the except block, where the error would hold memory
+        self.experiment.score_smaller_chunks(self.experiment.tokens.lengths[rows], self.cut)
         return self(rows)
 
     def _logits(self, rows: Rows) -> Tensor:
-        device = self.context.machine.device
+        device = self.experiment.machine.device
         inputs, hidden = self._inputs(rows.ravel())
         lengths = inputs["attention_mask"].sum(1)  # on the host
         batch = {name: to_device(x, device) for name, x in inputs.items()}
-        with self.context.machine.autocast():
+        with self.experiment.machine.autocast():
             logits = self.upper(batch, hidden, lengths=lengths)
-        return self.context.problem.by_row(logits, rows)
+        return self.experiment.problem.by_row(logits, rows)
 
     def _inputs(self, rows: Rows) -> tuple[dict[str, Tensor], Tensor | None]:
         """The model's inputs for rows ``[B]``, on the host, and the cached hidden states that replace the layers below the cut.
 
         The hidden states are on the device.
         """
-        context = self.context
-        one_token = context.reads_one_token(self.cut)
+        experiment = self.experiment
+        one_token = experiment.reads_one_token(self.cut)
         batch = (
-            context.tokens.one_token(rows, last=context.head_reads == "last")
+            experiment.tokens.one_token(rows, last=experiment.head_reads == "last")
             if one_token
-            else context.tokens.batch(rows)
+            else experiment.tokens.batch(rows)
         )
         return batch, None if self.reader is None else self.reader.read(rows)
 
 
 @contextmanager
-def forward_function(context: Experiment, specs: Sequence[Run]) -> Iterator[ForwardFunction]:
+def forward_function(experiment: Experiment, specs: Sequence[Run]) -> Iterator[ForwardFunction]:
     """The function from rows of the pool, ``[K, B]``, to logits ``[K, B, C]``, for K runs with the same cut.
 
     On a CPU, the dropout masks of each run depend only on the seed of that run. On a GPU, and in layers that do not use
     ``nn.Dropout``, the masks of all K runs depend on the seed of the first run.
     """
-    pretrained, runs = context.pretrained, len(specs)
+    pretrained, runs = experiment.pretrained, len(specs)
     seeds = [spec.seed_for("dropout") for spec in specs]
-    dropout = Dropout(*seeds) if context.machine.device.type == "cpu" and enabled("dropout") else None
+    dropout = Dropout(*seeds) if experiment.machine.device.type == "cpu" and enabled("dropout") else None
     # not with a pull towards pretrained values, which also moves rows of embeddings that were not read
-    sparse = runs == 1 and not context.worker.as_trainer and not specs[0].way.towards_pretrained
-    sparse = sparse and context.machine.precision != "float16"  # steps with scaled losses need dense gradients
-    cut = context.cut(specs[0])
+    sparse = runs == 1 and not experiment.worker.as_trainer and not specs[0].way.towards_pretrained
+    sparse = sparse and experiment.machine.precision != "float16"  # steps with scaled losses need dense gradients
+    cut = experiment.cut(specs[0])
     with (
-        packable(pretrained.model) if context.packed else nullcontext() as packing,
+        packable(pretrained.model) if experiment.packed else nullcontext() as packing,
         sparse_gradients(pretrained.model) if sparse else nullcontext(),
         dropout.replacing_dropout(pretrained.model) if dropout else nullcontext(),
         cut_at(
-            pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, head_token=context.head_token
+            pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, head_token=experiment.head_token
         ) as upper,
         checkpointed(_running_layers(pretrained, cut), upper, dropout)
         if specs[0].gradient_checkpointing
         else nullcontext(),
-        random_state_restored(context.machine.device),  # for dropout without nn.Dropout
-        _reader(context, cut) as reader,
+        random_state_restored(experiment.machine.device),  # for dropout without nn.Dropout
+        _reader(experiment, cut) as reader,
     ):
         torch.manual_seed(seeds[0])
         if packing:
             packing.dropout = dropout
-        yield ForwardFunction(context, upper, cut, dropout, reader)
+        yield ForwardFunction(experiment, upper, cut, dropout, reader)
 
 
 @contextmanager
-def _reader(context: Experiment, cut: int | None) -> Iterator[Reader | None]:
+def _reader(experiment: Experiment, cut: int | None) -> Iterator[Reader | None]:
     """Reads the hidden states after ``cut`` layers. In the end, no copy of them is on its way."""
-    if cut is None or context.states is None:
+    if cut is None or experiment.states is None:
         yield None
         return
-    name = "head" if context.reads_one_token(cut) else f"tokens-{cut}"
-    with closing(reader_of(context.states, name, context.machine.device, context.worker.copies)) as reader:
+    name = "head" if experiment.reads_one_token(cut) else f"tokens-{cut}"
+    with closing(reader_of(experiment.states, name, experiment.machine.device, experiment.worker.copies)) as reader:
         yield reader
 
 
@@ -263,7 +263,7 @@ def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> nn.Linear:
     return found[-1]
 
 
-def fit_head(spec: Run, context: Experiment) -> None:
+def fit_head(spec: Run, experiment: Experiment) -> None:
     """Fit the last linear module of the head on the run's training rows, if the way of the run begins with that.
 
     The model must have the values that the run starts from. The logits then are those of the fitted probe; a head without a
@@ -271,10 +271,10 @@ def fit_head(spec: Run, context: Experiment) -> None:
     """
     if spec.way.order != "head-first":
         return
-    pretrained = context.pretrained
-    head, rows = last_linear(pretrained.model, pretrained.anatomy), train_rows(context, spec)
-    features = _inputs_of(head, spec, context, rows)
-    targets = context.problem.targets[rows]
+    pretrained = experiment.pretrained
+    head, rows = last_linear(pretrained.model, pretrained.anatomy), train_rows(experiment, spec)
+    features = _inputs_of(head, spec, experiment, rows)
+    targets = experiment.problem.targets[rows]
     outputs = head.out_features
     model, *_ = ridge(features, targets, 0 if outputs == 1 else outputs)  # 0 classes: a number to predict
     with torch.no_grad():
@@ -283,7 +283,7 @@ def fit_head(spec: Run, context: Experiment) -> None:
             head.bias.copy_(torch.from_numpy(model.bias))
 
 
-def _inputs_of(head: nn.Linear, spec: Run, context: Experiment, rows: np.ndarray) -> np.ndarray:
+def _inputs_of(head: nn.Linear, spec: Run, experiment: Experiment, rows: np.ndarray) -> np.ndarray:
     """What the module reads for each of these rows, ``[n, D]``, in evaluation mode."""
     size = spec.per_device_eval_batch_size
     seen: list[Tensor] = []
@@ -292,15 +292,15 @@ def _inputs_of(head: nn.Linear, spec: Run, context: Experiment, rows: np.ndarray
         read = args[0].detach().float().cpu()
         if read.dim() == 3:  # the head runs for every token, and the model then takes the logits of one
             done = sum(map(len, seen))
-            lengths = torch.from_numpy(context.tokens.lengths[rows[done : done + len(read)]])
-            at = lengths - 1 if context.head_reads == "last" else torch.zeros_like(lengths)
+            lengths = torch.from_numpy(experiment.tokens.lengths[rows[done : done + len(read)]])
+            at = lengths - 1 if experiment.head_reads == "last" else torch.zeros_like(lengths)
             read = read[torch.arange(len(read)), at.clamp(max=read.shape[1] - 1)]
         seen.append(read)
 
     hook = head.register_forward_hook(keep)
-    context.pretrained.model.eval()
+    experiment.pretrained.model.eval()
     try:
-        with torch.no_grad(), forward_function(context, [frozen(spec)]) as forward:
+        with torch.no_grad(), forward_function(experiment, [frozen(spec)]) as forward:
             for n in range(0, len(rows), size):
                 forward(rows[None, n : n + size])
     finally:

@@ -194,7 +194,7 @@ class Result:
 
 def make_result(
     spec: Run,
-    context: "Experiment",
+    experiment: "Experiment",
     training: "TrainingRecord",
     scored: Logits,
     audit: AuditRecord,
@@ -209,7 +209,7 @@ def make_result(
 
     Args:
         spec: The run.
-        context: What the runs share.
+        experiment: What the runs share.
         training: The course of its training.
         scored: The logits of all splits except train and validation.
         audit: What was trained.
@@ -225,7 +225,7 @@ def make_result(
     def rows_of(split: str, epoch: float | None, scores: Mapping[str, float]) -> list[Score]:
         return [Score(split=split, epoch=epoch, metric=name, value=defined(value)) for name, value in scores.items()]
 
-    metric, evaluations, others = context.problem.metric, training.evaluations, dict(scored)
+    metric, evaluations, others = experiment.problem.metric, training.evaluations, dict(scored)
     test = others.pop("test", None)
     best, last = (evaluations[training.best], evaluations[-1]) if evaluations else (None, None)
     best_epoch, last_epoch = best.epoch if best else None, last.epoch if last else None
@@ -237,8 +237,8 @@ def make_result(
     ]
     scores += rows_of("train", last_epoch, training.train_last)
     for split, logits in others.items():
-        scores += rows_of(split, best_epoch, context.problem.scores(logits, context.splits[split]))
-    from_cache = any(context.cut(one) is not None for one in trainings_of(spec, context.pretrained.anatomy))
+        scores += rows_of(split, best_epoch, experiment.problem.scores(logits, experiment.splits[split]))
+    from_cache = any(experiment.cut(one) is not None for one in trainings_of(spec, experiment.pretrained.anatomy))
     record = RunRecord(
         digest=spec.digest,
         spec=spec,
@@ -251,32 +251,32 @@ def make_result(
         train_last=defined(training.train_last[metric]) if training.train_last else None,
         scores=scores,
         cost=Cost(
-            train_seconds=training.train_seconds / context.worker.at_a_time,
-            evaluation_seconds=training.evaluation_seconds / context.worker.at_a_time,
-            forward_pass_seconds=context.states.seconds if context.states and from_cache else 0.0,
+            train_seconds=training.train_seconds / experiment.worker.at_a_time,
+            evaluation_seconds=training.evaluation_seconds / experiment.worker.at_a_time,
+            forward_pass_seconds=experiment.states.seconds if experiment.states and from_cache else 0.0,
             peak_memory_bytes=peak_memory_bytes,
-            run_seconds=run_seconds / context.worker.at_a_time,
+            run_seconds=run_seconds / experiment.worker.at_a_time,
             steps=training.steps,
         ),
         audit=audit,
         provenance=Provenance.model_validate(
             {
-                **context.machine.facts(),
-                "packed": context.packed,
-                "head_token": context.head_token is not None,
-                "cut": context.cut(spec),
+                **experiment.machine.facts(),
+                "packed": experiment.packed,
+                "head_token": experiment.head_token is not None,
+                "cut": experiment.cut(spec),
                 "from_cache": from_cache,
                 "stacked": stacked,
-                "micro_batch": context.micro_batch(spec),
+                "micro_batch": experiment.micro_batch(spec),
                 "continued_after": list(continued_after),
-                "workers": context.worker.at_a_time,
+                "workers": experiment.worker.at_a_time,
             }
         ),
     )
     validation = {"validation_best": best.logits, "validation_last": last.logits} if best and last else {}
     result = Result(record, {**validation, **others}, learned=learned)
     if test is not None:
-        on_test = context.problem.scores(test, context.splits["test"])
+        on_test = experiment.problem.scores(test, experiment.splits["test"])
         result.test_logits = test
         result.test = TestRecord(digest=spec.digest, scores={name: defined(value) for name, value in on_test.items()})
     return result

@@ -41,7 +41,7 @@ from frostline.training.updates import optimizer_groups
 @contextmanager
 def training_session(
     specs: Sequence[Run],
-    context: Experiment,
+    experiment: Experiment,
     *,
     batched: bool | None = None,
     earlier: Mapping[str, Tensor] = MappingProxyType({}),
@@ -50,26 +50,26 @@ def training_session(
 
     Args:
         specs: The runs.
-        context: Model and data.
+        experiment: Model and data.
         batched: See :func:`frostline.training.train.run_stacked`.
         earlier: The parameters that an earlier phase of a single run has trained, by name.
 
     Yields:
         The runs as learners, and the function from rows to logits.
     """
-    context = context.for_run(specs[0])
-    pretrained = context.pretrained
+    experiment = experiment.for_run(specs[0])
+    pretrained = experiment.pretrained
     names = specs[0].parameters(pretrained.anatomy)
 
     def start(number: int) -> Mapping[str, nn.Parameter]:
-        return start_values(specs[number], context, earlier)
+        return start_values(specs[number], experiment, earlier)
 
-    batched = context.machine.device.type != "cpu" if batched is None else batched
+    batched = experiment.machine.device.type != "cpu" if batched is None else batched
     with (
         nullcontext([start(0)])
         if len(specs) == 1
         else stacked(pretrained.model, names, len(specs), start, batched=batched) as own,
-        forward_function(context, specs) as forward,
+        forward_function(experiment, specs) as forward,
     ):
         pretrained.model.eval()
         try:
@@ -77,7 +77,7 @@ def training_session(
             for spec, parameters in zip(specs, own, strict=True):
                 trained, restraints = start_of(spec, pretrained, parameters)
                 groups = optimizer_groups(spec, pretrained.anatomy, trained)
-                rows, order = train_rows(context, spec), order_generator(spec)
+                rows, order = train_rows(experiment, spec), order_generator(spec)
                 learners.append(Learner(trained, groups, rows, order, parameters, restraints))
             yield learners, forward
         finally:
@@ -85,26 +85,26 @@ def training_session(
 
 
 def start_values(
-    spec: Run, context: Experiment, earlier: Mapping[str, Tensor] = MappingProxyType({})
+    spec: Run, experiment: Experiment, earlier: Mapping[str, Tensor] = MappingProxyType({})
 ) -> dict[str, nn.Parameter]:
     """Set the model to the values that a run starts from. Returns the parameters that it changes, by name.
 
     ``earlier`` are the parameters that an earlier phase of the run has trained.
     """
-    pretrained = context.pretrained
+    pretrained = experiment.pretrained
     names, new = spec.parameters(pretrained.anatomy), reinitialized(spec, pretrained.anatomy)
     parameters = pretrained.start_run(names, generator_seed(spec.seed, "head"), new)
     if not earlier:
-        fit_head(spec, context)
+        fit_head(spec, experiment)
     with torch.no_grad():
         for name, value in earlier.items():
             parameters[name].copy_(value)
     return parameters
 
 
-def set_mode(context: Experiment, spec: Run, *, training: bool) -> None:
+def set_mode(experiment: Experiment, spec: Run, *, training: bool) -> None:
     """Set the model of a run, with the head of the run, to training mode or to evaluation mode."""
-    pretrained = context.for_run(spec).pretrained
+    pretrained = experiment.for_run(spec).pretrained
     model = pretrained.model
     if not training:
         model.eval()
@@ -114,37 +114,37 @@ def set_mode(context: Experiment, spec: Run, *, training: bool) -> None:
         set_train_mode(model, pretrained.anatomy, spec.parameters(pretrained.anatomy))
 
 
-def score_rows(forward: Forward, context: Experiment, rows: Rows, specs: Sequence[Run]) -> NDArray[np.float32]:
+def score_rows(forward: Forward, experiment: Experiment, rows: Rows, specs: Sequence[Run]) -> NDArray[np.float32]:
     """Logits of the same rows ``[n]`` by each of the K runs, ``[K, n, C]``."""
     rows = np.stack([rows] * len(specs))
-    return context.problem.logits(forward, rows, specs[0].per_device_eval_batch_size)
+    return experiment.problem.logits(forward, rows, specs[0].per_device_eval_batch_size)
 
 
-def profile_step(specs: Sequence[Run], context: Experiment, *, steps: int = 4) -> tuple[float, int]:
+def profile_step(specs: Sequence[Run], experiment: Experiment, *, steps: int = 4) -> tuple[float, int]:
     """Train these runs as one stack for a few steps, on their longest examples.
 
     Returns:
         Seconds of the fastest step, infinite if fewer than two steps completed; and peak memory in bytes.
     """
-    first, lengths = specs[0], context.problem.lengths
-    context = context.for_run(first)
+    first, lengths = specs[0], experiment.problem.lengths
+    experiment = experiment.for_run(first)
 
     def longest(rows: Rows, count: int) -> Rows:  # repeats rows if there are fewer
         return np.resize(rows[np.argsort(-lengths[rows], kind="stable")], count)
 
     ends: list[float] = []
-    scored = validation_rows(context, first)
-    with peak_memory(context.machine) as peak, training_session(specs, context) as (learners, forward):
+    scored = validation_rows(experiment, first)
+    with peak_memory(experiment.machine) as peak, training_session(specs, experiment) as (learners, forward):
         train(
             forward,
             [replace(one, rows=longest(one.rows, steps * first.batch_size)) for one in learners],
-            context.problem,
+            experiment.problem,
             longest(scored, min(len(scored), first.per_device_eval_batch_size)),
             # With two evaluations, peak memory includes the copy of the best parameters.
             first.model_copy(update={"num_train_epochs": 1.0, "evaluations_per_epoch": 2}),
-            set_mode=lambda training: set_mode(context, first, training=training),
+            set_mode=lambda training: set_mode(experiment, first, training=training),
             prefetch=forward.prefetch,
-            on_step=lambda step, total: ends.append(context.machine.time()),
+            on_step=lambda step, total: ends.append(experiment.machine.time()),
         )
     gaps = [after - before for before, after in pairwise(ends)]
     return min(gaps, default=math.inf), peak.bytes  # no gaps if the loss is not finite
@@ -218,37 +218,37 @@ class Course(Checkpoints):
         return audits[-1].model_copy(update=update)
 
 
-def fit_run(spec: Run, context: Experiment, estimator: Estimator) -> Result:
+def fit_run(spec: Run, experiment: Experiment, estimator: Estimator) -> Result:
     """Fit and score one run, as a training with a single evaluation after the last step."""
-    begun, problem, rows = perf_counter(), context.problem, validation_rows(context, spec)
-    with peak_memory(context.machine) as peak:
-        fitted = estimator.fit(spec, context, None)
+    begun, problem, rows = perf_counter(), experiment.problem, validation_rows(experiment, spec)
+    with peak_memory(experiment.machine) as peak:
+        fitted = estimator.fit(spec, experiment, None)
         trained = perf_counter()
         logits = fitted.logits(rows, "validation")
         record, scored = TrainingRecord(steps=fitted.steps), dict[str, NDArray[np.float32]]()
         if problem.is_finite(logits, rows):
-            some = train_rows(context, spec)[: spec.train_score_rows]
+            some = train_rows(experiment, spec)[: spec.train_score_rows]
             record.train_last = problem.scores(fitted.logits(some, "train"), some)
             record.evaluations = [Evaluation(fitted.epochs, fitted.steps, problem.scores(logits, rows), {}, logits)]
             if problem.is_degenerate(logits, rows):
                 record.outcome, record.reason = "degenerate", "it predicts the same for every validation row"
-            others = {split: of for split, of in context.splits.items() if split not in ("train", "validation")}
+            others = {split: of for split, of in experiment.splits.items() if split not in ("train", "validation")}
             scored = {split: fitted.logits(of, split) for split, of in others.items()}
         else:
             record.outcome, record.reason = "diverged", "its logits of the validation rows are not finite"
     ended = perf_counter()
     record.train_seconds, record.evaluation_seconds = trained - begun, ended - trained
-    anatomy = context.pretrained.anatomy
+    anatomy = experiment.pretrained.anatomy
     names = spec.parameters(anatomy)
     depth, below_head = anatomy.depth(names), {name for name in names if anatomy.places[name] != HEAD}
     audit = AuditRecord(
-        parameters=count_parameters(context.pretrained.model),
+        parameters=count_parameters(experiment.pretrained.model),
         trainable_parameters=fitted.parameters,
         tuned_share=1.0 if depth is None else depth / anatomy.count,
-        by_place=parameters_by_place(context.pretrained, below_head),
+        by_place=parameters_by_place(experiment.pretrained, below_head),
     )
     return make_result(
-        *(spec, context, record, scored, audit),
+        *(spec, experiment, record, scored, audit),
         learned=fitted.learned,
         peak_memory_bytes=peak.bytes,
         run_seconds=ended - begun,
@@ -257,7 +257,7 @@ def fit_run(spec: Run, context: Experiment, estimator: Estimator) -> Result:
 
 def run(
     spec: Run,
-    context: Experiment,
+    experiment: Experiment,
     *,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     checkpoints: Checkpoints = NO_CHECKPOINTS,
@@ -268,13 +268,13 @@ def run(
     separate random generators. Their seeds depend only on the run's seed, so they are the same for every k.
     """
     if estimator := estimator_of(spec.way):
-        return fit_run(spec, context, estimator)
-    return run_stacked([spec], context, on_step=on_step, checkpoints=checkpoints)[0]
+        return fit_run(spec, experiment, estimator)
+    return run_stacked([spec], experiment, on_step=on_step, checkpoints=checkpoints)[0]
 
 
 def run_stacked(
     specs: Sequence[Run],
-    context: Experiment,
+    experiment: Experiment,
     *,
     batched: bool | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
@@ -286,7 +286,7 @@ def run_stacked(
 
     Args:
         specs: The runs, all with the same :attr:`Run.stack_key`.
-        context: Model and data.
+        experiment: Model and data.
         batched: Compute the runs with batched operations instead of one after the other; by default on all devices except
             CPUs. See :mod:`frostline.model.stacking`.
         on_step: Called after each step with its number and the total number of steps.
@@ -295,17 +295,17 @@ def run_stacked(
     Returns:
         The result of each run, in order. Seconds are divided equally among the runs; memory is that of the whole stack.
     """
-    begun, context = perf_counter(), context.for_run(specs[0])
-    phases = list(zip(*(phases_of(spec, context.pretrained.anatomy) for spec in specs), strict=True))
+    begun, experiment = perf_counter(), experiment.for_run(specs[0])
+    phases = list(zip(*(phases_of(spec, experiment.pretrained.anatomy) for spec in specs), strict=True))
     course = Course(checkpoints)
-    with peak_memory(context.machine) as peak:
+    with peak_memory(experiment.machine) as peak:
         for number in range(len(course.finished), len(phases)):
 
             def on_step_of_phase(step: int, total: int, number: int = number) -> None:  # all have about as many steps
                 on_step(number * total + step, len(phases) * total)
 
             last = number == len(phases) - 1
-            learners, scored = _train(phases[number], context, course, on_step_of_phase, last=last, batched=batched)
+            learners, scored = _train(phases[number], experiment, course, on_step_of_phase, last=last, batched=batched)
             if all(learner.record.outcome == "diverged" for learner in learners):
                 break
     seconds = (perf_counter() - begun) / len(specs)
@@ -314,9 +314,9 @@ def run_stacked(
         record = joined([records[n] for records, _ in course.finished])
         own = {} if record.outcome == "diverged" else {split: logits[n] for split, logits in scored.items()}
         result = make_result(
-            *(spec, context, record, own, course.audit(n)),
+            *(spec, experiment, record, own, course.audit(n)),
             learned=learner.learned,
-            peak_memory_bytes=peak.bytes - context.worker.copies.bytes,
+            peak_memory_bytes=peak.bytes - experiment.worker.copies.bytes,
             run_seconds=seconds,
             stacked=len(specs),
             continued_after=course.continued_after,
@@ -327,7 +327,7 @@ def run_stacked(
 
 def _train(
     specs: Sequence[Run],
-    context: Experiment,
+    experiment: Experiment,
     course: Course,
     on_step: Callable[[int, int], None],
     *,
@@ -340,24 +340,24 @@ def _train(
         The runs, and after the ``last`` phase the logits of the other splits than train and validation, ``[K, n, C]``.
     """
     first = specs[0]
-    names = first.parameters(context.pretrained.anatomy)
-    with training_session(specs, context, batched=batched, earlier=course.learned) as (learners, forward):
-        audit = Audit(context.pretrained, names, learners)
+    names = first.parameters(experiment.pretrained.anatomy)
+    with training_session(specs, experiment, batched=batched, earlier=course.learned) as (learners, forward):
+        audit = Audit(experiment.pretrained, names, learners)
         course.parts = {"forward": forward, "audit": audit}
 
         def set_audited_mode(training: bool) -> None:
-            set_mode(context, first, training=training)
+            set_mode(experiment, first, training=training)
             if training:
                 audit.check_modes()
 
         records = train(
             forward,
             learners,
-            context.problem,
-            validation_rows(context, first),
+            experiment.problem,
+            validation_rows(experiment, first),
             first,
             set_mode=set_audited_mode,
-            micro_batch=context.micro_batch(first),
+            micro_batch=experiment.micro_batch(first),
             prefetch=forward.prefetch,
             on_step=on_step,
             patience=first.way.patience,
@@ -365,23 +365,23 @@ def _train(
         )
         scored: dict[str, NDArray[np.float32]] = {}
         if last and any(record.outcome != "diverged" for record in records):
-            other_splits = [split for split in context.splits if split not in ("train", "validation")]
-            scored = {split: score_rows(forward, context, context.splits[split], specs) for split in other_splits}
+            other_splits = [split for split in experiment.splits if split not in ("train", "validation")]
+            scored = {split: score_rows(forward, experiment, experiment.splits[split], specs) for split in other_splits}
         course.finished.append((records, audit.records(frozen_dropout=first.frozen_dropout)))
     # copies, because the model is reset before the next phase
     course.learned = {name: p.detach().clone() for name, p in learners[0].learned.items()}
     return learners, scored
 
 
-def restore(spec: Run, context: Experiment, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
+def restore(spec: Run, experiment: Experiment, learned: Mapping[str, Tensor]) -> NDArray[np.float32]:
     """Load the ``learned`` parameters of a run into the model.
 
     Returns:
         Its logits of the validation rows, ``[n, C]``.
     """
-    context = context.for_run(spec)
-    start_values(spec, context, learned)
-    context.pretrained.model.eval()
-    with forward_function(context, [spec]) as forward:
-        logits: NDArray[np.float32] = score_rows(forward, context, validation_rows(context, spec), [spec])[0]
+    experiment = experiment.for_run(spec)
+    start_values(spec, experiment, learned)
+    experiment.pretrained.model.eval()
+    with forward_function(experiment, [spec]) as forward:
+        logits: NDArray[np.float32] = score_rows(forward, experiment, validation_rows(experiment, spec), [spec])[0]
     return logits

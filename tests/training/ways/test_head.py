@@ -32,21 +32,21 @@ def three_classes(folder):
     )
 
 
-def predictions(context):
+def predictions(experiment):
     """What the model predicts for its training rows, and what its head reads."""
     read = []
-    head = last_linear(context.pretrained.model, context.pretrained.anatomy)
+    head = last_linear(experiment.pretrained.model, experiment.pretrained.anatomy)
     hook = head.register_forward_pre_hook(lambda module, args: read.append(args[0]))
-    rows = train_rows(context, SPEC)
+    rows = train_rows(experiment, SPEC)
     with torch.no_grad():
-        logits = context.pretrained.model.eval()(**context.tokens.batch(rows)).logits
+        logits = experiment.pretrained.model.eval()(**experiment.tokens.batch(rows)).logits
     hook.remove()
-    return logits.numpy(), read[0].numpy().astype(float), context.problem.targets[rows]
+    return logits.numpy(), read[0].numpy().astype(float), experiment.problem.targets[rows]
 
 
-def test_the_start_predicts_as_scikit_learn(context):
-    start_values(SPEC, context)
-    logits, features, targets = predictions(context)
+def test_the_start_predicts_as_scikit_learn(experiment):
+    start_values(SPEC, experiment)
+    logits, features, targets = predictions(experiment)
     scaled = (features - features.mean(0)) / features.std(0)
     fits = [RidgeClassifier(alpha=alpha * len(targets)).fit(scaled, targets) for alpha in np.logspace(-4, 1, 11)]
     margins = logits[:, 1] - logits[:, 0]
@@ -56,9 +56,9 @@ def test_the_start_predicts_as_scikit_learn(context):
 
 
 def test_the_start_predicts_as_scikit_learn_with_three_classes(tiny_bert):
-    context = three_classes(tiny_bert)
-    start_values(SPEC, context)
-    logits, features, targets = predictions(context)
+    experiment = three_classes(tiny_bert)
+    start_values(SPEC, experiment)
+    logits, features, targets = predictions(experiment)
     scaled = (features - features.mean(0)) / features.std(0)
     fits = [RidgeClassifier(alpha=alpha * len(targets)).fit(scaled, targets) for alpha in np.logspace(-4, 1, 11)]
     alike = [np.corrcoef(logits.ravel(), fit.decision_function(scaled).ravel())[0, 1] for fit in fits]
@@ -67,27 +67,29 @@ def test_the_start_predicts_as_scikit_learn_with_three_classes(tiny_bert):
     assert set(logits.argmax(1)) == {0, 1, 2}
 
 
-def test_the_same_head_from_cached_hidden_states(context, tmp_path):
-    start_values(SPEC, context)
-    plain = context.pretrained.model.classifier.weight.detach().clone()
-    start_values(SPEC, with_states(context, tmp_path))
-    assert (context.pretrained.model.classifier.weight - plain).abs().max() < 1e-3 * plain.abs().max()
+def test_the_same_head_from_cached_hidden_states(experiment, tmp_path):
+    start_values(SPEC, experiment)
+    plain = experiment.pretrained.model.classifier.weight.detach().clone()
+    start_values(SPEC, with_states(experiment, tmp_path))
+    assert (experiment.pretrained.model.classifier.weight - plain).abs().max() < 1e-3 * plain.abs().max()
 
 
 def test_the_head_of_a_decoder_is_the_same_if_batches_are_scored_in_chunks(tmp_path, monkeypatch):
     """Its head runs for every token."""
-    context = model_of_type("gpt2", tmp_path).with_worker(states=None)
-    start_values(SPEC, context)
-    whole = context.pretrained.model.score.weight.detach().clone()
+    experiment = model_of_type("gpt2", tmp_path).with_worker(states=None)
+    start_values(SPEC, experiment)
+    whole = experiment.pretrained.model.score.weight.detach().clone()
     monkeypatch.setitem(batches.TOKENS, "cpu", 200)
-    start_values(SPEC, context)
-    torch.testing.assert_close(context.pretrained.model.score.weight, whole, rtol=1e-3, atol=1e-3 * whole.abs().max())
+    start_values(SPEC, experiment)
+    torch.testing.assert_close(
+        experiment.pretrained.model.score.weight, whole, rtol=1e-3, atol=1e-3 * whole.abs().max()
+    )
 
 
 def test_no_row_is_read_twice_if_memory_runs_out_in_the_head(uncached, monkeypatch):
-    context = uncached.with_worker(scoring_tokens={})
-    start_values(SPEC, context)
-    head = context.pretrained.model.classifier
+    experiment = uncached.with_worker(scoring_tokens={})
+    start_values(SPEC, experiment)
+    head = experiment.pretrained.model.classifier
     whole, real = head.weight.detach().clone(), head.forward
 
     def short_of_memory(x):
@@ -96,30 +98,30 @@ def test_no_row_is_read_twice_if_memory_runs_out_in_the_head(uncached, monkeypat
         return real(x)
 
     monkeypatch.setattr(head, "forward", short_of_memory)
-    start_values(SPEC, context)
+    start_values(SPEC, experiment)
     torch.testing.assert_close(head.weight, whole, rtol=1e-3, atol=1e-3 * whole.abs().max())
 
 
-def test_the_run_goes_on_from_the_fitted_head(context):
-    fitted, random = run(SPEC, context), run(way_spec(Way()), context)
+def test_the_run_goes_on_from_the_fitted_head(experiment):
+    fitted, random = run(SPEC, experiment), run(way_spec(Way()), experiment)
     first = [next(s for s in one.record.scores if s.metric == "loss") for one in (fitted, random)]
     assert first[0].value < first[1].value and "embeddings" in fitted.record.audit.moved
 
 
-def test_named_modules_are_tuned_from_the_fitted_head(context):
-    start_values(SPEC, context)
-    fitted = context.pretrained.model.classifier.weight.detach().clone()
+def test_named_modules_are_tuned_from_the_fitted_head(experiment):
+    start_values(SPEC, experiment)
+    fitted = experiment.pretrained.model.classifier.weight.detach().clone()
     spec = way_spec(Way(order="head-first", modules=("encoder.layer.2.output",)))
-    start_values(spec, context)
-    assert torch.equal(context.pretrained.model.classifier.weight, fitted)
-    places = {context.pretrained.anatomy.places[name] for name in run(spec, context).learned}
+    start_values(spec, experiment)
+    assert torch.equal(experiment.pretrained.model.classifier.weight, fitted)
+    places = {experiment.pretrained.anatomy.places[name] for name in run(spec, experiment).learned}
     assert places == {"layer 2", "head"}
 
 
 def test_a_number_to_predict_has_a_fitted_head_too(tiny_bert):
-    context = context_of(tiny_bert, regression=True)
-    start_values(SPEC, context)
-    logits, features, targets = predictions(context)
+    experiment = context_of(tiny_bert, regression=True)
+    start_values(SPEC, experiment)
+    logits, features, targets = predictions(experiment)
     scaled = (features - features.mean(0)) / features.std(0)
     fits = [Ridge(alpha=alpha * len(targets)).fit(scaled, targets) for alpha in np.logspace(-4, 1, 11)]
     assert min(np.abs(fit.predict(scaled) - logits[:, 0]).max() for fit in fits) < 1e-4

@@ -20,15 +20,15 @@ from training.runs import largest_difference, spec_of, with_states
 
 
 @pytest.fixture(scope="module")
-def context(tmp_path_factory):
+def experiment(tmp_path_factory):
     return context_without_dropout(tmp_path_factory.mktemp("even"))
 
 
 @pytest.mark.parametrize("tune", [2, "full"])
-def test_the_result_is_that_of_peft(context, tune):
+def test_the_result_is_that_of_peft(experiment, tune):
     spec = way_spec(Way(tune=tune, low_rank=4, low_rank_scale=2.0), num_train_epochs=2)
-    model, names = started(spec, context)
-    places = context.pretrained.anatomy.places
+    model, names = started(spec, experiment)
+    places = experiment.pretrained.anatomy.places
     matrices = [name for name in names if layer_number(places[name]) is not None]
     parameters = dict(model.named_parameters())
     start = factors_of({name: parameters[name] for name in matrices}, frozenset(), 4, spec.seed_for("low rank"))
@@ -42,7 +42,7 @@ def test_the_result_is_that_of_peft(context, tune):
             parameter.data.copy_(start[name + suffix])
             trained[name + suffix] = parameter
     trained |= {name: parameters[name] for name in names if name not in matrices}
-    train_by_hand(model, trained, spec, context)
+    train_by_hand(model, trained, spec, experiment)
     with torch.no_grad():
         merged = {
             name: parameters[name.replace(".weight", ".base_layer.weight")]
@@ -50,7 +50,7 @@ def test_the_result_is_that_of_peft(context, tune):
             for name in matrices
         }
     merged |= {name: p for name, p in trained.items() if matrix_of(name) == name}
-    result = run(spec, context)
+    result = run(spec, experiment)
     assert gap(result, merged) < 2e-6
     audit = result.record.audit
     assert audit.trainable_parameters == sum(p.numel() for p in trained.values())
@@ -70,35 +70,35 @@ def test_a_matrix_that_is_stored_transposed_gets_the_transposed_update():
     assert theirs[name.replace("weight", "lora_B.default.weight")].shape == up.shape
 
 
-def test_cached_hidden_states_change_nothing(context, tmp_path):
+def test_cached_hidden_states_change_nothing(experiment, tmp_path):
     spec = way_spec(Way(tune=1, low_rank=4), num_train_epochs=2, evaluations_per_epoch=1)
-    without = run(spec, context)
-    cached = with_states(context, tmp_path)
+    without = run(spec, experiment)
+    cached = with_states(experiment, tmp_path)
     found = run(spec, cached)
     assert found.record.provenance.cut == 2 and largest_difference(without, found) < 1e-5
 
 
-def test_scaled_losses_change_nothing(context):
+def test_scaled_losses_change_nothing(experiment):
     """The gradients of the factors come from those of the matrices. This machine computes in float32, so nothing is rounded."""
     spec = way_spec(Way(tune=2, low_rank=2))
-    plain = {name: p.detach().clone() for name, p in run(spec, context).learned.items()}
-    assert gap(run(spec.model_copy(update={"precision": "float16"}), context), plain) < 1e-6
+    plain = {name: p.detach().clone() for name, p in run(spec, experiment).learned.items()}
+    assert gap(run(spec.model_copy(update={"precision": "float16"}), experiment), plain) < 1e-6
 
 
-def test_the_learned_matrices_are_stored_merged(context, tmp_path):
+def test_the_learned_matrices_are_stored_merged(experiment, tmp_path):
     spec = way_spec(Way(tune=1, low_rank=2), load_best_model_at_end=True, evaluations_per_epoch=2)
-    result = run(spec, context)
+    result = run(spec, experiment)
     learned = {name: p.detach().clone() for name, p in result.learned.items()}
-    context.pretrained.model.save_pretrained(tmp_path)
+    experiment.pretrained.model.save_pretrained(tmp_path)
     saved = load_file(tmp_path / "model.safetensors")
     assert all(torch.equal(saved[name], value) for name, value in learned.items())
-    assert abs(restore(spec, context, learned) - result.logits["validation_best"]).max() < 1e-6
+    assert abs(restore(spec, experiment, learned) - result.logits["validation_best"]).max() < 1e-6
 
 
-def test_a_rank_gives_as_many_parameters_as_the_last_layers(context):
-    spec, pretrained = way_spec(way_named("lora-like-2", {})), context.pretrained
+def test_a_rank_gives_as_many_parameters_as_the_last_layers(experiment):
+    spec, pretrained = way_spec(way_named("lora-like-2", {})), experiment.pretrained
     rank = rank_of(spec, pretrained.model, pretrained.anatomy)
-    result, last = run(spec, context), run(spec_of(2), context)
+    result, last = run(spec, experiment), run(spec_of(2), experiment)
     counts = [one.record.audit.trainable_parameters for one in (result, last)]
     by_rank = sum(sum(p.shape) for name, p in result.learned.items() if ".layer." in name)
     assert rank > 1 and abs(counts[0] - counts[1]) <= by_rank / 2

@@ -43,12 +43,12 @@ def test_the_expectation_of_the_mixed_matrix_is_the_matrix():
 
 @pytest.mark.parametrize("tune", [1, "full"])
 def test_a_run_equals_training_by_hand(tmp_path, tune):
-    context = context_without_dropout(tmp_path)
+    experiment = context_without_dropout(tmp_path)
     spec = way_spec(Way(tune=tune, mixout=SHARE))
-    model, names = started(spec, context)
+    model, names = started(spec, experiment)
     trained = parameters_of(model, names)
     pretrained = {name: p.detach().clone() for name, p in trained.items()}
-    matrices = sorted(names & context.pretrained.anatomy.matrices - context.pretrained.new)
+    matrices = sorted(names & experiment.pretrained.anatomy.matrices - experiment.pretrained.new)
     random = torch.Generator().manual_seed(spec.seed_for("mixout"))
     held = {}
 
@@ -64,5 +64,5 @@ def test_a_run_equals_training_by_hand(tmp_path, tune):
                 trained[name].copy_(value)
                 trained[name].grad *= (1 - mask) / (1 - SHARE)
 
-    train_by_hand(model, trained, spec, context, around=around)
-    assert len(matrices) > 5 and gap(run(spec, context), trained) < 1e-5
+    train_by_hand(model, trained, spec, experiment, around=around)
+    assert len(matrices) > 5 and gap(run(spec, experiment), trained) < 1e-5

@@ -19,7 +19,7 @@ from training.runs import largest_difference, outcome, spec_of, with_states
 
 
 @pytest.fixture(scope="module")
-def context(tmp_path_factory):
+def experiment(tmp_path_factory):
     return context_without_dropout(tmp_path_factory.mktemp("even"))
 
 
@@ -34,14 +34,14 @@ def test_the_phases_have_all_steps_of_the_run_and_warm_up_at_most_half_of_the_fi
         assert 2 * plans[0].warmup <= plans[0].total and not any(plan.warmup for plan in plans[1:])
 
 
-def test_every_phase_moves_what_it_unfreezes_even_in_a_single_step(context):
-    audit = run(spec_of("g", way=Way(order="gradual"), train_size=8, num_train_epochs=5), context).record.audit
+def test_every_phase_moves_what_it_unfreezes_even_in_a_single_step(experiment):
+    audit = run(spec_of("g", way=Way(order="gradual"), train_size=8, num_train_epochs=5), experiment).record.audit
     for layer, phase in zip(("layer 2", "layer 1", "layer 0", "embeddings"), audit.phases[1:], strict=True):
         assert layer in phase.moved and phase.steps == 1
 
 
-def test_the_phases_unfreeze_one_layer_after_the_other(context):
-    anatomy = context.pretrained.anatomy
+def test_the_phases_unfreeze_one_layer_after_the_other(experiment):
+    anatomy = experiment.pretrained.anatomy
     phases = phases_of(spec_of("gradual", way=Way(order="gradual"), num_train_epochs=5, warmup_steps=3), anatomy)
     assert [phase.way.tune for phase in phases] == ["head only", "last 1", "last 2", "last 3", FULL]
     assert [phase.warmup_steps for phase in phases] == [2, 0, 0, 0, 0]
@@ -71,7 +71,7 @@ BY_HAND = {
 }
 
 
-def steps_by_hand(model, spec, context, phase, factors):
+def steps_by_hand(model, spec, experiment, phase, factors):
     """AdamW on what is unfrozen in a phase, with these factors of the learning rates. Yields the number of each step."""
     groups = []
     for name, p in model.named_parameters():
@@ -82,12 +82,14 @@ def steps_by_hand(model, spec, context, phase, factors):
     order = torch.Generator().manual_seed(generator_seed(spec.seed, f"order, phase {phase}"))
     for step, factor in enumerate(factors):
         if step % 4 == 0:
-            epoch = train_rows(context, spec)[torch.randperm(32, generator=order).numpy()]
+            epoch = train_rows(experiment, spec)[torch.randperm(32, generator=order).numpy()]
         rows = epoch[step % 4 * 8 :][:8]
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * factor
         optimizer.zero_grad()
-        model(**context.tokens.batch(rows), labels=torch.from_numpy(context.problem.targets[rows])).loss.backward()
+        model(
+            **experiment.tokens.batch(rows), labels=torch.from_numpy(experiment.problem.targets[rows])
+        ).loss.backward()
         torch.nn.utils.clip_grad_norm_([group["params"][0] for group in groups], 1.0)
         optimizer.step()
         yield step + 1
@@ -97,45 +99,45 @@ def unfrozen_of(model, phase):
     return {name: p for name, p in model.named_parameters() if name.startswith(UNFROZEN[phase - 1])}
 
 
-def test_a_run_equals_trainings_by_hand(context):
+def test_a_run_equals_trainings_by_hand(experiment):
     """Three phases of four steps. The first one warms up for at most half of its steps."""
     spec = way_spec(Way(tune=2, order="gradual"), num_train_epochs=3, warmup_steps=5, **BY_HAND)
-    model, _ = started(spec, context)
+    model, _ = started(spec, experiment)
     for phase, factors in ((1, (0, 0.5, 1, 0.5)), (2, (1, 0.75, 0.5, 0.25)), (3, (1, 0.75, 0.5, 0.25))):
-        assert list(steps_by_hand(model, spec, context, phase, factors)) == [1, 2, 3, 4]
-    result = run(spec, context)
+        assert list(steps_by_hand(model, spec, experiment, phase, factors)) == [1, 2, 3, 4]
+    result = run(spec, experiment)
     assert gap(result, unfrozen_of(model, 3)) < 1e-5
     assert result.record.cost.steps == 12
     assert [score.epoch for score in result.record.scores if score.metric == "loss"][::2][:3] == [1, 2, 3]
 
 
-def test_a_phase_ends_by_patience_and_the_next_one_starts_from_its_best_state(context):
+def test_a_phase_ends_by_patience_and_the_next_one_starts_from_its_best_state(experiment):
     """Two phases of at most eight steps, each evaluated after every second one."""
     more = {"num_train_epochs": 4, "warmup_steps": 0, "evaluations_per_epoch": 2, "load_best_model_at_end": True}
     spec = way_spec(Way(tune=1, order="gradual", patience=1), **more, **BY_HAND)
-    model, _ = started(spec, context)
-    rows, steps = context.splits["validation"], []
+    model, _ = started(spec, experiment)
+    rows, steps = experiment.splits["validation"], []
     for phase in (1, 2):
         best = -1.0
-        for step in steps_by_hand(model, spec, context, phase, [1 - n / 8 for n in range(8)]):
+        for step in steps_by_hand(model, spec, experiment, phase, [1 - n / 8 for n in range(8)]):
             if step % 2 == 0:
                 with torch.no_grad():
-                    predicted = model(**context.tokens.batch(rows)).logits.argmax(1).numpy()
-                score = (predicted == context.problem.targets[rows]).mean()
+                    predicted = model(**experiment.tokens.batch(rows)).logits.argmax(1).numpy()
+                score = (predicted == experiment.problem.targets[rows]).mean()
                 if score <= best:
                     break
                 best, best_step, kept = score, step, copy.deepcopy(model.state_dict())
         model.load_state_dict(kept)
         steps.append(step)
-    result = run(spec, context)
+    result = run(spec, experiment)
     assert steps[0] < 8 and result.record.cost.steps == sum(steps)
     assert [phase.steps for phase in result.record.audit.phases] == steps
     assert result.record.best_epoch == (steps[0] + best_step) / 4
     assert gap(result, unfrozen_of(model, 2)) < 1e-5
 
 
-def test_what_was_frozen_moves_when_it_is_unfrozen(context):
-    audit = run(way_spec(Way(order="gradual"), num_train_epochs=5), context).record.audit
+def test_what_was_frozen_moves_when_it_is_unfrozen(experiment):
+    audit = run(way_spec(Way(order="gradual"), num_train_epochs=5), experiment).record.audit
     layers = ["layer 0", "layer 1", "layer 2"]
     moved = [[*layers[first:], "pooler", "head"] for first in (3, 2, 1, 0)]
     whole = ["embeddings", *layers, "pooler", "head"]
@@ -143,28 +145,28 @@ def test_what_was_frozen_moves_when_it_is_unfrozen(context):
     assert audit.moved == whole
 
 
-def test_each_phase_starts_from_cached_hidden_states(context, tmp_path):
+def test_each_phase_starts_from_cached_hidden_states(experiment, tmp_path):
     spec = way_spec(Way(tune=2, order="gradual"), num_train_epochs=3)
-    assert largest_difference(run(spec, context), run(spec, with_states(context, tmp_path))) < 1e-4
+    assert largest_difference(run(spec, experiment), run(spec, with_states(experiment, tmp_path))) < 1e-4
 
 
-def test_each_phase_begins_at_the_best_evaluation_of_the_one_before(context):
+def test_each_phase_begins_at_the_best_evaluation_of_the_one_before(experiment):
     more = {"num_train_epochs": 4, "evaluations_per_epoch": 2, "head_learning_rate": 0.3, "learning_rate": 1e-30}
     spec = spec_of("gradual-1", way=Way(tune=1, order="gradual"), **more)
-    head, last = phases_of(spec, context.pretrained.anatomy)
-    alone = run(head, context)
+    head, last = phases_of(spec, experiment.pretrained.anatomy)
+    alone = run(head, experiment)
     best, end = alone.logits["validation_best"], alone.logits["validation_last"]
     assert abs(best - end).max() > 1e-3  # the head is worse at the end of the first phase
     learned = {name: p.detach().clone() for name, p in alone.learned.items()}
-    with training_session([last], context, earlier=learned) as (_, forward):
-        context.pretrained.model.eval()
-        logits = score_rows(forward, context, context.splits["validation"], [last])[0]
+    with training_session([last], experiment, earlier=learned) as (_, forward):
+        experiment.pretrained.model.eval()
+        logits = score_rows(forward, experiment, experiment.splits["validation"], [last])[0]
     assert abs(logits - best).max() < 1e-6
 
 
-def test_a_run_that_diverges_in_its_first_phase_ends_there(context):
-    before = outcome(run(spec_of(1), context))
+def test_a_run_that_diverges_in_its_first_phase_ends_there(experiment):
+    before = outcome(run(spec_of(1), experiment))
     spec = spec_of("gradual-1", way=Way(tune=1, order="gradual"), head_learning_rate=1e38, num_train_epochs=2)
-    result = run(spec, context)
+    result = run(spec, experiment)
     assert result.record.outcome == "diverged" and result.record.cost.steps < 4
-    assert outcome(run(spec_of(1), context)) == before
+    assert outcome(run(spec_of(1), experiment)) == before

@@ -9,9 +9,9 @@ from training.by_hand import context_without_dropout, gap, parameters_of, starte
 from training.runs import spec_of
 
 
-def test_the_learning_rate_decays_from_each_layer_to_the_one_below(context):
-    anatomy = context.pretrained.anatomy
-    parameters = dict(context.pretrained.model.named_parameters())
+def test_the_learning_rate_decays_from_each_layer_to_the_one_below(experiment):
+    anatomy = experiment.pretrained.anatomy
+    parameters = dict(experiment.pretrained.model.named_parameters())
     spec = spec_of("llrd", way=Way(layer_decay=0.5), learning_rate=0.08, head_learning_rate=0.3)
     names = {id(p): name for name, p in parameters.items()}
     rates = {
@@ -24,9 +24,9 @@ def test_the_learning_rate_decays_from_each_layer_to_the_one_below(context):
 
 
 def test_a_run_with_decay_equals_adamw_with_groups_made_by_hand(tmp_path):
-    context = context_without_dropout(tmp_path)
+    experiment = context_without_dropout(tmp_path)
     spec = way_spec(Way(layer_decay=0.5), learning_rate=8e-3)
-    model, names = started(spec, context)
+    model, names = started(spec, experiment)
     trained = parameters_of(model, names)
     layers = {f"bert.encoder.layer.{n}.": rate for n, rate in enumerate((2e-3, 4e-3, 8e-3))}
     rates = {**layers, "bert.embeddings.": 1e-3, "bert.pooler.": 3e-3, "classifier.": 3e-3}
@@ -38,13 +38,13 @@ def test_a_run_with_decay_equals_adamw_with_groups_made_by_hand(tmp_path):
         }
         for name, p in trained.items()
     ]
-    train_by_hand(model, trained, spec, context, groups=groups)
-    assert gap(run(spec, context), trained) < 1e-5
-    assert gap(run(way_spec(Way(), learning_rate=8e-3), context), trained) > 1e-3
+    train_by_hand(model, trained, spec, experiment, groups=groups)
+    assert gap(run(spec, experiment), trained) < 1e-5
+    assert gap(run(way_spec(Way(), learning_rate=8e-3), experiment), trained) > 1e-3
 
 
-def test_every_group_of_an_uncorrected_optimizer_says_so(context):
-    parameters = dict(context.pretrained.model.named_parameters())
+def test_every_group_of_an_uncorrected_optimizer_says_so(experiment):
+    parameters = dict(experiment.pretrained.model.named_parameters())
     spec = spec_of("uncorrected", way=Way(bias_correction=False))
-    groups = optimizer_groups(spec, context.pretrained.anatomy, parameters)
+    groups = optimizer_groups(spec, experiment.pretrained.anatomy, parameters)
     assert len(groups) == 4 and all(group["bias_correction"] is False for group in groups)

@@ -39,8 +39,8 @@ def test_the_top_share_of_each_kind_is_chosen():
     assert with_modules(found, model, anatomy) == {}
 
 
-def test_a_run_trains_the_chosen_modules_and_the_head(context):
-    way = with_modules({"s": Way(signal_share=0.3)}, context.pretrained.model, context.pretrained.anatomy)["s"]
-    result = run(way_spec(way), context)
+def test_a_run_trains_the_chosen_modules_and_the_head(experiment):
+    way = with_modules({"s": Way(signal_share=0.3)}, experiment.pretrained.model, experiment.pretrained.anatomy)["s"]
+    result = run(way_spec(way), experiment)
     inside = {name.rpartition(".")[0] for name in result.learned if not name.startswith("classifier")}
     assert inside == {*way.modules, "bert.pooler.dense"} and result.record.outcome in ("ok", "degenerate")

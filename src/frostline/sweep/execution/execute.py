@@ -73,7 +73,7 @@ class Executor(Protocol):
 
 
 def execute(
-    prepared: Plan,
+    plan: Plan,
     runs: Sequence[Run],
     progress: Progress,
     *,
@@ -86,7 +86,7 @@ def execute(
     """Train those of ``runs`` that have no result, and publish their results. Other processes may train some of them.
 
     Args:
-        prepared: The sweep. It is registered in its folder.
+        plan: The sweep. It is registered in its folder.
         runs: The requested runs.
         progress: Shows progress.
         executor: Trains the runs; by default this machine.
@@ -95,15 +95,15 @@ def execute(
         silent_after: Seconds after which this process takes over the runs of another one, if it does not hear from it.
         shared: Whether other processes are known to train runs, too.
     """
-    store = prepared.store
-    prepared.context.worker.forward_pass_seconds = 0.0
+    store = plan.store
+    plan.experiment.worker.forward_pass_seconds = 0.0
     ended = store.ended()
     missing = [run for run in runs if run.digest not in ended]
     if not missing:
         return
-    check_cuts(prepared)
-    executor = executor or partial(on_this_machine, prepared, progress, shared=shared)
-    costs, in_seconds = prepared.costs(missing)
+    check_cuts(plan)
+    executor = executor or partial(on_this_machine, plan, progress, shared=shared)
+    costs, in_seconds = plan.costs(missing)
     job = executor(runs=runs, missing=missing, costs=costs, in_seconds=in_seconds, weights=weights)
 
     def show(run: Run) -> None:
@@ -126,7 +126,7 @@ def execute(
 
 
 def on_this_machine(
-    prepared: Plan,
+    plan: Plan,
     progress: Progress,
     *,
     shared: bool,
@@ -139,27 +139,27 @@ def on_this_machine(
     """Compute the hidden states, then train in this process or in forked workers. Runs of one k are stacked.
 
     Args:
-        prepared: The sweep.
+        plan: The sweep.
         progress: Shows progress.
         shared: Whether other processes are known to train runs, too.
         runs, missing, costs, in_seconds, weights: As for every :class:`Executor`.
     """
-    context, forecast, workers = prepared.context, prepared.forecast, workers_for(prepared, runs)
+    experiment, forecast, workers = plan.experiment, plan.forecast, workers_for(plan, runs)
     of_pass, seconds = 0.0, None
     if forecast and in_seconds:
         of_pass, seconds = workers * forecast.forward_pass_seconds, forecast.seconds
-    elif from_cache := runs_from_cache(prepared, missing):
-        of_pass = workers * prepared.cost_model.forward_pass_operations(rows_needed(context, from_cache))
+    elif from_cache := runs_from_cache(plan, missing):
+        of_pass = workers * plan.cost_model.forward_pass_operations(rows_needed(experiment, from_cache))
     progress.start(len(missing), sum(costs.values()) + of_pass, seconds)
-    prepare_hidden_states(prepared, missing, progress, of_pass)
-    context.worker.copies.keep_within(0)  # stacks take precedence
-    wanted, targets = prepared.spec.stack, context.problem.targets[context.splits["train"]]
-    size_of = partial(stack_size, context=context, wanted=wanted, note=progress.note, workers=workers)
+    prepare_hidden_states(plan, missing, progress, of_pass)
+    experiment.worker.copies.keep_within(0)  # stacks take precedence
+    wanted, targets = plan.spec.stack, experiment.problem.targets[experiment.splits["train"]]
+    size_of = partial(stack_size, experiment=experiment, wanted=wanted, note=progress.note, workers=workers)
     stacks = list(in_stacks(missing, size_of))
-    context.worker.at_a_time = at_a_time = min(workers, len(stacks))
+    experiment.worker.at_a_time = at_a_time = min(workers, len(stacks))
 
     def group_of(run: Run) -> Hashable:
-        return context.cut(run), subset_key(run, targets, context.folds)
+        return experiment.cut(run), subset_key(run, targets, experiment.folds)
 
     def cost_of(stack: Stack) -> float:
         return sum(costs[run.digest] for run in stack)
@@ -168,8 +168,8 @@ def on_this_machine(
     queue = Queue(stacks, group_of, cost_of) if shared or workers > 1 else Queue(stacks)
 
     def train(stacks: Iterator[Stack | None]) -> Generator[Stack]:
-        work = partial(train_stack, prepared=prepared, costs=costs, weights=weights)
-        with memory_reused(release_large=all(context.cut(run) is not None for run in missing)):
+        work = partial(train_stack, plan=plan, costs=costs, weights=weights)
+        with memory_reused(release_large=all(experiment.cut(run) is not None for run in missing)):
             if workers > 1:
                 with closing(run_concurrently(stacks, at_a_time, work, name_of, progress)) as trained:
                     yield from (stack for stack, _ in trained)
@@ -183,30 +183,30 @@ def on_this_machine(
                     work(stack, progress)
                     STOP.since = None
                     yield stack
-        context.worker.copies.keep_within(0)
+        experiment.worker.copies.keep_within(0)
 
     return Job(queue, at_a_time, train)
 
 
-def prepare_hidden_states(prepared: Plan, runs: Sequence[Run], progress: Progress, cost: float = 0.0) -> None:
+def prepare_hidden_states(plan: Plan, runs: Sequence[Run], progress: Progress, cost: float = 0.0) -> None:
     """Run the exactness check, and load or compute the hidden states that these runs read.
 
     ``cost`` is the predicted cost of the forward pass over the frozen layers, for the progress display.
     """
-    check_cuts(prepared)
-    if from_cache := runs_from_cache(prepared, runs):
-        rows, states = rows_needed(prepared.context, from_cache), prepared.context.states
-        if states is not None and states.selection == prepared.cached:
+    check_cuts(plan)
+    if from_cache := runs_from_cache(plan, runs):
+        rows, states = rows_needed(plan.experiment, from_cache), plan.experiment.states
+        if states is not None and states.selection == plan.cached:
             if states.has(rows):
                 return
             rows = np.union1d(rows, states.rows)
-        prepared.context.pretrained.restore()  # an earlier call leaves the parameters as its last run trained them
-        load_hidden_states(prepared.context, prepared.context.forward_pass(prepared.cached), rows, progress, cost)
+        plan.experiment.pretrained.restore()  # an earlier call leaves the parameters as its last run trained them
+        load_hidden_states(plan.experiment, plan.experiment.forward_pass(plan.cached), rows, progress, cost)
 
 
-def runs_from_cache(prepared: Plan, runs: Sequence[Run]) -> list[Run]:
+def runs_from_cache(plan: Plan, runs: Sequence[Run]) -> list[Run]:
     """Those of the runs that start from cached hidden states."""
-    cached, anatomy = prepared.cached, prepared.context.pretrained.anatomy
+    cached, anatomy = plan.cached, plan.experiment.pretrained.anatomy
     return [
         spec
         for spec in runs
@@ -215,7 +215,7 @@ def runs_from_cache(prepared: Plan, runs: Sequence[Run]) -> list[Run]:
 
 
 def load_hidden_states(
-    context: Experiment, forward_pass: ForwardPass, rows: Rows, progress: Progress, cost: float
+    experiment: Experiment, forward_pass: ForwardPass, rows: Rows, progress: Progress, cost: float
 ) -> None:
     """Load the hidden states of these rows from the cache, and compute those that are not there. It is this much work."""
     progress.begin("hidden states")
@@ -226,47 +226,47 @@ def load_hidden_states(
         loaded += more
         progress.set_done(cost * loaded / len(rows))
 
-    recipe, begun = recipe_of(context.pretrained, context.machine, forward_pass), perf_counter()
+    recipe, begun = recipe_of(experiment.pretrained, experiment.machine, forward_pass), perf_counter()
     with memory_reused():
-        context.worker.states = load_or_compute(
-            forward_pass, context.tokens, rows, recipe, progress=advance, warn=progress.note
+        experiment.worker.states = load_or_compute(
+            forward_pass, experiment.tokens, rows, recipe, progress=advance, warn=progress.note
         )
-    context.worker.forward_pass_seconds = perf_counter() - begun
+    experiment.worker.forward_pass_seconds = perf_counter() - begun
     progress.finish(cost)
 
 
-def check_cuts(prepared: Plan) -> list[Check]:
+def check_cuts(plan: Plan) -> list[Check]:
     """Check in fp32 that the cuts of this sweep are exact, with every head; choose packed or padded batches.
 
     Raises:
         FrostlineError: A cut is not exact.
     """
-    if prepared.context.worker.checks is not None:
-        return prepared.context.worker.checks
-    context, by_head = prepared.context, {OWN_HEAD: list[Run]()}
-    for spec in (spec for spec in prepared.runs if spec.way.in_loop):
-        by_head.setdefault(context.for_run(spec).pretrained.head, []).append(spec)
-    checks_of = {kind: _checks(prepared, runs, kind) for kind, runs in by_head.items()}
+    if plan.experiment.worker.checks is not None:
+        return plan.experiment.worker.checks
+    experiment, by_head = plan.experiment, {OWN_HEAD: list[Run]()}
+    for spec in (spec for spec in plan.runs if spec.way.in_loop):
+        by_head.setdefault(experiment.for_run(spec).pretrained.head, []).append(spec)
+    checks_of = {kind: _checks(plan, runs, kind) for kind, runs in by_head.items()}
     checks = [one for some in checks_of.values() for one in some]
     release_freed_memory()
     refused = next((one for one in checks if one.refused), None)
     if refused:
         at = "" if refused.tuned_layers is None else f" with {refused.tuned_layers}"
         raise FrostlineError(
-            f"The model {context.pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for "
+            f"The model {experiment.pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for "
             "details, or choose another model."
         )
-    context.worker.packed = all(one.batches == "packed" for one in checks)
+    experiment.worker.packed = all(one.batches == "packed" for one in checks)
     for kind, some in checks_of.items():
         as_checked = all(one.head_token and one.batches == checks[0].batches for one in some)
-        context.worker.head_tokens[kind] = some[0].head_token if as_checked else None
-    context.worker.checks = checks
+        experiment.worker.head_tokens[kind] = some[0].head_token if as_checked else None
+    experiment.worker.checks = checks
     return checks
 
 
-def _checks(prepared: Plan, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
+def _checks(plan: Plan, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
     """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
-    pretrained, cached = prepared.context.pretrained.with_head(kind), prepared.cached
+    pretrained, cached = plan.experiment.pretrained.with_head(kind), plan.cached
     depths = [spec.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
     ks = {max(depth, kind.layers) for depth in depths if depth is not None}
     ends = {min(ks), max(ks)} if ks else set()

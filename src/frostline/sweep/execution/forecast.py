@@ -128,12 +128,12 @@ def seconds_of(timed: Mapping[Recipe, Pace], recipe: Recipe, count: float, opera
 
 
 def make_forecast(
-    prepared: Plan, runs: Sequence[Run], missing: Sequence[Run], progress: Progress, *, plain: bool = False
+    plan: Plan, runs: Sequence[Run], missing: Sequence[Run], progress: Progress, *, plain: bool = False
 ) -> Forecast | None:
     """Run the exactness check, and forecast the time and memory of runs.
 
     Args:
-        prepared: The sweep. Its model and its random generators are left as they were.
+        plan: The sweep. Its model and its random generators are left as they were.
         runs: The requested runs, which the number of workers depends on.
         missing: Those that have no result.
         progress: Shows what is under way.
@@ -146,23 +146,23 @@ def make_forecast(
     if not missing:
         return Forecast((), 0.0)
     progress.begin("checking that the model can be cut")
-    check_cuts(prepared)
+    check_cuts(plan)
     progress.begin("timing a few steps")
-    begun, context, cached = perf_counter(), prepared.context, prepared.cached
-    costs, from_cache = prepared.cost_model, runs_from_cache(prepared, missing)
-    rows = rows_needed(context, from_cache or missing)
-    recipe = recipe_of(prepared.context.pretrained, context.machine, context.forward_pass(cached))
-    uncached = missing_rows(context.tokens, rows, cached, recipe) if from_cache else rows[:0]
-    speed = _forward_pass_speed(costs, uncached if len(uncached) else missing_rows(context.tokens, rows, cached))
+    begun, experiment, cached = perf_counter(), plan.experiment, plan.cached
+    costs, from_cache = plan.cost_model, runs_from_cache(plan, missing)
+    rows = rows_needed(experiment, from_cache or missing)
+    recipe = recipe_of(plan.experiment.pretrained, experiment.machine, experiment.forward_pass(cached))
+    uncached = missing_rows(experiment.tokens, rows, cached, recipe) if from_cache else rows[:0]
+    speed = _forward_pass_speed(costs, uncached if len(uncached) else missing_rows(experiment.tokens, rows, cached))
     in_pass = costs.forward_pass_operations(uncached)
     rough_seconds = SLOWDOWN * (in_pass + sum(map(costs.operations, missing))) / speed
     budget = PLAN_SECONDS if plain else min(MAX_SECONDS, TIMING_SHARE * rough_seconds) - (perf_counter() - begun)
     in_loop, others = ([run for run in missing if run.way.in_loop == loop] for loop in (True, False))
-    workers = workers_for(prepared, runs)
+    workers = workers_for(plan, runs)
     concurrent = min(workers, len(missing))
     cells, calibration, trainer = list[Cell](), Calibration({}, 0.0, 0.0), None
     if in_loop:
-        stack = prepared.spec.stack
+        stack = plan.spec.stack
         time = partial(calibrate, costs, in_loop, speed / workers, budget, ends=plain, stack=stack, workers=workers)
         # all workers time at the same moment, because they slow each other down in the sweep, too
         each = sorted(
@@ -172,29 +172,29 @@ def make_forecast(
         if not each:
             return None
         calibration = each[len(each) // 2]  # the median
-        if plain and prepared.context.pretrained.stream is None:  # otherwise Trainer could not train it
-            trainer = _time_plain(context, in_loop, speed / 2, calibration)
+        if plain and plan.experiment.pretrained.stream is None:  # otherwise Trainer could not train it
+            trainer = _time_plain(experiment, in_loop, speed / 2, calibration)
         cells = list(_cells(costs, calibration, trainer, in_loop, concurrent))
     cells += _cells_of_estimators(costs, others, speed / SLOWDOWN, calibration.memory_bytes, plain=trainer is not None)
     pass_seconds = in_pass / speed
     if len(uncached):
-        tokens = int(context.tokens.lengths[uncached].sum())
+        tokens = int(experiment.tokens.lengths[uncached].sum())
         written = cached.bytes(len(uncached), tokens, costs.anatomy.width)
         pass_seconds += written / disk_speed(nearest_existing(cache_folder()))
     return Forecast(
         cells=tuple(cells),
         workers=concurrent,
         forward_pass_seconds=pass_seconds,
-        processes=min(prepared.processes, len(missing)),
+        processes=min(plan.processes, len(missing)),
     )
 
 
 def _forward_pass_speed(costs: CostModel, rows: Rows) -> float:
     """Operations per second of the forward pass over the frozen layers, measured on a few batches of ``rows``."""
-    context, pretrained, tokens = costs.context, costs.context.pretrained, costs.context.tokens
+    experiment, pretrained, tokens = costs.experiment, costs.experiment.pretrained, costs.experiment.tokens
     pretrained.restore()
     need = costs.cached if costs.cached.cuts or costs.cached.head else StateSelection((), head=True)
-    forward_pass, speeds = context.forward_pass(need), []
+    forward_pass, speeds = experiment.forward_pass(need), []
     batches = forward_pass.batches(tokens.lengths, rows)
     chosen = [batches[n] for n in _evenly_spaced(len(batches), TIMED_BATCHES)]
     stream, depth = stream_of(forward_pass.model), forward_pass.depth
@@ -249,8 +249,8 @@ def calibrate(
     Returns:
         None if the budget does not allow the largest k, or if no loss is finite.
     """
-    context, need = costs.context, costs.cached
-    context.worker.copies.keep_within(0)  # so that they do not count as memory in use
+    experiment, need = costs.experiment, costs.cached
+    experiment.worker.copies.keep_within(0)  # so that they do not count as memory in use
     largest = {run.recipe: run for run in _smallest_first(runs)}
     layers = sorted((one for one in largest if one.k is not None), key=lambda one: one.k or 0)
     first = [*layers[-1:], *layers[: len(layers) > 1], *(one for one in largest if one.k is None)]
@@ -264,32 +264,32 @@ def calibrate(
             spent += least
     if largest[first[0]] not in chosen:  # a small k alone does not predict a large one
         return None
-    idle = _idle_bytes(context)
-    states = RandomStates(need, context.tokens, costs.anatomy.width) if need.cuts or need.head else None
-    timer = Timer(CostModel(context.with_worker(states=states), need), speed, idle, stack=stack, workers=workers)
+    idle = _idle_bytes(experiment)
+    states = RandomStates(need, experiment.tokens, costs.anatomy.width) if need.cuts or need.head else None
+    timer = Timer(CostModel(experiment.with_worker(states=states), need), speed, idle, stack=stack, workers=workers)
     with memory_reused(release_large=all(costs.cut(run) is not None for run in largest.values())):
         timed = timer.time(chosen, runs, budget)
-        scoring = _scoring_seconds(context)
-    context.pretrained.restore()
+        scoring = _scoring_seconds(experiment)
+    experiment.pretrained.restore()
     return Calibration(timed, scoring, idle) if timed else None
 
 
 def _time_plain(
-    context: Experiment, runs: Sequence[Run], speed: float, own: Calibration
+    experiment: Experiment, runs: Sequence[Run], speed: float, own: Calibration
 ) -> Callable[[Run], float | None]:
     """Time the cheapest and the dearest k with plain transformers: padded, with all layers, in float32, scored unsorted.
 
     Returns:
         A function from a run to its seconds; None if nothing could be timed.
     """
-    plain = replace(context, machine=Machine(context.machine.device, "float32"), worker=Worker(as_trainer=True))
+    plain = replace(experiment, machine=Machine(experiment.machine.device, "float32"), worker=Worker(as_trainer=True))
     costs = CostModel(plain, StateSelection((), head=False))
     largest = {run.recipe: run.model_copy(update=PLAIN) for run in _smallest_first(runs)}
     by_cost = sorted(largest.values(), key=costs.operations)
     chosen = by_cost if len(by_cost) < 3 else [by_cost[0], by_cost[-1]]
     with memory_reused():
-        timed = Timer(costs, speed, _idle_bytes(context)).time(chosen, chosen, 0.0)
-    context.pretrained.restore()
+        timed = Timer(costs, speed, _idle_bytes(experiment)).time(chosen, chosen, 0.0)
+    experiment.pretrained.restore()
     calibration = replace(own, timed=timed)
 
     def seconds(run: Run) -> float | None:
@@ -315,23 +315,23 @@ def _mean_operations(costs: CostModel, run: Run) -> tuple[float, float]:
     return matrices.training(costs.names(run), work.steps.mean, cut), matrices.forward(work.scored.mean, cut or 0)
 
 
-def _idle_bytes(context: Experiment) -> int:
+def _idle_bytes(experiment: Experiment) -> int:
     """Bytes in use before training."""
-    context.pretrained.restore()
-    with peak_memory(context.machine) as idle:
+    experiment.pretrained.restore()
+    with peak_memory(experiment.machine) as idle:
         pass
     return idle.bytes
 
 
-def _scoring_seconds(context: Experiment) -> float:
+def _scoring_seconds(experiment: Experiment) -> float:
     """Seconds to compute the metrics of all validation examples once."""
-    rows = context.splits["validation"]
-    shape = (len(rows), *context.problem.predictions_per_row, context.pretrained.model.config.num_labels)
+    rows = experiment.splits["validation"]
+    shape = (len(rows), *experiment.problem.predictions_per_row, experiment.pretrained.model.config.num_labels)
     logits = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     seconds = []
     for _ in range(3):
         begun = perf_counter()
-        context.problem.scores(logits, rows)
+        experiment.problem.scores(logits, rows)
         seconds.append(perf_counter() - begun)
     return statistics.median(seconds)
 
@@ -369,14 +369,14 @@ class Timer:
     workers: int = 1
 
     @property
-    def context(self) -> Experiment:
-        return self.costs.context
+    def experiment(self) -> Experiment:
+        return self.costs.experiment
 
     def time(self, chosen: Sequence[Run], runs: Sequence[Run], budget: float) -> dict[Recipe, Timed]:
         """Time ``chosen`` ones of all ``runs`` in about ``budget`` seconds; leave out those without memory or a finite loss."""
         found: dict[Recipe, Timed] = {}
         for spec in chosen:
-            self.context.pretrained.restore()  # so that no memory of the last one is counted
+            self.experiment.pretrained.restore()  # so that no memory of the last one is counted
             stackable = [run for run in runs if run.stack_key == spec.stack_key]
             try:
                 timed = self._time(spec, stackable, budget / len(chosen))
@@ -391,9 +391,9 @@ class Timer:
     def _time(self, spec: Run, stackable: Sequence[Run], budget: float) -> Timed | None:
         """Time steps and scored batches for about ``budget`` seconds, at least one of each; None if no loss was finite."""
         step, scored = _rough_seconds(self.costs, spec, self.speed)
-        size = stack_size(stackable, self.context, self.stack, lambda sentence: None, workers=self.workers)
+        size = stack_size(stackable, self.experiment, self.stack, lambda sentence: None, workers=self.workers)
         runs = stackable[:size]
-        self.context.pretrained.restore()
+        self.experiment.pretrained.restore()
         most = max(MAX_STEPS, int(SHORT_SECONDS / (step * len(runs))))
         steps, overhead = self._steps(spec, runs, int(np.clip(0.6 * budget / (step * len(runs)), 1, most)))
         if not steps:
@@ -417,13 +417,13 @@ class Timer:
             Seconds per operation of each step but the first, and the seconds of a run besides steps and scoring, including the
             extra time of the first step.
         """
-        context, costs = self.context, self.costs
+        experiment, costs = self.experiment, self.costs
         micro_batch = min(spec.per_device_train_batch_size, spec.train_size)
         parts = min(spec.gradient_accumulation_steps, ceil(spec.train_size / micro_batch))
         size = parts * micro_batch
-        rows = np.random.default_rng(0).choice(train_rows(context, spec), (1 + count) * size)
-        splits = {"train": rows, "validation": context.splits["validation"][:1]}
-        sample = replace(context, folds=None, splits=splits).with_worker(at_a_time=1)
+        rows = np.random.default_rng(0).choice(train_rows(experiment, spec), (1 + count) * size)
+        splits = {"train": rows, "validation": experiment.splits["validation"][:1]}
+        sample = replace(experiment, folds=None, splits=splits).with_worker(at_a_time=1)
         short = spec.model_copy(
             update={
                 **{"train_size": len(rows), "num_train_epochs": 1.0},
@@ -438,7 +438,7 @@ class Timer:
             order = torch.Generator().manual_seed(generator_seed(one.seed, "order"))
             orders.append(shuffled(train_rows(sample, one), order))
         ends: list[float] = []
-        results = run_stacked(specs, sample, on_step=lambda step, total: ends.append(context.machine.time()))
+        results = run_stacked(specs, sample, on_step=lambda step, total: ends.append(experiment.machine.time()))
         seconds = [later - earlier for earlier, later in pairwise(ends)]
         matrices, names, cut = costs.matrices_of(spec), costs.names(spec), costs.cut(spec)
         paces = []
@@ -455,20 +455,20 @@ class Timer:
         Returns:
             Seconds per operation, the extra seconds of the first batch for each run, and the peak memory per token.
         """
-        context, size, rows = self.context, spec.per_device_eval_batch_size, self.context.splits["validation"]
-        rows = rows[np.argsort(context.tokens.lengths[rows], kind="stable")]
+        experiment, size, rows = self.experiment, spec.per_device_eval_batch_size, self.experiment.splits["validation"]
+        rows = rows[np.argsort(experiment.tokens.lengths[rows], kind="stable")]
         positions = _evenly_spaced(max(1, len(rows) // size), count)
         cut, matrices = self.costs.cut(spec), self.costs.matrices_of(spec)
         timed: list[Pace] = []
         tokens = 1.0
-        with peak_memory(context.machine) as peak, training_session(runs, context) as (_, forward):
+        with peak_memory(experiment.machine) as peak, training_session(runs, experiment) as (_, forward):
             for position in [positions[0], *positions]:
                 some = rows[size * position :][:size]
-                begun = context.machine.time()
-                context.problem.logits(forward, np.stack([some] * len(runs)), size)
-                seconds = context.machine.time() - begun
+                begun = experiment.machine.time()
+                experiment.problem.logits(forward, np.stack([some] * len(runs)), size)
+                seconds = experiment.machine.time() - begun
                 timed.append((len(runs) * matrices.forward(self._totals(some), cut or 0), seconds))
-                tokens = max(tokens, len(runs) * context.largest_chunk(context.tokens.lengths[some], cut))
+                tokens = max(tokens, len(runs) * experiment.largest_chunk(experiment.tokens.lengths[some], cut))
         (_, first), *others = timed
         pace = sum(seconds for _, seconds in others) / sum(operations for operations, _ in others)
         return pace, max(0.0, first - others[0][1]) / len(runs), max(0.0, peak.bytes - self._held(spec, runs)) / tokens
@@ -476,12 +476,12 @@ class Timer:
     def _step_bytes(self, spec: Run, runs: Sequence[Run], stackable: Sequence[Run]) -> float:
         """Peak memory per token of the gradients of the batch with the most tokens, without what depends on the parameters."""
         longest = max(stackable, key=lambda run: max(self.costs.batch_sizes(run)))
-        heaviest = max(training_batches(self.context, longest), key=self.costs.computed_tokens)
+        heaviest = max(training_batches(self.experiment, longest), key=self.costs.computed_tokens)
         specs = [run.model_copy(update={"way": run.way.in_one_training}) for run in runs]
-        context, rows = self.context.for_run(specs[0]), np.stack([heaviest] * len(runs))
-        with peak_memory(context.machine) as peak, training_session(specs, self.context) as (_, forward):
-            set_mode(context, specs[0], training=True)
-            backward(forward, rows, context.problem)
+        experiment, rows = self.experiment.for_run(specs[0]), np.stack([heaviest] * len(runs))
+        with peak_memory(experiment.machine) as peak, training_session(specs, self.experiment) as (_, forward):
+            set_mode(experiment, specs[0], training=True)
+            backward(forward, rows, experiment.problem)
         return max(0.0, peak.bytes - self._held(spec, runs)) / self._totals(rows.ravel()).tokens
 
     def _held(self, spec: Run, runs: Sequence[Run]) -> int:
@@ -491,8 +491,8 @@ class Timer:
 
     def _totals(self, rows: Rows) -> BatchTotals:
         """The totals of one batch of these rows, with padding unless batches are packed."""
-        totals = batch_totals(self.context.tokens.lengths[rows], len(rows))
-        return totals if self.context.packed else totals.padded
+        totals = batch_totals(self.experiment.tokens.lengths[rows], len(rows))
+        return totals if self.experiment.packed else totals.padded
 
 
 def _cells(
@@ -505,7 +505,7 @@ def _cells(
     """The forecast of each k and training-set size."""
     largest = max(costs.matrices_of(run).trained_parameters(costs.names(run)) for run in runs)
     sizes = frozenset().union(*map(costs.batch_sizes, runs))
-    kernels = kernel_bytes(costs.context.machine, ceil(len(sizes) / workers))
+    kernels = kernel_bytes(costs.experiment.machine, ceil(len(sizes) / workers))
     for (recipe, size), in_cell in _by_kind(runs).items():
         spec, works = in_cell[0], [costs.batches(run) for run in in_cell]
         near, matrices, names = calibration.nearest(recipe), costs.matrices_of(spec), costs.names(spec)

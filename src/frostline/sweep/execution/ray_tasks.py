@@ -185,8 +185,8 @@ def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, f
     """
     torch.set_num_threads(work.threads)
     try:
-        prepared, notes = _prepared(work), Notes()
-        known = {run.digest: run for run in prepared.runs}
+        plan, notes = _prepared(work), Notes()
+        known = {run.digest: run for run in plan.runs}
         if unknown := set(digests) - known.keys():
             raise FrostlineError(
                 f"{len(unknown)} of the runs are others here, as with another version of frostline: install the same on all "
@@ -195,7 +195,7 @@ def train(work: Work, digests: Sequence[str], best: Mapping[str, Rank] | None, f
         shared = folder if any(lease.run in digests for lease in Leases(folder).current()) else None
         with TemporaryDirectory(prefix="frostline-") as own:
             store, weights = Store(Path(own)), BestWeights(Path(own))
-            here = replace(prepared, store=store, checkpoints_in=shared)
+            here = replace(plan, store=store, checkpoints_in=shared)
             execute(here, [known[one] for one in digests], notes, weights=weights if best is not None else None)
             results = {digest: store.files(digest) for digest in store.done()}
             return Trained(store.failures(), results, weights.better_than(best or {}), notes.sentences)
@@ -243,7 +243,7 @@ def in_tasks(runs: Sequence[Run], costs: Mapping[str, float], limit: float, capa
 
 
 @contextmanager
-def driver_on(prepared: Plan, progress: Progress, ray: Ray) -> "Iterator[Driver]":
+def driver_on(plan: Plan, progress: Progress, ray: Ray) -> "Iterator[Driver]":
     """Connect to Ray. While the context is open, runs of the sweep can be trained.
 
     Raises:
@@ -251,7 +251,7 @@ def driver_on(prepared: Plan, progress: Progress, ray: Ray) -> "Iterator[Driver]
     """
     progress.begin("connecting to Ray")
     with connected(ray) as (module, is_own):
-        yield Driver(prepared, progress, ray, module, is_own=is_own)
+        yield Driver(plan, progress, ray, module, is_own=is_own)
 
 
 def fitting(nodes: Iterable[Mapping[str, float]], needs: Mapping[str, float]) -> int:
@@ -262,22 +262,22 @@ def fitting(nodes: Iterable[Mapping[str, float]], needs: Mapping[str, float]) ->
 class Driver:
     """Trains runs of a sweep. All its tasks get the same settings and examples, so a node loads them once."""
 
-    def __init__(self, prepared: Plan, progress: Progress, ray: Ray, module: Any, *, is_own: bool = False) -> None:
-        self.prepared, self.progress, self.ray, self.module, self.is_own = prepared, progress, ray, module, is_own
-        spec = prepared.spec
+    def __init__(self, plan: Plan, progress: Progress, ray: Ray, module: Any, *, is_own: bool = False) -> None:
+        self.plan, self.progress, self.ray, self.module, self.is_own = plan, progress, ray, module, is_own
+        spec = plan.spec
         has_gpus = any(node.get("GPU", 0) > 0 for node in self._nodes())
         self.gpus = float(spec.device != "cpu" and has_gpus) if ray.gpus is None else ray.gpus
         if (model := Path(spec.model).expanduser()).exists():  # a node has another working directory
             spec = spec.model_copy(update={"model": str(model.absolute())})
-        of_words, count = prepared.context.tokens.of_words, prepared.context.pretrained.anatomy.count
+        of_words, count = plan.experiment.tokens.of_words, plan.experiment.pretrained.anatomy.count
         work = Work(
             uuid.uuid4().hex,
-            {**spec.model_dump(mode="json"), "identity": asdict(prepared.identity)},
-            prepared.data,
+            {**spec.model_dump(mode="json"), "identity": asdict(plan.identity)},
+            plan.data,
             threads=ray.cpus,
             with_gpu=self.gpus > 0,
             trust_remote_code=spec.trust_remote_code,
-            probes=has_features(prepared.states.wanted, count, of_words=of_words),
+            probes=has_features(plan.states.wanted, count, of_words=of_words),
         )
         self.work = module.put(work)
         self.train_task = module.remote(max_retries=RETRIES)(train)
@@ -297,8 +297,8 @@ class Driver:
 
     def _needs(self, runs: Sequence[Run]) -> dict[str, float]:
         """What a task with these runs asks of a node. On a GPU, a forecast tells nothing of the memory of the node."""
-        on_gpu = self.gpus > 0 or self.prepared.context.machine.device.type != "cpu"
-        cells = {} if on_gpu else self.prepared.cells(runs)
+        on_gpu = self.gpus > 0 or self.plan.experiment.machine.device.type != "cpu"
+        cells = {} if on_gpu else self.plan.cells(runs)
         memory = int(max((cell.memory_bytes for cell in cells.values()), default=0))
         return {"CPU": self.ray.cpus, "GPU": self.gpus, "memory": memory}
 
@@ -358,13 +358,13 @@ class Driver:
                 break
             needs, best = self._needs(group), None if weights is None else weights.ranks()
             task = self.train_task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], memory=needs["memory"])
-            digests, folder = [run.digest for run in group], self.prepared.store.out.absolute()
+            digests, folder = [run.digest for run in group], self.plan.store.out.absolute()
             under_way[task.remote(self.work, digests, best, folder)] = group
         return True
 
     def _publish(self, task: Any, group: Stack, weights: BestWeights | None) -> None:
         """Publish what a task returned, or record that it was lost. After a signal, an error of Ray means no loss."""
-        store, exceptions, note = self.prepared.store, self.module.exceptions, self.progress.note
+        store, exceptions, note = self.plan.store, self.module.exceptions, self.progress.note
         try:
             trained: Trained = self.module.get(task)
         except exceptions.RayTaskError as error:

@@ -57,7 +57,7 @@ def in_stacks(runs: Sequence[Run], size_of: Callable[[list[Run]], int]) -> Itera
 
 
 def stack_size(
-    runs: Sequence[Run], context: Experiment, wanted: int | str, note: Callable[[str], None], *, workers: int = 1
+    runs: Sequence[Run], experiment: Experiment, wanted: int | str, note: Callable[[str], None], *, workers: int = 1
 ) -> int:
     """The size of the stacks for these runs, which all have the same key.
 
@@ -67,59 +67,61 @@ def stack_size(
 
     Args:
         runs: All runs with one key.
-        context: What the runs share. It remembers sizes that were found before.
+        experiment: What the runs share. It remembers sizes that were found before.
         wanted: The specification's ``stack``: a size or ``auto``.
         note: Called with a sentence if the runs cannot be stacked.
         workers: The number of workers that share the runs.
     """
-    spec, device = runs[0], context.machine.device.type
-    context = context.for_run(spec)
-    head_only = context.one_token_cached and context.cut(spec) == context.pretrained.anatomy.count
+    spec, device = runs[0], experiment.machine.device.type
+    experiment = experiment.for_run(spec)
+    head_only = experiment.one_token_cached and experiment.cut(spec) == experiment.pretrained.anatomy.count
     if len(runs) == 1 or wanted == 1 or spec.way.alone or (wanted == "auto" and device != "cuda" and not head_only):
         return 1
-    key = (spec.stack_key, context.cut(spec), len(runs), wanted)
-    if key not in context.worker.stack_sizes:
-        size, refusal = _largest(runs, context, wanted, head_only=head_only)
-        context.worker.stack_sizes[key] = StackSize(spec, size, refusal)
-    _, size, refusal = context.worker.stack_sizes[key]
+    key = (spec.stack_key, experiment.cut(spec), len(runs), wanted)
+    if key not in experiment.worker.stack_sizes:
+        size, refusal = _largest(runs, experiment, wanted, head_only=head_only)
+        experiment.worker.stack_sizes[key] = StackSize(spec, size, refusal)
+    _, size, refusal = experiment.worker.stack_sizes[key]
     if refusal:
         note(f"Runs of {spec.recipe} are trained one by one. {refusal}")
     return size if isinstance(wanted, int) else min(size, ceil(len(runs) / workers))
 
 
-def _largest(runs: Sequence[Run], context: Experiment, wanted: int | str, *, head_only: bool) -> tuple[int, str | None]:
+def _largest(
+    runs: Sequence[Run], experiment: Experiment, wanted: int | str, *, head_only: bool
+) -> tuple[int, str | None]:
     """The largest stack of these runs for one worker, and the reason if they cannot be stacked."""
-    spec, pretrained, device = runs[0], context.pretrained, context.machine.device.type
+    spec, pretrained, device = runs[0], experiment.pretrained, experiment.machine.device.type
     names = spec.parameters(pretrained.anatomy)
-    parameters = start_values(spec, context)
+    parameters = start_values(spec, experiment)
     refusal = stack_refusal(
         pretrained.model,
         pretrained.anatomy,
         names,
-        context.cut(spec),
-        packed=context.packed,
+        experiment.cut(spec),
+        packed=experiment.packed,
         batched=device != "cpu",
-        head_token=context.head_token,
+        head_token=experiment.head_token,
     )
     if refusal:
         return 1, refusal
     if isinstance(wanted, int):
         return min(wanted, len(runs)), None
-    limit = memory_limit(context.machine.device)
+    limit = memory_limit(experiment.machine.device)
     if head_only:  # nothing is timed; the activations of one token per example are small
         needed = COPIES * sum(p.numel() * p.element_size() for p in parameters.values())
         return max(1, min(len(runs), limit // needed)), None
-    known = _known_size(spec, names, context)
-    return _fastest_size(lambda size: profile_step(runs[:size], context), len(runs), limit, known=known), None
+    known = _known_size(spec, names, experiment)
+    return _fastest_size(lambda size: profile_step(runs[:size], experiment), len(runs), limit, known=known), None
 
 
-def _known_size(spec: Run, names: Set[str], context: Experiment) -> int:
+def _known_size(spec: Run, names: Set[str], experiment: Experiment) -> int:
     """A size that pays for these runs, which train ``names``: that of runs which train all of these parameters and more."""
-    anatomy = context.pretrained.anatomy
+    anatomy = experiment.pretrained.anatomy
     return max(
         (
             found.size
-            for found in context.worker.stack_sizes.values()
+            for found in experiment.worker.stack_sizes.values()
             if found.spec.recipe.is_way == spec.recipe.is_way  # k and k, because a way changes more than the layers
             and found.spec.model_copy(update={"recipe": spec.recipe}).stack_key == spec.stack_key
             and found.spec.parameters(anatomy) >= names
@@ -161,7 +163,7 @@ def _fastest_size(profile: Callable[[int], tuple[float, int]], most: int, limit:
 def train_stack(
     stack: Sequence[Run],
     progress: Progress,
-    prepared: Plan,
+    plan: Plan,
     costs: Mapping[str, float],
     weights: BestWeights | None,
 ) -> None:
@@ -170,11 +172,11 @@ def train_stack(
     Args:
         stack: The runs, which have the same key.
         progress: Shows what is under way.
-        prepared: The sweep.
+        plan: The sweep.
         costs: The cost of each run, by digest, in which progress is shown.
         weights: Stores the trained parameters of the best run of each k; None stores none.
     """
-    spec, cost, context = stack[0], sum(costs[run.digest] for run in stack), prepared.context
+    spec, cost, experiment = stack[0], sum(costs[run.digest] for run in stack), plan.experiment
     progress.begin(name_of(stack))
 
     def on_step(step: int, total: int) -> None:
@@ -182,30 +184,30 @@ def train_stack(
 
     failed: Failure | None = None
     ran_out = False
-    files = CheckpointFiles(prepared.checkpoints_in or prepared.store.out)
+    files = CheckpointFiles(plan.checkpoints_in or plan.store.out)
     more: dict[str, Any] = {
         "on_step": on_step,
-        "checkpoints": RunCheckpoints(files, stack, context, progress.note),
+        "checkpoints": RunCheckpoints(files, stack, experiment, progress.note),
     }
-    limit_copies(stack, prepared)
+    limit_copies(stack, plan)
     try:
-        results = [run(spec, context, **more)] if len(stack) == 1 else run_stacked(stack, context, **more)
+        results = [run(spec, experiment, **more)] if len(stack) == 1 else run_stacked(stack, experiment, **more)
     except FrostlineError:
         raise
     except FAILURES as error:
         ran_out = memory_ran_out(error)
         failed = Failure(digest=spec.digest, spec=spec, reason=first_line(error), traceback=traceback.format_exc())
     if failed:  # outside of the except block, where the error would still hold the memory of the stack
-        note, parts = smaller_parts(stack, context, failed.reason, ran_out=ran_out)
+        note, parts = smaller_parts(stack, experiment, failed.reason, ran_out=ran_out)
         if parts:
             progress.note(note)
             for part in parts:
-                train_stack(part, progress, prepared, costs, weights)
+                train_stack(part, progress, plan, costs, weights)
             return
-        prepared.store.fail(failed)
+        plan.store.fail(failed)
     else:
         for one, result in zip(stack, results, strict=True):
-            publish(one, prepared.store, partial(prepared.store.publish, result), result.logits, progress.note)
+            publish(one, plan.store, partial(plan.store.publish, result), result.logits, progress.note)
         if weights:
             _save_best(stack, results, weights, progress)
     files.remove([spec.digest for spec in stack])
@@ -229,38 +231,38 @@ def publish(
         add()
 
 
-def limit_copies(stack: Sequence[Run], prepared: Plan) -> None:
+def limit_copies(stack: Sequence[Run], plan: Plan) -> None:
     """Limit the copies of hidden states on a GPU to what the training of this stack leaves free. A CPU has no copies."""
-    spec, context = stack[0], prepared.context
-    device, copies = context.machine.device, context.worker.copies
+    spec, experiment = stack[0], plan.experiment
+    device, copies = experiment.machine.device, experiment.worker.copies
     if device.type != "cuda":
         return
-    cell = prepared.cells([spec]).get(spec.digest)
+    cell = plan.cells([spec]).get(spec.digest)
     if cell is not None and len(stack) <= cell.stack:
         needed = int(cell.memory_bytes)
     else:  # not forecast: an upper bound
-        bound = prepared.cost_model.memory_bound(spec)
+        bound = plan.cost_model.memory_bound(spec)
         needed = torch.cuda.memory_allocated(device) - copies.bytes + len(stack) * bound
     copies.keep_within(memory_limit(device) - needed)
 
 
 def smaller_parts(
-    stack: Sequence[Run], context: Experiment, reason: str, *, ran_out: bool
+    stack: Sequence[Run], experiment: Experiment, reason: str, *, ran_out: bool
 ) -> tuple[str, list[Sequence[Run]]]:
     """The parts in which a failed stack is trained again, and a sentence that says so; no parts if it has failed for good.
 
-    A single run has the same batches as before, but their gradients are computed in parts. The context remembers the size of
+    A single run has the same batches as before, but their gradients are computed in parts. The experiment remembers the size of
     these parts for all runs with the same key.
 
     Args:
         stack: The runs that failed.
-        context: What the runs share.
+        experiment: What the runs share.
         reason: Why they failed.
         ran_out: Whether memory ran out.
     """
     spec, count = stack[0], len(stack)
-    had_copies = ran_out and context.worker.copies.refuse()
-    release_unused(context.machine.device)
+    had_copies = ran_out and experiment.worker.copies.refuse()
+    release_unused(experiment.machine.device)
     if had_copies:
         note = f"Memory ran out in runs of {spec.recipe} ({reason}); they are retried without hidden states on the GPU."
         return note, [stack]
@@ -268,10 +270,10 @@ def smaller_parts(
         half = count // 2
         note = f"A stack of {count} runs of {spec.recipe} failed ({reason}); it is retried in two halves."
         return note, [stack[:half], stack[half:]]
-    size = context.micro_batch(spec)
+    size = experiment.micro_batch(spec)
     if not ran_out or size == 1:
         return "", []
-    context.worker.micro_batches[spec.stack_key] = smaller = (size + 1) // 2
+    experiment.worker.micro_batches[spec.stack_key] = smaller = (size + 1) // 2
     note = (
         f"Memory ran out with {size} examples at a time in a run of {spec.recipe} ({reason}); it is retried with {smaller}. "
         f"An optimizer step still has {spec.batch_size} examples."
@@ -302,13 +304,13 @@ class RunCheckpoints(Checkpoints):
     Attributes:
         files: Where they are.
         stack: The runs.
-        context: How many examples are computed together: a state is continued only with the same number.
+        experiment: How many examples are computed together: a state is continued only with the same number.
         note: Called with a sentence on what goes wrong.
     """
 
     files: CheckpointFiles
     stack: Sequence[Run]
-    context: Experiment
+    experiment: Experiment
     note: Callable[[str], None]
     since: float = field(default_factory=monotonic)
 
@@ -338,6 +340,6 @@ class RunCheckpoints(Checkpoints):
         """What a state belongs to. With anything else, the run starts again."""
         return {
             "runs": [spec.digest for spec in self.stack],
-            "micro_batch": self.context.micro_batch(self.stack[0]),
+            "micro_batch": self.experiment.micro_batch(self.stack[0]),
             **{package: version(package) for package in ("frostline", "torch")},
         }

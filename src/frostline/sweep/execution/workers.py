@@ -40,14 +40,14 @@ STEP_OVERHEAD = 1e8  # a training step takes about a millisecond besides its ope
 MESSAGE_INTERVAL = 0.1  # seconds between two progress messages of a worker
 
 
-def workers_for(prepared: Plan, runs: Sequence[Run]) -> int:
+def workers_for(plan: Plan, runs: Sequence[Run]) -> int:
     """The number of workers for a grid of ``runs``. 1 means this process itself, with all threads of torch.
 
     The number must not depend on which runs are done or on how busy the machine is. Otherwise a resumed sweep could use another
     number of threads, and its results would not be bitwise identical.
     """
-    cores, wanted = torch.get_num_threads(), prepared.spec.workers
-    if wanted == 1 or len(runs) < 2 or prepared.context.machine.device.type != "cpu":
+    cores, wanted = torch.get_num_threads(), plan.spec.workers
+    if wanted == 1 or len(runs) < 2 or plan.experiment.machine.device.type != "cpu":
         return 1
     # Only Linux forks a process with threads safely. A worker of another pool may not start processes. Autograd refuses to run
     # in a fork if there is an accelerator.
@@ -57,7 +57,7 @@ def workers_for(prepared: Plan, runs: Sequence[Run]) -> int:
         return min(wanted, len(runs))
     if not enabled("workers"):
         return 1
-    model = prepared.cost_model
+    model = plan.cost_model
     operations = (model.operations(run) + STEP_OVERHEAD * model.batches(run).steps.count for run in runs)
     if sum(operations) < MIN_OPERATIONS:
         return 1
@@ -263,12 +263,12 @@ class OtherGpus:
     None is left when its context closes: it waits until they end, and stops them if it is left with an error.
     """
 
-    def __init__(self, prepared: Plan, progress: Progress, *options: str) -> None:
+    def __init__(self, plan: Plan, progress: Progress, *options: str) -> None:
         """Start nothing yet. ``options`` are those of ``frostline work``."""
         self.progress = progress
-        trust = ["--trust-remote-code"] if prepared.spec.trust_remote_code else []
-        self._command = [*WORK, str(prepared.store.out), *trust, *options]
-        self._free = prepared.context.machine.gpus[1 : prepared.processes]
+        trust = ["--trust-remote-code"] if plan.spec.trust_remote_code else []
+        self._command = [*WORK, str(plan.store.out), *trust, *options]
+        self._free = plan.experiment.machine.gpus[1 : plan.processes]
         self._started: list[tuple[subprocess.Popen[bytes], Thread]] = []
 
     def __enter__(self) -> Self:

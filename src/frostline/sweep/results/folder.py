@@ -339,24 +339,24 @@ def _no_sweep(out: Path) -> str:
     return f"{out} holds no sweep (no sweep.toml): give the folder of a sweep or search."
 
 
-def register(prepared: "Plan") -> None:
+def register(plan: "Plan") -> None:
     """Create the folder of a sweep, or add the grid of this sweep to an existing folder: its settings and scored examples."""
-    out, data = prepared.store.out, prepared.data
+    out, data = plan.store.out, plan.data
     make_folder(out, inside=out)
-    identity, origin = asdict(prepared.identity), asdict(prepared.origin)
+    identity, origin = asdict(plan.identity), asdict(plan.origin)
     # Another process may have extended the grid since this sweep was prepared.
     with locked(out / ".sweep.lock", ELSEWHERE, inside=out):
-        existing, spec = read_sweep(prepared.store), prepared.spec
+        existing, spec = read_sweep(plan.store), plan.spec
         if existing is not None:
-            spec = spec.extended(existing.spec, prepared.identity.train_rows)
-        prepared.store.write_spec({**spec.model_dump(mode="json"), "identity": identity, "origin": origin})
+            spec = spec.extended(existing.spec, plan.identity.train_rows)
+        plan.store.write_spec({**spec.model_dump(mode="json"), "identity": identity, "origin": origin})
     facts = {
         "columns": asdict(data.task.columns),
-        "notes": prepared.notes,
+        "notes": plan.notes,
         "report": data.report.model_dump(),
-        "max_length": prepared.identity.max_length,
-        "truncated": prepared.truncated,
-        "truncated_by_class": prepared.truncated_by_class,
+        "max_length": plan.identity.max_length,
+        "truncated": plan.truncated,
+        "truncated_by_class": plan.truncated_by_class,
     }
     write_sealed(out / DATA, facts, inside=out)
     for name, examples in data.splits.items():
