@@ -107,7 +107,7 @@ class Search:
         together: How many runs are trained at the same time, by all processes; None if this one is alone.
         ray: Trains the runs as tasks of Ray; None trains them here.
         steps: What was trained, for the record.
-        others: The processes on other GPUs. Its experiment must be open until the search has ended.
+        others: The processes on other GPUs. Its context must be open until the search has ended.
     """
 
     plan: Plan
