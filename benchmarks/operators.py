@@ -37,7 +37,8 @@ from frostline.training.experiment import Experiment
 from frostline.training.train import run_stacked
 from training.stand_in import META, StandIn, is_view  # type: ignore[import-not-found]
 
-BATCH, STEPS, STACK = 16, 6, 8  # the first step, in which the optimizer makes its state, is not counted
+BATCH, STEPS = 16, 6  # the first step, in which the optimizer makes its state, is not counted
+SIDES = {"plain transformers": 0, "frostline": 1, "frostline, 8 runs": 8, "frostline, 25 runs": 25}
 CPU = torch.device("cpu")
 READS = ("_local_scalar_dense", "nonzero", "equal", "is_nonzero")
 RESULT = Path(__file__).parent / "results" / "operators.json"
@@ -181,7 +182,7 @@ def measured(cpu: bool) -> list[Facts]:
         model = AutoModelForSequenceClassification.from_pretrained(packaged_model(), num_labels=2)
         experiment = context_of(model, lengths_like("short", STEPS * BATCH + 8), Machine(CPU, "float32"), validation=8)
         experiment = with_states(experiment, (4,)) if tune == 2 else experiment
-        for side, runs in {"plain transformers": 0, "frostline": 1, f"frostline, {STACK} runs": STACK}.items():
+        for side, runs in SIDES.items():
             if runs and not cpu:
                 experiment.pretrained.model.to(META)
                 experiment = replace(experiment, machine=Machine(META, "float32"))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline.model.packing as packing_module
-from frostline.fast.attention import HeadGrid, attention, attention_without_gradient, shared_rows
+from frostline.fast.attention import HeadGrid, attention, shared_rows
 from frostline.fast.dropout import Dropout, sdpa_with_dropout
 from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import find_layers
@@ -91,7 +91,7 @@ def test_attention_equals_that_of_the_padded_grid(scale: float | None) -> None:
     lengths = [3, 9, 4, 2]
     layout, mask = Layout(torch.tensor(lengths), 9), masks(lengths, "padding")
     heads = packed(lengths, torch.float32, 0)
-    out = attention(*heads, mask, layout.head_grid(HEADS), scale=scale, dropout=None, dropout_p=0.0)
+    out = attention(*heads, mask, layout.head_grid(HEADS), scale=scale)
     padded = [layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in heads]
     expected = torch.nn.functional.scaled_dot_product_attention(*padded, attn_mask=mask, scale=scale)
     assert torch.allclose(out, layout.pack(expected.transpose(1, 2)), atol=1e-6)
@@ -122,7 +122,7 @@ def test_output_and_gradients_have_the_data_type_of_the_input() -> None:
     heads = [x.requires_grad_() for x in packed(lengths, torch.bfloat16, 0)]
     mask, grid = masks(lengths, "padding"), HeadGrid.with_shared_rows(torch.tensor(lengths), HEADS, sum(lengths))
     with torch.autocast("cpu", torch.bfloat16):
-        out = attention(*heads, mask, grid, scale=None, dropout=None, dropout_p=0.0)
+        out = attention(*heads, mask, grid, scale=None)
         out.float().sum().backward()
     assert out.dtype == torch.bfloat16 and all(x.grad.dtype == torch.bfloat16 for x in heads)
 
@@ -131,61 +131,31 @@ def test_output_and_gradients_have_the_data_type_of_the_input() -> None:
     st.lists(st.integers(1, 9), min_size=1, max_size=6),
     st.sampled_from(["none", "padding", "causal", "additive", "by head"]),
 )
-def test_attention_without_gradient_equals_attention_without_dropout(lengths: list[int], kind: str) -> None:
+def test_attention_of_some_examples_equals_that_of_the_whole_batch(lengths: list[int], kind: str) -> None:
     mask, heads = masks(lengths, kind), packed(lengths, torch.float32, 0)
-    grid = HeadGrid.with_shared_rows(torch.tensor(lengths), HEADS, sum(lengths))
-    expected = attention(*heads, mask, grid, scale=None, dropout=None, dropout_p=0.0)
-    assert torch.equal(attention_without_gradient(*heads, mask, grid, scale=None), expected)
+    whole = attention(*heads, mask, HeadGrid.with_shared_rows(torch.tensor(lengths), HEADS, sum(lengths)), scale=None)
     for example, length in enumerate(lengths):
-        own_grid = HeadGrid.with_own_rows(torch.tensor(lengths), HEADS, torch.tensor([example]), length + 3)
-        start = sum(lengths[:example])
-        out = attention_without_gradient(*heads, mask, own_grid, scale=None)
+        grid = HeadGrid.with_own_rows(torch.tensor(lengths), HEADS, torch.tensor([example]), length + 3)
+        out, start = attention(*heads, mask, grid, scale=None), sum(lengths[:example])
         assert out.shape == (1, length, HEADS, SIZE)
-        assert torch.allclose(out, expected[:, start : start + length], atol=1e-6)
+        assert torch.allclose(out, whole[:, start : start + length], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "gpt2", "modernbert"])
 def test_a_packed_model_uses_it_for_short_examples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
-    short = packing_module._PackedAttention.short
-    monkeypatch.setattr(packing_module._PackedAttention, "short", lambda *args: (calls.append(1), short(*args))[1])
+    monkeypatch.setattr(packing_module, "attention", lambda *a, **more: (calls.append(1), attention(*a, **more))[1])
     model = small_model(name)
     anatomy, batch = find_layers(model), small_batch(model)
     with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper:
-        upper(batch, None).sum().backward()
-        assert len(calls) == anatomy.count
+        logits = upper(batch, None)
+        logits.sum().backward()
         with torch.no_grad():
             upper(batch, None)
         assert len(calls) == 2 * anatomy.count
-        monkeypatch.setattr(packing_module, "MAX_SHORT_SCORED", 39)
-        with torch.no_grad():
-            upper(batch, None)
-        assert len(calls) == 2 * anatomy.count  # torch computes longer examples that are only scored
-
-
-def test_switched_off_torch_computes_short_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = small_model("bert")
-    anatomy, batch = find_layers(model), small_batch(model)
-    with packable(model) as packing, cut_at(model, anatomy, None, packing=packing) as upper:
-        logits = upper(batch, None)
         monkeypatch.setenv("FROSTLINE_WITHOUT", "attention")
-        monkeypatch.setattr(packing_module._PackedAttention, "short", lambda *args: 1 / 0)
         assert torch.allclose(upper(batch, None), logits, atol=1e-5)
-
-
-@pytest.mark.parametrize("p", [0.2, 1.0])
-def test_without_frostlines_dropout_torch_draws_the_masks(p: float) -> None:
-    lengths = [9] * 40
-    heads = packed(lengths, torch.float32, 0)
-    grid = HeadGrid.with_shared_rows(torch.tensor(lengths), HEADS, sum(lengths))
-    ones = torch.ones_like(heads[2])
-    outs = []
-    for seed in (0, 0, 1):
-        torch.manual_seed(seed)
-        outs.append(attention(*heads[:2], ones, None, grid, scale=None, dropout=None, dropout_p=p))
-    assert torch.equal(outs[0], outs[1])
-    assert torch.equal(outs[0], outs[2]) == (p == 1)
-    assert float(outs[0].mean()) == pytest.approx(float(p < 1), abs=0.05)
+        assert len(calls) == 2 * anatomy.count
 
 
 def test_a_frozen_layer_in_train_mode_uses_dropout() -> None:

@@ -35,7 +35,8 @@ from frostline.model.device import (
 )
 from frostline.model.packed_layout import Layout
 from frostline.training.train import run, run_stacked
-from model.test_stacking import RUNS, context_of, furthest, outcome, spec_of
+from model.test_stacking import RUNS, context_of, furthest, spec_of
+from training.runs import outcome
 
 CPU = Machine(torch.device("cpu"), "float32")
 

@@ -44,23 +44,17 @@ def test_a_divided_batch_has_the_gradients_of_the_whole_batch(kind, micro_batch)
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
-def test_losses_are_scaled_for_each_run():
-    scales = torch.tensor([4.0, 0.5])
-    for micro_batch in (None, 4):
-        (_, losses, plain), (_, scaled_losses, scaled) = (
-            gradients("plain", micro_batch, scales=own) for own in (None, scales)
-        )
-        assert torch.equal(losses, scaled_losses)
-        for n, (one, other) in enumerate(zip(plain, scaled, strict=True)):
-            torch.testing.assert_close(other, one * scales[n // 2])
-
-
-def test_a_part_in_which_one_run_has_a_loss_has_the_scale_of_that_run():
-    """The first part of run 0 and the second one of run 1 only have examples without weight."""
+def test_losses_are_scaled_for_each_run_also_in_parts_without_weight():
+    """In the last rows, the first part of run 0 and the second one of run 1 only have examples without weight."""
     without, counts = (TRAIN[Line(0).targets[TRAIN] == label][:4] for label in (0, 1))
-    rows, scales = np.stack([np.append(without, counts), np.append(counts, without)]), torch.tensor([4.0, 0.5])
-    whole, divided = (gradients("one class counts", size, rows=rows, scales=scales)[1:] for size in (None, 4))
-    torch.testing.assert_close(divided, whole)
+    uneven, scales = np.stack([np.append(without, counts), np.append(counts, without)]), torch.tensor([4.0, 0.5])
+    for kind, rows in (("plain", MIXED), ("one class counts", uneven)):
+        _, losses, plain = gradients(kind, None, rows=rows)
+        for micro_batch in (None, 4):
+            _, scaled_losses, scaled = gradients(kind, micro_batch, rows=rows, scales=scales)
+            torch.testing.assert_close(losses, scaled_losses)
+            for n, (one, other) in enumerate(zip(plain, scaled, strict=True)):
+                torch.testing.assert_close(other, one * scales[n // 2])
 
 
 def test_accumulation_trains_like_one_larger_batch():

@@ -129,10 +129,12 @@ def attention(
     grid: HeadGrid,
     *,
     scale: float | None,
-    dropout: Dropout | None,
-    dropout_p: float,
+    dropout: Dropout | None = None,
+    dropout_p: float = 0.0,
 ) -> Tensor:
-    """Attention of packed tokens, differentiable in query, key and value: heads ``[1, H, T, C]`` to ``[1, T, H, C]``.
+    """Attention of packed tokens, differentiable in query, key and value: heads ``[1, H, T, C]`` to ``[1, t, H, C]``.
+
+    Gradients need a grid of all examples.
 
     Args:
         query: Heads. ``key`` and ``value`` have the same shape.
@@ -141,44 +143,15 @@ def attention(
         mask: The attention mask of the padded examples, ``[B or 1, H or 1, S or 1, S]``.
         grid: Where the heads are in the grid.
         scale: The factor of the scores; None: ``C ** -0.5``.
-        dropout: Draws the dropout masks; None: torch's own generator does.
+        dropout: Draws the dropout masks; needed with ``dropout_p``.
         dropout_p: The probability with which dropout drops an attention weight.
     """
-    heads, tokens, size = query.shape[1:]
-    drop = None
-    if dropout_p and dropout is not None:
-        drop = dropout.mask(grid.shape, dropout_p)
-    elif dropout_p:
-        kept = torch.empty(*grid.shape, dtype=torch.int16).bernoulli_(1 - dropout_p)
-        drop = Mask(kept, 1 / (1 - dropout_p) if dropout_p < 1 else 0.0)
-    flat = (x.transpose(1, 2).reshape(tokens * heads, size) for x in (query, key, value))
+    size = query.shape[-1]
+    drop = dropout.mask(grid.shape, dropout_p) if dropout and dropout_p else None
+    flat = (x.transpose(1, 2).reshape(-1, size) for x in (query, key, value))
     scale = size**-0.5 if scale is None else scale
     out: Tensor = _Attention.apply(*flat, grid.bias(mask), drop, scale, grid)  # type: ignore[no-untyped-call]
-    return out.view(1, tokens, heads, size)
-
-
-def attention_without_gradient(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, grid: HeadGrid, *, scale: float | None
-) -> Tensor:
-    """Attention of packed tokens without gradients and dropout, for scoring.
-
-    Takes the heads of all packed tokens, ``[1, H, T, C]``, and returns those of the grid's examples, ``[1, t, H, C]``.
-    """
-    size = query.shape[-1]
-    flat = (x.transpose(1, 2).reshape(-1, size) for x in (query, key, value))
-    with torch.autocast("cpu", enabled=False):
-        queries, keys, values = (_to_grid(x, grid) for x in flat)
-        weights = _weights(queries, keys, grid.bias(mask), size**-0.5 if scale is None else scale)
-        return _from_grid(weights @ values, grid, value.dtype).view(1, -1, grid.heads, size)
-
-
-def _to_grid(x: Tensor, grid: HeadGrid) -> Tensor:
-    """``[T * H, C]`` to ``[R * H, S, C]`` in float32"""
-    return x.index_select(0, grid.packed_index).float().view(*grid.shape[:2], x.shape[1])
-
-
-def _weights(queries: Tensor, keys: Tensor, bias: Tensor, scale: float) -> Tensor:
-    return torch.baddbmm(bias, queries, keys.transpose(1, 2), alpha=scale).softmax(-1)
+    return out.view(1, -1, grid.heads, size)
 
 
 def _from_grid(x: Tensor, grid: HeadGrid, dtype: torch.dtype) -> Tensor:
@@ -202,10 +175,11 @@ class _Attention(torch.autograd.Function):
         ctx.scale, ctx.grid, ctx.dtype = scale, grid, query.dtype
         ctx.factor = None if drop is None else drop.factor
         with torch.autocast("cpu", enabled=False):
-            queries, keys, values = (_to_grid(x, grid) for x in (query, key, value))
+            in_grid = (x.index_select(0, grid.packed_index).float() for x in (query, key, value))  # [R * H * S, C]
+            queries, keys, values = (x.view(*grid.shape[:2], -1) for x in in_grid)
             if drop is not None:
                 values.mul_(drop.factor)
-            weights = _weights(queries, keys, bias, scale)
+            weights = torch.baddbmm(bias, queries, keys.transpose(1, 2), alpha=scale).softmax(-1)
             dropped = weights if drop is None else drop.on(weights)
             ctx.save_for_backward(queries, keys, values, weights, dropped, None if drop is None else drop.keep)
             return _from_grid(dropped @ values, grid, query.dtype)

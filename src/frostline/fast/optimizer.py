@@ -254,21 +254,24 @@ class AdamW:
             for p in group["params"]:
                 if gradient_of(p) is None:
                     continue
+                table = sparse_gradient(p)
                 if p not in self.moments:
-                    self.moments[p] = _first_moments(
-                        p, counts=count is None, corrects=group.get("bias_correction", True)
-                    )
-                if table := sparse_gradient(p):
+                    moments = [torch.zeros_like(p[:0] if table else p) for _ in range(2)]
+                    self.moments[p] = dict(zip(("exp_avg", "exp_avg_sq"), moments, strict=True))
+                    corrects = group.get("bias_correction", True)
+                    if count is None or not corrects:
+                        self.moments[p]["step"] = torch.full((), 0.0 if corrects else ENDLESS, device=p.device)
+                if table:
                     table.step(self.moments[p], options)
                 else:
                     dense.append(p)
             if dense:
-                moments = [self.moments[p] for p in dense]
-                counts = [one.get("step", count) for one in moments]
+                of_dense = [self.moments[p] for p in dense]
+                counts = [one.get("step", count) for one in of_dense]
                 if count is None:
-                    torch._foreach_add_([one["step"] for one in moments], 1)
+                    torch._foreach_add_([one["step"] for one in of_dense], 1)
                 options |= {"grad_scale": divisor, "found_inf": skip}
-                _fused_step(dense, [p.grad for p in dense], moments, counts, options)
+                _fused_step(dense, [p.grad for p in dense], of_dense, counts, options)
             clear_gradients(group["params"])
 
     def flush(self) -> None:
@@ -294,12 +297,3 @@ class AdamW:
 
     def _tables(self) -> list["SparseGradient | None"]:
         return [sparse_gradient(p) for group in self.groups for p in group["params"]]
-
-
-def _first_moments(parameter: Tensor, *, counts: bool, corrects: bool) -> dict[str, Tensor]:
-    """The moments of a parameter before its first step, with its own count of steps unless the optimizer is given one."""
-    like = parameter[:0] if sparse_gradient(parameter) else parameter
-    moments = {name: torch.zeros_like(like) for name in ("exp_avg", "exp_avg_sq")}
-    if counts or not corrects:
-        moments["step"] = torch.full((), 0.0 if corrects else ENDLESS, device=parameter.device)
-    return moments

@@ -18,7 +18,7 @@ Names: ``grid_index`` holds positions in a flattened padded grid, ``packed_index
 Groups of examples of similar length in a packed batch, for attention. :mod:`frostline.model.packed_layout` has the names.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -258,7 +258,6 @@ class LengthGroup:
     layout: Layout
     examples: Tensor
     tokens: Tensor
-    _required_masks: list[tuple[Tensor, bool, Tensor | None]] = field(default_factory=list)  # of the last two masks
 
     @classmethod
     def of(cls, lengths: Tensor, examples: Tensor, length: int, device: torch.device = CPU) -> "LengthGroup":
@@ -327,13 +326,8 @@ class LengthGroup:
         """
         if mask is None or self.start is None or mask.dtype != torch.bool:
             return self.mask_of_group(mask)
-        for known_mask, known_causal, required in self._required_masks:
-            if known_mask is mask and known_causal == causal:
-                return required
         own = self.mask_of_group(mask)
         assert own is not None
         everything = torch.ones(own.shape[2:], dtype=torch.bool)
         redundant = torch.equal(own, (everything.tril() if causal else everything).expand_as(own))
-        required = None if redundant else own
-        self._required_masks[:] = [(mask, causal, required), *self._required_masks[:1]]
-        return required
+        return None if redundant else own

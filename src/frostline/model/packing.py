@@ -24,12 +24,12 @@ from transformers.masking_utils import (
     sdpa_mask,
 )
 
-from frostline.fast.attention import HeadGrid, attention, attention_without_gradient
+from frostline.fast.attention import attention
 from frostline.fast.dropout import Dropout
 from frostline.fast.last_layer import scattered
 from frostline.fast.switch import enabled
 from frostline.model.device import to_device
-from frostline.model.packed_layout import MAX_SHORT, Layout
+from frostline.model.packed_layout import MAX_SHORT, Layout, LengthGroup
 
 ATTENTION = "frostline_packed"
 MAX_SHORT_SCORED = 64  # tokens: up to this length, examples that are only scored use the attention for short examples
@@ -95,7 +95,7 @@ class _PackedAttention:
         if layout.groups:
             return self.by_group()
         if layout.length <= (MAX_SHORT if self.has_gradient else MAX_SHORT_SCORED) and self.is_plain():
-            return self.short(layout.head_grid(self.query.shape[1]))
+            return self.short(layout)
         out = self.in_padded_grid(*self.spread(self.query, self.key, self.value), self.mask)
         return layout.gather(out) if layout.indexed else layout.pack(out)
 
@@ -118,12 +118,11 @@ class _PackedAttention:
         on_cpu = self.query.device.type == "cpu" and self.layout.runs == 1
         return on_cpu and same_heads and own_dropout and not special and not self.hides_later and enabled("attention")
 
-    def short(self, grid: HeadGrid) -> Tensor:
+    def short(self, examples: Layout | LengthGroup) -> Tensor:
         """Attention of short examples, by :mod:`frostline.fast.attention`."""
-        heads, scale = (self.query, self.key, self.value), self.options.get("scaling")
-        if not (self.dropout_p or self.has_gradient):
-            return attention_without_gradient(*heads, self.mask, grid, scale=scale)
-        return attention(*heads, self.mask, grid, scale=scale, dropout=self.packing.dropout, dropout_p=self.dropout_p)
+        heads, grid = (self.query, self.key, self.value), examples.head_grid(self.query.shape[1])
+        scale, dropout = self.options.get("scaling"), self.packing.dropout
+        return attention(*heads, self.mask, grid, scale=scale, dropout=dropout, dropout_p=self.dropout_p)
 
     def by_group(self) -> Tensor:
         """Attention in which each group of examples of similar length has its own grid."""
@@ -132,8 +131,7 @@ class _PackedAttention:
         bias = self.options.pop("position_bias", None)
         for group in self.layout.groups:
             if use_fast and group.layout.length <= MAX_SHORT:
-                heads, grid = (self.query, self.key, self.value), group.head_grid(self.query.shape[1])
-                values.append(attention_without_gradient(*heads, self.mask, grid, scale=self.options.get("scaling")))
+                values.append(self.short(group))
                 continue
             for part in group.one_per_example if self.layout.capacity else [group]:
                 unpacked = (part.unpack(x) for x in (self.query, self.key, self.value))

@@ -73,7 +73,7 @@ class AnalysisSettings:
         one_learning_rate: Whether the best learning rate of full fine-tuning represents every k, instead of its own best.
         learning_rates: Learning rates that a search selected, by k. They take precedence.
         failed_below: Exclude runs that score 0 or at most this share of the best run of their cell. None: the criteria of
-            ``outcomes.py``.
+            ``cells.py``.
         leave_out: Tasks to exclude from the operating points over several tasks.
         by_mean: Whether an operating point is the smallest k whose mean reaches the target, whatever its interval.
         corrected: Whether shares are of the gain over the constant baseline instead of the score.
