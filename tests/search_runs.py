@@ -35,7 +35,7 @@ def record_of(**more: Any) -> SearchRecord:
         "abandoned": [],
         "known": [],
         "probes": None,
-        "estimates": [],
+        "estimated_k": None,
         "steps": [],
     }
     return SearchRecord(**{**empty, **more})

@@ -12,11 +12,12 @@ if TYPE_CHECKING:
     from frostline.api.bundle import Bundle, Bundled, bundle, load_bundle
     from frostline.api.find import find
     from frostline.api.prediction import Predictions, TagPredictions, predict
-    from frostline.api.probe import Probed, probe
+    from frostline.api.probe import probe
     from frostline.api.sweep import Sweep, compare
     from frostline.api.work import work
     from frostline.frozen.exactness import Check, check
     from frostline.report.rebuild import write_report
+    from frostline.search.probing import Probed
     from frostline.sweep.execution.ray_tasks import Ray
     from frostline.sweep.merge import merge
     from frostline.sweep.plan import Plan
@@ -54,7 +55,7 @@ _MODULES = {
     "Check": "frozen.exactness",
     "Plan": "sweep.plan",
     "Predictions": "api.prediction",
-    "Probed": "api.probe",
+    "Probed": "search.probing",
     "Ray": "sweep.execution.ray_tasks",
     "Run": "training.run",
     "Sweep": "api.sweep",

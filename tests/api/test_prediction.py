@@ -73,24 +73,18 @@ def test_unusable_texts_are_refused(finished_sweep: Path, texts: Any, message: s
         frostline.predict(finished_sweep / "model", texts)
 
 
-def test_rows_keep_the_order_and_the_row_numbers_of_the_file(finished_sweep: Path, tmp_path: Path) -> None:
-    file = tmp_path / "new.csv"
-    file.write_text("text\nthe film was very good and the cast was warm\n\ngood\nbad plot\n")
-    predictions = frostline.predict(finished_sweep / "model", file)
-    rows = list(predictions.rows())
-    assert [(row["row"], row["text"]) for row in rows][-2:] == [(4, "good"), (5, "bad plot")]
-    assert list(rows[0]) == predictions.columns()
-    assert list(rows[0]) == ["row", "text", "label", "p(negative)", "p(positive)"]
-
-
-def test_a_prediction_does_not_depend_on_the_batch(finished_sweep: Path) -> None:
+def test_rows_keep_their_order_and_numbers_and_do_not_depend_on_each_other(
+    finished_sweep: Path, tmp_path: Path
+) -> None:
     texts = [row["text"] for row in sentences(70, seed=3)]
-    among_many, single = (frostline.predict(finished_sweep / "model", some).values[0] for some in (texts, texts[:1]))
-    assert among_many == pytest.approx(single, abs=1e-6)
-
-
-def test_truncated_texts_are_counted(finished_sweep: Path) -> None:
-    assert frostline.predict(finished_sweep / "model", ["good " * 100, "good"]).truncated == 1
+    (tmp_path / "new.csv").write_text("\n".join(["text", "good " * 100, "", *texts]) + "\n")
+    predictions = frostline.predict(finished_sweep / "model", tmp_path / "new.csv")
+    rows = list(predictions.rows())
+    assert [(row["row"], row["text"]) for row in rows[1:]] == list(enumerate(["", *texts], start=3))
+    assert list(rows[0]) == predictions.columns() == ["row", "text", "label", "p(negative)", "p(positive)"]
+    single = frostline.predict(finished_sweep / "model", texts[:1])
+    assert predictions.values[2] == pytest.approx(single.values[0], abs=1e-6)
+    assert (predictions.truncated, single.truncated) == (1, 0)
 
 
 @pytest.mark.parametrize("pads", [True, False])
@@ -140,40 +134,39 @@ def test_pairs_for_a_model_with_one_token_type(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "message"),
+    ("change", "message"),
     [
-        ("config.json", "contains no model"),
-        ("tokenizer.json", "has no tokenizer"),
-        ("model.safetensors", "has no weights in safetensors"),
+        (lambda model: (model / "config.json").unlink(), "contains no model"),
+        (lambda model: (model / "tokenizer.json").unlink(), "has no tokenizer"),
+        (lambda model: (model / "model.safetensors").unlink(), "has no weights in safetensors"),
+        (lambda model: model.rename(model.parent / "o"), "There is no folder .*model"),
+        (
+            lambda model: shutil.copytree(model, model / "model") and (model / "config.json").unlink(),
+            r"give .*model\.$",
+        ),
+        (
+            lambda model: (model / "model.safetensors").write_bytes(b"\0" * 100),
+            "cannot be used: transformers cannot load it for classification",
+        ),
     ],
 )
-def test_a_folder_without_a_required_file(finished_sweep: Path, tmp_path: Path, file: str, message: str) -> None:
+def test_a_folder_that_is_no_model(
+    finished_sweep: Path, tmp_path: Path, change: Callable[[Path], object], message: str
+) -> None:
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
-    (folder / file).unlink()
     (folder / "frostline.json").unlink()
+    change(folder)
     with pytest.raises(FrostlineError, match=message):
         frostline.predict(folder, ["good film", "bad film"])
 
 
-def test_the_folder_of_a_sweep_is_not_that_of_its_model(finished_sweep: Path) -> None:
-    with pytest.raises(FrostlineError, match=r"contains no model .*: give .*model\.$"):
-        frostline.predict(finished_sweep, ["good film"])
-
-
-def test_damaged_weights_and_a_model_without_a_head(finished_sweep: Path, tiny_bert: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
-    (folder / "model.safetensors").write_bytes(b"\0" * 100)
-    (folder / "frostline.json").unlink()
-    texts = ["good film", "bad film"]
-    with pytest.raises(FrostlineError, match="cannot be used: transformers cannot load it for classification"):
-        frostline.predict(folder, texts)
+def test_a_model_without_a_trained_head(tiny_bert: Path) -> None:
     with pytest.raises(FrostlineError, match=r"is not a trained classifier \(its weights lack classifier\.bias\)"):
-        frostline.predict(tiny_bert, texts)
+        frostline.predict(tiny_bert, ["good film"])
 
 
 def test_pairs_and_single_texts_are_not_confused(finished_sweep: Path, tmp_path: Path) -> None:
-    pairs = pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]})
-    single = ["good"]
+    pairs, single = pd.DataFrame({"sentence1": ["good"], "sentence2": ["bad"]}), ["good"]
     with pytest.raises(FrostlineError, match=r"has pairs, but the model in .* was trained on single texts"):
         frostline.predict(finished_sweep / "model", pairs)
     folder = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
@@ -231,16 +224,13 @@ def record(model: Path, files: dict[str, Any]) -> None:
     write_sealed(model / "frostline.json", {**read_record(model / "frostline.json"), "files": files}, inside=model)
 
 
-@pytest.mark.parametrize("name", ["README.md", ".gitattributes", "notes.txt", "onnx/config.json"])
-def test_files_that_no_model_is_read_from_may_be_changed_or_added(
-    finished_sweep: Path, tmp_path: Path, name: str
-) -> None:
+def test_files_that_no_model_is_read_from_may_be_changed_or_added(finished_sweep: Path, tmp_path: Path) -> None:
     model = Path(shutil.copytree(finished_sweep / "model", tmp_path / "model"))
-    (model / name).parent.mkdir(exist_ok=True)
-    (model / name).write_text("of a user")
-    texts = ["good film"]
-    found, before = frostline.predict(model, texts), frostline.predict(finished_sweep / "model", texts)
-    assert (found.values == before.values).all()
+    (model / "onnx").mkdir()
+    for name in ("README.md", ".gitattributes", "notes.txt", "onnx/config.json"):
+        (model / name).write_text("of a user")
+    found, before = (frostline.predict(one, ["good film"]).values for one in (model, finished_sweep / "model"))
+    assert (found == before).all()
 
 
 def with_keys(model: Path, folder: Path, **keys: Any) -> Path:
@@ -266,12 +256,8 @@ def test_a_temperature_and_a_threshold_of_the_configuration(finished_sweep: Path
     other = frostline.predict(tmp_path / "two", texts, threshold=0.2)
     assert other.predicted == ["negative" if p >= 0.2 else "positive" for p in found.values[:, 0]]
     assert (other.values == found.values).all()
-
-
-def test_a_threshold_at_prediction_is_about_the_second_label(finished_sweep: Path) -> None:
-    texts = [row["text"] for row in sentences(40, seed=3)]
-    found = frostline.predict(finished_sweep / "model", texts, threshold=0.9)
-    assert found.predicted == ["positive" if p >= 0.9 else "negative" for p in found.values[:, 1]]
+    second = frostline.predict(finished_sweep / "model", texts, threshold=0.9)
+    assert second.predicted == ["positive" if p >= 0.9 else "negative" for p in plain.values[:, 1]]
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_failed_runs_that_are_not_trained_again_are_not_forecast(
             begun.append(what)
 
     begun = list[str]()
-    monkeypatch.setattr("frostline.sweep.execution.execute.run", fails)
+    monkeypatch.setattr("frostline.sweep.execution.stacks.run", fails)
     settings = {"tune": "0", "seeds": 1, "out": tmp_path / "o", **QUICK, "progress": Shown()}
     for retry, trained in (("failed",), True), ((), False):
         begun.clear()

@@ -52,7 +52,7 @@ def test_mistakes_end_in_one_sentence(frostline: Frostline, tasks: Path, tmp_pat
     again = frostline("bundle", films, topics, "--out", "o")
     assert (again.code, again.err) == (2, "frostline: o exists: give another --out, or --overwrite.\n")
     assert frostline("bundle", films, topics, "--out", "o", "--overwrite").code == 0
-    assert "no code comes with it" in frostline("predict", "o", "new.csv", "--trust-remote-code").err
+    assert "leave --trust-remote-code out" in frostline("predict", "o", "new.csv", "--trust-remote-code").err
     Path("o/tasks/films/model.safetensors").unlink()
     damaged = frostline("predict", "o", "new.csv")
     assert damaged.code == 2 and "The bundle in o is damaged" in damaged.err

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frostline import FrostlineError
 from frostline.report.answer.analysis import analyze, shares_of_head_only
+from frostline.report.answer.run_groups import load_groups
 from frostline.report.tables.analysis_tables import failures_by_depth_table
 from frostline.statistics import answer
 from frostline.statistics.analysis_settings import AnalysisSettings
@@ -20,6 +22,7 @@ from frostline.statistics.run_result import RunResult
 from frostline.studies.comparison import LARGE, compare, gaps_of, means_of_same_models
 from frostline.studies.protocol import load_protocol
 from synthetic_results import RISING, noisy, synthetic_group
+from tiny import write_csv
 
 ELSA = Path(__file__).parents[3] / "shared" / "elsa"
 
@@ -140,6 +143,17 @@ def test_a_difference_that_known_rows_explain_is_no_failure() -> None:
         found = analyze([replace(group, evidence=Scores("accuracy", 0.5, rows=rows))], AnalysisSettings())
         assert sum(row.failures.failed for row in found.groups[0].rates) == failed
         assert found.groups[0].sizes[0].cells[2].failures.failed == failed
+
+
+def test_two_sources_with_the_same_model_and_task_are_refused(tmp_path: Path) -> None:
+    rows = [{"k": "0", "seed": "0", "value": "0.5"}]
+    for name in ("a", "b"):
+        write_csv(tmp_path / f"{name}.csv", rows)
+    assert [group.task for group in load_groups([tmp_path / "a.csv", tmp_path / "b.csv"])] == ["a", "b"]
+    with pytest.raises(FrostlineError, match="is in two of the sources"):
+        load_groups([tmp_path / "a.csv", tmp_path / "a.csv"])
+    with pytest.raises(FrostlineError, match="contains no sweep"):
+        load_groups([tmp_path])
 
 
 needs_elsa = pytest.mark.skipif(not ELSA.is_dir(), reason="needs ../shared/elsa, which does not exist")

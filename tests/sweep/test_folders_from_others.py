@@ -387,7 +387,7 @@ def test_a_forged_reason_of_a_failure_is_damage(here: Path, reason: object) -> N
         {"train_size": "1"},
         {"steps": [{"why": "x", "seconds": 1.0, "runs": [{}]}]},
         {"steps": [{"why": "x", "seconds": "long", "runs": []}]},
-        {"estimates": [{"by": "probes", "k": [None]}]},
+        {"estimated_k": [None]},
         {"probes": {"probes": []}},
     ],
 )

@@ -11,7 +11,7 @@ from training.runs import context_of, spec_of
 
 
 def test_batches_are_those_that_a_run_draws(tiny_bert: Path) -> None:
-    experiment, spec = context_of(tiny_bert), spec_of("w", num_train_epochs=2.0)
+    experiment, spec = context_of(tiny_bert), spec_of(2, num_train_epochs=2.0)
     with training_session([spec], experiment) as ([learner], _):
         rows, order = learner.rows, learner.order
         drawn = [rows[torch.randperm(len(rows), generator=order).numpy()] for _ in range(2)]

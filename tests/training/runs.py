@@ -1,10 +1,12 @@
 """Runs of a tiny BERT on a small table, for tests of training."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import torch
 
+from frostline.data.examples import Examples
 from frostline.data.kinds import CLASSIFICATION, REGRESSION
 from frostline.frozen.exactness import find_head_reads
 from frostline.frozen.forward_pass import selection_for
@@ -45,6 +47,21 @@ def context_of(folder, *, packed=True, precision="float32", regression=False):
     machine = Machine(torch.device("cpu"), precision)
     reads = find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model))
     return Experiment(pretrained, machine, problem, encoded, splits, reads, worker=Worker(packed=packed))
+
+
+def with_texts(folder, *, regression=False):
+    """A context with the texts of all splits, for the model in a folder."""
+    experiment, rows = (
+        context_of(folder, regression=regression),
+        [row["text"] for row in sentences(sum(SIZES.values()))],
+    )
+    parts = {
+        split: Examples(
+            texts=tuple(rows[n] for n in own), pairs=None, rows=own, name=split, targets=experiment.problem.targets[own]
+        )
+        for split, own in experiment.splits.items()
+    }
+    return replace(experiment, labels=() if regression else ("negative", "positive"), examples=parts)
 
 
 def with_states(experiment, folder, cuts=EVERY_CUT):

@@ -19,11 +19,17 @@ WAYS = {
     "pulled back, with patience": Way(towards_pretrained=0.1, patience=1),
     "uncorrected, decaying rates": Way(bias_correction=False, layer_decay=0.5),
 }
-SETTINGS = {
-    "scaled losses": {"tune": 1, "precision": "float16"},
-    "scored in the middle of epochs": {"tune": 1, "evaluations_per_epoch": 2, "max_grad_norm": 0.1},
-    "dropout in frozen layers": {"tune": 1, "frozen_dropout": True},
-    "parts of batches": {"tune": 2, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2},
+CASES = {  # runs of a stack, and the steps after which they are interrupted
+    "after every step": ([spec_of(1)], range(1, STEPS)),
+    **{name: ([spec_of("my-way", way=way)], (1, 2, 3) if name == "gradual" else (3,)) for name, way in WAYS.items()},
+    "scaled losses": ([spec_of(1, precision="float16")], (3,)),
+    "scored in the middle of epochs": ([spec_of(1, evaluations_per_epoch=2, max_grad_norm=0.1)], (3,)),
+    "dropout in frozen layers": ([spec_of(1, frozen_dropout=True)], (3,)),
+    "parts of batches": ([spec_of(2, per_device_train_batch_size=4, gradient_accumulation_steps=2)], (3,)),
+    "runs that diverge at other steps": (
+        [spec_of(1, seed=seed, learning_rate=rate) for seed, rate in ((0, 3e-3), (1, 1e30), (2, 1e-3))],
+        (1, 3),
+    ),
 }
 
 
@@ -65,49 +71,29 @@ def ending(specs, experiment, folder, after):
     return [outcome(one) for one in results], values
 
 
-def endings(specs, experiment, folder, at):
-    """The ending of runs without interruption, then with one after each of these numbers of steps."""
-    return [ending(specs, experiment, folder / str(after), after) for after in (None, *at)]
+def assert_equal_endings(specs, experiment, folder, at):
+    """Runs end alike without interruption, and with one after each of these numbers of steps."""
+    plain, *interrupted = (ending(specs, experiment, folder / str(after), after) for after in (None, *at))
+    assert interrupted == [plain] * len(at)
 
 
-def test_after_every_step(experiment, tmp_path):
-    plain, *interrupted = endings([spec_of(1)], experiment, tmp_path, range(1, STEPS))
-    assert interrupted == [plain] * len(interrupted)
+@pytest.mark.parametrize("case", CASES)
+def test_runs_from_cached_hidden_states(case, experiment, tmp_path):
+    specs, at = CASES[case]
+    assert_equal_endings(specs, experiment, tmp_path, at)
 
 
 def test_all_layers(uncached, tmp_path):
-    plain, *interrupted = endings([spec_of("full")], uncached, tmp_path, (3,))
-    assert interrupted == [plain] * len(interrupted)
-
-
-@pytest.mark.parametrize("name", WAYS)
-def test_ways(name, experiment, tmp_path):
-    at = (1, 2, 3) if name == "gradual" else (3,)
-    plain, *interrupted = endings([spec_of("my-way", way=WAYS[name])], experiment, tmp_path, at)
-    assert interrupted == [plain] * len(interrupted)
-
-
-@pytest.mark.parametrize("name", SETTINGS)
-def test_settings(name, experiment, tmp_path):
-    plain, *interrupted = endings([spec_of(**SETTINGS[name])], experiment, tmp_path, (3,))
-    assert interrupted == [plain] * len(interrupted)
+    assert_equal_endings([spec_of("full")], uncached, tmp_path, (3,))
 
 
 def test_a_loss_scale_that_has_changed(tiny_bert, tmp_path, monkeypatch):
     """It begins too large, so the first steps are skipped."""
     monkeypatch.setattr(updates, "START", 2.0**22)
     half = with_states(context_of(tiny_bert, precision="float16"), tmp_path)
-    plain, interrupted = endings([spec_of(1, precision="float16")], half, tmp_path, (2,))
-    assert interrupted == plain
-
-
-def test_a_stack_whose_runs_diverge_at_other_steps(experiment, tmp_path):
-    specs = [spec_of(1, seed=seed, learning_rate=rate) for seed, rate in ((0, 3e-3), (1, 1e30), (2, 1e-3))]
-    plain, *interrupted = endings(specs, experiment, tmp_path, (1, 3))
-    assert interrupted == [plain] * len(interrupted)
+    assert_equal_endings([spec_of(1, precision="float16")], half, tmp_path, (2,))
 
 
 def test_tables_with_deferred_updates(uncached, tmp_path, monkeypatch):
     monkeypatch.setattr(sparse_gradients, "LARGE", 8)
-    plain, *interrupted = endings([spec_of("full", weight_decay=0.5)], uncached, tmp_path, (3,))
-    assert interrupted == [plain] * len(interrupted)
+    assert_equal_endings([spec_of("full", weight_decay=0.5)], uncached, tmp_path, (3,))

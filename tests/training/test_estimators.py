@@ -6,38 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from frostline.data.examples import Examples
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import computed_states
 from frostline.model.ways import Way
 from frostline.training.estimators import ESTIMATORS, examples_of
-from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
 from frostline.training.linear_models import WordsModel
 from frostline.training.probes import best_probe, fit_probes
 from frostline.training.train import run
 from tagged import LABELS, small_base
-from tiny import sentences
-from training.runs import SIZES, context_of, spec_of, with_states
+from training.runs import spec_of, with_states, with_texts
 from training.test_tagging import context_of as tagging_context
 
 PROBE, WORDS = (spec_of(name, way=Way(estimator=name), learning_rate=None) for name in ("probe", "words"))
 
 
-def labelled(folder: Path) -> Experiment:
-    """A context with texts, for the model in a folder."""
-    experiment, rows = context_of(folder), [row["text"] for row in sentences(sum(SIZES.values()))]
-    parts = {
-        split: Examples(
-            texts=tuple(rows[n] for n in own), pairs=None, rows=own, name=split, targets=experiment.problem.targets[own]
-        )
-        for split, own in experiment.splits.items()
-    }
-    return replace(experiment, labels=("negative", "positive"), examples=parts)
-
-
 def test_the_result_of_an_estimator_has_scores_predictions_and_costs(tiny_bert: Path) -> None:
-    experiment = labelled(tiny_bert)
+    experiment = with_texts(tiny_bert)
     result, usual = run(PROBE, experiment), run(spec_of(1), experiment)
     assert result.record.digest == PROBE.digest and result.record.cost.run_seconds > 0
     assert result.record.outcome == "ok" and result.record.validation_best > 0.7
@@ -51,14 +36,14 @@ def test_the_result_of_an_estimator_has_scores_predictions_and_costs(tiny_bert: 
 
 
 def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_path: Path) -> None:
-    experiment = labelled(tiny_bert)
+    experiment = with_texts(tiny_bert)
     selection = StateSelection((), head=False, pooled=(0, 1, 2, 3))
     rows = np.arange(len(experiment.tokens))
     states = computed_states(tmp_path, experiment.forward_pass(selection), experiment.tokens, rows)
     of_words = replace(tagging_context(small_base(tmp_path / "base", "bert")), labels=LABELS)
     for one, cached in (
         (experiment, experiment.with_worker(states=states)),
-        (of_words, with_states(of_words, tmp_path / "words", (0, 1, 2, 3))),
+        (of_words, with_states(of_words, tmp_path / "base", (0, 1, 2, 3))),
     ):
         mixed = np.random.default_rng(0).permutation(one.splits["test"])
         logits = [ESTIMATORS["probe"].fit(PROBE, some, None).logits(mixed, "test") for some in (one, cached)]
@@ -69,13 +54,13 @@ def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_p
 
 
 def test_states_without_pooled_vectors_are_not_read(tiny_bert: Path, tmp_path: Path) -> None:
-    experiment = with_states(labelled(tiny_bert), tmp_path)
+    experiment = with_states(with_texts(tiny_bert), tmp_path)
     rows = experiment.splits["validation"]
     assert examples_of(experiment, rows, (0, 3)).vectors(3).shape == (len(rows), 3, 32)
 
 
 def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
-    experiment, logits = labelled(tiny_bert), []
+    experiment, logits = with_texts(tiny_bert), []
     rows = experiment.splits["validation"]
     for seed in (0, 1):
         spec = PROBE.model_copy(update={"seed": seed, "train_size": 24})
@@ -89,9 +74,16 @@ def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
 
 
 def test_the_words_model_is_that_of_the_texts_of_the_run(tiny_bert: Path) -> None:
-    experiment = labelled(tiny_bert)
+    experiment = with_texts(tiny_bert)
     by_hand = WordsModel.fit(experiment.examples_of(train_rows(experiment, WORDS), "train"), 2)
     fitted, test = ESTIMATORS["words"].fit(WORDS, experiment, None), experiment.splits["test"]
     assert by_hand is not None and fitted.parameters == by_hand.weights.size + 2
     expected = by_hand.logits(experiment.examples_of(test, "test"))
     np.testing.assert_allclose(fitted.logits(test, "test"), expected, rtol=1e-5)
+
+
+def test_the_words_model_predicts_numbers_of_any_size(tiny_bert: Path) -> None:
+    experiment = with_texts(tiny_bert, regression=True)
+    far = {name: replace(part, targets=part.targets - 1e6) for name, part in experiment.examples.items()}
+    fitted = ESTIMATORS["words"].fit(WORDS, replace(experiment, examples=far), None)
+    assert (fitted.logits(experiment.splits["test"], "test") < -9e5).all()

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from frostline.data.examples import Examples
-from frostline.statistics.class_outputs import log_loss
+from frostline.statistics.class_outputs import best_temperature
 from frostline.training.linear_models import PENALTIES, WordsModel, by_class, logistic, ridge
 
 SHAPES = [(90, 8), (20, 30)]  # more rows than features, and fewer
@@ -38,48 +38,45 @@ def drawn(rows: int, width: int, classes: int, seed: int = 0, *, sets: bool = Fa
 @pytest.mark.parametrize(("rows", "width"), SHAPES)
 def test_ridge_equals_scikit_learn(rows: int, width: int, classes: int, *, sets: bool) -> None:
     x, y = drawn(rows, width, classes, sets=sets)
-    probe = ridge(x, y, classes)
-    model = (RidgeClassifier if classes else Ridge)(probe.penalty * rows)
+    found, penalty, held_out = ridge(x, y, classes)
+    model = (RidgeClassifier if classes else Ridge)(penalty * rows)
     reference = make_pipeline(StandardScaler(), model).fit(x.astype(float), y.astype(int) if sets else y)
+    temperature = best_temperature(held_out, y) if classes else 1.0
     for some in (x, drawn(200, width, classes, seed=1)[0]):
         expected = (reference.decision_function if classes else reference.predict)(some.astype(float))
-        found = probe.values(some)
-        np.testing.assert_allclose(
-            found[:, classes - 1] if classes in (0, 2) else found, expected, rtol=1e-6, atol=1e-9
-        )
-    if classes:  # the temperature has the lowest log loss on held-out rows
-        losses = [log_loss(probe.held_out, y, t / probe.inverse_temperature) for t in (1.0, 0.97, 1.03)]
-        assert losses[0] == min(losses)
+        values = temperature * found.logits(some)
+        ours = values[:, classes - 1] if classes in (0, 2) else values
+        np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(("rows", "width"), SHAPES)
 def test_held_out_values_and_penalty_equal_leave_one_out(rows: int, width: int) -> None:
     x, y = drawn(rows, width, 0)
-    probe = ridge(x, y, 0)
+    _, best, values = ridge(x, y, 0)
     standard = StandardScaler().fit_transform(x.astype(float))
     errors = {}
     for penalty in PENALTIES:
         # The penalty is scaled by the number of all rows, not by the number of remaining rows.
         held_out = cross_val_predict(Ridge(penalty * rows), standard, y, cv=LeaveOneOut())
         errors[penalty] = np.square(held_out - y).mean()
-        if penalty == probe.penalty:
-            np.testing.assert_allclose(probe.held_out[:, 0], held_out, rtol=1e-8)
-    assert min(errors, key=lambda penalty: errors[penalty]) == probe.penalty
+        if penalty == best:
+            np.testing.assert_allclose(values[:, 0], held_out, rtol=1e-8)
+    assert min(errors, key=lambda penalty: errors[penalty]) == best
 
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_logistic_regression_equals_scikit_learn(classes: int) -> None:
     x, y = drawn(80, 6, classes)
-    probe = logistic(x, y, classes)
-    assert probe.penalty in PENALTIES
-    model = LogisticRegression(C=1 / (80 * probe.penalty), max_iter=10_000)
+    found, penalty, values = logistic(x, y, classes)
+    assert penalty in PENALTIES
+    model = LogisticRegression(C=1 / (80 * penalty), max_iter=10_000)
     reference = make_pipeline(StandardScaler(), model).fit(x.astype(float), y)
     new = drawn(50, 6, classes, seed=1)[0]
-    np.testing.assert_allclose(softmax(probe.logits(new), 1), reference.predict_proba(new.astype(float)), atol=1e-4)
-    fold = LogisticRegression(C=1 / (64 * probe.penalty), max_iter=10_000)
+    np.testing.assert_allclose(softmax(found.logits(new), 1), reference.predict_proba(new.astype(float)), atol=1e-4)
+    fold = LogisticRegression(C=1 / (64 * penalty), max_iter=10_000)
     standard, folds = StandardScaler().fit_transform(x.astype(float)), StratifiedKFold(5, shuffle=True, random_state=0)
     held_out = cross_val_predict(fold, standard, y, cv=folds)
-    assert (probe.held_out.argmax(1) == held_out).mean() > 0.98
+    assert (values.argmax(1) == held_out).mean() > 0.98
 
 
 @pytest.mark.parametrize("present", [[1, 3], [0, 1, 3], [0, 1, 2, 3]])
@@ -94,9 +91,9 @@ def test_classes_that_scikit_learn_does_not_know_are_never_predicted(present: li
 
 def test_the_chunk_size_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = drawn(60, 8, 3)
-    whole = ridge(x, y, 3)
+    whole, *_ = ridge(x, y, 3)
     monkeypatch.setattr("frostline.training.linear_models.CHUNK", 7)
-    np.testing.assert_allclose(ridge(x, y, 3).values(x), whole.values(x), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(ridge(x, y, 3)[0].logits(x), whole.logits(x), rtol=1e-9, atol=1e-12)
 
 
 @given(st.integers(0, 1000), st.sampled_from([2, 3]))
@@ -104,23 +101,23 @@ def test_the_chunk_size_does_not_change_the_result(monkeypatch: pytest.MonkeyPat
 def test_order_and_scale_of_the_features_do_not_change_the_result(seed: int, classes: int) -> None:
     x, y = drawn(40, 6, classes, seed)
     order = np.random.default_rng(seed).permutation(6)
-    one, other = ridge(x, y, classes), ridge(4 * x[:, order], y, classes)
-    assert one.penalty == other.penalty
-    np.testing.assert_allclose(one.values(x), other.values(4 * x[:, order]), atol=1e-6)
+    (one, *penalty), (other, *again) = ridge(x, y, classes), ridge(4 * x[:, order], y, classes)
+    assert penalty[0] == again[0]
+    np.testing.assert_allclose(one.logits(x), other.logits(4 * x[:, order]), rtol=1e-5, atol=1e-6)
 
 
 def test_the_score_on_held_out_rows_shows_that_noise_is_not_informative() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(400, 300)).astype(np.float32), rng.integers(0, 2, 400)
-    probe = ridge(x, y, 2)
-    assert (probe.values(x).argmax(1) == y).mean() > 0.6  # on training rows
-    assert abs((probe.held_out.argmax(1) == y).mean() - 0.5) < 0.1
-    assert probe.penalty == max(PENALTIES)
+    model, penalty, held_out = ridge(x, y, 2)
+    assert (model.logits(x).argmax(1) == y).mean() > 0.6  # on training rows
+    assert abs((held_out.argmax(1) == y).mean() - 0.5) < 0.1
+    assert penalty == max(PENALTIES)
 
 
 def test_probabilities_are_calibrated() -> None:
     x, y = drawn(4000, 8, 2)
-    p = softmax(ridge(x[:2000], y[:2000], 2).logits(x[2000:]), 1)
+    p = softmax(ridge(x[:2000], y[:2000], 2)[0].logits(x[2000:]), 1)
     confidence = p.max(1)
     for low, high in ((0.5, 0.7), (0.7, 0.9), (0.9, 1.0)):
         some = (confidence >= low) & (confidence < high)
@@ -131,7 +128,7 @@ def test_probabilities_are_calibrated() -> None:
 def test_classes_with_one_row_or_none(fit: Any) -> None:
     x, y = drawn(40, 6, 2)
     y[0] = 3  # class 3 has one row, class 2 has none
-    probabilities = softmax(fit(x, y, 4).logits(x), 1)
+    probabilities = softmax(fit(x, y, 4)[0].logits(x), 1)
     assert np.isfinite(probabilities).all() and not (probabilities.argmax(1) == 2).any()
 
 

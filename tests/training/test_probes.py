@@ -18,7 +18,6 @@ from transformers import AutoModel, AutoTokenizer
 import frostline
 import frostline.training.linear_models as linear
 from frostline import Probed
-from frostline.training.probes import last_layers_inputs, single_layer_inputs
 from tagged import LABELS, small_base, tagged
 from tiny import sentences
 from training.probe_tables import EXACT, write_probe_tables
@@ -54,12 +53,12 @@ def test_probes_of_texts_equal_scikit_learn(tiny_bert: Path, tables: dict[str, A
     train, held = (vectors(tiny_bert, frames[name]["text"].tolist()) for name in ("train", "validation"))
     y, expected = ((frames[name]["label"] == "positive").astype(int) for name in ("train", "validation"))
     *single, last = probed.report.probes
-    places = [(p.layers, p.vector) for p in single_layer_inputs(3, of_words=False)]
+    places = [((n,), vector) for n in range(4) for vector in ("first", "mean", "last")]
     assert [(probe.layers, probe.vector) for probe in single] == places
     flat = [probe for probe in single if probe.held_out is None]
     assert [(probe.layers, probe.vector) for probe in flat] == [((0,), "first")]  # it is the same for all texts
     best = max((probe for probe in single if probe not in flat), key=lambda probe: (probe.held_out, -probe.layers[0]))
-    assert [(last.layers, last.vector)] == [(p.layers, p.vector) for p in last_layers_inputs(3, best.vector)]
+    assert (last.layers, last.vector) == ((1, 2, 3), best.vector)
     for probe in probed.report.probes:
         x, new = (
             np.concatenate([of[layer, probe.vector] for layer in probe.layers], 1).astype(float) for of in (train, held)

@@ -17,17 +17,13 @@ from frostline.data.files import read_record, write_sealed
 from frostline.data.kinds import CLASSIFICATION, REGRESSION, TOKENS
 from frostline.data.tags import sentence
 from frostline.frozen import forward_pass as batches
-from frostline.model.device import this_machine
-from frostline.training.linear_models import Probe
-from frostline.training.probes import WORD, FittedProbe
-from frostline.training.result import ProbeInput, TaskFacts
+from frostline.training.probes import WORD
 from frostline.training.saved_estimators import (
     ARRAYS,
     ESTIMATOR,
     EstimatorFacts,
     ProbeFacts,
     read_estimator,
-    save_probe,
     write_estimator,
 )
 from small_models import load
@@ -40,8 +36,8 @@ LINEAR = {"weights": np.array([[1.0, -1.0], [0.0, 2.0]]), "bias": np.array([0.0,
 READS = {"layers": (1,), "vector": "mean", "model": "m", "revision": None, "weights": "w", "precision": "float32"}
 KINDS: dict[str, tuple[EstimatorFacts, dict[str, Any]]] = {
     "probe": (
-        EstimatorFacts(**TASK, probe=ProbeFacts(**READS, inverse_temperature=2.0)),
-        {**LINEAR, "mean": np.zeros(2), "scale": np.ones(2)},
+        EstimatorFacts(**TASK, probe=ProbeFacts(**READS)),
+        LINEAR,
     ),
     "words": (EstimatorFacts(**TASK, terms=("bad", "good")), {**LINEAR, "idf": np.ones(2)}),
     "setfit": (EstimatorFacts(**TASK), LINEAR),
@@ -84,16 +80,14 @@ def test_damage_is_noticed(tmp_path: Path, kind: str, file: str, place: float | 
         *(({"labels": labels}, "labels|shapes") for labels in (["a"], None, "ab", [1, 2])),
         *(({name: value}, name) for name, value in (("max_length", -1), ("task_type", "x"), ("columns", None))),
         *(
-            ({"probe": {**READS, "inverse_temperature": 2.0, **own}}, f"probe.{next(iter(own))}")
+            ({"probe": {**READS, **own}}, f"probe.{next(iter(own))}")
             for own in (
                 *({"layers": layers} for layers in ("x", [], [-1], {}, None)),
-                {"inverse_temperature": None},
                 {"model": None},
                 {"vector": "x"},
             )
         ),
         ({"terms": ["bad", "good"], "probe": None}, "shapes"),
-        ({"probe": None}, "shapes"),
     ],
 )
 def test_a_forged_probe_is_damaged(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
@@ -174,11 +168,11 @@ def test_streamed_predictions_are_bitwise_identical(
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "assets"))
     monkeypatch.setattr(probes, "SHARD_ROWS", 8)
     monkeypatch.setitem(batches.TOKENS, "cpu", 64)
-    weights = np.random.default_rng(0).normal(size=(2 * 32, 2))
-    probe = Probe(weights, np.zeros(2), np.zeros(64), np.ones(64), 1.0, 1.0, np.zeros((0, 0)))
-    fitted = FittedProbe(ProbeInput(layers=(1, 2), vector=WORD if of_words else "mean"), probe, 1.0)
-    task = TaskFacts(**{**TASK, "task_type": TOKENS if of_words else CLASSIFICATION})
-    save_probe(tmp_path, task, fitted, load(tiny_bert, task_type=task.task_type), this_machine("cpu", "float32"))
+    task_type, weights = TOKENS if of_words else CLASSIFICATION, np.random.default_rng(0).normal(size=(2 * 32, 2))
+    own = {"model": str(tiny_bert), "weights": load(tiny_bert, task_type=task_type).weights, "layers": (1, 2)}
+    reads = ProbeFacts(**{**READS, **own, "vector": WORD if of_words else "mean"})
+    arrays = {"weights": weights, "bias": np.zeros(2)}
+    write_estimator(tmp_path, EstimatorFacts(**{**TASK, "task_type": task_type}, probe=reads), arrays)
     found = [row["text"] for row in [*sentences(15, seed=3), *sentences(5, seed=3)]]
     texts = tuple(sentence(one.split(), "a sentence", "") if of_words else one for one in found)
     given = Texts(texts=texts, pairs=None, rows=np.arange(20), name="texts")

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import pickle
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows
 from frostline.training.result import TaskFacts
 from frostline.training.train import run
-from tiny import assert_same_predictions, sentences
-from training.runs import SIZES, context_of, spec_of
+from tiny import assert_same_predictions
+from training.runs import spec_of, with_texts
 
 SPEC = spec_of(
     "setfit", way=Way(estimator="setfit"), train_size=12, learning_rate=3e-3, head_learning_rate=None, max_length=32
@@ -43,17 +42,6 @@ def examples(texts: list[str], targets: Any, pairs: tuple[str, ...] | None = Non
     return Examples(
         texts=tuple(texts), pairs=pairs, rows=np.arange(len(texts)), name="films", targets=np.asarray(targets)
     )
-
-
-def with_texts(folder: Path) -> Experiment:
-    """A context with texts, for the model in a folder."""
-    experiment = context_of(folder)
-    rows = [row["text"] for row in sentences(sum(SIZES.values()))]
-    texts = {
-        split: examples([rows[n] for n in own], experiment.problem.targets[own])
-        for split, own in experiment.splits.items()
-    }
-    return replace(experiment, labels=("negative", "positive"), examples=texts)
 
 
 @pytest.fixture(scope="module")
@@ -174,14 +162,9 @@ def test_what_it_cannot_learn_is_refused(given: Examples, message: str) -> None:
 def test_without_the_package_it_is_refused_before_anything_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *more: None if name == "setfit" else find(name, *more)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None)
     with pytest.raises(FrostlineError, match="install it with `pip install setfit`"):
-        frostline.compare(
-            ways="setfit,full", model="none", train=tmp_path / "none.csv", out=tmp_path / "o", progress=Progress()
-        )
+        frostline.compare(ways="setfit,full", model="none", train="none.csv", out=tmp_path / "o", progress=Progress())
 
 
 def test_the_number_of_pairs_is_that_of_the_package(texts_of_films: Experiment) -> None:

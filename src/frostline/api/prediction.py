@@ -102,15 +102,31 @@ class Outputs:
             decision = Threshold(label, probability)
         return cls(**shared, threshold=decision)
 
+    def values_of(self, logits: NDArray[Any]) -> NDArray[np.float32]:
+        """Probabilities ``[N, C]``, or numbers ``[N, 1]``."""
+        scaled = logits / self.temperature if self.labels else logits
+        return OUTPUTS[self.task_type](scaled).astype(np.float32)
+
     def of_logits(self, texts: Texts, logits: NDArray[Any], truncated: int) -> "Predictions":
         """The predictions from logits ``[N, C]`` or numbers ``[N, 1]``."""
-        values = OUTPUTS[self.task_type](logits / self.temperature if self.labels else logits)
-        return Predictions(**vars(self), texts=texts, values=values.astype(np.float32), truncated=truncated)
+        return Predictions(**vars(self), texts=texts, values=self.values_of(logits), truncated=truncated)
+
+    def of_words(self, texts: Texts, logits: NDArray[Any], tokens: Tokens, truncated: int) -> "TagPredictions":
+        """The most probable tags. ``logits`` are those of the words with tokens, one sentence after the other."""
+        tags: list[list[str | None]] = [[None] * len(words_of(text)) for text in texts.texts]
+        probabilities: list[list[float | None]] = [[None] * len(of_text) for of_text in tags]
+        first = tokens.labelled(np.arange(len(tokens)))
+        for of_word, example, word in zip(self.values_of(logits), first.example, first.word, strict=True):
+            best = int(of_word.argmax())
+            tags[example][word], probabilities[example][word] = self.labels[best], float(of_word[best])
+        return TagPredictions(**vars(self), texts=texts, tags=tags, probabilities=probabilities, truncated=truncated)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Predictions(Outputs):
     """Predictions for N texts, with how the outputs of the model are read.
+
+    ``labels``, ``temperature``, and ``threshold`` or ``thresholds`` are those of the model.
 
     Attributes:
         texts: The texts, with their row numbers in the source.
@@ -200,25 +216,23 @@ def _number(config: Mapping[str, Any], key: str, default: float) -> float:
     return float(value)
 
 
-@dataclass(frozen=True)
-class TagPredictions:
-    """The tags of the words of N sentences.
+@dataclass(frozen=True, kw_only=True)
+class TagPredictions(Outputs):
+    """The tags of the words of N sentences, with how the outputs of the model are read.
+
+    ``labels`` are the tags that the model knows, and ``temperature`` is what its logits are divided by.
 
     Attributes:
         texts: The sentences (:mod:`frostline.data.tags`), with their row numbers in the source.
-        labels: The C tags.
         tags: For each sentence the tag of each word; None for a word after the model's length limit.
         probabilities: The probability of each of these tags.
         truncated: The number of sentences that were truncated to the model's length limit.
-        temperature: What the logits were divided by, from the model's config.json; 1 if it has none.
     """
 
     texts: Texts
-    labels: tuple[str, ...]
     tags: Sequence[Sequence[str | None]]
     probabilities: Sequence[Sequence[float | None]]
     truncated: int
-    temperature: float = 1.0
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dictionary per sentence: ``row``, ``tokens``, ``tags`` and ``probabilities``."""
@@ -233,23 +247,6 @@ class TagPredictions:
     def columns(self) -> list[str]:
         """The keys of :meth:`rows`."""
         return ["row", "tokens", "tags", "probabilities"]
-
-
-def _most_probable(outputs: Outputs, texts: Texts, logits: NDArray[Any], tokens: Tokens) -> TagPredictions:
-    """The most probable tags. ``logits`` are those of the words with tokens, one sentence after the other."""
-    tags: list[list[str | None]] = [[None] * len(words_of(text)) for text in texts.texts]
-    probabilities: list[list[float | None]] = [[None] * len(of_text) for of_text in tags]
-    first = tokens.labelled(np.arange(len(tokens)))
-    values = OUTPUTS[TOKENS](logits / outputs.temperature).astype(np.float32)
-    for of_word, example, word in zip(values, first.example, first.word, strict=True):
-        best = int(of_word.argmax())
-        tags[example][word], probabilities[example][word] = outputs.labels[best], float(of_word[best])
-    return TagPredictions(texts, outputs.labels, tags, probabilities, _truncated(tokens), outputs.temperature)
-
-
-def _truncated(tokens: Tokens | None) -> int:
-    """How many examples were truncated."""
-    return 0 if tokens is None else int((tokens.dropped > 0).sum())
 
 
 def require_model(folder: str | Path) -> None:
@@ -353,10 +350,11 @@ def predict(
         logits = logits_of_texts(classifier, tokens).numpy()
         if of_words:  # a word has the tag of its first token
             logits = logits[tokens.labelled(np.arange(len(tokens))).position]
+    truncated = 0 if tokens is None else int((tokens.dropped > 0).sum())
     if of_words:
         assert tokens is not None
-        return _most_probable(outputs, texts, logits, tokens)
-    return outputs.of_logits(texts, logits, _truncated(tokens))
+        return outputs.of_words(texts, logits, tokens, truncated)
+    return outputs.of_logits(texts, logits, truncated)
 
 
 def as_texts(source: Any, trained: Mapping[str, str | None] | None, *, of_words: bool = False, **columns: Any) -> Texts:

@@ -1,7 +1,6 @@
 """``frostline.probe``: fit linear probes on the frozen features of a model, and write a folder with the results."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,55 +11,20 @@ from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder, new_folder
 from frostline.data.load import load_data
 from frostline.data.wording import comma_separated, listed
-from frostline.fast.switch import memory_reused
-from frostline.frozen.hidden_states import HiddenStates, cache_folder, load_or_compute, missing_rows
-from frostline.model.device import Machine, this_machine
-from frostline.model.pretrained import Pretrained
-from frostline.model.tokens import Tokens
-from frostline.report.probe_report import report_probes, suffixes, write_probes
+from frostline.model.device import this_machine
+from frostline.report.probe_report import suffixes, write_probes
+from frostline.search.probing import Probed, probe_layers
 from frostline.statistics.metrics import check_metric
-from frostline.statistics.predictions import Labelled
-from frostline.sweep.plan import free_cache_bytes, passage_bytes, recipe_of
-from frostline.sweep.prepare import encode_splits, length_limit, load_model
+from frostline.sweep.execution.execute import load_hidden_states
+from frostline.sweep.prepare import encode_splits, length_limit, load_model, make_experiment
 from frostline.sweep.progress import Progress
 from frostline.sweep.settings import OF_MODEL_AND_DATA, make_settings
-from frostline.training.linear_models import FITS, WordsModel
-from frostline.training.probes import (
-    FittedProbe,
-    ProbeExamples,
-    best_probe,
-    cached_vectors,
-    features_after,
-    fit_probes,
-    probe_forward_pass,
-    words_of_rows,
-)
-from frostline.training.result import ProbeReport
-from frostline.training.saved_estimators import save_probe
+from frostline.training.estimators import fit_words
+from frostline.training.linear_models import FITS
+from frostline.training.probes import features_after, probe_forward_pass
 
 # What is written into the folder. With several label columns, each has a probe_<column>.
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")
-
-
-@dataclass(frozen=True)
-class Probed:
-    """The probes for one label column.
-
-    Attributes:
-        report: What probes.json says of them.
-        best: The best one.
-        pretrained: The model whose hidden states they read.
-        machine: Device and precision that computed these.
-    """
-
-    report: ProbeReport
-    best: FittedProbe
-    pretrained: Pretrained
-    machine: Machine
-
-    def save(self, folder: Path) -> None:
-        """Write the best probe into ``folder``, for ``frostline predict``."""
-        save_probe(folder, self.report, self.best, self.pretrained, self.machine)
 
 
 def probe(
@@ -124,38 +88,19 @@ def probe(
     encoded = [encode_splits(spec, one, max_length, pretrained) for one in data]
     if folder is not None:
         make_folder(folder, inside=folder)
-    tokens = Tokens.join([tokens for splits in encoded for tokens in splits.values()])
-    states = _hidden_states(pretrained, machine, tokens, progress)
-    found, start = [], 0
-    for one, splits in zip(data, encoded, strict=True):
-        task, rows = one.task, {}
-        for name, own_tokens in splits.items():  # their positions among the tokens of all label columns and splits
-            rows[name] = np.arange(start, start + len(own_tokens))
-            start += len(own_tokens)
-        progress.begin(f"fitting probes for {listed(task.columns.of_labels)}")
+    found = []
+    for one, tokens in zip(data, encoded, strict=True):
+        task = one.task
         metric = check_metric(spec.metric, task.task_type, len(task.labels), task.labels)
-        train, validation = [
-            ProbeExamples(
-                Labelled(part.targets, task.task_type, task.labels, metric),
-                cached_vectors(states, rows[name], words_of_rows(tokens, rows[name])),
-                words_of_rows(tokens, rows[name]),
-            )
-            for name, part in (("train", one.train), ("validation", one.validation))
-        ]
-        probes = fit_probes(train, pretrained.anatomy.count, kind)
-        words = WordsModel.fit(one.train, len(task.labels))
-        report = report_probes(
-            probes,
-            validation,
-            train_rows=len(one.train),
-            data=one,
-            tokens=tokens,
-            pretrained=pretrained,
-            max_length=max_length,
-            words=None if words is None else words.logits(one.validation),
-            kind=kind,
-        )
-        found.append(Probed(report, best_probe(probes), pretrained, machine))
+        experiment = make_experiment(spec, pretrained, machine, one, tokens, metric)
+        every_layer = features_after(range(pretrained.anatomy.count + 1), of_words=experiment.tokens.of_words)
+        forward_pass, count = probe_forward_pass(pretrained, machine, every_layer), len(experiment.tokens)
+        progress.start(0, count)
+        load_hidden_states(experiment, forward_pass, np.arange(count), progress, count)
+        progress.begin(f"fitting probes for {listed(task.columns.of_labels)}")
+        rows = experiment.splits["train"], experiment.splits["validation"]
+        words = fit_words(experiment, rows[0])
+        found.append(probe_layers(experiment, one, *rows, max_length=max_length, words=words, kind=kind))
     if folder is not None:
         for probed, target in zip(found, probe_folders(folder, found), strict=True):
             with new_folder(target, inside=folder, replace=True) as aside:
@@ -167,35 +112,3 @@ def probe(
 def probe_folders(folder: Path, found: Sequence[Probed]) -> list[Path]:
     """The folder of the best probe of each label column, within ``folder``."""
     return [folder / f"probe{suffix}" for suffix in suffixes([one.report for one in found])]
-
-
-def _hidden_states(pretrained: Pretrained, machine: Machine, tokens: Tokens, progress: Progress) -> HiddenStates:
-    """The features of all examples after every layer, cached on disk."""
-    anatomy = pretrained.anatomy
-    selection = features_after(range(anatomy.count + 1), of_words=tokens.of_words)
-    rows = np.arange(len(tokens))
-    forward_pass = probe_forward_pass(pretrained, machine, selection)
-    recipe = recipe_of(pretrained, machine, forward_pass)
-    uncached = missing_rows(tokens, rows, selection, recipe)
-    missing, lengths = len(uncached), tokens.lengths[uncached]
-    size = selection.bytes(missing, int(lengths.sum()), anatomy.width)
-    size += passage_bytes(pretrained, lengths)
-    free = free_cache_bytes()
-    if size > free:
-        raise FrostlineError(
-            f"The features of {missing:,} examples take {size / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free in "
-            f"{cache_folder()}: free disk space (`frostline cache rm`), or read fewer examples with --first-rows."
-        )
-    progress.begin("forward pass over the examples")
-    progress.start(0, len(rows))
-    done = 0.0
-
-    def advance(more: float) -> None:
-        nonlocal done
-        done += more
-        progress.set_done(done)
-
-    with memory_reused():
-        states = load_or_compute(forward_pass, tokens, rows, recipe, progress=advance, warn=progress.note)
-    progress.finish(len(rows))
-    return states

@@ -16,6 +16,7 @@ from frostline.data.kinds import ENDINGS, FORMAT_OF, either
 from frostline.data.wording import comma_separated, did_you_mean, listed, quoted
 
 if TYPE_CHECKING:  # needs numpy
+    from frostline.api.prediction import Outputs
     from frostline.data.table import Table
 
 Rows = Sequence[Mapping[str, Any]]
@@ -131,13 +132,11 @@ def predict(
     target = out.expanduser() if out else file.with_name(f"{file.stem}.predictions{ending}")
     _require_writable(target, file, writers, overwrite=overwrite)
     options: dict[str, Any] = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
-    for given, why in (
-        (stream, "which is not streamed: leave --stream out, or predict with the model of each task"),
-        (trust_remote_code, "and no code comes with it: leave --trust-remote-code out"),
-        (threshold is not None, "and each of its tasks has its own threshold: leave --threshold out"),
-    ):
-        if several and given:
-            raise FrostlineError(f"{model} is a bundle, {why}.")
+    unsuitable = {"--stream": stream, "--trust-remote-code": trust_remote_code, "--threshold": threshold is not None}
+    if several and (given := [flag for flag, value in unsuitable.items() if value]):
+        raise FrostlineError(
+            f"{model} is a bundle: leave {' and '.join(given)} out, or predict with the model of each task."
+        )
     table = read_table(
         file,
         column_names=None if column_names is None else comma_separated(column_names),
@@ -190,16 +189,16 @@ def _require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:
             )
 
 
-def _print_outputs(task: str, predictions: Any) -> None:
+def _print_outputs(task: str, outputs: "Outputs") -> None:
     """Print which temperature and threshold were applied, if there are any, after the name of the ``task``."""
-    if predictions.temperature != 1:
-        print(f"{task}The logits are divided by the temperature {predictions.temperature:.3g}.", file=sys.stderr)
-    if (limits := set(getattr(predictions, "thresholds", ()))) - {0.5}:
+    if outputs.temperature != 1:
+        print(f"{task}The logits are divided by the temperature {outputs.temperature:.3g}.", file=sys.stderr)
+    if (limits := set(outputs.thresholds)) - {0.5}:
         applied = f"Labels are predicted from probability {min(limits):.3g} on."
         if len(limits) > 1:
             applied = f"Each label has its own threshold, from {min(limits):.3g} to {max(limits):.3g}."
         print(f"{task}{applied}", file=sys.stderr)
-    if limit := getattr(predictions, "threshold", None):
+    if limit := outputs.threshold:
         print(
             f"{task}The label {limit.label!r} is predicted from probability {limit.probability:.3g} on.",
             file=sys.stderr,

@@ -9,13 +9,12 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from frostline.data.files import file_name, replace_file, write_json
 from frostline.data.load import Data
 from frostline.data.splits import NO_TEST_SET
-from frostline.model.pretrained import Pretrained
-from frostline.model.tokens import ZEROED_TYPES, Tokens
+from frostline.frozen.forward_pass import Rows
+from frostline.model.tokens import ZEROED_TYPES
 from frostline.report import formatting, names
 from frostline.report.explanations import headline
 from frostline.report.figures.drawing import (
@@ -32,7 +31,9 @@ from frostline.report.pages.templates import render
 from frostline.report.tables.table import Column, ReportTable, Row, save_tables
 from frostline.statistics.metrics import defined
 from frostline.statistics.predictions import RunPredictions
-from frostline.training.probes import FittedProbe, ProbeExamples, best_probe
+from frostline.training.estimators import Fitted, examples_of
+from frostline.training.experiment import Experiment
+from frostline.training.probes import FittedProbe, best_probe
 from frostline.training.result import BestProbe, ProbeReport, ReportedProbe
 
 VECTOR_STYLES = {
@@ -47,41 +48,41 @@ APART = 1.5  # x distance between the last layer and a probe on several layers
 
 def report_probes(
     probes: Sequence[FittedProbe],
-    validation: ProbeExamples,
+    experiment: Experiment,
+    data: Data,
+    rows: Rows,
     *,
     train_rows: int,
-    data: Data,
-    tokens: Tokens,
-    pretrained: Pretrained,
     max_length: int,
-    words: NDArray[Any] | None,
-    kind: str = "ridge",
+    words: Fitted | None,
+    kind: str,
 ) -> ProbeReport:
     """Score probes on validation examples, and say how good the best one is. Its choice does not depend on them.
 
     Args:
         probes: The fitted probes for one label column.
-        validation: The validation examples.
-        train_rows: How many training examples they were fitted on.
+        experiment: Model and examples.
         data: The task, and what was noticed about its examples.
-        tokens: The tokens of all examples.
-        pretrained: The model.
+        rows: The validation rows.
+        train_rows: How many training examples the probes were fitted on.
         max_length: The most tokens of an example.
-        words: The logits of a TF-IDF model for the validation examples; None if there is none.
+        words: A TF-IDF model of the same examples; None if there is none.
         kind: ``ridge`` or ``logistic``.
     """
-    task, split, best = data.task, validation.split, best_probe(probes)
+    task, pretrained, best = data.task, experiment.pretrained, best_probe(probes)
+    validation = examples_of(experiment, rows, range(pretrained.anatomy.count + 1))
+    split, every = validation.split, np.arange(len(rows))
     reported, scored = [], {}
     for probe in probes:
-        logits = probe.logits(validation.vectors)
+        logits = validation.by_row(probe.logits(validation.vectors))
         if probe is best:
-            scored = RunPredictions(split, {"best": validation.by_row(logits)}.__getitem__).alone("best")
+            scored = RunPredictions(split, {"best": logits}.__getitem__).alone("best")
         reported.append(
             ReportedProbe(
                 **dict(probe.input),
                 held_out=defined(probe.held_out),
-                validation=defined(validation.score(logits)),
-                penalty=probe.probe.penalty,
+                validation=defined(split.score(logits, every)),
+                penalty=probe.penalty,
             )
         )
     report = ProbeReport(
@@ -96,12 +97,12 @@ def report_probes(
         max_length=max_length,
         layers=pretrained.anatomy.count,
         train_rows=train_rows,
-        validation_rows=len(split.targets),
+        validation_rows=len(rows),
         chance=split.chance,
-        tfidf_score=None if words is None else defined(split.score(words, np.arange(len(words)))),
+        tfidf_score=None if words is None else defined(split.score(words.logits(rows, "validation"), every)),
         probes=tuple(reported),
         best=BestProbe.model_validate({**dict(best.input), **{name: defined(x) for name, x in scored.items()}}),
-        notes=(*(note for note in data.notes if note != NO_TEST_SET), *[ZEROED_TYPES] * tokens.zeroed_types),
+        notes=(*(note for note in data.notes if note != NO_TEST_SET), *[ZEROED_TYPES] * experiment.tokens.zeroed_types),
         sentence="",
     )
     return report.model_copy(update={"sentence": probe_sentence(report)})

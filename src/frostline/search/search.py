@@ -31,7 +31,7 @@ from frostline.sweep.execution.workers import OtherGpus, workers_for
 from frostline.sweep.plan import Plan
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.folder import Folder, register, write_alternatives
-from frostline.sweep.results.search_record import Estimate, SearchRecord, Step, Tried, read_search, write_search
+from frostline.sweep.results.search_record import SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweep.results.tensor_files import BestWeights
 from frostline.sweep.settings import MoreRuns, Settings
 from frostline.training.run import Run
@@ -180,13 +180,13 @@ class Search:
     def without_probes(cls, plan: Plan, progress: Progress, budget: float | None, processes: int | None = None) -> Self:
         """A search before models that train no layer are fitted. Nothing is written.
 
-        The estimates of k are those of an earlier search in the folder. Without one, learning rates are compared at the dearest
+        The estimate of k is that of an earlier search in the folder. Without one, learning rates are compared at the dearest
         k that probes may suggest.
         """
         runs = runs_of(plan)
         together, earlier = run_together(plan, runs, processes, None), read_search(plan.store.out)
-        estimates = {one.by: one.k for one in earlier.estimates} if earlier else {"probes": plan.identity.layers}
-        return cls._of(plan, progress, runs, budget, Alternatives(estimates=estimates), together=together)
+        nothing = Alternatives(estimated_k=earlier.estimated_k if earlier else plan.identity.layers)
+        return cls._of(plan, progress, runs, budget, nothing, together=together)
 
     @classmethod
     def _of(
@@ -215,7 +215,7 @@ class Search:
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
         costs, space = plan.cost_model, {}
-        if estimate := alternatives.estimates.get("probes"):
+        if estimate := alternatives.estimated_k:
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
             SearchSpace(
@@ -400,7 +400,7 @@ class Search:
             abandoned=self._abandoned() if over else [],
             known=sorted(store.ended()) if over else [],
             probes=self.alternatives.probes,
-            estimates=[Estimate(by=by, k=k) for by, k in self.alternatives.estimates.items() if k is not None],
+            estimated_k=self.alternatives.estimated_k,
             steps=self.steps,
         )
         write_search(store.out, record)

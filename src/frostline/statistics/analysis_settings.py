@@ -74,7 +74,7 @@ class AnalysisSettings:
         longest: The most epochs that a search may train; None: those of the runs.
         learning_rates: Learning rates that a search selected, by k. They take precedence.
         failed_below: Exclude runs that score 0 or at most this share of the best run of their cell. None: the criteria of
-            ``outcomes.py``.
+            ``cells.py``.
         leave_out: Tasks to exclude from the operating points over several tasks.
         by_mean: Whether an operating point is the smallest k whose mean reaches the target, whatever its interval.
         corrected: Whether shares are of the gain over the constant baseline instead of the score.

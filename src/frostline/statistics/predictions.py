@@ -44,33 +44,22 @@ from frostline.statistics.run_result import Scored
 RATIO = 1.0  # the variance of the rest, relative to that of the effects of folds
 
 
-@dataclass(frozen=True)
-class FoldEffects:
-    """What is subtracted from scores.
+def fold_effects(scores: Array, choices: Sequence[Hashable], folds: Sequence[Hashable]) -> tuple[Array, float]:
+    """What is subtracted from scores ``[runs, n]``: the effect of the fold of each, in each column by itself.
 
-    Attributes:
-        values: The effect of the fold of each score, in the shape of the scores.
-        parameters: The effective number of parameters that they take: how many degrees of freedom the rest loses.
+    Also the effective number of parameters that the effects take: how many degrees of freedom the rest loses.
+
+    Args:
+        scores: For each run its score, and the same without some rows.
+        choices: What each run trains.
+        folds: The fold that each run is scored on.
     """
-
-    values: Array
-    parameters: float
-
-    @classmethod
-    def of(cls, scores: Array, choices: Sequence[Hashable], folds: Sequence[Hashable]) -> "FoldEffects":
-        """The effects in scores ``[runs, n]``, in each column by itself.
-
-        Args:
-            scores: For each run its score, and the same without some rows.
-            choices: What each run trains.
-            folds: The fold that each run is scored on.
-        """
-        of_choices, of_folds = _indicators(choices), _indicators(folds)
-        design = np.concatenate([of_choices, of_folds], 1)
-        penalty = np.diag([0.0] * of_choices.shape[1] + [RATIO] * of_folds.shape[1])
-        solution = np.linalg.solve(design.T @ design + penalty, design.T)
-        effects = of_folds @ solution[of_choices.shape[1] :]  # [runs, runs]
-        return cls(effects @ scores, float(np.trace(design @ solution)) - of_choices.shape[1])
+    of_choices, of_folds = _indicators(choices), _indicators(folds)
+    design = np.concatenate([of_choices, of_folds], 1)
+    penalty = np.diag([0.0] * of_choices.shape[1] + [RATIO] * of_folds.shape[1])
+    solution = np.linalg.solve(design.T @ design + penalty, design.T)
+    effects = of_folds @ solution[of_choices.shape[1] :]  # [runs, runs]
+    return effects @ scores, float(np.trace(design @ solution)) - of_choices.shape[1]
 
 
 def _indicators(names: Sequence[Hashable]) -> Array:
@@ -279,9 +268,9 @@ class RunPredictions:
             if mask.all() and rows.any() and np.isfinite(found := self._on_fold(name, rows)).all()
         ]
         runs, on, scores = zip(*parts, strict=True)
-        effects = FoldEffects.of(np.array(scores), [choice_of[name] for name in runs], on)
-        of_runs = {name: values for name, values in zip(runs, effects.values, strict=True) if not masks[name].all()}
-        return {name: self[name] - of_runs.get(name, 0.0) for name in names}, effects.parameters
+        effects, parameters = fold_effects(np.array(scores), [choice_of[name] for name in runs], on)
+        of_runs = {name: values for name, values in zip(runs, effects, strict=True) if not masks[name].all()}
+        return {name: self[name] - of_runs.get(name, 0.0) for name in names}, parameters
 
     def _on_fold(self, run: str, rows: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Scores ``[1 + groups]`` of a run that is scored on all rows, on those of a fold."""

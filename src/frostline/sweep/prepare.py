@@ -108,7 +108,7 @@ def prepare(
     runs = tuple(expand(grid, identity))
     require_suitable_runs(runs, pretrained, data)
     encoded = encode_splits(spec, data, max_length, pretrained, trained=rows_trained(runs, data))
-    experiment = _experiment(spec, pretrained, machine, data, encoded, metric)
+    experiment = make_experiment(spec, pretrained, machine, data, encoded, metric)
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
     named = next((run for run in runs if run.recipe == NAMED), None)
     plan = Plan(
@@ -146,7 +146,7 @@ def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:
     return spec.model_copy(update={"way": {**spec.way, **chosen}})
 
 
-def _experiment(
+def make_experiment(
     spec: Settings, pretrained: Pretrained, machine: Machine, data: Data, encoded: Mapping[str, Tokens], metric: str
 ) -> Experiment:
     """What all runs share: the model, and the examples of all splits in one pool."""

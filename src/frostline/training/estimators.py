@@ -37,7 +37,7 @@ from frostline.training.probes import (
 )
 from frostline.training.result import TaskFacts
 from frostline.training.run import Run
-from frostline.training.saved_estimators import EstimatorFacts, require_package, save_probe, write_estimator
+from frostline.training.saved_estimators import EstimatorFacts, ProbeFacts, require_package, write_estimator
 
 Logits = NDArray[np.float32]
 NEVER = -1e4  # the logit of a class without training examples, whose probability is zero; scores need a finite number
@@ -128,9 +128,18 @@ def probe_of_run(fitted: FittedProbe, experiment: Experiment) -> Fitted:
         return np.asarray(examples.by_row(fitted.logits(examples.vectors)), np.float32)
 
     def save(folder: Path, task: TaskFacts) -> None:
-        save_probe(folder, task, fitted, experiment.pretrained, experiment.machine)
+        pretrained, model = experiment.pretrained, fitted.model
+        facts = ProbeFacts(
+            **dict(fitted.input),
+            model=pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
+            revision=pretrained.revision,
+            weights=pretrained.weights,
+            precision=experiment.machine.precision,
+        )
+        arrays = {"weights": model.weights, "bias": model.bias}
+        write_estimator(folder, EstimatorFacts(**dict(task), probe=facts), arrays)
 
-    return Fitted(int(fitted.probe.weights.size + fitted.probe.bias.size), logits, save)
+    return Fitted(int(fitted.model.weights.size + fitted.model.bias.size), logits, save)
 
 
 def _fit_probe(spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:
@@ -161,7 +170,8 @@ def fit_words(experiment: Experiment, rows: Rows) -> Fitted | None:
         return None
 
     def logits(rows: Rows, split: str) -> Logits:
-        return np.maximum(model.logits(experiment.examples_of(rows, split)), NEVER).astype(np.float32)
+        found = model.logits(experiment.examples_of(rows, split))
+        return (np.maximum(found, NEVER) if experiment.labels else found).astype(np.float32)
 
     def save(folder: Path, task: TaskFacts) -> None:
         arrays = {"idf": model.idf, "weights": model.weights, "bias": model.bias}

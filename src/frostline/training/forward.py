@@ -276,12 +276,11 @@ def fit_head(spec: Run, experiment: Experiment) -> None:
     features = _inputs_of(head, spec, experiment, rows)
     targets = experiment.problem.targets[rows]
     outputs = head.out_features
-    probe = ridge(features, targets, 0 if outputs == 1 else outputs)  # 0 classes: a number to predict
-    weights = probe.inverse_temperature * probe.weights / probe.scale[:, None]  # [D, C]
+    model, *_ = ridge(features, targets, 0 if outputs == 1 else outputs)  # 0 classes: a number to predict
     with torch.no_grad():
-        head.weight.copy_(torch.from_numpy(weights.T))
+        head.weight.copy_(torch.from_numpy(model.weights.T))
         if head.bias is not None:
-            head.bias.copy_(torch.from_numpy(probe.inverse_temperature * probe.bias - probe.mean @ weights))
+            head.bias.copy_(torch.from_numpy(model.bias))
 
 
 def _inputs_of(head: nn.Linear, spec: Run, experiment: Experiment, rows: np.ndarray) -> np.ndarray:

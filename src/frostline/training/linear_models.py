@@ -1,7 +1,7 @@
 """Linear models without torch: ridge and logistic regression, and a TF-IDF model of words and word pairs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -24,47 +24,32 @@ CHUNK = 16384  # number of rows that are converted to double precision at a time
 
 
 @dataclass(frozen=True)
-class Probe:
-    """A fitted probe: ``values = (features - mean) / scale @ weights + bias``.
-
-    The values have one column for each class or label, or a single column for regression.
+class LinearModel:
+    """``logits = features @ weights + bias``: calibrated logits of classes or labels, or a number to predict.
 
     Attributes:
-        weights: ``[D, C]``.
+        weights: ``[D, C]``; one column for regression.
         bias: ``[C]``.
-        mean: The mean of each feature on the training rows, ``[D]``.
-        scale: The standard deviation of each feature on the training rows, ``[D]``; 1 for a constant feature.
-        penalty: The chosen penalty, per training row.
-        inverse_temperature: ``inverse_temperature * values`` are logits of the classes or labels; for regression, it is 1.
-        held_out: The cross-validated values of the training rows, ``[n, C]``: each row was held out from the fit for it.
     """
 
     weights: Array
     bias: Array
-    mean: Array
-    scale: Array
-    penalty: float
-    inverse_temperature: float
-    held_out: Array
-
-    def values(self, features: Features) -> Array:
-        """Values ``[n, C]`` of rows ``[n, D]``."""
-        weights = self.weights / self.scale[:, None]
-        bias = self.bias - self.mean @ weights
-        return np.concatenate([part @ weights + bias for part in _chunks(features)])
 
     def logits(self, features: Features) -> Array:
-        """Calibrated logits of the classes or labels, ``[n, C]``, or numbers ``[n, 1]``."""
-        return self.inverse_temperature * self.values(features)
+        """The logits ``[n, C]`` of rows ``[n, D]``."""
+        return np.concatenate([part @ self.weights + self.bias for part in _chunks(features)])
 
 
-Fit = Callable[[Features, Targets, int], Probe]
+# Returns the model, its penalty per training row, and the cross-validated logits of the training rows before calibration, [n, C],
+# each from a fit without this row.
+Fit = Callable[[Features, Targets, int], tuple[LinearModel, float, Array]]
 
 
-def ridge(features: Features, targets: Targets, classes: int) -> Probe:
+def ridge(features: Features, targets: Targets, classes: int) -> tuple[LinearModel, float, Array]:
     """Ridge regression on a number, or on the targets -1 and 1 for each class or label.
 
-    Gives the same as scikit-learn's ``Ridge`` and ``RidgeClassifier`` on standardised features.
+    Gives the same as scikit-learn's ``Ridge`` and ``RidgeClassifier`` on standardised features. ``softmax`` or ``sigmoid`` of its
+    logits are probabilities, by temperature scaling on held-out rows (Guo et al. 2017).
 
     Args:
         features: ``[n, D]``.
@@ -78,14 +63,13 @@ def ridge(features: Features, targets: Targets, classes: int) -> Probe:
     solve = _primal if len(features) > features.shape[1] else _dual
     held_out, weights = solve(features, mean, scale, y - offset, np.array(PENALTIES) * len(features))
     best = int(np.argmin([np.square(values + offset - y).mean() for values in held_out]))
-    probe = Probe(weights(best), offset, mean, scale, PENALTIES[best], 1.0, held_out[best] + offset)
-    if not classes:
-        return probe
-    # temperature scaling on held-out rows (Guo et al. 2017)
-    return replace(probe, inverse_temperature=1.0 / best_temperature(probe.held_out, targets))
+    found = held_out[best] + offset
+    inverse_temperature = 1.0 / best_temperature(found, targets) if classes else 1.0
+    model = _unstandardised(inverse_temperature * weights(best), inverse_temperature * offset, mean, scale)
+    return model, PENALTIES[best], found
 
 
-def logistic(features: Features, targets: Targets, classes: int) -> Probe:
+def logistic(features: Features, targets: Targets, classes: int) -> tuple[LinearModel, float, Array]:
     """Logistic regression with an L2 penalty, the same as scikit-learn's ``LogisticRegression``.
 
     The arguments are those of :func:`ridge`, without label sets. A regression task is fitted by :func:`ridge`.
@@ -107,7 +91,7 @@ def logistic(features: Features, targets: Targets, classes: int) -> Probe:
             weights, bias = fit(rest, penalty)
             values[fold] = x[fold] @ weights + bias
     best = min(PENALTIES, key=lambda penalty: log_loss(held_out[penalty], targets.astype(np.int64)))
-    return Probe(*fit(np.arange(len(x)), best), mean, scale, best, 1.0, held_out[best])
+    return _unstandardised(*fit(np.arange(len(x)), best), mean, scale), best, held_out[best]
 
 
 def by_class(model: Any, classes: int, absent: float = -np.inf) -> tuple[Array, Array]:
@@ -138,6 +122,12 @@ def _standardisation(features: Features) -> tuple[Array, Array]:
     scale = np.sqrt(variance)
     scale[scale <= 1e-12 * np.maximum(1.0, np.abs(mean))] = 1.0
     return mean, scale
+
+
+def _unstandardised(weights: Array, bias: Array, mean: Array, scale: Array) -> LinearModel:
+    """The model of features, from the weights and bias for standardised features."""
+    weights = weights / scale[:, None]
+    return LinearModel(weights, bias - mean @ weights)
 
 
 def _chunks(features: Features) -> list[Array]:

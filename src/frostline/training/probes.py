@@ -25,7 +25,7 @@ from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import LabelledTokens, Tokens, flat_positions
 from frostline.statistics.predictions import Labelled
-from frostline.training.linear_models import FITS, Features, Probe
+from frostline.training.linear_models import FITS, Features, LinearModel
 from frostline.training.result import ProbeInput
 
 LAST_LAYERS = 4  # one probe reads this many of the last layers together
@@ -39,18 +39,6 @@ def features_of(inputs: ProbeInput, vectors: Vectors) -> Features:
     """The features ``[U, D * layers]`` that a probe reads."""
     position = 0 if inputs.vector == WORD else POOLED.index(inputs.vector)
     return np.concatenate([vectors(layer)[:, position] for layer in inputs.layers], 1)
-
-
-def single_layer_inputs(layers: int, *, of_words: bool) -> list[ProbeInput]:
-    """Every vector after every single layer of a model with this number of ``layers``."""
-    vectors = (WORD,) if of_words else POOLED
-    return [ProbeInput(layers=(n,), vector=vector) for n in range(layers + 1) for vector in vectors]
-
-
-def last_layers_inputs(layers: int, vector: str) -> list[ProbeInput]:
-    """The last layers together, if there are at least two. This probe has the most features and takes longest to fit."""
-    last = tuple(range(max(1, layers - LAST_LAYERS + 1), layers + 1))
-    return [ProbeInput(layers=last, vector=vector)] * (len(last) > 1)
 
 
 def features_after(layers: Sequence[int], *, of_words: bool) -> StateSelection:
@@ -157,23 +145,13 @@ def _vectors_of_batches(
         for batch, (states, _) in zip(batches, forward_pass.hidden_states(tokens, batches), strict=True):
             yield partial(_batch_vectors, states, words_of_rows(tokens, batch.rows))
         return
-    for some in _groups(batches):
-        rows = np.concatenate([batch.rows for batch in some])
+    shard = np.cumsum([len(batch.rows) for batch in batches]) // SHARD_ROWS
+    for number in range(shard[-1] + 1):
+        some = [batch.rows for batch, own in zip(batches, shard, strict=True) if own == number]
         with scratch_folder() as folder:
-            on_disk = computed_states(folder, forward_pass, tokens, rows)
-            for batch in some:
-                yield cached_vectors(on_disk, batch.rows, words_of_rows(tokens, batch.rows))
-
-
-def _groups(batches: Sequence[ForwardBatch]) -> Iterator[list[ForwardBatch]]:
-    """Batches whose examples fit into one shard of hidden states."""
-    group: list[ForwardBatch] = []
-    for batch in batches:
-        if group and sum(len(one.rows) for one in (*group, batch)) > SHARD_ROWS:
-            yield group
-            group = []
-        group.append(batch)
-    yield group
+            on_disk = computed_states(folder, forward_pass, tokens, np.concatenate(some))
+            for rows in some:
+                yield cached_vectors(on_disk, rows, words_of_rows(tokens, rows))
 
 
 def _batch_vectors(states: Mapping[str, Tensor], words: LabelledTokens | None, layer: int) -> Any:
@@ -190,25 +168,27 @@ class FittedProbe:
 
     Attributes:
         input: The features of the probe.
-        probe: The fitted probe.
+        model: The fitted model.
+        penalty: The chosen penalty, per training row.
         held_out: The cross-validated score on the training rows; NaN if it is undefined.
     """
 
     input: ProbeInput
-    probe: Probe
+    model: LinearModel
+    penalty: float
     held_out: float
 
     def logits(self, vectors: Vectors) -> NDArray[np.float64]:
         """Calibrated logits ``[U, C]``, or numbers, of the texts or words that ``vectors`` are of."""
-        return self.probe.logits(features_of(self.input, vectors))
+        return self.model.logits(features_of(self.input, vectors))
 
 
 def fit_probe(inputs: ProbeInput, train: ProbeExamples, kind: str = "ridge") -> FittedProbe:
     """Fit one probe on training rows. ``kind`` is ``ridge`` or ``logistic``."""
     features = features_of(inputs, train.vectors)
-    probe = FITS[kind](features, train.targets, len(train.split.labels))
+    model, penalty, held_out = FITS[kind](features, train.targets, len(train.split.labels))
     # If all examples have the same features, holding out a row only makes its class rarer: the score is undefined.
-    return FittedProbe(inputs, probe, train.score(probe.held_out) if np.ptp(features, 0).any() else np.nan)
+    return FittedProbe(inputs, model, penalty, train.score(held_out) if np.ptp(features, 0).any() else np.nan)
 
 
 def fit_probes(train: ProbeExamples, layers: int, kind: str = "ridge") -> list[FittedProbe]:
@@ -216,9 +196,14 @@ def fit_probes(train: ProbeExamples, layers: int, kind: str = "ridge") -> list[F
     fit = partial(fit_probe, train=train, kind=kind)
     cores = torch.get_num_threads()
     threads = min(MAX_THREADS, cores)
+    vectors = POOLED if train.words is None else (WORD,)
+    single = [ProbeInput(layers=(n,), vector=vector) for n in range(layers + 1) for vector in vectors]
     with threadpool_limits(cores // threads, "blas"), ThreadPoolExecutor(threads) as pool:
-        probes = list(pool.map(fit, single_layer_inputs(layers, of_words=train.words is not None)))
-    return [*probes, *map(fit, last_layers_inputs(layers, best_probe(probes).input.vector))]
+        probes = list(pool.map(fit, single))
+    last = tuple(range(max(1, layers - LAST_LAYERS + 1), layers + 1))
+    if len(last) > 1:  # it has the most features and takes longest
+        probes.append(fit(ProbeInput(layers=last, vector=best_probe(probes).input.vector)))
+    return probes
 
 
 def best_probe(probes: Sequence[FittedProbe]) -> FittedProbe:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import NonNegativeFloat
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
@@ -17,13 +16,12 @@ from frostline.data.examples import Texts
 from frostline.data.files import FILES, read_record, replace_file, require_recorded, validated, write_record
 from frostline.data.kinds import TOKENS
 from frostline.fast.switch import memory_reused
-from frostline.model.device import Machine, this_machine
+from frostline.model.device import this_machine
 from frostline.model.loading import Streams, load_pretrained, never_streams, read_config
 from frostline.model.model_files import readable, require_intact
-from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import Tokens, encode, suited
-from frostline.training.linear_models import Probe, WordsModel
-from frostline.training.probes import FittedProbe, features_of, read_computed
+from frostline.training.linear_models import LinearModel, WordsModel
+from frostline.training.probes import features_of, read_computed
 from frostline.training.result import ProbeInput, TaskFacts
 
 ESTIMATOR, ARRAYS = "estimator.json", "estimator.safetensors"
@@ -38,14 +36,12 @@ class ProbeFacts(ProbeInput):
         revision: The commit of a hub model.
         weights: The digest of its configuration and weights.
         precision: The precision that computes the features.
-        inverse_temperature: See :class:`frostline.training.linear_models.Probe`.
     """
 
     model: str
     revision: str | None
     weights: str
     precision: str
-    inverse_temperature: NonNegativeFloat
 
 
 class EstimatorFacts(TaskFacts):
@@ -65,29 +61,6 @@ def write_estimator(folder: Path, facts: EstimatorFacts, arrays: Mapping[str, ND
     content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     replace_file(folder / ARRAYS, content, inside=folder)
     write_record(folder / ESTIMATOR, facts.model_dump(), [folder / ARRAYS], inside=folder)
-
-
-def save_probe(folder: Path, task: TaskFacts, fitted: FittedProbe, pretrained: Pretrained, machine: Machine) -> None:
-    """Write a probe for ``frostline predict``.
-
-    Args:
-        folder: Where to write.
-        task: The task.
-        fitted: The probe.
-        pretrained: The model that computes the features.
-        machine: The device and precision that computed the features.
-    """
-    facts = ProbeFacts(
-        **dict(fitted.input),
-        model=pretrained.name if pretrained.revision else str(pretrained.folder.resolve()),
-        revision=pretrained.revision,
-        weights=pretrained.weights,
-        precision=machine.precision,
-        inverse_temperature=fitted.probe.inverse_temperature,
-    )
-    about = {name: getattr(task, name) for name in TaskFacts.model_fields}
-    arrays = {name: getattr(fitted.probe, name) for name in ("weights", "bias", "mean", "scale")}
-    write_estimator(folder, EstimatorFacts(**about, probe=facts), arrays)
 
 
 def require_package(what: str) -> None:
@@ -157,21 +130,19 @@ class SavedEstimator:
                 "fit the probe again with `frostline probe`."
             )
         width = pretrained.anatomy.width * len(facts.layers)
-        if max(facts.layers) > pretrained.anatomy.count or width != len(self.arrays["mean"]):
+        if max(facts.layers) > pretrained.anatomy.count or width != len(self.arrays["weights"]):
             raise FrostlineError(
                 f"The probe in {self.folder} reads other layers than {name} has: fit it again with `frostline probe`."
             )
         of_words, tokenizer = task.task_type == TOKENS, pretrained.tokenizer
         tokens = encode(tokenizer, texts.texts, texts.pairs, task.max_length, of_words=of_words)
         tokens = suited(tokens, pretrained.model, tokenizer)
-        probe = Probe(
-            **self.arrays, penalty=np.nan, inverse_temperature=facts.inverse_temperature, held_out=np.empty(0)
-        )
+        model = LinearModel(**self.arrays)
         machine = this_machine("cpu", facts.precision)
         with memory_reused():
             logits = read_computed(
                 *(pretrained, machine, tokens, np.arange(len(tokens)), facts.layers),
-                lambda vectors: probe.logits(features_of(facts, vectors)),
+                lambda vectors: model.logits(features_of(facts, vectors)),
             )
         return logits, tokens
 
@@ -203,11 +174,11 @@ def read_estimator(folder: str | Path) -> SavedEstimator | None:
         record = read_record(folder / ESTIMATOR)
         require_recorded(folder, {FILES: {ARRAYS: record[FILES].get(ARRAYS)}}, optional=lambda name: False)
         facts, arrays = validated(EstimatorFacts, record), load_file(folder / ARRAYS)
-        inputs = ("mean", "scale") if facts.probe else ("idf",) if facts.terms is not None else ()
-        width = len(arrays["weights"]) if facts.terms is None else len(facts.terms)
-        outputs = (max(1, len(facts.labels)),)
-        shapes = {"weights": (width, *outputs), "bias": outputs, **dict.fromkeys(inputs, (width,))}
-        if {name: array.shape for name, array in arrays.items()} != shapes:
+        width, outputs = len(arrays["weights"]), (max(1, len(facts.labels)),)
+        shapes: dict[str, tuple[int, ...]] = {"weights": (width, *outputs), "bias": outputs}
+        if facts.terms is not None:
+            shapes["idf"] = (len(facts.terms),)
+        if {name: array.shape for name, array in arrays.items()} != shapes or width != shapes.get("idf", (width,))[0]:
             raise ValueError("its arrays are of other shapes")
         if any(np.isnan(array).any() for array in arrays.values()):
             raise ValueError("its arrays are not finite")

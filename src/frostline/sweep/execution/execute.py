@@ -15,7 +15,7 @@ import numpy as np
 from frostline import FrostlineError
 from frostline.fast.switch import memory_reused, release_freed_memory
 from frostline.frozen.exactness import Check, check
-from frostline.frozen.forward_pass import Rows
+from frostline.frozen.forward_pass import ForwardPass, Rows
 from frostline.frozen.hidden_states import load_or_compute
 from frostline.model.terms import OWN_HEAD, HeadKind
 from frostline.statistics.recipe import FULL, NAMED
@@ -29,7 +29,7 @@ from frostline.sweep.progress import Progress
 from frostline.sweep.results.leases import SILENT_AFTER, Leases
 from frostline.sweep.results.store import DamagedError
 from frostline.sweep.results.tensor_files import BestWeights
-from frostline.training.experiment import starting_cut
+from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.forward import subset_key
 from frostline.training.run import Run, trainings_of
 
@@ -200,7 +200,8 @@ def prepare_hidden_states(plan: Plan, runs: Sequence[Run], progress: Progress, c
             if states.has(rows):
                 return
             rows = np.union1d(rows, states.rows)
-        _load_hidden_states(plan, rows, progress, cost)
+        plan.experiment.pretrained.restore()  # an earlier call leaves the parameters as its last run trained them
+        load_hidden_states(plan.experiment, plan.experiment.forward_pass(plan.cached), rows, progress, cost)
 
 
 def runs_from_cache(plan: Plan, runs: Sequence[Run]) -> list[Run]:
@@ -213,11 +214,11 @@ def runs_from_cache(plan: Plan, runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def _load_hidden_states(plan: Plan, rows: Rows, progress: Progress, cost: float) -> None:
-    """Load the hidden states of these rows from the cache, and compute those that are not there."""
-    experiment, pretrained, cached = plan.experiment, plan.experiment.pretrained, plan.cached
+def load_hidden_states(
+    experiment: Experiment, forward_pass: ForwardPass, rows: Rows, progress: Progress, cost: float
+) -> None:
+    """Load the hidden states of these rows from the cache, and compute those that are not there. It is this much work."""
     progress.begin("hidden states")
-    pretrained.restore()  # an earlier call on the same sweep leaves the parameters as its last run trained them
     loaded = 0.0
 
     def advance(more: float) -> None:
@@ -225,8 +226,7 @@ def _load_hidden_states(plan: Plan, rows: Rows, progress: Progress, cost: float)
         loaded += more
         progress.set_done(cost * loaded / len(rows))
 
-    forward_pass = experiment.forward_pass(cached)
-    recipe, begun = recipe_of(pretrained, experiment.machine, forward_pass), perf_counter()
+    recipe, begun = recipe_of(experiment.pretrained, experiment.machine, forward_pass), perf_counter()
     with memory_reused():
         experiment.worker.states = load_or_compute(
             forward_pass, experiment.tokens, rows, recipe, progress=advance, warn=progress.note

@@ -51,13 +51,6 @@ class Step(BaseModel):
     runs: list[Tried]
 
 
-class Estimate(BaseModel):
-    """An estimate of k from the probes."""
-
-    by: str
-    k: Layer
-
-
 class SearchRecord(BaseModel):
     """The record of a search. ``answer.json`` repeats it under ``search``; k is written as in ``results.csv``.
 
@@ -82,7 +75,7 @@ class SearchRecord(BaseModel):
         abandoned: Digests of runs that only an earlier search requested and that will not be finished.
         known: Digests of all runs in the folder that had ended when the search did. Its verdict is about these.
         probes: The facts of the probes on frozen features, or None.
-        estimates: Estimates of k from the probes.
+        estimated_k: The k that the probes suggest.
         steps: All that were trained.
     """
 
@@ -108,7 +101,7 @@ class SearchRecord(BaseModel):
     abandoned: list[str]
     known: list[str]
     probes: ProbeReport | None
-    estimates: list[Estimate]
+    estimated_k: Layer | None
     steps: list[Step]
 
 
