@@ -43,7 +43,7 @@ def once(settings: Mapping[str, Any]) -> dict[str, Any]:
         runs, results = Folder(sweep.out).runs, Folder(sweep.out).store.results()
     parts: list[dict[str, Any]] = []
     for cell in call.cells:
-        costs = [results[run.digest].cost for run in runs if run.kind == (cell.recipe, cell.train_size)]
+        costs = [results[run.digest].cost for run in runs if run.kind == cell.kind]
         parts.append(
             {
                 **{"part": cell.recipe, "train_size": cell.train_size, "kind": "cell"},

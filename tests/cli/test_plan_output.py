@@ -25,7 +25,7 @@ def plan(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> frostline.Plan:
 
 def cell(plan: frostline.Plan, name: str, memory_bytes: float, stack: int = 1) -> Cell:
     size = plan.runs[0].train_size
-    return Cell(name, size, 8, 2.0, memory_bytes, stack=stack)
+    return Cell(name, size, 8, 2.0, memory_bytes, stack=stack, num_train_epochs=plan.runs[0].num_train_epochs)
 
 
 def test_a_plan_names_its_device(plan: frostline.Plan, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from frostline.api import find
 from frostline.cli.plan_output import print_search_plan
 from frostline.search.search_plan import SearchPlan
+from frostline.statistics.decision import Lengths
 from frostline.sweep.progress import Progress
 from frostline.sweep.results.forecast_record import Cell, Forecast
 from tiny import SMALL, Frostline
@@ -16,7 +17,7 @@ from tiny import SMALL, Frostline
 
 def forecast(*args: Any, **more: Any) -> Forecast:
     """A run of full fine-tuning takes 40 s."""
-    return Forecast((Cell("full", 100, 9, 40.0, 1e9, 70.0),), 2.0)
+    return Forecast((Cell("full", 100, 9, 40.0, 1e9, 70.0, num_train_epochs=1.0),), 2.0)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +42,13 @@ def test_a_plan_says_what_a_search_costs(made: SearchPlan, capsys: pytest.Captur
     assert "k = 0 first: it is the cheapest." in shown and "Train full fine-tuning." in shown
     assert "The output folder takes up to" in shown and "Hidden states of the frozen layers:" in shown
     assert "nothing can be compared" not in shown
+
+
+def test_the_default_budget_is_for_the_longest_training(made: SearchPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    reference, lengths = made.reference.for_epochs(1.0), Lengths(1.0, 3.0)
+    shown = printed(replace(made, reference=reference, lengths=lengths), capsys)
+    assert "Full fine-tuning for 1 epoch: about 40 s a run" in shown
+    assert "Budget: 8 min of training, the larger of 4 such runs for 3 epochs and 120 s" in shown
 
 
 def test_a_budget_that_is_too_small_is_named_with_one_that_is_not(

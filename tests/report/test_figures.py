@@ -96,6 +96,34 @@ def test_named_parts_have_their_own_place(tmp_path: Path) -> None:
     assert lines == [ticks[:2], ticks[2:3], ticks[3:]]
 
 
+def test_each_training_length_has_a_line_of_its_own(answer: Answer) -> None:
+    cells = [
+        replace(cell, recipe=cell.recipe.for_epochs(epochs)) for cell in answer.sizes[0].cells for epochs in (3.0, 10.0)
+    ]
+    figure = validation_curve(replace(answer.sizes[0], cells=cells), metric="accuracy")
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "2", "full"]
+    lines = [
+        line for line in axes.lines if (line.get_marker(), line.get_markersize()) == ("o", 6) and len(line.get_xdata())
+    ]
+    assert [(line.get_linestyle(), len(line.get_xdata())) for line in lines] == [
+        ("-", 2),
+        ("-", 1),
+        ("--", 2),
+        ("--", 1),
+    ]
+    assert not {x for line in lines[:2] for x in line.get_xdata()} & {x for line in lines[2:] for x in line.get_xdata()}
+    named = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert named[:2] == ["validation, mean, 3 epochs", "validation, mean, 10 epochs"]
+
+
+def test_a_choice_is_labelled_with_its_training_length() -> None:
+    axes, _ = axes_of(curve_of(known("last 1 for 10 epochs", 0.89, 0.25), choice="last 1 for 10 epochs"))
+    shown = [label.get_text() for label in axes.get_xticklabels()]
+    assert all("1" in label for label in shown) and "10 epochs" in shown[0]
+    assert "layers times epochs" in axes.get_xlabel()
+
+
 def known(choice: str, score: float, cost: float, half: float = 1.0, dominated_by: str | None = None) -> Any:
     """A choice of an answer; full fine-tuning is expected to score 0.9. ``half`` of its interval is in points."""
     below = 100 * (0.9 - score)

@@ -109,6 +109,18 @@ def test_the_command(known: Any, seeds: list[int], options: dict[str, Any], comm
     assert next_command(Path("o"), seeds, known, **options)[0] == command
 
 
+def test_each_training_length_has_a_command_of_its_own() -> None:
+    names = ("last 2 for 10 epochs", "full for 3 epochs")
+    choices = [SimpleNamespace(choice=name, probability=0.7, value=0.8) for name in names]
+    decision = SimpleNamespace(choice=names[0], probability=0.7, reference=names[1])
+    known = curve(decision=decision, choices=choices, cells=[Known(Recipe(name), 1e-4) for name in names])
+    command, _ = next_command(Path("o"), [0], known, of_search=True)
+    assert command == (
+        "frostline sweep o/sweep.toml --tune 2 --learning-rate 0.0001 --num-train-epochs 10 --seeds 5 && "
+        "frostline sweep o/sweep.toml --tune full --learning-rate 0.0001 --num-train-epochs 3 --seeds 5"
+    )
+
+
 def test_a_folder_with_a_space_is_quoted() -> None:
     assert next_command(Path("my out"), [0], curve())[0] == "frostline sweep 'my out/sweep.toml' --seeds 5"
 

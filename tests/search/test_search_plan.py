@@ -19,8 +19,11 @@ def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def made_up(plan: Any, requested: Any, runs: Any, progress: Any, *, plain: bool) -> Forecast:
         assert plain
-        names = {run.recipe: run.train_size for run in runs}
-        cells = (Cell(name, size, 1, 40.0 if name == "full" else 2.0, 1e9, 99.0) for name, size in names.items())
+        kinds = {run.kind for run in runs}
+        cells = (
+            Cell(*kind[:2], 1, 40.0 if kind[0] == "full" else 2.0, 1e9, 99.0, num_train_epochs=kind[2])
+            for kind in kinds
+        )
         return Forecast(tuple(cells), 0.5)
 
     monkeypatch.setattr(plan_module, "make_forecast", made_up)

@@ -59,7 +59,7 @@ def test_full_named_parts_and_ways_have_no_k() -> None:
 def test_a_training_length_is_part_of_the_name_and_of_nothing_else(name: str, epochs: float) -> None:
     plain, longer = Recipe(name), Recipe(name).for_epochs(epochs)
     if "e" not in f"{epochs:g}":
-        assert longer == f"{name} for {epochs:g} epochs" == Recipe(str(longer))
+        assert longer == f"{name} for {epochs:g} {'epoch' if epochs == 1 else 'epochs'}" == Recipe(str(longer))
         assert longer.epochs == epochs and longer.trained == plain and plain.epochs is None
         assert (longer.k, longer.is_k, longer.is_way, longer.is_full) == (
             plain.k,
@@ -69,3 +69,18 @@ def test_a_training_length_is_part_of_the_name_and_of_nothing_else(name: str, ep
         )
         assert plain.order < longer.order < longer.for_epochs(2 * epochs).order
         assert longer.for_epochs(None) == plain
+
+
+@pytest.mark.parametrize(
+    ("epochs", "length"),
+    [
+        (1.0, "1 epoch"),
+        (0.5, "0.5 epochs"),
+        (1e-9, "1e-09 epochs"),
+        (3.0000001, "3.0000001 epochs"),
+        (1e6, "1000000 epochs"),
+    ],
+)
+def test_every_training_length_is_read_back(epochs: float, length: str) -> None:
+    recipe = FULL.for_epochs(epochs)
+    assert recipe == f"full for {length}" and recipe.length == length and Recipe(str(recipe)).epochs == epochs

@@ -1,5 +1,7 @@
 """Several tasks of one model: ranks, shares and operating points, and the tasks that do not count."""
 
+from dataclasses import replace
+
 import pytest
 
 from frostline.report.answer.analysis import analyze
@@ -76,3 +78,18 @@ def test_a_task_in_which_full_is_not_above_the_baseline_does_not_count() -> None
         "Tuning the last 4 layers of 4 reaches 90 % of the gain of full fine-tuning over the baseline in the one task that "
         "counts, with 95 % confidence (without b: full fine-tuning is not above the baseline)"
     )
+
+
+def test_full_fine_tuning_of_several_training_lengths_is_the_reference_of_every_task() -> None:
+    level: dict[int | str, float] = {
+        **{"last 2 for 3 epochs": 0.8, "last 2 for 10 epochs": 0.85},
+        **{"full for 3 epochs": 0.85, "full for 10 epochs": 0.9},
+    }
+    groups = [synthetic_group(noisy(level, 0.001), task=task, ks=list(level)) for task in "ab"]
+    groups = [
+        replace(one, runs=[replace(run, tune_embeddings=run.recipe.is_full) for run in one.runs]) for one in groups
+    ]
+    found = analyze(groups, AnalysisSettings(**EXACT))  # type: ignore[arg-type]
+    (over_tasks,) = found.over_tasks
+    assert [row.recipe for row in over_tasks.rows] == list(level)
+    assert over_tasks.rows[-1].mean_share == 1.0 and over_tasks.rows[-1].mean_rank == 1.0

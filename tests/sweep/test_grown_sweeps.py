@@ -11,6 +11,7 @@ import pytest
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.report.rebuild import finish
+from frostline.statistics.recipe import Recipe
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.prepare import prepare
 from frostline.sweep.progress import Progress
@@ -43,9 +44,23 @@ def test_training_lengths_of_one_folder_have_the_results_of_one_folder_each(
     found = table(both).set_index("run").loc[joined.index]
     pd.testing.assert_frame_equal(found.drop(columns="recipe"), joined.drop(columns="recipe"))
     named = [
-        f"{recipe} for {epochs:g} epochs" for recipe, epochs in zip(joined.recipe, joined.num_train_epochs, strict=True)
+        Recipe(recipe).for_epochs(epochs) for recipe, epochs in zip(joined.recipe, joined.num_train_epochs, strict=True)
     ]
     assert found.recipe.tolist() == named and len(found) == 2 * len(table(alone[0]))
+
+
+def test_what_has_no_training_length_is_fitted_once(settings: dict[str, Any]) -> None:
+    given = {**settings, "tune": "1,probe", "seeds": 1}
+    for epochs in ("2", "3,2", "3"):
+        found = table(run_sweep(given, num_train_epochs=epochs))
+        assert found.recipe.tolist().count("probe") == 1 and found.validation_best.notna().all()
+    assert len(list((found := Folder(settings["out"])).runs)) == len(found.results) == 3
+
+
+def test_ways_of_several_training_lengths_have_a_report(settings: dict[str, Any]) -> None:
+    found = run_sweep(settings, tune="1,bitfit", seeds=1, num_train_epochs="1,2")
+    assert {"bitfit for 1 epoch", "bitfit for 2 epochs"} < set(found.table().recipe)
+    assert (found.out / "report.html").exists()
 
 
 def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: dict[str, Any]) -> None:

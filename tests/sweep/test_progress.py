@@ -36,6 +36,13 @@ def test_a_result_is_described_in_one_line() -> None:
     assert describe(failure(bad.spec, "RuntimeError: no memory")).endswith("lr 0.0003  failed: RuntimeError: no memory")
 
 
+def test_a_result_of_several_training_lengths_has_its_own_in_the_line() -> None:
+    first = ended()
+    longer = record(first.spec.model_copy(update={"num_train_epochs": 10.0}), validation_best=0.9)
+    assert describe(longer, (1.0, 10.0)).startswith("last 2 for 10 epochs   seed 1")
+    assert describe(longer, (10.0,)).startswith("last 2    seed 1")
+
+
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The clock of this process, which a test can set."""

@@ -172,7 +172,7 @@ def _status_lines(sweep: "Folder", leases: Leases, *, listed: bool) -> Iterator[
         columns = ("recipe", "train_size", "seed", "learning_rate", "status", "outcome", "validation_best", "reason")
         yield from table_lines(rows, columns)
     else:
-        kinds = [run.kind for run in sweep.runs]
+        kinds = [(run.named_among(sweep.lengths), run.train_size) for run in sweep.runs]
         found, states = Counter(zip(kinds, sweep.states(), strict=True)), ("done", "failed", "pending")
         rows = [
             {"recipe": kind[0], "train_size": kind[1], **{state: found[kind, state] for state in states}}
@@ -182,7 +182,7 @@ def _status_lines(sweep: "Folder", leases: Leases, *, listed: bool) -> Iterator[
     held = {lease.run: lease for lease in leases.current()}
     trained_now = [
         {
-            "recipe": run.recipe,
+            "recipe": run.named_among(sweep.lengths),
             "train_size": run.train_size,
             "seed": run.seed,
             "learning_rate": _rate(run.learning_rate),

@@ -1,6 +1,7 @@
 """Print the plan of a sweep or a search, its forecast and its parameter groups."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from frostline.cli.printing import print_table, size_of, wrapped
@@ -66,18 +67,22 @@ def print_space(plan: "Plan") -> None:
 
 
 def _plan_rows(plan: "Plan", missing: Set[str]) -> Iterator[dict[str, Any]]:
-    """A row for each k; with a forecast of several train sizes, a row for each k and size."""
+    """A row for each k and training length; with a forecast of several train sizes, for each of these and size."""
     forecast = plan.forecast
     cells = forecast.by_kind if forecast else {}
     stacked = any(cell.stack > 1 for cell in cells.values())
     sizes = sorted({run.train_size for run in plan.runs})
     several = len(sizes) > 1 and bool(cells)
+    lengths = sorted({run.num_train_epochs for run in plan.runs})
     for k in plan.trained:
-        for size in sizes if several else [None]:
-            runs = [run for run in plan.runs if run.recipe == k and size in (None, run.train_size)]
+        for length, size in product(lengths, sizes if several else [None]):
+            of_length = [run for run in plan.runs if (run.recipe, run.num_train_epochs) == (k, length)]
+            runs = [run for run in of_length if size in (None, run.train_size)]
             if not runs:
                 continue
-            row: dict[str, Any] = {"tune": runs[0].recipe} | ({"examples": f"{size:,}"} if several else {})
+            row: dict[str, Any] = {"tune": runs[0].named_among(lengths)} | (
+                {"examples": f"{size:,}"} if several else {}
+            )
             row |= {"runs": len(runs), "done": sum(run.digest not in missing for run in runs)}
             row["trainable parameters"] = f"{plan.trained[k]:,}"
             if forecast and cells:
@@ -185,7 +190,8 @@ def _of_budget(made: "SearchPlan") -> str:
         return "The whole grid is trained, whatever the budget (--exhaustive)."
     at_a_time = made.plan.forecast.workers if made.plan.forecast else 1
     together = f", {at_a_time} at a time," if at_a_time > 1 else ""
-    rule = f"the larger of {FULL_RUNS} such runs{together} and {SECONDS:g} s"
+    longest = f" for {made.lengths.longest:g} epochs" if made.reference.epochs else ""
+    rule = f"the larger of {FULL_RUNS} such runs{longest}{together} and {SECONDS:g} s"
     if made.budget is None:
         text = f"Budget: {rule}."
     elif made.budget_given is not None:

@@ -32,8 +32,8 @@ def mark_of_choice(decision: Decision) -> str:
 
 
 def depth(name: str) -> str:
-    """The label of k on an axis: ``0``, ``3``, ``full``, ``named``; also ``probe`` and ``TF-IDF``."""
-    return "TF-IDF" if name == WORDS else Recipe(name).short
+    """The label of k on an axis: ``0``, ``3``, ``full``, ``named``; also ``probe`` and ``TF-IDF``. A length is below it."""
+    return "TF-IDF" if name == WORDS else "\n".join(filter(None, (Recipe(name).short, Recipe(name).length)))
 
 
 def tuning(name: str | None) -> str:
@@ -44,7 +44,7 @@ def tuning(name: str | None) -> str:
         return {PROBE: "a linear probe on frozen features", WORDS: "a TF-IDF model"}[name]
     recipe = Recipe(name)
     if recipe.epochs is not None:
-        return f"{tuning(recipe.trained)} for {recipe.epochs:g} epochs"
+        return f"{tuning(recipe.trained)} for {recipe.length}"
     if recipe.is_way:
         return f"tuning with {name}"
     k = recipe.k
@@ -52,6 +52,12 @@ def tuning(name: str | None) -> str:
         return "full fine-tuning" if name == FULL else "tuning the named parts"
     part = "classifier head only" if k == 0 else "last layer" if k == 1 else f"last {k} layers"
     return f"tuning the {part}"
+
+
+def costly(curve: SizeAnswer) -> str:
+    """What the cost of a choice counts: with several lengths also the epochs."""
+    several = any(cell.recipe.epochs for cell in curve.cells)
+    return "number of tuned layers, times the number of epochs," if several else "number of tuned layers"
 
 
 def whole(curve: SizeAnswer) -> str:
@@ -62,7 +68,9 @@ def whole(curve: SizeAnswer) -> str:
     """
     reference = curve.decision.reference if curve.decision else None
     cost = next((one.cost_of_full for one in curve.choices if one.choice == reference), None)
-    return f"the {printed(reference)}" if reference not in (None, FULL) and cost == 1.0 else "all layers"
+    if reference is None or cost != 1.0 or reference == FULL:
+        return "all layers"
+    return tuning(reference) if Recipe(reference).is_full else f"the {printed(reference)}"
 
 
 def metric(name: str) -> str:

@@ -410,5 +410,5 @@ def interim_analyses(seeds: int) -> int:
 def in_words(recipe: Recipe, *, capital: bool = False) -> str:
     """The name of a recipe in messages; ``capital`` is for the beginning of a sentence."""
     name = "full fine-tuning" if recipe.k is None else f"k = {recipe.k}"
-    length = f" for {recipe.epochs:g} epochs" if recipe.epochs else ""
+    length = f" for {recipe.length}" if recipe.length else ""
     return f"{capitalized(name) if capital and recipe.is_full else name}{length}"

@@ -368,6 +368,7 @@ class Search:
         if best is surrogate.full:
             return f"  Best so far: {tuning(best.name)} ({score(best.score)}). {spent}"
         recipe = next((one for one in seen.space.recipes if str(Recipe(one)) == best.name), None)
+        full = Recipe(surrogate.full.name)
         runs = [Alternative(best.name)] if recipe is None else seen.runs(recipe)
         same = seen.evidence.on_same_rows(runs, seen.runs(full))
         scores = f"{score(same.ours)}; {in_words(full)} {score(same.theirs)}" if same else score(best.score)

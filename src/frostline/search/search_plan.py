@@ -7,6 +7,7 @@ from typing import Self
 from frostline.search import default_budget
 from frostline.search.policy import initial_design
 from frostline.search.search import Search
+from frostline.statistics.decision import Lengths
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.execution.forecast import make_forecast
 from frostline.sweep.plan import Plan
@@ -42,6 +43,8 @@ class SearchPlan:
         exhaustive: Whether the whole grid is trained in one step, whatever the budget.
         budget_given: Wall-clock seconds of training; None: the default.
         workers: The number of runs that are trained at the same time.
+        reference: What every k is compared with, of the shortest training.
+        lengths: The training lengths.
         spent: Wall-clock seconds that an earlier search in the folder has trained for.
         over: Whether it has ended.
     """
@@ -52,6 +55,8 @@ class SearchPlan:
     exhaustive: bool
     budget_given: float | None
     workers: int
+    reference: Recipe
+    lengths: Lengths
     spent: float
     over: bool
 
@@ -66,7 +71,7 @@ class SearchPlan:
         seen, plan = search.seen, search.plan
         batches = [search.whole_grid()] if exhaustive else list(initial_design(seen.space, seen.workers))
         tunes = {one.recipe for batch in batches for one in batch.candidates}
-        runs = [run for run in search.runs.values() if run.recipe in tunes]
+        runs = [run for one, run in search.runs.items() if one.recipe in tunes]
         forecast = make_forecast(plan, runs, plan.missing(runs), search.progress, plain=True)
         plan, earlier = replace(plan, forecast=forecast), read_search(plan.store.out)
         steps = []
@@ -82,20 +87,18 @@ class SearchPlan:
             exhaustive=exhaustive,
             budget_given=seen.budget_given,
             workers=seen.workers,
+            reference=seen.space.reference,
+            lengths=seen.space.lengths,
             spent=earlier.spent_seconds if earlier else 0.0,
             over=earlier is not None and earlier.over,
         )
 
     @property
-    def reference(self) -> Recipe:
-        """What every k is compared with."""
-        return self.plan.spec.tune[-1]
-
-    @property
     def of_reference(self) -> Cell | None:
         """The forecast of its runs; None if all are done or none could be timed."""
         cells = self.plan.forecast.cells if self.plan.forecast else ()
-        return next((cell for cell in cells if cell.recipe == self.reference), None)
+        own = (self.reference.trained, self.lengths.shortest)
+        return next((cell for cell in cells if (cell.recipe, cell.num_train_epochs) == own), None)
 
     @property
     def reference_seconds(self) -> float | None:
@@ -109,7 +112,7 @@ class SearchPlan:
         """Wall-clock seconds of training; None: a default that is not known before a run is timed."""
         if self.budget_given is not None or self.reference_seconds is None:
             return self.budget_given
-        return default_budget(self.reference_seconds / self.workers)
+        return default_budget(self.reference_seconds / self.workers * (self.lengths.longest / self.lengths.shortest))
 
     @property
     def enough(self) -> float | None:

@@ -41,9 +41,14 @@ class Recipe(str):
         """The training length in the name; None where only one is compared."""
         return float(self.partition(" for ")[2].split()[0]) if " for " in self else None
 
+    @property
+    def length(self) -> str:
+        """The training length in words, such as ``10 epochs``; empty where only one is compared."""
+        return str(self.partition(" for ")[2])
+
     def for_epochs(self, epochs: float | None) -> "Recipe":
         """The same with this training length in its name; None: with none."""
-        return self.trained if epochs is None else Recipe(f"{self.trained} for {epochs:g} epochs")
+        return self.trained if epochs is None else Recipe(f"{self.trained} for {float(epochs)!r} epochs")
 
     @property
     def k(self) -> int | None:
@@ -82,8 +87,9 @@ class Recipe(str):
 
 def _name_of(given: str | SupportsIndex) -> str:
     text = given if isinstance(given, str) else ""
-    if length := re.fullmatch(r"(.+) for (\d+(?:\.\d+)?) epochs", text):
-        return f"{_name_of(length[1])} for {float(length[2]):g} epochs"
+    if length := re.fullmatch(r"(.+) for (\d+(?:\.\d+)?(?:e[+-]\d+)?) epochs?", text):
+        epochs = repr(float(length[2])).removesuffix(".0")
+        return f"{_name_of(length[1])} for {epochs} {'epoch' if epochs == '1' else 'epochs'}"
     if number := re.fullmatch(r"(?:last[ -])?(\d{1,9})", text):
         given = int(number[1])
     if isinstance(given, str):

@@ -3,7 +3,7 @@
 Several tasks of one model: ranks, the worst task, and the smallest k that reaches the target in every task.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,10 +69,11 @@ def across_tasks(answers: Sequence[TaskAnswer], settings: AnalysisSettings) -> O
         answers: Of one model.
         settings: Targets, tasks to leave out, and whether shares are of the gain.
     """
-    tasks = {one.task: one.sizes[0] for one in answers if one.sizes[0].reference == FULL}
+    tasks = {one.task: one.sizes[0] for one in answers if one.sizes[0].reference_is_full}
     if len(tasks) < 2:
         return None
     cells = {task: {cell.recipe: cell for cell in curve.cells} for task, curve in tasks.items()}
+    full = {task: Recipe(curve.reference or FULL) for task, curve in tasks.items()}
     first = next(iter(cells.values()))
     names = [k for k in first if Recipe(k).is_k and all(_mean(some, k) is not None for some in cells.values())]
     if len(names) < 2:
@@ -84,7 +85,7 @@ def across_tasks(answers: Sequence[TaskAnswer], settings: AnalysisSettings) -> O
     left_out = [
         task for task in tasks if normalized_name(task) in {normalized_name(name) for name in settings.leave_out}
     ]
-    raw = [task for task, some in cells.items() if settings.corrected and some[FULL].share_corrected is None]
+    raw = [task for task, some in cells.items() if settings.corrected and some[full[task]].share_corrected is None]
     shares = {
         task: {
             k: cell.share_corrected if settings.corrected and task not in raw else cell.share
@@ -92,7 +93,7 @@ def across_tasks(answers: Sequence[TaskAnswer], settings: AnalysisSettings) -> O
         }
         for task, some in cells.items()
     }
-    undefined = [task for task, some in shares.items() if _estimate(some[FULL]) is None]
+    undefined = [task for task, some in shares.items() if _estimate(some[full[task]]) is None]
     counting = [task for task in tasks if task not in (*left_out, *undefined)]
     return OverTasks(
         model=answers[0].model,
@@ -103,7 +104,7 @@ def across_tasks(answers: Sequence[TaskAnswer], settings: AnalysisSettings) -> O
         raw=[task for task in raw if task in counting],
         rows=[_row(k, first[k].tuned_layers, shares, counting, ranks) for k in names],
         points=[
-            _operating_point(names, shares, counting, target, corrected=settings.corrected)
+            _operating_point(names, shares, counting, target, {*full.values()}, corrected=settings.corrected)
             for target in settings.targets
         ],
     )
@@ -134,7 +135,13 @@ def _row(
 
 
 def _operating_point(
-    names: Sequence[Recipe], shares: Shares, counting: Sequence[str], target: float, *, corrected: bool
+    names: Sequence[Recipe],
+    shares: Shares,
+    counting: Sequence[str],
+    target: float,
+    full: Set[Recipe],
+    *,
+    corrected: bool,
 ) -> OperatingPoint:
     """The smallest k that reaches the target in every task: by its means, with 95 % confidence, or not ruled out."""
 
@@ -143,7 +150,7 @@ def _operating_point(
         return bool(values) and all(unknown if value is None else value >= target for value in values)
 
     found = {
-        name: next((k for k in names if k == FULL or reaches(k, end, unknown)), None)
+        name: next((k for k in names if {k} == full or reaches(k, end, unknown)), None)
         for name, end, unknown in (
             ("estimate", "estimate", False),
             ("confident", "low", False),
@@ -214,7 +221,7 @@ def _slope(rising: Sequence[SizeAnswer], name: Recipe) -> dict[str, Any]:
 
 def _spread(rising: Sequence[SizeAnswer], name: Recipe, generator: np.random.Generator) -> dict[str, Any]:
     """The spread between seeds relative to that of full fine-tuning, and the p-value of equal spreads."""
-    pairs = [_equally_many(curve, name) for curve in rising if curve.reference == FULL]
+    pairs = [_equally_many(curve, name) for curve in rising if curve.reference_is_full]
     both = [pair for pair in pairs if len(pair[0]) > 1]
     if not both:
         return {}
@@ -225,7 +232,7 @@ def _spread(rising: Sequence[SizeAnswer], name: Recipe, generator: np.random.Gen
 
 def _equally_many(curve: SizeAnswer, name: str) -> tuple[Array, Array]:
     """The scores of k and of full fine-tuning at one size: of both the first n, where n is the smaller number of runs."""
-    cells = [curve.cell(k) for k in (name, FULL)]
+    cells = [curve.cell(k) for k in (name, curve.reference)]
     both = [
         [point.validation_best for point in cell.points if point.validation_best is not None] if cell else []
         for cell in cells

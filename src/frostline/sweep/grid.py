@@ -127,6 +127,10 @@ def expand(spec: Settings, identity: Identity) -> list[Run]:
             f"The grid has {sum(sizes):,} runs, more than {MOST_RUNS:,}: give fewer values of tune, seeds, train_size or "
             "learning_rate or num_train_epochs."
         )
+    # what no training loop trains has no length: it is fitted once
+    shortest = {k: min(part.num_train_epochs) for part in spec.grids() for k in part.tune}
+    for part in spec.grids():
+        shortest |= {k: min(shortest[k], *part.num_train_epochs) for k in part.tune}
     cells = {
         (size, seed, rate, k, head_rate, epochs)
         for part in spec.grids()
@@ -134,7 +138,7 @@ def expand(spec: Settings, identity: Identity) -> list[Run]:
         for seed in part.seeds
         for k in part.tune
         for rate, head_rate in part.learning_rate_pairs(k)
-        for epochs in (part.num_train_epochs if part.way_of(k).trains_model else part.num_train_epochs[:1])
+        for epochs in (part.num_train_epochs if part.way_of(k).in_loop else (shortest[k],))
     }
 
     def order(cell: Cell) -> tuple[Any, ...]:

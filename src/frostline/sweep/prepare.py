@@ -1,7 +1,7 @@
 """Prepare a sweep: read its data, load its model, make its plan. Nothing is written here."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from frostline.sweep.suitable import require_suitable_options, require_suitable_
 from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
+from frostline.training.run import Run
 from frostline.training.start import require_peft, with_modules
 
 
@@ -118,7 +119,7 @@ def prepare(
         data=data,
         experiment=experiment,
         store=store,
-        requested=runs if grid is spec else tuple(expand(spec, identity)),
+        requested=runs if grid is spec else _requested(expand(spec, identity), runs),
         runs=runs,
         states=planned_states(states_wanted(spec, runs, experiment, probes=probes), experiment, runs, spec.cache_limit),
         memory=device_memory(machine.device),
@@ -255,3 +256,13 @@ def _existing(store: Store) -> Written | None:
     ):
         raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
     return None
+
+
+def _requested(own: Sequence[Run], runs: Sequence[Run]) -> tuple[Run, ...]:
+    """The runs of this call, as those of the folder: what no training loop trains is there fitted once, for any lengths."""
+
+    def key(run: Run) -> tuple[Recipe, int, int, float | None]:
+        return run.recipe, run.train_size, run.seed, run.learning_rate
+
+    fitted = {key(run): run for run in runs if not run.way.in_loop}
+    return tuple(run if run.way.in_loop else fitted[key(run)] for run in own)

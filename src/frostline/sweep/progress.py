@@ -2,6 +2,7 @@
 
 import html
 import sys
+from collections.abc import Collection
 from contextlib import suppress
 from time import monotonic
 
@@ -30,6 +31,7 @@ class Progress:
         self.started = monotonic()
         self.activity = ""
         self.runs = self.runs_done = 0
+        self.lengths: Collection[float] = ()  # the training lengths of all runs
 
     def note(self, sentence: str) -> None:
         """Show a sentence that the user should read."""
@@ -64,7 +66,7 @@ class Progress:
     def result(self, ended: RunRecord | Failure) -> None:
         """A run has ended."""
         self.runs_done += 1
-        self.note(f"{self.runs_done}/{self.runs}  {describe(ended)}")
+        self.note(f"{self.runs_done}/{self.runs}  {describe(ended, self.lengths)}")
 
     @property
     def seconds_left(self) -> float | None:
@@ -82,11 +84,12 @@ class Progress:
         return f"{self.activity} · {self.runs_done} of {self.runs} runs · {eta(self.seconds_left)}"
 
 
-def describe(ended: RunRecord | Failure) -> str:
-    """One line for a run that has ended."""
+def describe(ended: RunRecord | Failure, lengths: Collection[float] = ()) -> str:
+    """One line for a run that has ended, with its training length if it is one of several ``lengths``."""
     spec = ended.spec
+    width = 22 if len({*lengths}) > 1 else 9
     rate = "" if spec.learning_rate is None else f"  lr {spec.learning_rate:g}"
-    run = f"{spec.recipe:<9} seed {spec.seed}  {spec.train_size} examples{rate}"
+    run = f"{spec.named_among(lengths):<{width}} seed {spec.seed}  {spec.train_size} examples{rate}"
     if isinstance(ended, Failure):
         return f"{run}  failed: {ended.reason}"
     score = "" if ended.validation_best is None else f"  {ended.metric} {ended.validation_best:.4f}"

@@ -14,8 +14,8 @@ from frostline.sweep.results.leases import Lease, Leases
 from frostline.sweep.results.store import DamagedError, Store
 from frostline.training.run import Run
 
-SAMPLED = 20  # results of one k and train size that are read
-Kind = tuple[Recipe, int]  # recipe and train size
+SAMPLED = 20  # results of one kind that are read
+Kind = tuple[Recipe, int, float]  # recipe, train size and epochs
 MEASURED, FORECAST, SCALED, UNKNOWN = "measured", "forecast", "scaled", "unknown"
 
 
@@ -29,7 +29,7 @@ class TimeLeft:
         processes: The processes that train now.
         runs: How many pending runs have their time from where. ``measured``: from a run with the same k and train size that
             has ended. ``forecast``: from the recorded forecast. ``scaled``: from the most similar k, in proportion to the
-            layers and rows. Those that are ``unknown`` are not in ``seconds``.
+            layers, rows and epochs. Those that are ``unknown`` are not in ``seconds``.
         at_least: Whether some runs will probably take longer: only diverged runs, which end early, or runs that tune no layer
             have told how long they take.
     """
@@ -48,7 +48,7 @@ def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> Ti
         if state != "failed":
             (pending if state == "pending" else done)[run.kind].append(run)
     calls = recorded(folder.out)  # a later one is about its own runs
-    forecast = {(cell.recipe, cell.train_size): cell.seconds for call in calls for cell in call.cells}
+    forecast = {cell.kind: cell.seconds for call in calls for cell in call.cells}
     layers = {kind: _layers(runs[0], folder.identity.layers) for kind, runs in {**done, **pending}.items()}
 
     @cache
@@ -119,7 +119,7 @@ def _layers(run: Run, layers: int) -> int:
 
 def _work(layers: int, kind: Kind) -> float:
     """The work of a run relative to others: each layer, and the rest of the model, counts as one."""
-    return kind[1] * (layers + 1)
+    return kind[1] * kind[2] * (layers + 1)
 
 
 def _seconds(of_process: dict[str, float], alive: Sequence[Lease]) -> float:

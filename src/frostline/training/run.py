@@ -68,9 +68,9 @@ class Run(TrainingSettings):
         return copied
 
     @property
-    def kind(self) -> tuple[Recipe, int]:
-        """Recipe and train size: runs of one kind take about equally long."""
-        return self.recipe, self.train_size
+    def kind(self) -> tuple[Recipe, int, float]:
+        """Recipe, train size and epochs: runs of one kind take about equally long."""
+        return self.recipe, self.train_size, self.num_train_epochs
 
     @property
     def fold(self) -> int | None:
@@ -87,7 +87,7 @@ class Run(TrainingSettings):
 
     def named_among(self, lengths: Collection[float]) -> Recipe:
         """The recipe as tables name it: with its training length, if there are several ``lengths``."""
-        several = len({*lengths}) > 1 and self.way.trains_model
+        several = len({*lengths}) > 1 and self.way.in_loop
         return self.recipe.for_epochs(self.num_train_epochs) if several else self.recipe
 
     def seed_for(self, purpose: str) -> int:

@@ -9,7 +9,7 @@ from frostline.report.names import tuning
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, Difference, TaskAnswer
 from frostline.statistics.curve import adjust
-from frostline.statistics.recipe import FULL, HEAD_ONLY
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import RunGroup
 from frostline.statistics.train_sizes import OverTasks, across_tasks
 
@@ -66,9 +66,7 @@ def compared_with_full(groups: Sequence[TaskAnswer]) -> Iterator[tuple[TaskAnswe
 
 def shares_of_head_only(groups: Sequence[TaskAnswer]) -> list[float]:
     """The share of full fine-tuning's score that k = 0 reaches, of each group whose runs are its own."""
-    known = [
-        cell.share for group, cell, _ in compared_with_full(groups) if cell.recipe == HEAD_ONLY and not group.same_runs
-    ]
+    known = [cell.share for group, cell, _ in compared_with_full(groups) if cell.recipe.k == 0 and not group.same_runs]
     return [share.estimate for share in known if share and share.estimate is not None]
 
 
@@ -77,7 +75,7 @@ def task_sentence(tasks: OverTasks, settings: AnalysisSettings) -> str:
     point = next(point for point in tasks.points if point.target == settings.target)
     sufficient, not_ruled_out = point.estimate if settings.by_mean else point.confident, point.not_ruled_out
     of_layers, goal = f" of {tasks.layers}" if tasks.layers else "", _goal_in_tasks(tasks, settings)
-    if sufficient not in (None, FULL):
+    if sufficient is not None and not Recipe(sufficient).is_full:
         certainty = "by mean score" if settings.by_mean else "with 95 % confidence"
         text = f"{capitalized(tuning(sufficient))}{of_layers} reaches {goal}, {certainty}"
     elif settings.by_mean:

@@ -48,7 +48,7 @@ def next_command(
     cells: dict[str, Cell] = {cell.recipe: cell for cell in curve.cells}
     reference = cells[decision.reference]
     if missing and missing not in cells:
-        grid = _grid(replace(reference, recipe=Recipe(missing)))
+        grid = _grid([replace(reference, recipe=Recipe(missing))])
         return f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None
     others = [one for one in choices if one.choice in cells and one.choice != decision.reference]
     known: Sequence[Choice] = [decision] if decision.choice != decision.reference else others
@@ -57,8 +57,8 @@ def next_command(
         return None, None
     if untried:
         some = untried[:: -(-len(untried) // MOST_UNTRIED)]  # evenly spaced
-        grid = _grid(*(replace(reference, recipe=Recipe(k)) for k in some))
-        return f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None
+        each = _of_each_command([replace(reference, recipe=Recipe(k)) for k in some])
+        return " && ".join(f"{sweep}{_grid(one)} --seeds {_more_seeds(seeds, len(seeds))}" for one in each), None
     rival: Choice | None = decision if decision.choice in cells else None
     if decision.choice == decision.reference:
         rival = max(others, key=lambda one: one.probability if sure else one.value)
@@ -67,15 +67,16 @@ def next_command(
     wanted = FIRST_SEEDS if few == 1 else curve.seeds_to_decide
     if wanted is None or not few < wanted <= MAX_SEEDS:
         return None, None
-    grids = [_grid(*some) for some in _of_each_command(compared)] if of_search else [""]
+    grids = [_grid(some) for some in _of_each_command(compared)] if of_search else [""]
     text = " && ".join(f"{sweep}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids)
     return text, _seconds(compared if of_search else curve.cells, wanted, of_search=of_search)
 
 
 def _of_each_command(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """The cells of each command: one for all, or one for each if their learning rates differ, because a grid has all pairs."""
+    """The cells of each command: one for all, or one for each if their learning rates or lengths differ: a grid has all pairs."""
     rates = {cell.learning_rate for cell in cells if cell.tuned_layers}
-    return [list(cells)] if len(rates) < 2 else [[cell] for cell in cells]
+    lengths = {cell.recipe.epochs for cell in cells}
+    return [list(cells)] if len(rates) < 2 and len(lengths) == 1 else [[cell] for cell in cells]
 
 
 def _seconds(cells: Sequence[Cell], wanted: int, *, of_search: bool) -> float | None:
@@ -101,9 +102,10 @@ def _sweep(out: Path, *, own_code: bool) -> str:
     return f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}{trust}"
 
 
-def _grid(*cells: Cell) -> str:
-    """The flags that train these k at their learning rates."""
+def _grid(cells: Sequence[Cell]) -> str:
+    """The flags that train these k at their learning rates, for their one length."""
     tunes = ",".join(cell.recipe.short for cell in cells)
     rates = sorted({cell.learning_rate for cell in cells if cell.tuned_layers and cell.learning_rate is not None})
     given = f" --learning-rate {','.join(f'{rate:g}' for rate in rates)}" if rates else ""
-    return f" --tune {tunes}{given}"
+    length = cells[0].recipe.length.split()[:1]
+    return " ".join([f" --tune {tunes}{given}", *(f"--num-train-epochs {epochs}" for epochs in length)])

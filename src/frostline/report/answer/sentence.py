@@ -70,7 +70,8 @@ class Comparison:
         if self.settings.by_margin:
             return f"come within {self.settings.margin:g} of {full}"
         possessive = f"{full}'" if full.endswith("s") else f"{full}'s"
-        return f"reach {100 * self.settings.target:g} % of {possessive} {self.whole}"
+        whose = f"the {self.whole} of {full}" if " epoch" in full else f"{possessive} {self.whole}"
+        return f"reach {100 * self.settings.target:g} % of {whose}"
 
     def with_full(self, cell: Cell, full: Cell) -> str:
         """The scores of a cell and of full fine-tuning, and the share or difference with its interval."""
@@ -402,8 +403,8 @@ def _of_seeds(seeds: int) -> str:
 
 def _instruction(cell: Cell, layers: int | None) -> str:
     """What to tune, as an instruction, with the training length if there are several."""
-    epochs = cell.recipe.epochs
-    return f"{_what(cell, layers)} for {epochs:g} epochs" if epochs else _what(cell, layers)
+    length = cell.recipe.length
+    return f"{_what(cell, layers)} for {length}" if length else _what(cell, layers)
 
 
 def _what(cell: Cell, layers: int | None) -> str:

@@ -86,7 +86,9 @@ def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
         differ = any(choice.part_of_rows for choice in curve.choices)
         measured = "measured mean, without the effects of folds" if differ else "measured mean"
         handles = _legend(drawn, word, expected, measured)
-        figure.legend(handles=handles, loc="outside lower left", ncols=1 if differ else 2)
+        figure.legend(
+            handles=handles, loc="outside lower left", ncols=1 if differ or Recipe(reference.name).epochs else 2
+        )
         figure.set_label(_alt_text(drawn, metric, whole, word))
     return figure
 
@@ -183,6 +185,8 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], whole: str) -> None:
     axes.set_xticks([places[n] for n in shown], [labels[n] for n in shown], rotation=0 if fits else 90, fontsize=10)
     ways = any(Recipe(mark.name).is_way and mark.name not in ALTERNATIVES for mark in drawn)
     subject = "what is tuned, and its share" if ways else "tuned last layers, and their share"
+    if any(Recipe(mark.name).epochs for mark in drawn):
+        subject = "what is tuned, and its layers times epochs as a share"
     axes.set_xlabel(f"{subject} of {whole} (the cost)")
 
 

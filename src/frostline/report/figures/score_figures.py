@@ -1,8 +1,9 @@
 """Figures of scores: over the number of tuned layers, over train size, and less that of full fine-tuning over frozen layers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import cycle, product
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
@@ -29,6 +30,7 @@ APART = (FULL, NAMED)  # drawn to the right of the largest number of layers
 MAX_LABELS = 9  # with more k, only some of them are labelled
 SHIFT = 1.035  # factor between the positions of two k at one train size, so that their points do not overlap
 COLOURS = (VALIDATION, TRAIN, FAILED, "#4a8f5b", "#8b6fb0", "#7d7d7d")  # one for each model
+LINES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")  # one for each training length
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHED: dict[str, Any] = {"color": QUIET, "linewidth": 1, "linestyle": (0, (4, 4))}
 
@@ -37,7 +39,7 @@ def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = No
     """The score over the number of tuned layers, for one train size of an answer. Nothing is smoothed.
 
     A point is a run, the line joins the means, a bar is the 95 % confidence interval of a mean. A cross is a failed run.
-    Full fine-tuning has its own place at the right.
+    Full fine-tuning has its own place at the right. Each training length has a line of its own, beside the others.
 
     Args:
         size: The curve of the train size.
@@ -45,25 +47,35 @@ def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = No
         chance: The score of the best constant prediction.
     """
     cells = [_comparable(cell) for cell in on_axis(size.cells)]
-    places, recommended = _positions(cells), size.recommended
+    lengths = [length for _, length in sorted({(cell.recipe.epochs or 0.0, cell.recipe.length) for cell in cells})]
+    lines = dict(zip(lengths, cycle(LINES), strict=False))
+    depths, recommended = _positions(cells), size.recommended
+    gap = float(np.diff(sorted({*depths})).min()) if len({*depths}) > 1 else 1.0
+    middle, beside = (len(lengths) - 1) / 2, 0.5 * gap / max(1, len(lengths))
+    places = [x + beside * (lengths.index(cell.recipe.length) - middle) for cell, x in zip(cells, depths, strict=True)]
     low, high = _limits(cells, chance)
     with matplotlib.rc_context(STYLE):
         figure, axes = figure_of(470, 420)
         axes.set_ylim(low, high)
         for cell, x in zip(cells, places, strict=True):
             if recommended and cell.recipe == recommended.recipe:
-                half = 0.34 * float(np.diff(sorted(places)).min() if len(places) > 1 else 1.0)
+                half = 0.34 * gap / len(lengths)
                 axes.axvspan(x - half, x + half, color=QUIET, alpha=0.14, linewidth=0)
         if chance is not None and chance > low:
             axes.axhline(chance, **DASHED)
-        _line(axes, cells, places, "train_last", color=TRAIN, linewidth=1.2, marker="s", markersize=4, alpha=0.85)
+        style: dict[str, Any] = {"color": TRAIN, "linewidth": 1.2, "marker": "s", "markersize": 4, "alpha": 0.85}
+        _lines(axes, cells, places, "train_last", lines, **style)
         for cell, x in zip(cells, places, strict=True):
             _draw_cell(axes, cell, x, low + 0.03 * (high - low), high)
-        _line(axes, cells, places, "validation", color=VALIDATION, linewidth=2, marker="o", markersize=6)
-        _label_depths(axes, cells, places)
+        _lines(axes, cells, places, "validation", lines, color=VALIDATION, linewidth=2, marker="o", markersize=6)
+        _label_depths(axes, cells, depths)
         draw_frame(axes, names.score_title(metric, size.cells))
+        means_of = [f"validation, mean, {length}".removesuffix(", ") for length in lines]
         handles: list[Line2D | Patch] = [
-            Line2D([], [], color=VALIDATION, marker="o", markersize=7, linewidth=2, label="validation, mean"),
+            *(
+                Line2D([], [], color=VALIDATION, marker="o", markersize=7, linewidth=2, linestyle=line, label=label)
+                for line, label in zip(lines.values(), means_of, strict=True)
+            ),
             Line2D([], [], color=VALIDATION, marker="o", markersize=4, alpha=0.7, linewidth=0, label="one run"),
             Patch(color=VALIDATION, alpha=0.22, linewidth=0, label="95 % CI of the mean"),
             Line2D([], [], color=TRAIN, marker="s", markersize=4, linewidth=1.2, label="train, last epoch"),
@@ -73,7 +85,8 @@ def validation_curve(size: SizeAnswer, *, metric: str, chance: float | None = No
             handles.append(Line2D([], [], **DASHED, label=label))
         if any(point.outcome != "ok" for cell in cells for point in cell.points):
             handles.append(Line2D([], [], color=FAILED, marker="x", markersize=7, linewidth=0, label="failed run"))
-        figure.legend(handles=handles, loc="outside lower left", ncols=2)
+        longer: dict[str, Any] = {"handlelength": 3.5} if len(lengths) > 1 else {}  # shows the dashes beside the marker
+        figure.legend(handles=handles, loc="outside lower left", ncols=2, **longer)
         means = [f"{names.printed(one.recipe)} {formatting.score(one.comparable)}" for one in size.cells]
         advice = f" Recommended: {names.printed(recommended.recipe)}." if recommended else ""
         figure.set_label(f"Mean {names.metric(metric)} on validation over tuned layers: {', '.join(means)}.{advice}")
@@ -87,20 +100,21 @@ def on_axis(cells: Sequence[Cell]) -> list[Cell]:
 
 def _positions(cells: Sequence[Cell]) -> list[float]:
     """The position of each k: its number of layers. Full fine-tuning and named parts have their own places at the right."""
-    layers = [cell.tuned_layers or 0 for cell in cells if cell.recipe not in APART]
+    layers = [cell.tuned_layers or 0 for cell in cells if cell.recipe.trained not in APART]
     last, step = max(layers, default=0), max(1.0, (max(layers, default=0) - min(layers, default=0)) / 6)
-    apart = [cell.recipe for cell in cells if cell.recipe in APART]
+    apart = dict.fromkeys(cell.recipe.trained for cell in cells if cell.recipe.trained in APART)
     beyond = {name: last + 1.5 * step * (n + bool(layers)) for n, name in enumerate(apart)}
-    return [float(beyond[cell.recipe] if cell.recipe in APART else cell.tuned_layers or 0) for cell in cells]
+    return [float(beyond.get(cell.recipe.trained, cell.tuned_layers or 0)) for cell in cells]
 
 
 def _label_depths(axes: Axes, cells: Sequence[Cell], places: Sequence[float]) -> None:
-    every = -(-len(cells) // MAX_LABELS)
-    shown = [n for n, cell in enumerate(cells) if n % every == 0 or cell.recipe in APART]
-    axes.set_xticks([places[n] for n in shown], [names.depth(cells[n].recipe) for n in shown])
-    margin = 0.6 if len(places) > 1 else 2.0
+    known = dict(zip(places, (cell.recipe.trained for cell in cells), strict=True))
+    every = -(-len(known) // MAX_LABELS)
+    shown = [x for n, (x, recipe) in enumerate(known.items()) if n % every == 0 or recipe in APART]
+    axes.set_xticks(shown, [names.depth(known[x]) for x in shown])
+    margin = 0.6 if len(known) > 1 else 2.0
     axes.set_xlim(min(places) - margin, max(places) + margin)
-    named = "; named: by name" if any(cell.recipe == NAMED for cell in cells) else ""
+    named = "; named: by name" if any(recipe == NAMED for recipe in known.values()) else ""
     axes.set_xlabel(f"tuned last layers\n(0: classifier head only; full: embeddings too{named})")
 
 
@@ -133,15 +147,19 @@ def _limits(cells: Sequence[Cell], chance: float | None) -> tuple[float, float]:
     return low - 0.06 * spread, high + 0.06 * spread
 
 
-def _line(axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str, **style: Any) -> None:
-    """Draw a line through the means. Full fine-tuning and named parts are not joined to the rest."""
-    for apart in ("", *APART):
+def _lines(
+    axes: Axes, cells: Sequence[Cell], places: Sequence[float], name: str, lines: Mapping[str, Any], **style: Any
+) -> None:
+    """Draw a line through the means of each length. Full fine-tuning and named parts are not joined to the rest."""
+    for (length, line), apart in product(lines.items(), ("", *APART)):
         means = [
             (x, getattr(cell, name).mean)
             for cell, x in zip(cells, places, strict=True)
-            if (cell.recipe if cell.recipe in APART else "") == apart and getattr(cell, name).mean is not None
+            if (cell.recipe.trained if cell.recipe.trained in APART else "") == apart
+            and cell.recipe.length == length
+            and getattr(cell, name).mean is not None
         ]
-        axes.plot([x for x, _ in means], [y for _, y in means], **style)
+        axes.plot([x for x, _ in means], [y for _, y in means], linestyle=line, **style)
 
 
 def _draw_cell(axes: Axes, cell: Cell, x: float, floor: float, ceiling: float) -> None:

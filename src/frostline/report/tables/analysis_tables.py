@@ -153,7 +153,7 @@ def failures_by_depth_table(groups: Sequence[TaskAnswer]) -> ReportTable:
     """The failed runs of all models and tasks, by how much was trained."""
     kinds: dict[str, list[Failures]] = {HEAD_ONLY: [], "some layers": [], FULL: [], NAMED: []}
     for rate in (rate for group in groups if not group.same_runs for rate in group.rates):
-        kinds.get(rate.recipe, kinds["some layers"]).append(rate.failures)
+        kinds.get(rate.recipe.trained, kinds["some layers"]).append(rate.failures)
     columns = (Column("what", "trained", of=itemgetter(0), number=False), *failure_columns(of=itemgetter(1)))
     caption = (
         f"Of all models and tasks. {FAILURE_RATE} Diverged: no score. Degenerate: the same prediction for every example, where "

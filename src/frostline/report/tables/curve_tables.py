@@ -10,7 +10,7 @@ from frostline.report.tables.table import Column, Ends, ReportTable, Row, Value
 from frostline.statistics.answer import Cell, Choice, OperatingPoint, Rate, SizeAnswer
 from frostline.statistics.cells import FAILURES
 from frostline.statistics.curve import BEST_OF_FULL
-from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import ALTERNATIVES
 
 TUNED = Column("tuned", "tuned", names.printed, of=lambda one: str(one.recipe), number=False, rank="place")
@@ -228,7 +228,8 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
     margin = next(point.margin for point in curve.operating_points if point.margin is not None)
     caption = (
         f"The value of a choice is its expected score less {price:g} times its cost. The highest value is recommended, unless a "
-        "probability of reaching the target is wanted. The cost is the number of tuned layers as a share of "
+        "probability of reaching the target is wanted. The cost is the "
+        f"{names.costly(curve)} as a share of "
         f"{names.whole(curve)}; training time is roughly proportional to it. Expected scores and probabilities come from the "
         f"joint posterior of all mean scores, given the runs and the validation examples. The margin is {margin:g}. Below the "
         "points lost: their 95 % interval, which is the posterior's. It also uses the scores of similar choices. The 95 % "
@@ -334,7 +335,7 @@ def place_of(choice: str | None) -> int | None:
     """The number of tuned layers, for sorting: more than any k for full fine-tuning, less for an alternative; None: no choice."""
     if choice in ALTERNATIVES:
         return -1
-    return None if choice is None else MOST_LAYERS if choice == FULL else Recipe(choice).k
+    return None if choice is None else MOST_LAYERS if Recipe(choice).is_full else Recipe(choice).k
 
 
 def sufficient_columns(of: Read = lambda point: point) -> list[Column]:
@@ -394,7 +395,8 @@ def _what_is_shown(curve: SizeAnswer) -> str:
 def learning_rates(curve: SizeAnswer) -> str:
     """A sentence on the learning rates of a table by k. k = 0 (classifier head only) has its own learning rates."""
     by_k = {cell.recipe: set(cell.learning_rates_tried) for cell in curve.cells}
-    of_head = by_k.pop(HEAD_ONLY, set()) if len(by_k) > 1 else set()
+    heads = [k for k in by_k if k.k == 0]
+    of_head = set().union(*(by_k.pop(k) for k in heads)) if len(by_k) > len(heads) else set()
     tried = set().union(*by_k.values())
     if not tried | of_head:
         return "The learning rates are unknown."

@@ -104,13 +104,14 @@ def forecast_table(calls: Sequence[Call], results: Iterable[RunRecord]) -> Repor
         calls: The recorded forecasts, one for each call of the command.
         results: The finished runs.
     """
-    cells = {(cell.recipe, cell.train_size): cell for call in calls for cell in call.cells}
-    measured: dict[tuple[str, int], list[Cost]] = {}
+    cells = {cell.kind: cell for call in calls for cell in call.cells}
+    several = len({epochs for _, _, epochs in cells}) > 1
+    measured: dict[tuple[str, int, float], list[Cost]] = {}
     for result in results:
         measured.setdefault(result.spec.kind, []).append(result.cost)
     costs = []
-    for (name, size), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
-        known = measured.get((name, size), [])
+    for (recipe, size, epochs), cell in sorted(cells.items(), key=lambda item: -item[0][1]):
+        known, name = measured.get(cell.kind, []), recipe.for_epochs(epochs) if several else recipe
         seconds = sum(cost.run_seconds for cost in known) / len(known) if known else None
         memory = max((cost.peak_memory_bytes for cost in known), default=None)
         costs.append(_Cost(name, size, len(known), cell.seconds, seconds, cell.memory_bytes, memory))
@@ -120,7 +121,7 @@ def forecast_table(calls: Sequence[Call], results: Iterable[RunRecord]) -> Repor
         costs.append(_Cost(part, None, None, predicted, taken))
     columns = (
         Column("tuned", "tuned", names.printed, number=False, rank="place"),
-        *(train_size_column(size for _, size in cells), Column("runs", "runs", formatting.count)),
+        *(train_size_column(size for _, size, _ in cells), Column("runs", "runs", formatting.count)),
         Column("predicted", "forecast", formatting.seconds),
         Column("measured", "measured", formatting.seconds),
         Column("ratio", "forecast /\nmeasured", formatting.ratio, strong=True),

@@ -104,6 +104,7 @@ def execute(
     check_cuts(plan)
     executor = executor or partial(on_this_machine, plan, progress, shared=shared)
     costs, in_seconds = plan.costs(missing)
+    progress.lengths = {run.num_train_epochs for run in plan.runs}
     job = executor(runs=runs, missing=missing, costs=costs, in_seconds=in_seconds, weights=weights)
 
     def show(run: Run) -> None:

@@ -506,7 +506,7 @@ def _cells(
     largest = max(costs.matrices_of(run).trained_parameters(costs.names(run)) for run in runs)
     sizes = frozenset().union(*map(costs.batch_sizes, runs))
     kernels = kernel_bytes(costs.experiment.machine, ceil(len(sizes) / workers))
-    for (recipe, size), in_cell in _by_kind(runs).items():
+    for (recipe, size, epochs), in_cell in _by_kind(runs).items():
         spec, works = in_cell[0], [costs.batches(run) for run in in_cell]
         near, matrices, names = calibration.nearest(recipe), costs.matrices_of(spec), costs.names(spec)
         stack = min(near.stack, len(in_cell))
@@ -528,6 +528,7 @@ def _cells(
             trainer_seconds=trainer(spec) if trainer else None,
             timed=recipe in calibration.timed,
             stack=stack,
+            num_train_epochs=epochs,
         )
 
 
@@ -538,14 +539,15 @@ def _cells_of_estimators(
 
     With ``plain``, the same seconds count for plain transformers, which runs estimators, too.
     """
-    for (recipe, size), in_cell in _by_kind(runs).items():
+    for (recipe, size, epochs), in_cell in _by_kind(runs).items():
         seconds = float(np.mean([costs.operations(run) for run in in_cell])) / speed
         memory = idle + (STEP_BYTES + COPY_BYTES) * costs.matrices.trained_parameters(costs.names(in_cell[0]))
-        yield Cell(recipe, size, len(in_cell), seconds, memory, seconds if plain else None, timed=False)
+        trainer = seconds if plain else None
+        yield Cell(recipe, size, len(in_cell), seconds, memory, trainer, timed=False, num_train_epochs=epochs)
 
 
-def _by_kind(runs: Sequence[Run]) -> dict[tuple[Recipe, int], list[Run]]:
-    kinds: dict[tuple[Recipe, int], list[Run]] = {}
+def _by_kind(runs: Sequence[Run]) -> dict[tuple[Recipe, int, float], list[Run]]:
+    kinds: dict[tuple[Recipe, int, float], list[Run]] = {}
     for run in runs:
         kinds.setdefault(run.kind, []).append(run)
     return kinds

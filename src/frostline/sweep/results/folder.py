@@ -242,6 +242,11 @@ class Folder:
         return {digest: one[0].scores for digest, one in found.items() if one}
 
     @cached_property
+    def lengths(self) -> list[float]:
+        """The training lengths of the grid, and those that a search may train."""
+        return [*self.spec.values_of("num_train_epochs"), *(self.search.num_train_epochs if self.search else [])]
+
+    @cached_property
     def rows(self) -> list[RunResult]:
         """One row for each run, done or not, in the order of the grid, with test scores if the sweep is complete.
 
@@ -252,8 +257,7 @@ class Folder:
         cached = [one.cost.forward_pass_seconds for one in found if one and one.provenance.from_cache]
         # Each call has its own forward pass. A resumed call computes only the examples that its runs need: the longest counts.
         share = max(cached, default=0.0) / max(1, len(cached))
-        layers, of_search = self.identity.layers, self.search.num_train_epochs if self.search else []
-        rows, lengths = [], [*self.spec.values_of("num_train_epochs"), *of_search]
+        rows, layers = [], self.identity.layers
         for run, result in zip(self.runs, found, strict=True):
             failure, known = failures.get(run.digest), dict[str, Any]()
             if (k := layers if run.recipe == FULL else run.recipe.k) is not None:
@@ -278,7 +282,7 @@ class Folder:
                 model=self.spec.model,
                 task=self.identity.task,
                 train_size=run.train_size,
-                recipe=run.named_among(lengths),
+                recipe=run.named_among(self.lengths),
                 seed=run.seed,
                 learning_rate=run.learning_rate,
                 num_train_epochs=run.num_train_epochs,

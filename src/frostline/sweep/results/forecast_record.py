@@ -30,7 +30,7 @@ def makespan(seconds: Sequence[float], workers: int) -> float:
 
 @dataclass(frozen=True)
 class Cell:
-    """The forecast of the missing runs of one k and one training-set size.
+    """The forecast of the missing runs of one k, one training-set size and one training length.
 
     Seconds are wall-clock seconds of one run. If several workers train at the same time, they are divided by the number of
     workers.
@@ -44,6 +44,12 @@ class Cell:
     trainer_seconds: float | None = None  # with plain transformers (an estimator: the same); None if not requested
     timed: bool = True  # whether steps of this k were timed; otherwise they are interpolated
     stack: int = 1  # runs that are trained as one; the memory is that of all of them
+    num_train_epochs: float = 3.0
+
+    @property
+    def kind(self) -> tuple[Recipe, int, float]:
+        """As that of its runs (:attr:`frostline.training.run.Run.kind`)."""
+        return self.recipe, self.train_size, self.num_train_epochs
 
 
 @dataclass(frozen=True)
@@ -56,9 +62,9 @@ class Forecast:
     processes: int = 1  # that train, each this many runs at a time
 
     @property
-    def by_kind(self) -> dict[tuple[Recipe, int], Cell]:
-        """The cells by recipe and train size."""
-        return {(cell.recipe, cell.train_size): cell for cell in self.cells}
+    def by_kind(self) -> dict[tuple[Recipe, int, float], Cell]:
+        """The cells by recipe, train size and epochs."""
+        return {cell.kind: cell for cell in self.cells}
 
     @property
     def runs(self) -> int:
