@@ -149,8 +149,8 @@ def expected_gain(epochs: float, more_epochs: float, examples: int | None) -> fl
 class Longer:
     """The prior of the N longer trainings in each chain: what they gain on the next shorter one of the same recipe.
 
-    Gains are Student's t around what is expected of them, times a factor that all share, and that is normal around 1. Tasks differ
-    much in it: of two that were recorded (``docs/log.md``), one gained nothing, and the other more than three times what is expected.
+    Gains are Student's t around what is expected of them, times a factor that all share, and that is normal around 1. Tasks
+    differ much in it: of two in ``docs/log.md``, one gained nothing, and the other more than three times what is expected.
     """
 
     def __init__(self, longer: Mapping[int, tuple[int, float]], choices: int, random: np.random.Generator) -> None:
