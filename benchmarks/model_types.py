@@ -46,7 +46,7 @@ def same_batch_difference(model: torch.nn.Module, batch: dict[str, torch.Tensor]
 
 def row(name: str, checks: list[Check], same: float) -> list[str]:
     """The row of a type that is exact for every k."""
-    paths = " ".join(f"{c.tuned_layers}:{c.batches}" for c in checks)
+    paths = " ".join(f"{c.recipe}:{c.batches}" for c in checks)
     path = str(checks[0].batches) if len({c.batches for c in checks}) == 1 else paths
     logits = max(c.max_logit_difference or 0.0 for c in checks)
     gradients = max(c.max_gradient_difference or 0.0 for c in checks)
@@ -72,7 +72,7 @@ def main() -> None:
         checks = check(model, batch=batch)
         no = [c for c in checks if c.refused]
         if no:
-            where = "" if len(no) == len(checks) else f"k = {', '.join(str(c.tuned_layers) for c in no)}: "
+            where = "" if len(no) == len(checks) else f"k = {', '.join(str(c.recipe) for c in no)}: "
             refused.append([name, f"{where}{no[0].refused}"])
         else:
             packed = all(c.batches == "packed" for c in checks)

@@ -34,7 +34,7 @@ def main() -> None:
             continue
         model = small_model(name)
         batches = [small_batch(model), small_batch(model, LENGTHS, seed=1)]
-        (row,) = check(model, batch=batches[0], tuned_layers=[2])
+        (row,) = check(model, batch=batches[0], tune=[2])
         if row.refused:
             continue
         anatomy, packed = find_layers(model, batches[0]), row.batches == "packed"

@@ -129,7 +129,7 @@ def test_the_exactness_check_rejects_a_wrong_list_of_modules(monkeypatch):
     wrong = HeadTokenPart("first", ("attention.self.key",), 0)
     model = small_model("bert")
     monkeypatch.setattr("frostline.frozen.exactness.find_head_token_part", lambda *given: wrong)
-    rows = check(model, tuned_layers=[0, 1, "full"], batch=small_batch(model))
+    rows = check(model, tune=[0, 1, "full"], batch=small_batch(model))
     assert [row.head_token for row in rows] == [None, None, None]  # at k = 0 the forward pass would run it
     assert all(row.batches == "packed" and row.max_logit_difference < 1e-6 for row in rows)
 

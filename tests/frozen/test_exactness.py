@@ -110,14 +110,14 @@ def test_every_type_is_exact_or_refused(model_type: str) -> None:
     if reason:
         (row,) = rows
         assert row.refused and reason in row.refused
-        assert (row.tuned_layers, row.batches, row.max_logit_difference, row.max_gradient_difference) == (None,) * 4
+        assert (row.recipe, row.batches, row.max_logit_difference, row.max_gradient_difference) == (None,) * 4
         return
-    assert [row.tuned_layers for row in rows] == [*map(Recipe, range(5)), "full"]
+    assert [row.recipe for row in rows] == [*map(Recipe, range(5)), "full"]
     for row in rows:
-        if model_type in REFUSED and row.tuned_layers in ("last 1", "last 2", "last 3"):
+        if model_type in REFUSED and row.recipe in ("last 1", "last 2", "last 3"):
             assert row.batches is None and row.refused and REFUSED[model_type] in row.refused
         elif row.refused:
-            assert model_type in REFUSED and row.tuned_layers == "head only" and REFUSED[model_type] in row.refused
+            assert model_type in REFUSED and row.recipe == "head only" and REFUSED[model_type] in row.refused
         else:
             assert max(row.max_logit_difference, row.max_gradient_difference) < 1e-5
     batches = [row.batches for row in rows]
@@ -207,28 +207,28 @@ def test_the_check_does_not_change_the_model(model_type: str) -> None:
     for n, parameter in enumerate(model.parameters()):
         parameter.requires_grad_(n % 2 == 0)
     before = state_of(model)
-    check(model, tuned_layers=[0, 2, "full"])
+    check(model, tune=[0, 2, "full"])
     after = state_of(model)
     for name, value in before.items():
         assert after[name] == value, name
 
 
 def test_only_the_given_ks_are_checked() -> None:
-    rows = check(small_model("bert"), tuned_layers=["full", 2])
-    assert [row.tuned_layers for row in rows] == ["full", "last 2"] and all(isinstance(row, Check) for row in rows)
-    (row,) = check(small_model("bert"), tuned_layers=[9])
+    rows = check(small_model("bert"), tune=["full", 2])
+    assert [row.recipe for row in rows] == ["full", "last 2"] and all(isinstance(row, Check) for row in rows)
+    (row,) = check(small_model("bert"), tune=[9])
     assert row.refused and "the model has 4" in row.refused
 
 
 @pytest.mark.parametrize("modules, layers", [(["layer.1", "pooler"], 3), (["pooler"], 0), (["embeddings"], "full")])
 def test_named_parts_are_checked_too(modules: list[str], layers: int | str) -> None:
-    *_, row = check(small_model("bert"), tuned_layers=[], tune_modules=modules)
-    assert (row.tuned_layers, row.batches, row.refused) == (Recipe(layers), "packed", None)
+    *_, row = check(small_model("bert"), tune=[], tune_modules=modules)
+    assert (row.recipe, row.batches, row.refused) == (Recipe(layers), "packed", None)
     assert max(row.max_logit_difference, row.max_gradient_difference) < 1e-5
 
 
 def test_a_named_part_that_does_not_exist_is_refused_with_similar_names() -> None:
-    (row,) = check(small_model("bert"), tuned_layers=[], tune_modules=["layer.9"])
+    (row,) = check(small_model("bert"), tune=[], tune_modules=["layer.9"])
     assert "the nearest are layer." in row.refused
 
 
@@ -240,8 +240,8 @@ def test_examples_have_different_lengths_and_exceed_the_sliding_window() -> None
 
 def refusals(model: Any, ks: Sequence[int | str] | None = None) -> dict[int | str, str | None]:
     """By k, or ``full``."""
-    checks = check(model, tuned_layers=ks)
-    return {("full" if row.tuned_layers == "full" else row.tuned_layers.k): row.refused for row in checks}
+    checks = check(model, tune=ks)
+    return {("full" if row.recipe == "full" else row.recipe.k): row.refused for row in checks}
 
 
 def skip_connection(model: Any, seen: dict[str, Any]) -> None:
@@ -287,7 +287,7 @@ def test_a_gradient_that_is_nan_is_refused() -> None:
     model = small_model("bert")
     bias = model.bert.pooler.dense.bias
     model.bert.pooler.register_forward_hook(lambda module, args, out: out + (bias * 0).sqrt().sum())
-    for row in check(model, tuned_layers=[0, 2, "full"]):
+    for row in check(model, tune=[0, 2, "full"]):
         assert row.refused and row.batches is None and math.isnan(row.max_gradient_difference or 0.0)
         assert row.max_logit_difference is not None and row.max_logit_difference < 1e-5
 
@@ -299,8 +299,8 @@ def test_max_uncut_layers_limits_the_compared_gradients() -> None:
         lambda module, args: seen.add(frozenset(n for n, p in module.named_parameters() if p.requires_grad))
     )
     seen = set[frozenset[str]]()
-    (row,) = check(model, tuned_layers=["full"], max_uncut_layers=1)
-    assert row.tuned_layers == "full" and row.batches == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
+    (row,) = check(model, tune=["full"], max_uncut_layers=1)
+    assert row.recipe == "full" and row.batches == "packed" and (row.max_gradient_difference or 0.0) < 1e-5
     assert compared in seen and seen <= {compared, frozenset(dict(model.named_parameters()))}
 
 
@@ -329,7 +329,7 @@ def test_a_head_with_mean_pooling_reads_all_tokens() -> None:
     model.config.classifier_pooling = "mean"
     batch = small_batch(model)
     assert find_head_reads(model, find_layers(model, batch), batch) == "all"
-    rows = check(model, tuned_layers=[0, 1])
+    rows = check(model, tune=[0, 1])
     assert [row.refused for row in rows] == [None, None]
 
 

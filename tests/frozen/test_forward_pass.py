@@ -354,7 +354,7 @@ def test_with_products_below_the_layers_the_forward_pass_uses_padded_batches(mod
     anatomy = find_layers(model)
     assert not embeddings_are_lookups(model, anatomy) and not packed_pass_is_exact(model, anatomy)
     assert embeddings_are_lookups(models["electra"], find_layers(models["electra"]))
-    (row,) = check(model, tuned_layers=[1])
+    (row,) = check(model, tune=[1])
     assert row.batches == "packed"  # the layers themselves can be packed
 
 

@@ -42,7 +42,7 @@ def test_a_mean_of_low_precision_is_summed_in_float32():
 def test_the_cut_is_exact_with_such_a_head(kind, reads):
     own = small_model(kind, layers=2)
     model = with_head(own, HeadKind(reads), find_layers(own))
-    checks = check(model, tuned_layers=[0, 1, "full"])
+    checks = check(model, tune=[0, 1, "full"])
     assert not any(one.refused for one in checks) and {one.batches for one in checks} == {"packed"}
     assert all((one.head_token is not None) == (reads == LAST) for one in checks)
 

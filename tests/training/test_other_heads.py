@@ -127,7 +127,7 @@ def test_a_run_with_a_bilstm_equals_a_loop_over_the_base_model(five_layers, stat
     assert all(own.pretrained.anatomy.places[name] == HEAD for name in expected)
     for one in (experiment, cached):
         assert gap(run(spec, one), expected) < 1e-5
-    checks = check(own.pretrained.model, tuned_layers=[states - 1, "full"])  # from the lowest state that is read
+    checks = check(own.pretrained.model, tune=[states - 1, "full"])  # from the lowest state that is read
     assert not any(one.refused for one in checks) and {one.batches for one in checks} == {"packed"}
     own.pretrained.restore()
 

@@ -41,7 +41,7 @@ def check(
     checks = check_model(pretrained.model)
     refused = [row for row in checks if row.refused]
     columns = (
-        "tuned_layers",
+        "recipe",
         "batches",
         "max_logit_difference",
         "max_gradient_difference",

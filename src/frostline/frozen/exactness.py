@@ -275,7 +275,7 @@ class Check:
     """The result of the check for one k: the differences from the uncut model, or why the model cannot be cut.
 
     Attributes:
-        tuned_layers: k. None if the model cannot be cut for any k.
+        recipe: What was trained, such as ``last 2``. None if the model cannot be cut for any k.
         batches: ``packed`` if packed batches pass the check, else ``padded``; None if the model is refused.
         max_logit_difference: The largest difference of the logits, relative to the largest logit.
         max_gradient_difference: The largest difference of the gradients, relative to the largest gradient.
@@ -283,7 +283,7 @@ class Check:
         head_token: The part of the last layer that can run for the head's token only.
     """
 
-    tuned_layers: Recipe | None
+    recipe: Recipe | None
     batches: str | None
     max_logit_difference: float | None
     max_gradient_difference: float | None
@@ -438,7 +438,7 @@ TEXTS = ("The first of these texts is the longest one, in 2024!", "A second text
 def check(
     model: nn.Module,
     *,
-    tuned_layers: Sequence[int | str] | None = None,
+    tune: Sequence[int | str] | None = None,
     tune_modules: Sequence[str] | None = None,
     max_uncut_layers: int | None = None,
     batch: Batch | None = None,
@@ -447,8 +447,8 @@ def check(
 
     Args:
         model: Any sequence or token classification model of transformers, in float32. It is not changed.
-        tuned_layers: The values of k to check; by default 0 .. L and ``full`` (full fine-tuning).
-        tune_modules: Module paths of named parts to check, too. The ``tuned_layers`` of their result is the number of layers
+        tune: The values of k to check; by default 0 .. L and ``full`` (full fine-tuning).
+        tune_modules: Module paths of named parts to check, too. The ``recipe`` of their result is the number of layers
             that must run for them.
         max_uncut_layers: For ``all``, compare only the gradients of this many last layers. None compares the gradients of all
             parameters, which needs twice the memory of the model.
@@ -477,7 +477,7 @@ def check(
                 )
             comparison = CutComparison(model, anatomy, batch)
             checks = []
-            for recipe in map(Recipe, [*range(anatomy.count + 1), FULL] if tuned_layers is None else tuned_layers):
+            for recipe in map(Recipe, [*range(anatomy.count + 1), FULL] if tune is None else tune):
                 trained = Recipe(max_uncut_layers) if recipe == FULL and max_uncut_layers is not None else recipe
                 checks.append(comparison.check(recipe, Way(tune=trained).parameters(anatomy)))
             if tune_modules:

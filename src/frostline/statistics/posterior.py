@@ -44,6 +44,7 @@ TYPICAL_SLOPE = 0.05  # the prior's scale of the rise along a whole curve, in sc
 TYPICAL_GAP = 0.01  # the prior's scale of the differences between a way and the k of the same cost, in score
 GAP_TAIL = 1.0  # their degrees of freedom: most ways score as their k, and a few are far worse
 STILL_TO_GAIN, HALF = 0.04, 1_000  # the prior's gain of training on and on, in score; half of it after so many examples
+FACTOR_SPREAD = 2.0  # the prior's standard deviation of how many times as much a task gains
 TYPICAL_EXCESS = (
     0.01  # the prior's scale of the differences between what a longer training gains and what is expected, in score
 )
@@ -148,7 +149,8 @@ def expected_gain(epochs: float, more_epochs: float, examples: int | None) -> fl
 class Longer:
     """The prior of the N longer trainings in each chain: what they gain on the next shorter one of the same recipe.
 
-    Gains are Student's t around what is expected of them, times a factor that all share, and that is normal around 1.
+    Gains are Student's t around what is expected of them, times a factor that all share, and that is normal around 1. Tasks
+    differ much in it: of two in ``docs/log.md``, one gained nothing, and the other more than three times what is expected.
     """
 
     def __init__(self, longer: Mapping[int, tuple[int, float]], choices: int, random: np.random.Generator) -> None:
@@ -183,8 +185,8 @@ class Longer:
         if not len(self.differences):
             return
         gains = means @ self.differences.T
-        certainty = 1 + self.weights @ self.expected**2
-        mean = (1 + (self.weights * gains) @ self.expected) / certainty
+        certainty = 1 / FACTOR_SPREAD**2 + self.weights @ self.expected**2
+        mean = (1 / FACTOR_SPREAD**2 + (self.weights * gains) @ self.expected) / certainty
         self.factor = mean + self.random.standard_normal(CHAINS) / np.sqrt(certainty)
         squares = (gains - self.factor[:, None] * self.expected) ** 2
         self.local = (TAIL + squares / self.scale[:, None]) / (2 * self.random.gamma((TAIL + 1) / 2, 1, squares.shape))

@@ -252,7 +252,7 @@ def check_cuts(plan: Plan) -> list[Check]:
     release_freed_memory()
     refused = next((one for one in checks if one.refused), None)
     if refused:
-        at = "" if refused.tuned_layers is None else f" with {refused.tuned_layers}"
+        at = "" if refused.recipe is None else f" with {refused.recipe}"
         raise FrostlineError(
             f"The model {experiment.pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for "
             "details, or choose another model."
@@ -275,7 +275,7 @@ def _checks(plan: Plan, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
     return check(
         pretrained.model,
         # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches
-        tuned_layers=[*sorted(ends), FULL],
+        tune=[*sorted(ends), FULL],
         tune_modules=next((spec.way.modules for spec in runs if spec.recipe == NAMED), None),
         max_uncut_layers=max(ends) if ends and all_cut else None,
     )
