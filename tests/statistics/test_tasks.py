@@ -1,11 +1,13 @@
 """Several tasks of one model: ranks, shares and operating points, and the tasks that do not count."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from frostline.report.answer.analysis import analyze
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.run_result import RunResult
 from synthetic_results import RISING, noisy, synthetic_group
 
 BAD = {**RISING, 2: 0.7}
@@ -80,15 +82,27 @@ def test_a_task_in_which_full_is_not_above_the_baseline_does_not_count() -> None
     )
 
 
+def of_length(run: RunResult, **changes: Any) -> RunResult:
+    """The run with what its name says."""
+    known = {"tune_embeddings": run.recipe.is_full, "num_train_epochs": run.recipe.epochs, "train_size": 100}
+    return replace(run, **known, **changes)  # type: ignore[arg-type]
+
+
+def test_a_training_length_of_which_every_run_failed_takes_no_answer_away() -> None:
+    level: dict[int | str, float] = {"full for 3 epochs": 0.5, "last 2 for 10 epochs": 0.85, "full for 10 epochs": 0.9}
+    group = synthetic_group(noisy(level, 0.001), ks=list(level), sizes=(100,))
+    runs = [of_length(run, outcome="degenerate" if run.recipe.epochs == 3 else "ok") for run in group.runs]
+    (size,) = analyze([replace(group, runs=runs)], AnalysisSettings()).groups[0].sizes
+    assert size.reference == "full for 10 epochs" and len(size.choices) == 2
+
+
 def test_full_fine_tuning_of_several_training_lengths_is_the_reference_of_every_task() -> None:
     level: dict[int | str, float] = {
         **{"last 2 for 3 epochs": 0.8, "last 2 for 10 epochs": 0.85},
         **{"full for 3 epochs": 0.85, "full for 10 epochs": 0.9},
     }
-    groups = [synthetic_group(noisy(level, 0.001), task=task, ks=list(level)) for task in "ab"]
-    groups = [
-        replace(one, runs=[replace(run, tune_embeddings=run.recipe.is_full) for run in one.runs]) for one in groups
-    ]
+    groups = [synthetic_group(noisy(level, 0.001), task=task, ks=list(level), sizes=(100,)) for task in "ab"]
+    groups = [replace(one, runs=[of_length(run) for run in one.runs]) for one in groups]
     found = analyze(groups, AnalysisSettings(**EXACT))  # type: ignore[arg-type]
     (over_tasks,) = found.over_tasks
     assert [row.recipe for row in over_tasks.rows] == list(level)

@@ -10,7 +10,7 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
-from frostline.report.rebuild import finish
+from frostline.report.rebuild import finish, rebuild
 from frostline.statistics.recipe import Recipe
 from frostline.sweep.execution.execute import execute, prepare_hidden_states
 from frostline.sweep.prepare import prepare
@@ -60,7 +60,7 @@ def test_what_has_no_training_length_is_fitted_once(settings: dict[str, Any]) ->
 def test_ways_of_several_training_lengths_have_a_report(settings: dict[str, Any]) -> None:
     found = run_sweep(settings, tune="1,bitfit", seeds=1, num_train_epochs="1,2")
     assert {"bitfit for 1 epoch", "bitfit for 2 epochs"} < set(found.table().recipe)
-    assert (found.out / "report.html").exists()
+    assert {cell.recipe.trained for cell in rebuild(found.out).sizes[0].cells} == {"last 1", "bitfit"}
 
 
 def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: dict[str, Any]) -> None:

@@ -188,6 +188,8 @@ def _decide(
         return step.recipe.is_k and lengths.is_shortest(step.recipe)
 
     some = [step for step in steps if any(run.outcome in ANSWERS for run in step.in_mean)]
+    if known := [step.recipe.epochs for step in some if step.recipe.is_k and step.recipe.epochs]:
+        lengths = replace(lengths, shortest=min(known))  # every run of a shorter training may have failed
     usable = sorted(some, key=lambda step: not on_curve(step))
     if reference is None:  # then only what is shown to have learned can be recommended
         alternatives = [one for one in alternatives if evidence.learned([Alternative(one)], len(alternatives))]
