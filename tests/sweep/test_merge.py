@@ -113,7 +113,7 @@ def test_a_record_that_names_files_elsewhere_is_damaged(part: Part, tmp_path: Pa
 @pytest.mark.parametrize(
     "old, new, named",
     [
-        ("num_train_epochs = 1.0", "num_train_epochs = 2.0", r"value of num_train_epochs is different \(1.0 and 2.0\)"),
+        ("data_seed = 0", "data_seed = 1", r"value of data_seed is different \(0 and 1\)"),
         ("layers = 3", "layers = 4", r"value of layers is different \(3 and 4\)"),
         ('data = "', 'data = "0', r"data is different\."),
         ('\nweights = "', '\nweights = "0', r"model is different\."),

@@ -22,7 +22,6 @@ OTHER_DATA = "results of other data (other rows or labels, or other rows are for
 @pytest.mark.parametrize(
     ("name", "value", "there"),
     [
-        ("num_train_epochs", 2, "1.0 there, 2.0 now"),
         ("head_learning_rate", "same", "0.01 there, same now"),
         ("max_length", 16, "32 there, 16 now"),
         ("metric", "f1", "accuracy there, f1 now"),

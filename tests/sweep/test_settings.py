@@ -63,7 +63,7 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ({"seeds": "0,-1"}, "seeds cannot be '0,-1': give a number from 0 on"),
         ({"learning_rate": 0}, "learning_rate cannot be 0: give a number above 0"),
         ({"max_grad_norm": float("inf")}, "max_grad_norm cannot be inf: give a finite number"),
-        ({"num_train_epochs": "many"}, "num_train_epochs cannot be 'many': give a number (training epochs)"),
+        ({"num_train_epochs": "many"}, "num_train_epochs cannot be 'many': give a number (training epochs;"),
         ({"train_size": "1.5"}, "train_size cannot be '1.5': give a whole number"),
         ({"target": 1.5}, "target cannot be 1.5: give a number up to 1"),
         ({"adam_beta1": 1}, "adam_beta1 cannot be 1: give a number below 1"),
@@ -99,7 +99,7 @@ def test_k_0_uses_all_learning_rates_of_the_head_and_every_other_k_the_first() -
         ({"tune": "full", "way": 3}, "way has the wrong form: give tables [way.NAME]"),
         (
             {"grid": [{"rate": 1}]},
-            "A table [[grid]] has no key 'rate': it may set tune, seeds, train_size, learning_rate.",
+            "A table [[grid]] has no key 'rate': it may set tune, seeds, train_size, learning_rate",
         ),
         ({"grid": [{"seeds": 0}]}, "seeds in table 1 of [[grid]] cannot be 0: give a number of seeds"),
         ({"grid": "0,1"}, "grid has the wrong form: give tables [[grid]]"),
@@ -185,6 +185,7 @@ PARTS = st.fixed_dictionaries(
         "seeds": st.sets(st.integers(0, 2), min_size=1),
         "train_size": st.none() | st.sets(st.sampled_from([50, 1000]), min_size=1),
         "learning_rate": st.sets(st.sampled_from([1e-4, 3e-4]), min_size=1),
+        "num_train_epochs": st.sets(st.sampled_from([1, 3]), min_size=1),
     }
 ).map(lambda part: {name: value and list(value) for name, value in part.items()})
 
@@ -195,8 +196,8 @@ def test_extending_a_sweep_adds_the_requested_runs_and_no_others(first: dict[str
     for part in more:
         grown = spec(**part).extended(grown, 1000)
         requested |= cells(spec(**part))
-    requested = {(k, seed, size or 1000, rate) for k, seed, size, rate in requested}
-    assert {(k, seed, size or 1000, rate) for k, seed, size, rate in cells(grown)} == requested
+    requested = {(k, seed, size or 1000, *rest) for k, seed, size, *rest in requested}
+    assert {(k, seed, size or 1000, *rest) for k, seed, size, *rest in cells(grown)} == requested
     assert make_settings(tomllib.loads(to_toml(grown.model_dump(mode="json")))) == grown
 
 
