@@ -17,8 +17,8 @@ from records import failure
 from tiny import run_sweep
 
 DESIGN = """
-model, task, train_size, recipe, tuned_layers, tune_embeddings, tuned_share, seed, learning_rate, num_train_epochs, status, reason, outcome,
-metric, validation_best, validation_last, train_last, test, best_epoch, trainable_parameters, train_seconds,
+model, task, train_size, recipe, tuned_layers, tune_embeddings, tuned_share, seed, learning_rate, num_train_epochs, status,
+reason, outcome, metric, validation_best, validation_last, train_last, test, best_epoch, trainable_parameters, train_seconds,
 cache_seconds, concurrent_runs, peak_memory_bytes
 """
 
