@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from frostline import FrostlineError
+from frostline.report.answer.analysis import analyze
+from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.results_table import NAMES, read_results
 from frostline.statistics.run_group import RunGroup
 from frostline.statistics.run_result import RunResult
@@ -131,6 +133,19 @@ def test_the_table_of_a_sweep(finished_sweep: Path) -> None:
     assert [run.recipe for run in found.runs] == ["head only", "last 1", "full"] * 2
     assert found.layers == 3 and found.evidence.metric == "accuracy" and found.runs[0].trainable_parameters
     assert all(run.train_seconds is not None and run.outcome in ("ok", "degenerate") for run in found.runs)
+
+
+LENGTHS = [("last 1", 3.0, 0.7), ("last 1", 10.0, 0.75), ("full", 3.0, 0.8), ("full", 10.0, 0.85)]
+
+
+def test_the_table_of_a_sweep_with_several_training_lengths(tmp_path: Path) -> None:
+    rows = [f"{k},{epochs},{seed},{score}" for k, epochs, score in LENGTHS for seed in (0, 1)]
+    (tmp_path / "r.csv").write_text("\n".join(["recipe,num_train_epochs,seed,accuracy", *rows]))
+    (group,) = read_results(tmp_path / "r.csv")
+    found = {run.recipe: (run.tune_embeddings, run.num_train_epochs) for run in group.runs}
+    assert found == {f"{k} for {epochs:g} epochs": (k == "full", epochs) for k, epochs, _ in LENGTHS}
+    (answer,) = analyze([group], AnalysisSettings()).groups
+    assert answer.sizes[0].reference == "full for 10 epochs" and "for 10 epochs" in answer.sentence
 
 
 def test_every_name_belongs_to_one_column() -> None:

@@ -155,7 +155,7 @@ def _beside_full(choice: Option, full: Option, rule: Rule) -> dict[str, Any]:
         "below_full": float(below.mean()),
         **{"low": low, "high": high},
         "probability": rule.probability(choice, full),
-        "cost_of_full": choice.cost / full.cost if full.cost else choice.cost,
+        "cost_of_full": choice.cost,
     }
 
 

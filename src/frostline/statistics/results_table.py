@@ -7,6 +7,7 @@ run, chooses the metric of each task, and finds the score of its constant baseli
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import inf, isfinite, isnan, nan
 from pathlib import Path
 from typing import Any, TypeVar
@@ -91,6 +92,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "metric": ("metric",),
     "train_size": ("train_size", "n", "examples", "train_examples"),
     "learning_rate": ("learning_rate", "lr", "rate"),
+    "num_train_epochs": ("num_train_epochs",),
     "outcome": ("outcome",),
     "status": ("status",),
     "train_last": ("train_last", "train_score"),
@@ -155,7 +157,7 @@ def _check_names(table: Table, named: Mapping[str, str], constants: Mapping[str,
 
 
 COSTS = ("trainable_parameters", "train_seconds", "cache_seconds", "concurrent_runs", "peak_memory_bytes")
-NUMBERS = ("train_size", "learning_rate", "train_last", "chance", "layers", *COSTS)
+NUMBERS = ("train_size", "learning_rate", "num_train_epochs", "train_last", "chance", "layers", *COSTS)
 STATUSES = {  # and their other names
     "done": ("finished", "completed", "complete", "success", "succeeded", "ok"),
     "failed": ("failure", "error", "crashed", "killed", "cancelled", "canceled"),
@@ -205,7 +207,12 @@ class RowReader:
         run["status"] = self._status(n)
         self._check(run, n)
         run["tuned"] = self._tuned(n)
-        if run["tuned"] == FULL and run["layers"] is None and (self._text("tuned_layers", n) or "").isdigit():
+        if (
+            isinstance(run["tuned"], Recipe)
+            and run["tuned"].is_full
+            and run["layers"] is None
+            and (self._text("tuned_layers", n) or "").isdigit()
+        ):
             run["layers"] = self._number("tuned_layers", n)  # full fine-tuning tunes all layers
         return run
 
@@ -348,6 +355,8 @@ def _group(table: Table, rows: Sequence[dict[str, Any]], chances: Mapping[str, f
         first = next(row["row"] for row in rows if row["train_size"] is None)
         raise FrostlineError(f"{table.name}, row {first}: the train size is missing, which other rows of {task} have.")
     runs = [_run(row, layers) for row in rows]
+    if len({run.num_train_epochs for run in runs}) > 1:
+        runs = [replace(run, recipe=run.recipe.for_epochs(run.recipe.epochs or run.num_train_epochs)) for run in runs]
     _refuse_repeated_runs(table, runs)
     evidence = Scores(metric, baseline_score(task, metric, chances, rows), paired)
     return RunGroup(model=model, task=task, layers=layers, runs=runs, evidence=evidence)
@@ -385,12 +394,13 @@ def _run(row: Mapping[str, Any], layers: int | None) -> RunResult:
         assert layers is not None
         tuned = Recipe(tuned + layers + 1)
     return RunResult(
-        **{name: row[name] for name in ("model", "task", "seed", "learning_rate", "status", "outcome", "metric")},
+        **{name: row[name] for name in ("model", "task", "seed", "status", "outcome", "metric")},
+        **{name: row[name] for name in ("learning_rate", "num_train_epochs")},
         **{name: row[name] for name in ("validation_best", "train_last", *COSTS)},
         train_size=None if row["train_size"] is None else int(row["train_size"]),
         recipe=tuned,
         tuned_layers=layers if tuned.k is None else tuned.k,
-        tune_embeddings=tuned == FULL,
+        tune_embeddings=tuned.is_full,
         run=f"row {row['row']}",
     )
 

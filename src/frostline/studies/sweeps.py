@@ -157,9 +157,9 @@ class StudySweep:
             search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
             Sweep(**{**settings, **search}).run(save_model=False)
             group = next(sweep_groups(Folder(self.out)))
-            full = [run for run in group.runs if run.recipe == FULL and run.learning_rate in self.line_search]
-            largest = max(run.train_size or 0 for run in full)
-            full = [run for run in full if run.train_size == largest]
+            full = [run for run in group.runs if run.recipe.is_full and run.learning_rate in self.line_search]
+            largest = max((run.train_size or 0, run.num_train_epochs or 0.0) for run in full)
+            full = [run for run in full if (run.train_size, run.num_train_epochs) == largest]
             settings["learning_rate"] = best_learning_rate(full, group.evidence.chance, self.analysis)
         return Sweep(**settings).run(save_model=False)
 
