@@ -403,8 +403,8 @@ def _of_seeds(seeds: int) -> str:
 
 def _instruction(cell: Cell, layers: int | None) -> str:
     """What to tune, as an instruction, with the training length if there are several."""
-    length = cell.recipe.length
-    return f"{_what(cell, layers)} for {length}" if length else _what(cell, layers)
+    what, length = _what(cell, layers), cell.recipe.length
+    return f"{what}{',' if ',' in what else ''} for {length}" if length else what
 
 
 def _what(cell: Cell, layers: int | None) -> str:
