@@ -82,6 +82,13 @@ def test_every_source_gives_the_same_examples(tmp_path: Path, source: str) -> No
     assert data.task.columns.of_labels == (LABELS if source in ("columns", "true") else ("labels",))
 
 
+def test_columns_that_are_all_0_are_labels() -> None:
+    data = loaded(train=FLAGS, indicator_columns=LABELS, test=FLAGS[:5].assign(price=0, story=0))
+    assert data.test is not None and data.test.targets.shape == (5, 2) and not data.test.targets.any()
+    missing = FLAGS[:5].assign(price=None, story=None)
+    assert "no row has a label" in refusal(FLAGS, indicator_columns=LABELS, test=missing)
+
+
 @pytest.mark.parametrize(("names", "given"), [(("b", "a"), ("a", "b")), (("2", "1"), None), (("1", "2"), ("2", "1"))])
 def test_numbers_are_indices_of_a_class_label_whatever_the_labels_are(
     names: tuple[str, ...], given: tuple[str, ...] | None

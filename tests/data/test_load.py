@@ -238,7 +238,7 @@ def shown(source: Any, **options: Any) -> Any:
             train=source, test="none", task_type=options.get("task_type"), skip_unlabelled=options.get("skip", False)
         )
     except FrostlineError as error:
-        return str(error).partition("column ")[2]
+        return str(error).partition("column ")[2].partition(" (pandas")[0].rstrip(".")
     return data.task.labels, data.train.digest(), data.validation.digest(), len(data.train)
 
 
@@ -255,6 +255,17 @@ def test_a_frame_and_its_files_give_the_same(tmp_path: Path, case: str, skip: bo
     for source in (tmp_path / "t.csv", pd.read_csv(tmp_path / "t.csv"), tmp_path / "t.parquet", indexed):
         assert shown(source, **options) == found
     assert isinstance(found, tuple) or ("missing" in case or "nullable" in case) > skip
+
+
+def test_a_class_that_pandas_reads_as_missing_is_explained(tmp_path: Path) -> None:
+    pd.DataFrame(BASE | {"label": ["NA", "a", "b", "a"] * 5}).to_csv(tmp_path / "t.csv", index=False)
+    assert loaded(train=tmp_path / "t.csv").task.labels == ("NA", "a", "b")
+    lost, reason = pd.read_csv(tmp_path / "t.csv"), "pandas reads 'None' and 'NA' as missing, unless read_csv gets"
+    assert reason in refused(train=lost)
+    assert any(
+        "5 of 20 rows have no label" in note and reason in note
+        for note in loaded(train=lost, skip_unlabelled=True).notes
+    )
 
 
 WHOLE = {

@@ -102,6 +102,8 @@ REFUSED: list[tuple[str, str | bytes, dict[str, object], str]] = [  # file endin
         "the program that wrote it, or save it as UTF-8.",
     ),
     (".csv", b"text\ncaf\x81 \x8d\n", {"encoding": "cp1252"}, "is not cp1252"),
+    (".csv", "text\ncaf\xe9".encode()[:-1], {}, "begins a character that is cut off; the file is not complete"),
+    (".csv", b"text\ncaf\xc3\xa9\ncaf\xe9\n", {}, "1 of the 2 lines with other characters than ASCII: the file mixes encodings"),
     (".csv", b"text\ncaf\xe9\n", {"encoding": "cp949"}, "line 2: byte 8 (0xe9) is not cp949; in cp1252 it reads 'caf\xe9'"),
     (".csv", b"text\ncaf\xe9\n", {"encoding": "utf-16"}, "line 2: byte 8 (0xe9) is not utf-16"),
     (".csv", b"text\na\n", {"encoding": "cp1525"}, "--encoding 'cp1525' is not known; give one such as"),

@@ -109,9 +109,11 @@ def refuse_missing(table: Table, columns: Columns, lists: Sequence[Labels | None
     missing = [n for n, own in enumerate(lists) if own is None] if columns.separator is None else []
     if missing:
         more = f" (and in {len(missing) - 1:,} more)" if missing[1:] else ""
+        column = columns.of_labels[0]
+        lost = table.if_missing if table.cells(column)[missing[0]] is None else ""
         raise FrostlineError(
-            f"{table.location(missing[0], columns.of_labels[0])}: the label is missing{more}; write one, remove the row, or "
-            "leave out all such rows with --skip-unlabelled."
+            f"{table.location(missing[0], column)}: the label is missing{more}; write one, remove the row, or leave out all such "
+            f"rows with --skip-unlabelled{lost}."
         )
 
 

@@ -273,7 +273,7 @@ def _labelled(table: Table, columns: Columns, task_type: str | None, notes: list
     have, are = ("has", "is") if len(blank) == 1 else ("have", "are")
     note = (
         f"{table.name}: {len(blank):,} of {len(table):,} rows {have} no label (row {first_rows(table.rows[blank])}) and {are} "
-        f"skipped."
+        f"skipped{table.if_missing}."
     )
     if note not in notes:
         notes.append(note)
@@ -295,8 +295,11 @@ def _description(task: Task) -> str:
 
 
 def _has_labels(table: Table, task: Task) -> bool:
-    found = all(column in table.columns for column in task.columns.of_labels)
-    return found and any(label_lists(table, task.columns, task.task_type, task.labels))
+    """Whether a row has a label. Columns of 0 and 1 that are all 0 are labels, and lists that are all empty are none."""
+    if not all(column in table.columns for column in task.columns.of_labels):
+        return False
+    lists = label_lists(table, task.columns, task.task_type, task.labels)
+    return any(own is not None if task.columns.indicators else own for own in lists)
 
 
 def _examples(table: Table, task: Task, split: str) -> Examples:

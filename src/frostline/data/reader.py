@@ -181,6 +181,7 @@ def _from_pandas(frame: Any, name: str) -> Table:
         name=name,
         columns=columns,
         rows=np.arange(1, len(frame) + 1),
+        if_missing=" (pandas reads 'None' and 'NA' as missing, unless read_csv gets keep_default_na=False)",
     )
 
 

@@ -24,6 +24,7 @@ class Table:
         class_names: The names of the classes of each ``datasets.ClassLabel`` column.
         word_lines: The line of each word, if the rows are sentences of a CoNLL file.
         notes: Notes for the user about reading the table, a sentence each.
+        if_missing: What else may be the reason if cells are missing, for messages.
         has_header: Whether a line of the file names the columns. It may be an example, if the file has no header.
     """
 
@@ -33,6 +34,7 @@ class Table:
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     word_lines: Sequence[Sequence[int]] | None = None
     notes: tuple[str, ...] = ()
+    if_missing: str = ""
     has_header: bool = False
 
     def __len__(self) -> int:

@@ -62,13 +62,24 @@ def read_text(path: Path, given: str | None = None) -> str:
         raise FrostlineError(
             f"{path}: this is not a text file in {given or 'UTF-8'}; export the table as CSV, or correct the ending of its name."
         )
+    number = content.count(b"\n", 0, start) + 1
+    place = f"{path}, line {number}: byte {start:,} (0x{content[start]:02x})"
+    if "unexpected end of data" in str(error):
+        raise FrostlineError(
+            f"{place} begins a character that is cut off; the file is not complete: write or copy it again."
+        )
+    lines = [line for line in content.split(b"\n") if not line.isascii()]
+    broken = sum(line.decode(errors="ignore").encode() != line for line in lines)
+    if named in (None, "utf-8") and broken < len(lines):
+        raise FrostlineError(
+            f"{place} is not UTF-8, as in {broken:,} of the {len(lines):,} lines with other characters than ASCII: the file "
+            "mixes encodings, or is damaged; write these lines again."
+        )
     line = content[content.rfind(b"\n", 0, start) + 1 :].partition(b"\n")[0].decode("cp1252", "replace")
     word = next((word for word in re.split(r"[\s,;|\"]+", line) if not word.isascii()), line)
-    number = content.count(b"\n", 0, start) + 1
     raise FrostlineError(
-        f"{path}, line {number}: byte {start:,} (0x{content[start]:02x}) is not "
-        f"{given or 'UTF-8'}; in cp1252 it reads {quoted(word, 24)}: pass --encoding cp1252 if this is right, else that of the "
-        "program that wrote it, or save it as UTF-8."
+        f"{place} is not {given or 'UTF-8'}; in cp1252 it reads {quoted(word, 24)}: pass --encoding cp1252 if this is right, "
+        "else that of the program that wrote it, or save it as UTF-8."
     )
 
 
