@@ -358,6 +358,34 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, number: int, k
     assert str(caught.value).startswith("Hidden states cannot be written to") == (kind is FrostlineError)
 
 
+@pytest.mark.parametrize(
+    ("number", "cached", "scratch"),
+    [
+        (
+            errno.ENOSPC,
+            "free disk space (`frostline cache rm`), set HF_ASSETS_CACHE to another folder, or set a lower cache_limit, "
+            "and run the same command again. Finished runs remain.",
+            "free disk space (`frostline cache rm`), or set HF_ASSETS_CACHE to another folder.",
+        ),
+        (
+            errno.EACCES,
+            "set HF_ASSETS_CACHE to a folder that can be written, or cache nothing (cache_limit = 0).",
+            "set HF_ASSETS_CACHE to a folder that can be written.",
+        ),
+    ],
+)
+def test_the_advice_fits_what_cannot_be_written(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch, number: int, cached: str, scratch: str
+) -> None:
+    monkeypatch.setattr(os, "posix_fallocate", raises(number))
+    with pytest.raises(FrostlineError) as caught:
+        cache.load(ragged_tokens(7), range(7))
+    assert str(caught.value).endswith(f"({os.strerror(number)}): {cached}")
+    with pytest.raises(FrostlineError) as caught, scratch_folder():
+        raises(number)()
+    assert str(caught.value).endswith(f"({os.strerror(number)}): {scratch}")
+
+
 def test_computed_states_are_those_of_a_forward_pass(tmp_path: Path) -> None:
     forward_pass = pass_over(small_model("bert"), selection=StateSelection((1,), head=False))
     tokens, rows = ragged_tokens(12), np.array([7, 2, 5, 2])

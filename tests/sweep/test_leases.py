@@ -110,6 +110,21 @@ def test_time_is_that_of_the_file_system(tmp_path: Path, monkeypatch: pytest.Mon
         assert not other.take([["a"]]) and Leases(tmp_path).taken() == set()  # who only looks has no other clock
 
 
+@pytest.mark.usefixtures("elsewhere")
+def test_a_wrong_clock_of_this_machine_removes_nothing_that_another_holder_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = tmp_path / "runs" / ".a.12345678.part"
+    monkeypatch.setattr(leases_module, "time", lambda: time.time() + 31)
+    with Leases(tmp_path) as one:
+        one.take([["a"]])
+        part.mkdir(parents=True)
+        with Leases(tmp_path) as other:
+            assert not other.take([["a"]])
+        assert part.exists()
+    assert not part.exists()
+
+
 def test_a_holder_shows_that_it_lives_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases_module, "RENEWED", 0.01)
     with Leases(tmp_path) as leases:

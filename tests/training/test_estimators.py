@@ -1,5 +1,6 @@
 """The probe and the TF-IDF model of a run, and the form of their results."""
 
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import computed_states
 from frostline.model.ways import Way
-from frostline.training.estimators import ESTIMATORS, examples_of
+from frostline.training.estimators import ESTIMATORS, WrongTrainSize, examples_of
 from frostline.training.forward import train_rows
 from frostline.training.linear_models import WordsModel
 from frostline.training.probes import best_probe, fit_probes
@@ -33,6 +34,12 @@ def test_the_result_of_an_estimator_has_scores_predictions_and_costs(tiny_bert: 
     assert result.test.scores.keys() == usual.test.scores.keys()
     scored = {(row.split, row.metric) for row in result.record.scores}
     assert ("validation", "accuracy") in scored and ("train", "loss") in scored
+
+
+def test_the_error_of_a_worker_reaches_its_parent() -> None:
+    error = WrongTrainSize(PROBE, "it has too few", "give more")
+    found = pickle.loads(pickle.dumps(error))
+    assert (type(found), str(found), found.reason) == (WrongTrainSize, str(error), "it has too few")
 
 
 def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_path: Path) -> None:

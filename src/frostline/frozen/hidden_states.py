@@ -38,6 +38,7 @@ from torch import Tensor
 from frostline import FrostlineError
 from frostline.data.files import (
     CANNOT_WRITE,
+    NOT_ALLOWED,
     file_checksum,
     locked,
     move,
@@ -371,7 +372,7 @@ def load_or_compute(
         FrostlineError: The disk is full, or the folder cannot be written. Shards that are already complete remain.
     """
     recipe_folder = (folder or cache_folder()) / recipe.key
-    with _disk_errors(recipe_folder), locked(recipe_folder / "lock", ELSEWHERE, inside=recipe_folder):
+    with _disk_errors(recipe_folder, cached=True), locked(recipe_folder / "lock", ELSEWHERE, inside=recipe_folder):
         for leftover in recipe_folder.glob(
             "*.part"
         ):  # of a process that was killed; one that lives would hold the lock
@@ -416,18 +417,25 @@ def _missing(tokens: Tokens, rows: Rows, shards: Sequence[Shard]) -> Rows:
 
 
 @contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    """Explain what to do if hidden states cannot be written into a folder."""
+def _disk_errors(folder: Path, *, cached: bool) -> Iterator[None]:
+    """Explain what to do if hidden states cannot be written into a folder, to be cached or only for a while."""
     try:
         yield
     except (OSError, FrostlineError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__  # replace_file raises a FrostlineError
         if not isinstance(cause, OSError) or cause.errno not in CANNOT_WRITE:
             raise
-        raise FrostlineError(
-            f"Hidden states cannot be written to {folder} ({cause.strerror}): free disk space (`frostline cache rm`), set "
-            "HF_ASSETS_CACHE to another folder, or set a lower cache_limit, and run the same command again. Finished runs remain."
-        ) from error
+        if cause.errno in NOT_ALLOWED:
+            advice = "set HF_ASSETS_CACHE to a folder that can be written"
+            advice += ", or cache nothing (cache_limit = 0)" if cached else ""
+        elif cached:
+            advice = (
+                "free disk space (`frostline cache rm`), set HF_ASSETS_CACHE to another folder, or set a lower cache_limit, "
+                "and run the same command again. Finished runs remain"
+            )
+        else:
+            advice = "free disk space (`frostline cache rm`), or set HF_ASSETS_CACHE to another folder"
+        raise FrostlineError(f"Hidden states cannot be written to {folder} ({cause.strerror}): {advice}.") from error
 
 
 @contextmanager
@@ -438,7 +446,7 @@ def scratch_folder() -> Iterator[Path]:
         FrostlineError: The disk is full, or the folder cannot be written.
     """
     folder = cache_folder()
-    with _disk_errors(folder):
+    with _disk_errors(folder, cached=False):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, suffix=".part") as made:
             yield Path(made)

@@ -89,7 +89,10 @@ class WrongTrainSize(FrostlineError):
 
     def __init__(self, spec: Run, reason: str, advice: str) -> None:
         super().__init__(f"{spec.recipe} cannot have {spec.train_size:,} examples: {reason}; {advice}.")
-        self.reason = reason
+        self.reason, self._given = reason, (spec, reason, advice)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a worker sends it to its parent
+        return type(self), self._given
 
 
 def require_one_target(spec: Run, train: Examples) -> None:

@@ -90,14 +90,17 @@ class Leases:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self.release(list(self.held))
-        folders = [folder for name in ("runs", "checkpoints", "leases") if not (folder := self.out / name).is_symlink()]
-        incomplete = [path for folder in folders for path in folder.glob(".*.part") if is_left_over(path)]
-        if all(self.is_dead(lease) for lease in self.current()):  # nobody lives who could have been writing these
-            for path in incomplete:
-                remove(path, inside=self.out)
+        try:
+            self.release(list(self.held))
+            folders = [self.out / name for name in ("runs", "checkpoints", "leases")]
+            inner = [path for folder in folders if not folder.is_symlink() for path in folder.glob(".*.part")]
+            incomplete = list(filter(is_left_over, inner))
+            if all(self.is_dead(lease) for lease in self.current()):  # nobody lives who could have been writing these
+                for path in incomplete:
+                    remove(path, inside=self.out)
+        finally:  # last, because the clock of the file system is read while the thread lives
+            self._over.set()
+            self._thread.join()
 
     def take(self, groups: Iterable[Sequence[str]]) -> list[str]:
         """Take the free runs of the first group that has any, and return them. Runs that this holder has are not free."""
