@@ -55,7 +55,7 @@ def write_task(settings: Mapping[str, str], folder: Path) -> dict[str, Any]:
         "train_size": plan.runs[0].train_size,
         "validation_rows": len(experiment.splits["validation"]),
         **{name: settings.get(name, "auto") for name in ("device", "precision")},
-        **{name: getattr(spec, name) for name in SETTINGS},
+        **{name: getattr(plan.runs[0], name) for name in SETTINGS},
         "cells": [
             {
                 **{"k": run.recipe.short, "seed": run.seed, "rate": run.learning_rate},

@@ -31,13 +31,14 @@ def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
     assert (plan.experiment.pretrained.stream is not None) == streamed
     digests = {run.digest for run in plan.runs}
     assert digests == store.done()
-    (shard,) = sweep.out.with_suffix(".cache").rglob("*.safetensors")
+    shards = list(sweep.out.with_suffix(".cache").rglob("*.safetensors"))
+    assert shards
     return {
         "facts": {digest: store.result(digest).model_dump(exclude={"cost"}) for digest in digests},
         "predictions": {
             digest: {name: values.tobytes() for name, values in store.predictions(digest).items()} for digest in digests
         },
-        "cache": (shard.parent.name, bytes_of(shard)),
+        "cache": sorted((shard.parent.name, sorted(bytes_of(shard).items())) for shard in shards),
     }
 
 
