@@ -21,8 +21,6 @@ how much better it is than all others. Both come from draws of the joint posteri
 A Gibbs sampler draws from the posterior: means given scales are normal, and the curve's scales given means are inverse gamma.
 Each chain has its own draw of the variances over seeds. A simulation (``benchmarks/probabilities.py``) shows how often a
 statement with a probability of, for example, 70 to 80 % is true.
-
-What the posterior expects of mean scores beforehand: neighbouring k score alike, and a way scores as the k of its cost.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -76,8 +74,7 @@ class Curve:
     @property
     def precision(self) -> Array:
         """Of the means, ``[CHAINS, J, J]``."""
-        precision: Array = np.einsum("ij,ci,ik->cjk", self.differences, self.weights, self.differences)
-        return precision
+        return _precision(self.differences, self.weights)
 
     @property
     def evidence(self) -> Array:
@@ -87,12 +84,9 @@ class Curve:
 
     def update(self, differences: Array) -> None:
         """Draw the form, the slope and the scales given the differences."""
-        shape = differences.shape
         self._draw_form_and_slope(differences)
         squares = (differences - self.slope[:, None] * self.rises) ** 2 / self.lengths
-        self.local = (TAIL + squares / self.scale[:, None]) / (2 * self.random.gamma((TAIL + 1) / 2, 1, shape))
-        total = TYPICAL_STEP**2 + (squares / self.local).sum(1)
-        self.scale = total / (2 * self.random.gamma(1 + shape[1] / 2, 1, CHAINS))
+        self.local, self.scale = _draw_scales(squares, self.scale, TYPICAL_STEP, TAIL, self.random)
 
     def _draw_form_and_slope(self, differences: Array) -> None:
         """The form is drawn by its likelihood with any slope, and then the slope of this form."""
@@ -120,20 +114,14 @@ class Ways:
     @property
     def precision(self) -> Array:
         """Of the means, ``[CHAINS, J, J]``."""
-        weights = 1 / (self.scale[:, None] * self.local)
-        precision: Array = np.einsum("ij,ci,ik->cjk", self.differences, weights, self.differences)
-        return precision
+        return _precision(self.differences, 1 / (self.scale[:, None] * self.local))
 
     def update(self, means: Array) -> None:
         """Draw the scales given the means ``[CHAINS, J]``."""
         if not len(self.differences):
             return
         squares = (means @ self.differences.T) ** 2
-        self.local = (GAP_TAIL + squares / self.scale[:, None]) / (
-            2 * self.random.gamma((GAP_TAIL + 1) / 2, 1, squares.shape)
-        )
-        total = TYPICAL_GAP**2 + (squares / self.local).sum(1)
-        self.scale = total / (2 * self.random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
+        self.local, self.scale = _draw_scales(squares, self.scale, TYPICAL_GAP, GAP_TAIL, self.random)
 
 
 def expected_gain(epochs: float, more_epochs: float, examples: int | None) -> float:
@@ -171,8 +159,7 @@ class Longer:
     @property
     def precision(self) -> Array:
         """Of the means, ``[CHAINS, J, J]``."""
-        precision: Array = np.einsum("ij,ci,ik->cjk", self.differences, self.weights, self.differences)
-        return precision
+        return _precision(self.differences, self.weights)
 
     @property
     def evidence(self) -> Array:
@@ -189,9 +176,26 @@ class Longer:
         mean = (1 / FACTOR_SPREAD**2 + (self.weights * gains) @ self.expected) / certainty
         self.factor = mean + self.random.standard_normal(CHAINS) / np.sqrt(certainty)
         squares = (gains - self.factor[:, None] * self.expected) ** 2
-        self.local = (TAIL + squares / self.scale[:, None]) / (2 * self.random.gamma((TAIL + 1) / 2, 1, squares.shape))
-        total = TYPICAL_EXCESS**2 + (squares / self.local).sum(1)
-        self.scale = total / (2 * self.random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
+        self.local, self.scale = _draw_scales(squares, self.scale, TYPICAL_EXCESS, TAIL, self.random)
+
+
+def _precision(differences: Array, weights: Array) -> Array:
+    """The precision of the means ``[CHAINS, J, J]``, from differences of them ``[n, J]`` and their precision ``[CHAINS, n]``."""
+    precision: Array = np.einsum("ij,ci,ik->cjk", differences, weights, differences)
+    return precision
+
+
+def _draw_scales(
+    squares: Array, scale: Array, typical: float, tail: float, random: np.random.Generator
+) -> tuple[Array, Array]:
+    """New scales of Student's t with ``tail`` degrees of freedom, given squared differences ``[CHAINS, n]``.
+
+    Returns:
+        The factor of each difference, ``[CHAINS, n]``, and their common scale, ``[CHAINS]``, whose prior is around ``typical``.
+    """
+    local = (tail + squares / scale[:, None]) / (2 * random.gamma((tail + 1) / 2, 1, squares.shape))
+    total = typical**2 + (squares / local).sum(1)
+    return local, total / (2 * random.gamma(1 + squares.shape[1] / 2, 1, CHAINS))
 
 
 def _warped(depth: Sequence[float]) -> Array:
