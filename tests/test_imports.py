@@ -18,14 +18,14 @@ ORDER = (
     "model",
     "frozen",
     "training",
-    "sweep",
+    "sweeps",
     "report",
     "search",
     "api",
     "studies",
     "cli",
 )
-SWEEP = ("results", "execution")  # the subfolders of sweep/
+SWEEP = ("results", "execution")  # the subfolders of sweeps/
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 
@@ -51,13 +51,13 @@ def test_a_folder_imports_only_from_those_before_it() -> None:
         assert not [name for name in imported_folders(path) if ORDER.index(name) > own], path
 
 
-def test_subfolders_of_sweep_import_only_from_those_before_them() -> None:
-    """The files directly in sweep/ import from ``results`` only."""
-    for path in sorted((ROOT / "sweep").rglob("*.py")):
-        folder = path.relative_to(ROOT / "sweep").parts[0]
-        assert folder in SWEEP or path.parent == ROOT / "sweep", path
+def test_subfolders_of_sweeps_import_only_from_those_before_them() -> None:
+    """The files directly in sweeps/ import from ``results`` only."""
+    for path in sorted((ROOT / "sweeps").rglob("*.py")):
+        folder = path.relative_to(ROOT / "sweeps").parts[0]
+        assert folder in SWEEP or path.parent == ROOT / "sweeps", path
         before = SWEEP[: SWEEP.index(folder) + 1] if folder in SWEEP else SWEEP[:1]
-        imported = {name.split(".")[2] for name in imported_modules(path) if name.startswith("frostline.sweep.")}
+        imported = {name.split(".")[2] for name in imported_modules(path) if name.startswith("frostline.sweeps.")}
         assert imported & set(SWEEP) <= set(before), path
 
 
@@ -69,7 +69,7 @@ def loaded_after(code: str) -> set[str]:
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    assert loaded_after("import frostline, frostline.cli, frostline.sweep.settings") == set()
+    assert loaded_after("import frostline, frostline.cli, frostline.sweeps.settings") == set()
 
 
 def test_analysis_and_its_page_need_no_torch() -> None:
@@ -182,8 +182,8 @@ NEW_FOLDER = "a new folder of new_folder, whose name nobody else knows"
 OWN_CACHE, OF_SYSTEM = "the user's own cache of hidden states", "a temporary folder of the system"
 ELSEWHERE = {
     "data/files.py": "the place where all others write and lock",
-    "sweep/results/leases.py": "the beat of this process, whose name nobody else knows",
-    "sweep/results/tensor_files.py": "a temporary_path, and folders after require_inside",
+    "sweeps/results/leases.py": "the beat of this process, whose name nobody else knows",
+    "sweeps/results/tensor_files.py": "a temporary_path, and folders after require_inside",
     "model/classifier.py": NEW_FOLDER,
     "report/recommended_model.py": NEW_FOLDER,
     "model/model_files.py": NEW_FOLDER,
@@ -192,9 +192,9 @@ ELSEWHERE = {
     "training/estimators.py": f"{NEW_FOLDER}, and {OF_SYSTEM}",
     "frozen/forward_pass.py": OWN_CACHE,
     "frozen/hidden_states.py": OWN_CACHE,
-    "sweep/execution/forecast.py": OWN_CACHE,
+    "sweeps/execution/forecast.py": OWN_CACHE,
     "frozen/exactness.py": OF_SYSTEM,
-    "sweep/execution/ray_tasks.py": OF_SYSTEM,
+    "sweeps/execution/ray_tasks.py": OF_SYSTEM,
     "cli/program.py": "the null device",
 }
 

@@ -8,7 +8,7 @@ from typer.main import get_command
 from frostline.cli.program import COMMANDS, app
 from frostline.model.ways import EXAMPLES
 from frostline.studies.protocol import protocol_names
-from frostline.sweep.settings import Settings
+from frostline.sweeps.settings import Settings
 from tiny import Frostline
 
 

@@ -9,8 +9,8 @@ import torch
 import frostline
 from frostline.cli.plan_output import print_forecast, print_plan
 from frostline.model.device import DeviceMemory
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.forecast_record import Cell, Forecast
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.forecast_record import Cell, Forecast
 from tiny import SMALL
 
 T4 = DeviceMemory(total=15_600_000_000, free=14_600_000_000, held=0)

@@ -19,8 +19,8 @@ import torch
 from frostline import FrostlineError
 from frostline.cli.program import signals_heeded
 from frostline.data.wording import first_line
-from frostline.sweep.execution.stopping import STOP
-from frostline.sweep.results.tables import COST
+from frostline.sweeps.execution.stopping import STOP
+from frostline.sweeps.results.tables import COST
 from tiny import FAST, Frostline
 
 CONTINUES = "Finished runs are saved; the same command continues from there."

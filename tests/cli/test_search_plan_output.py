@@ -10,8 +10,8 @@ from frostline.api import find
 from frostline.cli.plan_output import print_search_plan
 from frostline.search.search_plan import SearchPlan
 from frostline.statistics.decision import Lengths
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.forecast_record import Cell, Forecast
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.forecast_record import Cell, Forecast
 from tiny import SMALL, Frostline
 
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import frostline.search.search_plan as plan_module
-import frostline.sweep.execution.forecast as forecast_module
+import frostline.sweeps.execution.forecast as forecast_module
 from frostline.api import find
 from frostline.search import SECONDS
-from frostline.sweep.results.forecast_record import Cell, Forecast
+from frostline.sweeps.results.forecast_record import Cell, Forecast
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from frostline.model.model_files import RECORD
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.model.tokens import Tokens
 from frostline.statistics.class_outputs import OUTPUTS
-from frostline.sweep.streaming import whether_to_stream
+from frostline.sweeps.streaming import whether_to_stream
 from frostline.training.saved_estimators import ESTIMATOR, read_estimator
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from frostline.cli.plan_output import print_forecast, print_groups, print_plan, 
 from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.model.ways import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
-from frostline.sweep.settings import (
+from frostline.sweeps.settings import (
     CHOSEN_BY_SEARCH,
     budget_seconds,
     comparison,
@@ -25,12 +25,12 @@ from frostline.sweep.settings import (
     require_tables,
     search_settings,
 )
-from frostline.sweep.slurm import FILE, TASKS, script
-from frostline.sweep.toml import TRUST
+from frostline.sweeps.slurm import FILE, TASKS, script
+from frostline.sweeps.toml import TRUST
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.api.sweep import Sweep
-    from frostline.sweep.execution.ray_tasks import Ray
+    from frostline.sweeps.execution.ray_tasks import Ray
 
 CLUSTER, SEARCH = "Cluster", "Search"
 PLANNED_FOLDER = "frostline-sweep"  # the default --out of a plan, which writes nothing
@@ -143,7 +143,7 @@ class WhoTrains:
         """The cluster of Ray, and what each task asks for; None for another executor."""
         if self.name != "ray":
             return None
-        from frostline.sweep.execution.ray_tasks import Ray
+        from frostline.sweeps.execution.ray_tasks import Ray
 
         return Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
 

@@ -12,7 +12,7 @@ from frostline.cli.printing import print_table, size_of
 from frostline.cli.program import PanelCommand, app
 from frostline.data.kinds import CLASSIFICATION, REGRESSION, TaskType
 from frostline.data.wording import comma_separated
-from frostline.sweep.settings import OF_MODEL_AND_DATA
+from frostline.sweeps.settings import OF_MODEL_AND_DATA
 
 
 @app.command(cls=PanelCommand, short_help="Check that cutting a model changes neither logits nor gradients.")
@@ -87,7 +87,7 @@ def probe(
     from frostline.api.probe import probe as probe_model
     from frostline.api.probe import probe_folders
     from frostline.report import formatting, names
-    from frostline.sweep.progress import suitable_progress
+    from frostline.sweeps.progress import suitable_progress
 
     progress = suitable_progress()
     try:

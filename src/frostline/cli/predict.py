@@ -23,7 +23,7 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def _csv(rows: Rows, columns: Sequence[str]) -> bytes:
-    from frostline.sweep.results.tables import csv_bytes
+    from frostline.sweeps.results.tables import csv_bytes
 
     def cell(value: Any) -> Any:
         return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value

@@ -18,8 +18,8 @@ from typer.core import TyperCommand
 from frostline import FrostlineError
 from frostline.data.files import CANNOT_WRITE
 from frostline.data.wording import HarmlessStream, first_line, harmless
-from frostline.sweep.execution.stopping import STOP
-from frostline.sweep.slurm import TERMINATED
+from frostline.sweeps.execution.stopping import STOP
+from frostline.sweeps.slurm import TERMINATED
 
 COMMANDS = (
     *("demo", "find", "sweep", "plan", "compare", "work", "status", "merge", "report"),

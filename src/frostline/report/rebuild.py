@@ -19,14 +19,14 @@ from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettin
 from frostline.statistics.answer import Answer
 from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.run_group import SearchOutcome
-from frostline.sweep.results.folder import TEST, Folder, read_alternatives
-from frostline.sweep.results.search_record import SearchRecord, as_of_now, newer_runs
-from frostline.sweep.results.tables import write_tables
-from frostline.sweep.settings import Settings
+from frostline.sweeps.results.folder import TEST, Folder, read_alternatives
+from frostline.sweeps.results.search_record import SearchRecord, as_of_now, newer_runs
+from frostline.sweeps.results.tables import write_tables
+from frostline.sweeps.settings import Settings
 
 if TYPE_CHECKING:
-    from frostline.sweep.plan import Plan
-    from frostline.sweep.progress import Progress
+    from frostline.sweeps.plan import Plan
+    from frostline.sweeps.progress import Progress
     from frostline.training.estimators import Fitted
 
 

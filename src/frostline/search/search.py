@@ -24,16 +24,16 @@ from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.statistics.run_result import Alternative
-from frostline.sweep.execution.execute import execute, prepare_hidden_states
-from frostline.sweep.execution.ray_tasks import Driver
-from frostline.sweep.execution.stacks import stack_size
-from frostline.sweep.execution.workers import OtherGpus, workers_for
-from frostline.sweep.plan import Plan
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder, register, write_alternatives
-from frostline.sweep.results.search_record import SearchRecord, Step, Tried, read_search, write_search
-from frostline.sweep.results.tensor_files import BestWeights
-from frostline.sweep.settings import MoreRuns, Settings
+from frostline.sweeps.execution.execute import execute, prepare_hidden_states
+from frostline.sweeps.execution.ray_tasks import Driver
+from frostline.sweeps.execution.stacks import stack_size
+from frostline.sweeps.execution.workers import OtherGpus, workers_for
+from frostline.sweeps.plan import Plan
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder, register, write_alternatives
+from frostline.sweeps.results.search_record import SearchRecord, Step, Tried, read_search, write_search
+from frostline.sweeps.results.tensor_files import BestWeights
+from frostline.sweeps.settings import MoreRuns, Settings
 from frostline.training.run import Run
 from frostline.training.train import profile_step
 

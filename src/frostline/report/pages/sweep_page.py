@@ -42,9 +42,9 @@ from frostline.report.tables.table import ReportTable, save_tables
 from frostline.statistics.answer import Answer, SizeAnswer
 from frostline.statistics.cells import outcomes_at_each_size, total
 from frostline.statistics.run_result import RunResult
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.forecast_record import recorded
-from frostline.sweep.results.search_record import SearchRecord
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.forecast_record import recorded
+from frostline.sweeps.results.search_record import SearchRecord
 from frostline.training.result import AuditRecord, ProbeReport, RunRecord
 
 

@@ -14,9 +14,9 @@ from frostline.statistics.answer import ClassScores, Threshold
 from frostline.statistics.cells import FAILURES
 from frostline.statistics.class_outputs import FOLDS, SCORES, THRESHOLD_SCORES
 from frostline.statistics.run_result import RunResult
-from frostline.sweep.results.folder import DataRecord
-from frostline.sweep.results.forecast_record import Call
-from frostline.sweep.results.search_record import SearchRecord, Step
+from frostline.sweeps.results.folder import DataRecord
+from frostline.sweeps.results.forecast_record import Call
+from frostline.sweeps.results.search_record import SearchRecord, Step
 from frostline.training.result import AuditRecord, Cost, RunRecord
 
 CHECKS = {
