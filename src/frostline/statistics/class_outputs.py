@@ -57,23 +57,28 @@ def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[Cla
         each score its ``estimate`` with the ``lowest`` and ``highest`` of the single runs.
     """
     entities = split.task_type == TOKENS and are_entities(split.labels)
-    counted = _of_label_sets if split.task_type == MULTI_LABEL else _of_entities if entities else _of_classes
-    counts = np.stack([counted(split, one) for one in logits])  # [runs, rows, K, 3]
+
+    def counted(one: NDArray[Any]) -> NDArray[np.int64]:
+        """``[rows, K, 3]``: correct, predicted and expected ones of each class or type."""
+        if entities:
+            return entity_counts(split.targets, predict(one, split.task_type), split.labels)
+        return (_of_label_sets if split.task_type == MULTI_LABEL else _of_classes)(split, one)
+
+    def with_range(estimate: float, single: NDArray[np.float64]) -> Ratio:
+        known = single[~np.isnan(single)].tolist()
+        return Ratio(defined(float(estimate)), min(known, default=None), max(known, default=None))
+
+    counts = np.stack(list(map(counted, logits)))  # [runs, rows, K, 3]
     single, pooled = _class_scores(counts.sum(1)), _class_scores(counts.sum((0, 1)))  # [3, runs, K] and [3, K]
     examples = counts[..., 2].max(0).sum(0)
     return [
         ClassScores(
             label=label,
             examples=int(examples[c]),
-            **{name: _with_range(pooled[n, c], single[n, :, c]) for n, name in enumerate(SCORES)},
+            **{name: with_range(pooled[n, c], single[n, :, c]) for n, name in enumerate(SCORES)},
         )
         for c, label in enumerate(entity_types(split.labels) if entities else split.labels)
     ]
-
-
-def _of_entities(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
-    """``[rows, K, 3]``: correct, predicted and expected entities of each type."""
-    return entity_counts(split.targets, predict(logits, split.task_type), split.labels)
 
 
 def _of_label_sets(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
@@ -97,11 +102,6 @@ def _class_scores(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     correct, predicted, expected = np.moveaxis(counts, -1, 0).astype(np.float64)
     with np.errstate(invalid="ignore"):
         return np.stack([correct / predicted, correct / expected, 2 * correct / (predicted + expected)])
-
-
-def _with_range(estimate: float, single: NDArray[np.float64]) -> Ratio:
-    known = single[~np.isnan(single)].tolist()
-    return Ratio(defined(float(estimate)), min(known, default=None), max(known, default=None))
 
 
 Values = NDArray[np.float64]
