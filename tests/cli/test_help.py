@@ -73,7 +73,7 @@ def test_the_help_lists_every_command_on_a_line_that_is_not_truncated(frostline:
 
 
 def test_the_help_of_a_command_with_many_flags_shows_the_first_ones_in_order(frostline: Frostline) -> None:
-    shown = re.findall(r"^  --([a-z-]+)", frostline("find", "--help").out, re.MULTILINE)
+    shown = re.findall(r"^  --([a-z-]+)", frostline("find", "--help").out.partition("Options:")[2], re.MULTILINE)
     assert shown[:3] == ["model", "train", "validation"] and shown[-2:] == ["help", "help-all"] and len(shown) < 17
     everything = frostline("find", "--help-all").out
     assert "Training:\n" in everything and set(shown[:-1]) < set(re.findall(r"--([a-z-]+)", everything))
