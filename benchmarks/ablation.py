@@ -54,7 +54,7 @@ FILES = {
     "packing": ("model/packing.py",),
     "malloc": ("fast/switch.py",),
     "garbage_collection": ("fast/switch.py",),
-    "workers": ("sweep/execution/workers.py",),
+    "workers": ("sweeps/execution/workers.py",),
 }
 
 

@@ -36,8 +36,8 @@ from simulation.recorded import RecordedRuns, replayed
 
 from frostline import Sweep
 from frostline.statistics.recipe import FULL, Recipe
-from frostline.sweep.progress import LineProgress
-from frostline.sweep.results.folder import Folder
+from frostline.sweeps.progress import LineProgress
+from frostline.sweeps.results.folder import Folder
 
 HERE = Path(__file__).parent
 RATES, OF_HEAD = "5e-5,1e-4,2e-4", "1e-3,3e-3,1e-2,3e-2"

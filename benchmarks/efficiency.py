@@ -33,12 +33,12 @@ from torch import nn  # noqa: E402
 from frostline import Sweep  # noqa: E402
 from frostline.frozen.forward_pass import tokens_per_batch  # noqa: E402
 from frostline.frozen.hidden_states import cache_folder, missing_rows  # noqa: E402
-from frostline.sweep.execution.execute import check_cuts, runs_from_cache  # noqa: E402
-from frostline.sweep.execution.forecast import disk_speed  # noqa: E402
-from frostline.sweep.execution.workers import run_in_each_worker, workers_for  # noqa: E402
-from frostline.sweep.operations import CostModel, batch_totals  # noqa: E402
-from frostline.sweep.plan import Plan, rows_needed  # noqa: E402
-from frostline.sweep.progress import Progress  # noqa: E402
+from frostline.sweeps.execution.execute import check_cuts, runs_from_cache  # noqa: E402
+from frostline.sweeps.execution.forecast import disk_speed  # noqa: E402
+from frostline.sweeps.execution.workers import run_in_each_worker, workers_for  # noqa: E402
+from frostline.sweeps.operations import CostModel, batch_totals  # noqa: E402
+from frostline.sweeps.plan import Plan, rows_needed  # noqa: E402
+from frostline.sweeps.progress import Progress  # noqa: E402
 
 IMPORTS = perf_counter() - START
 OPTIMIZER_BYTES = (

@@ -25,9 +25,9 @@ from random_model import SIZES, write_model, write_rows
 from stand_in import install
 
 from frostline import Sweep
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import register
-from frostline.sweep.results.store import Store
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import register
+from frostline.sweeps.results.store import Store
 
 QUESTION = "What does each executor add to a run, and how many runs do 1, 2, 4 and 8 workers end in a minute?"
 LONG, SHORT = 5.0, 2.0  # seconds of a stand-in: for what is added to a run, and for the runs in a minute
@@ -77,7 +77,7 @@ def on_this_machine(workers: int, seconds: float) -> Any:
     """A cluster of Ray on this machine whose tasks sleep. Each task has one run."""
     import ray
 
-    import frostline.sweep.execution.ray_tasks as tasks_module
+    import frostline.sweeps.execution.ray_tasks as tasks_module
     from frostline import Ray
 
     def let_tasks_sleep() -> None:

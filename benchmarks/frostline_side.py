@@ -8,7 +8,7 @@ from pathlib import Path
 from measuring import Facts, flags_of, timed
 
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.results.folder import Folder
+from frostline.sweeps.results.folder import Folder
 
 
 def sweep(settings: Mapping[str, str], work: Path) -> tuple[float, list[Facts]]:

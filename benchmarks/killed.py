@@ -29,7 +29,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
-from frostline.sweep.results.tables import COST
+from frostline.sweeps.results.tables import COST
 
 ALL_KILLED = 0.2  # the share of kills that hit all processes
 SEEDS, SECONDS = 60, 0.4  # of stand-ins: the seeds of each of four k, and how long one takes on average
@@ -87,7 +87,7 @@ def with_stand_in(folder: Path, inputs: Path) -> tuple[Callable[[], Any], Callab
     from stand_in import install
 
     from frostline import Sweep, work
-    from frostline.sweep.progress import Progress
+    from frostline.sweeps.progress import Progress
 
     if not (inputs / "t.csv").exists():
         write_model(inputs / "m", *SIZES["tiny"])

@@ -18,9 +18,9 @@ from frostline import Sweep
 from frostline.cli.printing import size_of
 from frostline.frozen.hidden_states import load_or_compute
 from frostline.model.device import anonymous_memory, sampled_peak
-from frostline.sweep.plan import recipe_of
-from frostline.sweep.prepare import prepare
-from frostline.sweep.progress import LineProgress
+from frostline.sweeps.plan import recipe_of
+from frostline.sweeps.prepare import prepare
+from frostline.sweeps.progress import LineProgress
 
 
 def main() -> None:

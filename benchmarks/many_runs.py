@@ -21,11 +21,11 @@ from measuring import Facts, Spread, as_json, markdown, settings_of, spread_text
 from random_model import SIZES, write_model, write_rows
 
 from frostline import Sweep
-from frostline.sweep.execution.queue import Queue, shared_out
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder, register
-from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.store import Store
+from frostline.sweeps.execution.queue import Queue, shared_out
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder, register
+from frostline.sweeps.results.leases import Leases
+from frostline.sweeps.results.store import Store
 from frostline.training.result import Result
 from frostline.training.run import Run
 

@@ -40,8 +40,8 @@ def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
     """Peak bytes above the imports: of the preparation, and of a run that starts from cached hidden states."""
     from frostline import Sweep
     from frostline.fast.switch import memory_reused
-    from frostline.sweep.execution.execute import prepare_hidden_states
-    from frostline.sweep.progress import Progress
+    from frostline.sweeps.execution.execute import prepare_hidden_states
+    from frostline.sweeps.progress import Progress
     from frostline.training.train import run
 
     before = _held()

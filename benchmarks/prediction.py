@@ -27,9 +27,9 @@ WITHIN = {"total": 0.20, "cell": 0.30}
 def once(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Make a plan and run the sweep; returns the predicted and the measured seconds of every part."""
     from frostline import Sweep
-    from frostline.sweep.progress import Progress
-    from frostline.sweep.results.folder import Folder
-    from frostline.sweep.results.forecast_record import recorded
+    from frostline.sweeps.progress import Progress
+    from frostline.sweeps.results.folder import Folder
+    from frostline.sweeps.results.forecast_record import recorded
 
     with tempfile.TemporaryDirectory() as folder:
         sweep = Sweep(progress=Progress(), **settings, out=Path(folder) / "o")

@@ -14,9 +14,9 @@ import numpy as np
 from frostline.data.examples import Examples
 from frostline.data.tags import words_of
 from frostline.model.terms import HEAD, POOLER
-from frostline.sweep.prepare import prepare
-from frostline.sweep.progress import Progress
-from frostline.sweep.settings import make_settings
+from frostline.sweeps.prepare import prepare
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.settings import make_settings
 from frostline.training.forward import train_rows
 
 SETTINGS = (

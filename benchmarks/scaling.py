@@ -85,10 +85,10 @@ def all_series(model: str | None, train: str | None, work: Path) -> dict[str, Se
 
 def seconds(settings: Mapping[str, Any], work: Path) -> dict[str, float]:
     """Run one sweep with an empty cache; returns the seconds of each part from its results."""
-    from frostline.sweep.execution.execute import execute
-    from frostline.sweep.prepare import prepare
-    from frostline.sweep.progress import Progress
-    from frostline.sweep.settings import make_settings
+    from frostline.sweeps.execution.execute import execute
+    from frostline.sweeps.prepare import prepare
+    from frostline.sweeps.progress import Progress
+    from frostline.sweeps.settings import make_settings
 
     shutil.rmtree(os.environ["HF_ASSETS_CACHE"], ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=work) as out:

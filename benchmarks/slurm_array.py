@@ -16,8 +16,8 @@ from pathlib import Path
 
 from killed import left, table
 
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.leases import Leases
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.leases import Leases
 
 LIMIT = 900.0  # seconds to wait for anything
 

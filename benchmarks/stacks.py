@@ -7,7 +7,7 @@ from pathlib import Path
 from frostline_side import sweep
 from measuring import Facts, Failed, Journal, markdown
 
-from frostline.sweep.settings import Settings
+from frostline.sweeps.settings import Settings
 
 ABSENT = "This frostline has no setting `stack`: throughput against the number of stacked runs was not measured."
 TUNE = "2"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-import frostline.sweep.execution.stacks as execute_module
+import frostline.sweeps.execution.stacks as execute_module
 from frostline.report.tables.sweep_tables import CHECKS
 from frostline.training.audit import parameters_by_place
 from frostline.training.experiment import Experiment

@@ -72,10 +72,10 @@ def measure(side: str, work: Path, tune: int) -> Facts:
     """Train the last layers on one side. Returns seconds and the peaks of both kinds of memory, in all and by phase."""
     from frostline import Sweep
     from frostline.model.classifier import save_files
-    from frostline.sweep.execution.execute import execute, prepare_hidden_states
-    from frostline.sweep.progress import Progress
-    from frostline.sweep.results.folder import register
-    from frostline.sweep.results.store import Store
+    from frostline.sweeps.execution.execute import execute, prepare_hidden_states
+    from frostline.sweeps.progress import Progress
+    from frostline.sweeps.results.folder import register
+    from frostline.sweeps.results.store import Store
 
     progress, phases = Progress(), dict[str, Facts]()
     settings = {

@@ -23,7 +23,7 @@ from typing import Any
 from measuring import settings_of, write_result
 
 from frostline.api.sweep import sweep_of
-from frostline.sweep.progress import LineProgress
+from frostline.sweeps.progress import LineProgress
 
 WAYS = (
     *("last-2", "full", "lora-2", "lora-all", "llrd", "gradual", "lp-ft", "reinit-2", "l2-sp", "mixout"),

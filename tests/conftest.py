@@ -84,7 +84,7 @@ def tiny_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished sweep: k = 0, 1 and all, two seeds. All tests share it, so copy it before changing it."""
     from frostline import Sweep
-    from frostline.sweep.progress import Progress
+    from frostline.sweeps.progress import Progress
 
     out = tmp_path_factory.mktemp("finished") / "films"
     torch.set_num_threads(1)
@@ -96,7 +96,7 @@ def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.T
 @pytest.fixture
 def search_settings(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> dict[str, Any]:
     """The settings of a small search."""
-    from frostline.sweep.progress import Progress
+    from frostline.sweeps.progress import Progress
 
     own = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
     return {**own, **SMALL}
@@ -151,7 +151,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def train_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
     """A function that replaces the training of a single run. It gets what :func:`frostline.training.train.run` gets."""
-    from frostline.sweep.execution import stacks
+    from frostline.sweeps.execution import stacks
 
     return lambda function: monkeypatch.setattr(stacks, "run", function)
 

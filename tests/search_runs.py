@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.search_record import SearchRecord
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.search_record import SearchRecord
 
 
 def runs_in(out: Path) -> dict[tuple[Any, ...], Any]:
@@ -30,7 +30,7 @@ def record_of(**more: Any) -> SearchRecord:
         "results_so_far": [],
         "skipped": ["head only", "full"],
         "failed_reference": None,
-        "untried": None,
+        "enough_budget": None,
         "requested": [],
         "abandoned": [],
         "known": [],

@@ -16,10 +16,10 @@ from frostline.report.rebuild import rebuild
 from frostline.report.tables.sweep_tables import CHECKS
 from frostline.statistics.metrics import score
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.grid import Identity, expand
-from frostline.sweep.results.folder import write_rows
-from frostline.sweep.results.store import Store
-from frostline.sweep.settings import Settings
+from frostline.sweeps.grid import Identity, expand
+from frostline.sweeps.results.folder import write_rows
+from frostline.sweeps.results.store import Store
+from frostline.sweeps.settings import Settings
 from frostline.training.result import Result, TestRecord
 from frostline.training.run import Run
 from records import failure, record

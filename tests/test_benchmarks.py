@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from frostline import Sweep
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.store import Store
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.store import Store
 from tiny import TrainWith
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

@@ -18,14 +18,14 @@ ORDER = (
     "model",
     "frozen",
     "training",
-    "sweep",
+    "sweeps",
     "report",
     "search",
     "api",
     "studies",
     "cli",
 )
-SWEEP = ("results", "execution")  # the subfolders of sweep/
+SWEEP = ("results", "execution")  # the subfolders of sweeps/
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.parent != ROOT)
 
 
@@ -51,25 +51,25 @@ def test_a_folder_imports_only_from_those_before_it() -> None:
         assert not [name for name in imported_folders(path) if ORDER.index(name) > own], path
 
 
-def test_subfolders_of_sweep_import_only_from_those_before_them() -> None:
-    """The files directly in sweep/ import from ``results`` only."""
-    for path in sorted((ROOT / "sweep").rglob("*.py")):
-        folder = path.relative_to(ROOT / "sweep").parts[0]
-        assert folder in SWEEP or path.parent == ROOT / "sweep", path
+def test_subfolders_of_sweeps_import_only_from_those_before_them() -> None:
+    """The files directly in sweeps/ import from ``results`` only."""
+    for path in sorted((ROOT / "sweeps").rglob("*.py")):
+        folder = path.relative_to(ROOT / "sweeps").parts[0]
+        assert folder in SWEEP or path.parent == ROOT / "sweeps", path
         before = SWEEP[: SWEEP.index(folder) + 1] if folder in SWEEP else SWEEP[:1]
-        imported = {name.split(".")[2] for name in imported_modules(path) if name.startswith("frostline.sweep.")}
+        imported = {name.split(".")[2] for name in imported_modules(path) if name.startswith("frostline.sweeps.")}
         assert imported & set(SWEEP) <= set(before), path
 
 
 def loaded_after(code: str) -> set[str]:
     """The names of the heavy libraries that this code loads."""
-    heavy = ("torch", "transformers", "datasets", "matplotlib", "sklearn", "pandas", "numpy")
+    heavy = ("torch", "transformers", "datasets", "matplotlib", "sklearn", "scipy.stats", "pandas", "numpy")
     found = f"{code}\nimport sys\nprint(*[name for name in {heavy!r} if name in sys.modules])"
     return set(subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True).stdout.split())
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    assert loaded_after("import frostline, frostline.cli, frostline.sweep.settings") == set()
+    assert loaded_after("import frostline, frostline.cli, frostline.sweeps.settings") == set()
 
 
 def test_analysis_and_its_page_need_no_torch() -> None:
@@ -106,12 +106,37 @@ assert "--tune LIST" in out.getvalue()"""
         "sweep --model m --train none.csv --tune 0 --out o",
         "plan --model m --train t.csv --tune last",
         "compare --model m --train t.csv --ways full,loro-2",
-        "predict m none.csv",
+        "find --model ./none --train t.csv",
+        "find --model m --train t.csv --text-column body",
+        "find --model m --train t.csv --labels x,y",
+        "find --model m --train t.csv --validation other.csv",
+        "find --model m --train t.csv --metric acuracy",
+        "find --model m --train t.csv --train-size 900",
+        "find --model m --train t.csv --out full",
+        "sweep --model m --train {films} --tune 0 --out {sweep} --seeds 2 --per-device-train-batch-size 7",
+        "predict none t.csv",
+        "predict {model} none.csv",
+        "predict {model} t.csv --out t.csv",
+        "predict {model} t.csv --text-column body",
         "sweep none.toml",
+        "status none",
+        "work full",
+        "report full",
+        "merge full none --out o",
+        "analyze t.csv --out o",
+        "check ./none",
+        "study none",
+        "cache rm",
     ],
 )
-def test_a_mistake_is_answered_before_anything_heavy_is_loaded(tmp_path: Path, words: str) -> None:
-    (tmp_path / "t.csv").write_text("text,label\na,b\n")
+def test_a_mistake_is_answered_before_anything_heavy_is_loaded(
+    tmp_path: Path, tiny_bert: Path, tiny_table: Path, finished_small: Path, words: str
+) -> None:
+    (tmp_path / "t.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 20)
+    (tmp_path / "other.csv").write_text("text,label\ngood,c\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
+    words = words.format(model=tiny_bert, films=tiny_table, sweep=finished_small)
     code = f"""
 import contextlib, io, os, sys
 from frostline.cli import main
@@ -182,8 +207,8 @@ NEW_FOLDER = "a new folder of new_folder, whose name nobody else knows"
 OWN_CACHE, OF_SYSTEM = "the user's own cache of hidden states", "a temporary folder of the system"
 ELSEWHERE = {
     "data/files.py": "the place where all others write and lock",
-    "sweep/results/leases.py": "the beat of this process, whose name nobody else knows",
-    "sweep/results/tensor_files.py": "a temporary_path, and folders after require_inside",
+    "sweeps/results/leases.py": "the beat of this process, whose name nobody else knows",
+    "sweeps/results/tensor_files.py": "a temporary_path, and folders after require_inside",
     "model/classifier.py": NEW_FOLDER,
     "report/recommended_model.py": NEW_FOLDER,
     "model/model_files.py": NEW_FOLDER,
@@ -192,9 +217,9 @@ ELSEWHERE = {
     "training/estimators.py": f"{NEW_FOLDER}, and {OF_SYSTEM}",
     "frozen/forward_pass.py": OWN_CACHE,
     "frozen/hidden_states.py": OWN_CACHE,
-    "sweep/execution/forecast.py": OWN_CACHE,
+    "sweeps/execution/forecast.py": OWN_CACHE,
     "frozen/exactness.py": OF_SYSTEM,
-    "sweep/execution/ray_tasks.py": OF_SYSTEM,
+    "sweeps/execution/ray_tasks.py": OF_SYSTEM,
     "cli/program.py": "the null device",
 }
 

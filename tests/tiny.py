@@ -15,12 +15,12 @@ from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 from frostline import FrostlineError
 from frostline.api.sweep import Sweep
 from frostline.data.files import seal_toml, unseal_toml
-from frostline.sweep.execution.execute import execute
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder, read_rows, register
-from frostline.sweep.results.store import DAMAGED, Store, set_aside
-from frostline.sweep.results.tables import COST
-from frostline.sweep.settings import Settings, make_settings
+from frostline.sweeps.execution.execute import execute
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder, read_rows, register
+from frostline.sweeps.results.store import DAMAGED, Store, set_aside
+from frostline.sweeps.results.tables import COST
+from frostline.sweeps.settings import Settings, make_settings
 from frostline.training.result import Failure, RunRecord
 from pages import answer_of
 

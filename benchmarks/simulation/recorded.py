@@ -17,7 +17,7 @@ from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
-from frostline.sweep.results.folder import Folder, read_alternatives
+from frostline.sweeps.results.folder import Folder, read_alternatives
 
 WORKERS, SEEDS = 2, 5
 

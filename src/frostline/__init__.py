@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from frostline.frozen.exactness import Check, check
     from frostline.report.rebuild import write_report
     from frostline.search.probing import Probed
-    from frostline.sweep.execution.ray_tasks import Ray
-    from frostline.sweep.merge import merge
-    from frostline.sweep.plan import Plan
-    from frostline.sweep.settings import Settings
+    from frostline.sweeps.execution.ray_tasks import Ray
+    from frostline.sweeps.merge import merge
+    from frostline.sweeps.plan import Plan
+    from frostline.sweeps.settings import Settings
     from frostline.training.run import Run
 
 __all__ = [
@@ -53,20 +53,20 @@ _MODULES = {
     "Bundle": "api.bundle",
     "Bundled": "api.bundle",
     "Check": "frozen.exactness",
-    "Plan": "sweep.plan",
+    "Plan": "sweeps.plan",
     "Predictions": "api.prediction",
     "Probed": "search.probing",
-    "Ray": "sweep.execution.ray_tasks",
+    "Ray": "sweeps.execution.ray_tasks",
     "Run": "training.run",
     "Sweep": "api.sweep",
-    "Settings": "sweep.settings",
+    "Settings": "sweeps.settings",
     "TagPredictions": "api.prediction",
     "bundle": "api.bundle",
     "check": "frozen.exactness",
     "compare": "api.sweep",
     "find": "api.find",
     "load_bundle": "api.bundle",
-    "merge": "sweep.merge",
+    "merge": "sweeps.merge",
     "predict": "api.prediction",
     "probe": "api.probe",
     "work": "api.work",

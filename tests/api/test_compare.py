@@ -19,9 +19,9 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Answer, Counts
 from frostline.statistics.cells import ANSWERS
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.forecast_record import recorded
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.forecast_record import recorded
 from frostline.training.saved_estimators import read_estimator
 from tagged import conll, tagged
 from tiny import sentences, write_csv

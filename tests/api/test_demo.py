@@ -8,7 +8,7 @@ import pytest
 
 import frostline.api.sweep as demo
 from frostline import FrostlineError
-from frostline.sweep.progress import Progress
+from frostline.sweeps.progress import Progress
 from tiny import Frostline
 
 

@@ -16,10 +16,10 @@ import frostline.search.search as search_module
 from frostline.report.rebuild import rebuild
 from frostline.search import DEFAULTS, SECONDS
 from frostline.search.probing import Alternatives
-from frostline.sweep.prepare import prepare
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.search_record import read_search, request_again, write_search
+from frostline.sweeps.prepare import prepare
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.search_record import read_search, request_again, write_search
 from frostline.training.train import run as train
 from records import failure
 from search_runs import runs_in
@@ -205,7 +205,7 @@ def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -
         search = answer.search
         assert "No run scores above the baseline with 95 % confidence." in search["why"]
         constant = "There is no answer: all"  # every run diverged or predicts a constant
-        assert answer.sentence.startswith(("Undecided: full", constant))
+        assert answer.sentence.startswith(("Undecided: nothing", constant))
 
 
 def test_too_few_validation_examples_are_reported(search_settings: dict[str, Any]) -> None:

@@ -16,8 +16,8 @@ from frostline import FrostlineError, Predictions
 from frostline.api.find import find
 from frostline.api.probe import probe
 from frostline.model.terms import TEMPERATURE, THRESHOLDS
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
 from pages import answer_of
 from small_models import edit_config, write_base, write_task
 from tiny import GOOD, QUICK, Frostline, run_sweep, sentences, tiny_bert_folder

@@ -28,7 +28,7 @@ import frostline
 from frostline import FrostlineError, Sweep
 from frostline.data.files import read_record, write_sealed
 from frostline.model.tokens import ZEROED_TYPES
-from frostline.sweep.progress import Progress
+from frostline.sweeps.progress import Progress
 from tiny import QUICK, sentences, tiny_tokenizer
 
 

@@ -18,9 +18,9 @@ from transformers import pipeline
 import frostline
 from frostline.report.recommended_model import save_recommended
 from frostline.statistics.answer import Answer
-from frostline.sweep.prepare import prepare
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.tables import COLUMNS
+from frostline.sweeps.prepare import prepare
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.tables import COLUMNS
 from tiny import QUICK, Notes, sentences
 
 
@@ -227,7 +227,7 @@ def test_failed_runs_that_are_not_trained_again_are_not_forecast(
             begun.append(what)
 
     begun = list[str]()
-    monkeypatch.setattr("frostline.sweep.execution.stacks.run", fails)
+    monkeypatch.setattr("frostline.sweeps.execution.stacks.run", fails)
     settings = {"tune": "0", "seeds": 1, "out": tmp_path / "o", **QUICK, "progress": Shown()}
     for retry, trained in (("failed",), True), ((), False):
         begun.clear()

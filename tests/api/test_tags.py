@@ -23,8 +23,8 @@ from frostline.data.kinds import TOKENS
 from frostline.data.reader import read_table
 from frostline.report.explanations import loading
 from frostline.statistics.metrics import predict
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
 from small_models import small_config
 from tagged import LABELS, small_base, tagged
 from tiny import QUICK, Frostline, run_sweep

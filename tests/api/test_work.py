@@ -14,13 +14,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-import frostline.sweep.results.leases as leases_module
+import frostline.sweeps.results.leases as leases_module
 from frostline import FrostlineError, Sweep, work
 from frostline.cli.program import main
-from frostline.sweep.execution.stopping import StopRequest
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder, register
-from frostline.sweep.results.store import Store
+from frostline.sweeps.execution.stopping import StopRequest
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder, register
+from frostline.sweeps.results.store import Store
 from frostline.training.train import run
 from tiny import Frostline, Notes, TrainWith, assert_same_predictions, run_sweep, sentences
 
@@ -79,7 +79,7 @@ def test_the_run_of_a_killed_process_is_taken_over(
 ) -> None:
     if where == "elsewhere":  # its lock cannot show that it is dead
         monkeypatch.setattr(leases_module, "kernel", lambda: "")
-        monkeypatch.setattr("frostline.sweep.execution.execute.POLL", 0.05)
+        monkeypatch.setattr("frostline.sweeps.execution.execute.POLL", 0.05)
     begun = FORK.Queue()
 
     def hang_at_the_second(spec: Any, experiment: Any, **more: Any) -> Any:

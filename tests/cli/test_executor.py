@@ -9,8 +9,8 @@ import pytest
 
 import frostline as package
 from frostline import FrostlineError, Sweep
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.store import Store
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.store import Store
 from ray_here import RayHere
 from tiny import FAST, Frostline, assert_same_predictions, sentences
 

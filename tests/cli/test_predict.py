@@ -12,7 +12,7 @@ from frostline.cli.predict import beside, copied_columns
 from frostline.data.table import Table
 from frostline.frozen import logits
 from frostline.model.device import DeviceMemory
-from frostline.sweep import streaming
+from frostline.sweeps import streaming
 from frostline.training.saved_estimators import write_estimator
 from small_models import sharded_classifier
 from tiny import Frostline, sentences, write_csv

@@ -19,8 +19,8 @@ import torch
 from frostline import FrostlineError
 from frostline.cli.program import signals_heeded
 from frostline.data.wording import first_line
-from frostline.sweep.execution.stopping import STOP
-from frostline.sweep.results.tables import COST
+from frostline.sweeps.execution.stopping import STOP
+from frostline.sweeps.results.tables import COST
 from tiny import FAST, Frostline
 
 CONTINUES = "Finished runs are saved; the same command continues from there."
@@ -183,7 +183,7 @@ def test_an_error_that_is_not_expected_has_a_traceback_and_its_own_exit_code(
     frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str
 ) -> None:
     """A lack of memory or disk is one sentence, also outside of a run, such as while hidden states are computed."""
-    monkeypatch.setattr("frostline.api.work.work", raising(error))
+    monkeypatch.setattr("frostline.sweeps.results.folder.Folder", raising(error))
     got = frostline("work", "o")
     assert got.code == code and said in got.err and ("Traceback (most recent call last):\n" in got.err) == (code == 70)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import frostline.cli.folders as status_module
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.store import Store
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.leases import Leases
+from frostline.sweeps.results.store import Store
 from records import failed
 from tiny import Frostline
 

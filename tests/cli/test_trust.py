@@ -10,8 +10,8 @@ import pytest
 import frostline as package
 from frostline import FrostlineError
 from frostline.model.loading import load_config, load_pretrained
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.slurm import script
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.slurm import script
 from tiny import Frostline, change_settings, sentences, write_csv
 
 CODE = """

@@ -17,8 +17,8 @@ from torch import nn
 import frostline
 from frostline import FrostlineError, Sweep
 from frostline.fast.switch import SPEED_UPS, enabled, forwards_replaced, objects_frozen
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
 
 pytestmark = pytest.mark.usefixtures("every_speed_up")
 

@@ -11,9 +11,9 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.report.rebuild import rebuild
-from frostline.sweep.results.folder import read_alternatives, read_rows, write_alternatives
-from frostline.sweep.results.forecast_record import Forecast, record, recorded
-from frostline.sweep.results.store import Store
+from frostline.sweeps.results.folder import read_alternatives, read_rows, write_alternatives
+from frostline.sweeps.results.forecast_record import Forecast, record, recorded
+from frostline.sweeps.results.store import Store
 from hostile import with_another_byte
 
 FLIPS = 1000

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from frostline.sweep.execution.queue import Queue, shared_out
-from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.store import Store
+from frostline.sweeps.execution.queue import Queue, shared_out
+from frostline.sweeps.results.leases import Leases
+from frostline.sweeps.results.store import Store
 from frostline.training.result import Result
 from frostline.training.run import Run
 from records import record, spec_of_run

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from frostline import FrostlineError
-from frostline.sweep.results.folder import read_alternatives, write_alternatives
-from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.search_record import read_search, write_search
-from frostline.sweep.results.store import Store
+from frostline.sweeps.results.folder import read_alternatives, write_alternatives
+from frostline.sweeps.results.leases import Leases
+from frostline.sweeps.results.search_record import read_search, write_search
+from frostline.sweeps.results.store import Store
 from hostile import HOW, fail_at
 from records import failed, result
 from search_runs import record_of

@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import save
 
-import frostline.sweep.results.tensor_files as weights_module
-from frostline.sweep.results.tensor_files import BestWeights
+import frostline.sweeps.results.tensor_files as weights_module
+from frostline.sweeps.results.tensor_files import BestWeights
 from hostile import HOW, fail_at
 from records import spec_of_run
 

@@ -15,9 +15,9 @@ from frostline import FrostlineError
 from frostline.frozen.forward_pass import StateSelection
 from frostline.frozen.hidden_states import is_damaged
 from frostline.model.anatomy import find_layers
-from frostline.sweep.results.leases import Leases
-from frostline.sweep.results.store import Store
-from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
+from frostline.sweeps.results.leases import Leases
+from frostline.sweeps.results.store import Store
+from frostline.sweeps.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.result import Result
 from frostline.training.run import Run
 from frozen.passes import Cache, ragged_tokens, state_bytes

@@ -18,10 +18,10 @@ import pytest
 
 from frostline import FrostlineError
 from frostline.data.files import seal, unseal
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.store import Store
-from frostline.sweep.settings import make_settings
-from frostline.sweep.toml import read_toml
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.store import Store
+from frostline.sweeps.settings import make_settings
+from frostline.sweeps.toml import read_toml
 from hostile import changes_nothing_outside, mutated, with_other_value
 from loaded import loaded
 from tagged import conll, tagged

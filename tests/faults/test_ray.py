@@ -14,9 +14,9 @@ import pytest
 
 import frostline
 from frostline import Ray, Sweep
-from frostline.sweep.execution.ray_tasks import QUIET
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.store import Store
+from frostline.sweeps.execution.ray_tasks import QUIET
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.store import Store
 from tiny import assert_same_predictions, run_sweep
 
 pytest.importorskip("ray", reason='needs Ray: pip install -e ".[ray]"')

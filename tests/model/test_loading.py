@@ -30,8 +30,8 @@ from frostline.model.classifier import load_classifier, save_files
 from frostline.model.loading import MODEL_CLASSES, load_tokenizer
 from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import encode, suited
-from frostline.sweep.prepare import length_limit
-from frostline.sweep.settings import make_settings
+from frostline.sweeps.prepare import length_limit
+from frostline.sweeps.settings import make_settings
 from frozen.test_exactness import REFUSED, SAMPLE
 from model.test_anatomy import REFUSED as NO_LAYERS
 from small_models import (

@@ -11,7 +11,7 @@ from filelock import FileLock
 from frostline import FrostlineError
 from frostline.report.rebuild import finish
 from frostline.statistics.answer import Answer
-from frostline.sweep.progress import Progress
+from frostline.sweeps.progress import Progress
 from hostile import without_locks
 from synthetic_sweep import make_folder
 

@@ -21,8 +21,8 @@ from frostline.statistics.answer import Answer, Threshold
 from frostline.statistics.class_outputs import OUTPUTS, fit_temperature, scores_by_class, softmax
 from frostline.statistics.metrics import f1_macro_of_sets as f1_macro
 from frostline.statistics.predictions import Labelled
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.settings import make_settings
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.settings import make_settings
 from pages import Page, answer_of, drawn, page_of
 from snapshots import assert_like
 from synthetic_sweep import HOSTILE, make_folder

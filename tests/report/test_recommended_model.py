@@ -34,8 +34,8 @@ from frostline.report.answer.make_answer import best_run
 from frostline.report.explanations import loading
 from frostline.report.rebuild import write_report
 from frostline.report.recommended_model import Saved, save_model, save_recommended
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
 from frostline.training.start import require_peft
 from pages import answer_of
 from tiny import LABELS, MAX_LENGTH, OTHER, WORDS, recommended_predictions, saved_sweep, tiny_tokenizer

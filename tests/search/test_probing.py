@@ -10,7 +10,7 @@ import frostline
 import frostline.search.search as search_module
 from frostline.search.probing import estimate_k, mean_is_better
 from frostline.statistics.run_result import PROBE, WORDS
-from frostline.sweep.results.folder import TEST, read_alternatives
+from frostline.sweeps.results.folder import TEST, read_alternatives
 from frostline.training.result import ProbeReport, ReportedProbe, TaskFacts
 
 

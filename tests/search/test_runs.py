@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 import frostline
 import frostline.api.find as find_module
 import frostline.search.search as search_module
-import frostline.sweep.execution.ray_tasks as node_module
+import frostline.sweeps.execution.ray_tasks as node_module
 from frostline import FrostlineError, Ray
 from frostline.report.rebuild import rebuild
 from frostline.search.observations import Candidate, Observations
 from frostline.search.search import Search, sweep_of
 from frostline.statistics.recipe import Recipe
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.search_record import read_search
-from frostline.sweep.results.store import Store
-from frostline.sweep.settings import Settings, make_settings
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.search_record import read_search
+from frostline.sweeps.results.store import Store
+from frostline.sweeps.settings import Settings, make_settings
 from ray_here import RayHere
 from tiny import assert_same_predictions
 

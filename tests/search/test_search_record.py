@@ -10,14 +10,14 @@ import pytest
 from frostline.data.files import seal
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
-from frostline.sweep.results.search_record import (
+from frostline.sweeps.results.search_record import (
     as_of_now,
     read_search,
     request_again,
     selected_learning_rates,
     write_search,
 )
-from frostline.sweep.results.store import SEARCH, Store
+from frostline.sweeps.results.store import SEARCH, Store
 from search_runs import record_of
 
 

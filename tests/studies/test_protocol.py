@@ -8,7 +8,7 @@ from frostline import FrostlineError
 from frostline.data.glue import glue_task
 from frostline.statistics.recipe import Recipe
 from frostline.studies.protocol import FOLDER, load_protocol, protocol_names, tune_values
-from frostline.sweep.settings import make_settings
+from frostline.sweeps.settings import make_settings
 
 NAMES = ("amazon-tutorial", "jeong2025", "lee2019", "lowdata2021", "transferred2018")
 

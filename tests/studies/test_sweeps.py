@@ -10,8 +10,8 @@ from frostline import FrostlineError, work
 from frostline.report.answer.run_groups import load_groups, sweep_groups
 from frostline.studies.protocol import Protocol, load_protocol
 from frostline.studies.sweeps import StudySweep, study_sweeps
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
 from tiny import QUICK, sentences, write_csv
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from frostline.fast import optimizer as sparse_gradients
 from frostline.model.ways import Way
-from frostline.sweep.results.tensor_files import CheckpointFiles
+from frostline.sweeps.results.tensor_files import CheckpointFiles
 from frostline.training import updates
 from frostline.training.train import run_stacked
 from training.runs import context_of, outcome, spec_of, with_states

@@ -14,8 +14,8 @@ import frostline
 from frostline import FrostlineError
 from frostline.data.examples import Examples
 from frostline.model.ways import Way
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.store import Store
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.store import Store
 from frostline.training.estimators import ESTIMATORS
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows

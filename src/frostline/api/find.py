@@ -15,13 +15,13 @@ from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
 from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import FULL, Recipe
-from frostline.sweep import slurm
-from frostline.sweep.execution.execute import check_cuts
-from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
-from frostline.sweep.plan import Plan
-from frostline.sweep.prepare import prepare
-from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.settings import AUTO, budget_seconds, search_settings, search_ways
+from frostline.sweeps import slurm
+from frostline.sweeps.execution.execute import check_cuts
+from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
+from frostline.sweeps.plan import Plan
+from frostline.sweeps.prepare import prepare
+from frostline.sweeps.progress import Progress, suitable_progress
+from frostline.sweeps.settings import AUTO, budget_seconds, search_settings, search_ways
 
 
 def find(

@@ -15,10 +15,10 @@ from frostline.model.device import this_machine
 from frostline.report.probe_report import suffixes, write_probes
 from frostline.search.probing import Probed, probe_layers
 from frostline.statistics.metrics import check_metric
-from frostline.sweep.execution.execute import load_hidden_states
-from frostline.sweep.prepare import encode_splits, length_limit, load_model, make_experiment
-from frostline.sweep.progress import Progress
-from frostline.sweep.settings import OF_MODEL_AND_DATA, make_settings
+from frostline.sweeps.execution.execute import load_hidden_states
+from frostline.sweeps.prepare import encode_splits, length_limit, load_model, make_experiment
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.settings import OF_MODEL_AND_DATA, make_settings
 from frostline.training.estimators import fit_words
 from frostline.training.linear_models import FITS
 from frostline.training.probes import features_after, probe_forward_pass

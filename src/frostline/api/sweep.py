@@ -15,21 +15,21 @@ from frostline.fast.switch import objects_frozen
 from frostline.model.ways import DEFAULT_WAYS
 from frostline.report.rebuild import finish, rebuild
 from frostline.statistics.answer import Answer
-from frostline.sweep import slurm
-from frostline.sweep.execution.execute import check_cuts, execute
-from frostline.sweep.execution.forecast import make_forecast
-from frostline.sweep.execution.ray_tasks import Ray, driver_on, package
-from frostline.sweep.execution.workers import OtherGpus
-from frostline.sweep.plan import Plan
-from frostline.sweep.prepare import prepare
-from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.results.folder import Folder, register
-from frostline.sweep.results.forecast_record import Taken, record, record_measured
-from frostline.sweep.results.search_record import request_again
-from frostline.sweep.results.tables import frame
-from frostline.sweep.results.tensor_files import BestWeights
-from frostline.sweep.settings import Settings, comparison, make_settings
-from frostline.sweep.slurm import TASKS
+from frostline.sweeps import slurm
+from frostline.sweeps.execution.execute import check_cuts, execute
+from frostline.sweeps.execution.forecast import make_forecast
+from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
+from frostline.sweeps.execution.workers import OtherGpus
+from frostline.sweeps.plan import Plan
+from frostline.sweeps.prepare import prepare
+from frostline.sweeps.progress import Progress, suitable_progress
+from frostline.sweeps.results.folder import Folder, register
+from frostline.sweeps.results.forecast_record import Taken, record, record_measured
+from frostline.sweeps.results.search_record import request_again
+from frostline.sweeps.results.tables import frame
+from frostline.sweeps.results.tensor_files import BestWeights
+from frostline.sweeps.settings import Settings, comparison, make_settings
+from frostline.sweeps.slurm import TASKS
 from frostline.training.run import Run
 
 if TYPE_CHECKING:

@@ -10,18 +10,18 @@ from typing import Any
 from frostline import FrostlineError
 from frostline.data.load import Data
 from frostline.fast.switch import objects_frozen
-from frostline.sweep.execution.execute import execute
-from frostline.sweep.execution.queue import POLL
-from frostline.sweep.execution.workers import OtherGpus
-from frostline.sweep.plan import Plan
-from frostline.sweep.prepare import prepare
-from frostline.sweep.progress import Progress, suitable_progress
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.results.leases import SILENT_AFTER
-from frostline.sweep.results.search_record import read_search
-from frostline.sweep.results.store import Store
-from frostline.sweep.results.tensor_files import BestWeights
-from frostline.sweep.toml import TRUST, require_trust
+from frostline.sweeps.execution.execute import execute
+from frostline.sweeps.execution.queue import POLL
+from frostline.sweeps.execution.workers import OtherGpus
+from frostline.sweeps.plan import Plan
+from frostline.sweeps.prepare import prepare
+from frostline.sweeps.progress import Progress, suitable_progress
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.leases import SILENT_AFTER
+from frostline.sweeps.results.search_record import read_search
+from frostline.sweeps.results.store import Store
+from frostline.sweeps.results.tensor_files import BestWeights
+from frostline.sweeps.toml import TRUST, require_trust
 
 PATHS = ("model", "train", "validation", "test", "data")
 

@@ -17,21 +17,21 @@ from frostline.cli.plan_output import print_forecast, print_groups, print_plan, 
 from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.model.ways import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
-from frostline.sweep.settings import (
+from frostline.sweeps.settings import (
     AUTO,
     CHOSEN_BY_SEARCH,
+    Settings,
     budget_seconds,
     comparison,
     make_settings,
-    require_tables,
     search_settings,
 )
-from frostline.sweep.slurm import FILE, TASKS, script
-from frostline.sweep.toml import TRUST
+from frostline.sweeps.slurm import FILE, TASKS, script
+from frostline.sweeps.toml import TRUST
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.api.sweep import Sweep
-    from frostline.sweep.execution.ray_tasks import Ray
+    from frostline.sweeps.execution.ray_tasks import Ray
 
 CLUSTER, SEARCH = "Cluster", "Search"
 PLANNED_FOLDER = "frostline-sweep"  # the default --out of a plan, which writes nothing
@@ -144,7 +144,7 @@ class WhoTrains:
         """The cluster of Ray, and what each task asks for; None for another executor."""
         if self.name != "ray":
             return None
-        from frostline.sweep.execution.ray_tasks import Ray
+        from frostline.sweeps.execution.ray_tasks import Ray
 
         return Ray(address=self.address, cpus=self.cpus, gpus=self.gpus)
 
@@ -212,7 +212,7 @@ def find(
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
     budget_seconds(budget, processes)
-    require_tables(search_settings({**DEFAULTS, **settings}, max_k, ways))
+    _check(search_settings({**DEFAULTS, **settings}, max_k, ways))
     if plan:
         from frostline.api import find
 
@@ -239,7 +239,7 @@ def sweep(
     Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,all --out reviews
     """
     kinds, settings = retry_kinds(retry), {"out": PLANNED_FOLDER, **settings} if dry_run else settings
-    require_tables(make_settings(settings))
+    _check(make_settings(settings))
     from frostline.api.sweep import Sweep
 
     if dry_run:
@@ -266,7 +266,7 @@ def plan(
 
         print_parameter_counts(study, settings)
         return
-    require_tables(make_settings(settings))
+    _check(make_settings(settings))
     from frostline.api.sweep import Sweep
 
     made = Sweep(**settings).plan()
@@ -298,7 +298,7 @@ def compare(
 
     Example: frostline compare --model ORG/NAME --train reviews.csv --ways last-2,lora-2,lp-ft,full --out ways
     """
-    require_tables(make_settings(comparison(ways, settings)))
+    _check(make_settings(comparison(ways, settings)))
     from frostline.api.sweep import sweep_of
 
     sweep = sweep_of(ways, **settings)
@@ -324,3 +324,10 @@ def _print_dry_run(sweep: "Sweep") -> None:
     plan = sweep.plan(timed=False)
     print_plan(plan)
     print_groups(plan.groups)
+
+
+def _check(settings: Settings) -> None:
+    """Answer a mistake before torch is imported, which takes seconds."""
+    from frostline.sweeps.inputs import check_inputs
+
+    check_inputs(settings)

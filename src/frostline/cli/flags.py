@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 
 from frostline import FrostlineError
 from frostline.data.wording import comma_joined, comma_separated
-from frostline.sweep.settings import GROUPS, Settings
-from frostline.sweep.toml import NOT_SETTINGS, TRUST, read_toml, require_trust
+from frostline.sweeps.settings import GROUPS, Settings
+from frostline.sweeps.toml import NOT_SETTINGS, TRUST, read_toml, require_trust
 from frostline.training.settings import TrainingSettings
 
 TABLES = ("grid", "way")  # settings that only a file can give, as tables

@@ -16,10 +16,10 @@ from frostline.cli.flags import TrustRemoteCode, retry_kinds, retry_option
 from frostline.cli.printing import table_lines, wrapped
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.wording import duration, unchecked
-from frostline.sweep.results.leases import SILENT_AFTER, Leases
+from frostline.sweeps.results.leases import SILENT_AFTER, Leases
 
 if TYPE_CHECKING:  # it imports numpy, which --help does not need
-    from frostline.sweep.results.folder import Folder
+    from frostline.sweeps.results.folder import Folder
 
 LISTED = 1000  # of a sweep with more runs, only the numbers are shown
 REFRESH = 2.0  # seconds between two looks at the folder
@@ -57,9 +57,12 @@ def work(
 
     Example: frostline work reviews --wait
     """
-    from frostline.api.work import work as train
+    from frostline.sweeps.results.folder import Folder
 
     kinds = retry_kinds(retry) if retry else ()
+    Folder(folder)  # refuses another folder before torch is imported
+    from frostline.api.work import work as train
+
     own = {"workers": workers, "silent_after": silent_after, "trust_remote_code": trust_remote_code}
     with runs_saved():
         try:
@@ -93,7 +96,7 @@ def status(
 
     Of a sweep with more than 1,000 runs, the numbers are printed for each k and train size. Its results are then not read.
     """
-    from frostline.sweep.results.folder import Folder
+    from frostline.sweeps.results.folder import Folder
 
     sweep, leases, shown = Folder(folder), Leases(folder), list[str]()
     listed = all_runs or len(sweep.runs) <= LISTED
@@ -124,7 +127,7 @@ def merge(
 
     Example: frostline merge reviews-here reviews-there --out reviews
     """
-    from frostline.sweep.merge import merge as merged
+    from frostline.sweeps.merge import merge as merged
 
     for folder in folders:
         _print_damage(folder)
@@ -135,17 +138,18 @@ def merge(
 @app.command(cls=PanelCommand, short_help="Rebuild the tables, answer and report of a sweep.")
 def report(folder: FolderArgument) -> None:
     """Rebuild the tables, answer.json and report.html from the runs in a folder."""
-    from frostline.report.rebuild import write_report
-    from frostline.sweep.results.folder import Folder
+    from frostline.sweeps.results.folder import Folder
 
     _print_damage(Folder(folder).out)
+    from frostline.report.rebuild import write_report
+
     path = write_report(folder)
     print(*wrapped(json.loads((folder / "answer.json").read_text())["sentence"]), path, sep="\n")
 
 
 def _print_damage(folder: Path) -> None:
     """Verify all results in the folder of a sweep. Set damaged ones aside, and print a sentence on stderr for each."""
-    from frostline.sweep.results.store import Store
+    from frostline.sweeps.results.store import Store
 
     for damage in Store(folder).check():
         print(damage, file=sys.stderr)
@@ -204,7 +208,7 @@ def _rate(learning_rate: float | None) -> str:
 
 def _time_left(sweep: "Folder", leases: Leases) -> Iterator[str]:
     """Lines about the time that the pending runs will take; none if there are no such runs."""
-    from frostline.sweep.time_left import FORECAST, MEASURED, SCALED, UNKNOWN, time_left
+    from frostline.sweeps.time_left import FORECAST, MEASURED, SCALED, UNKNOWN, time_left
 
     left = time_left(sweep, leases, lambda sentence: print(sentence, file=sys.stderr))
     if not left.runs:

@@ -11,9 +11,9 @@ from frostline.statistics.recipe import Recipe
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
     from frostline.search.search_plan import SearchPlan
-    from frostline.sweep.parameter_groups import Group
-    from frostline.sweep.plan import Plan
-    from frostline.sweep.results.forecast_record import Forecast
+    from frostline.sweeps.parameter_groups import Group
+    from frostline.sweeps.plan import Plan
+    from frostline.sweeps.results.forecast_record import Forecast
 
 
 def print_plan(plan: "Plan") -> None:

@@ -8,5 +8,5 @@
 - ``recommended_model``: the saved model with its card.
 - ``rebuild``: the steps after the last run; answer, tables and page from the results in a folder.
 
-May import from data, statistics, fast, model, frozen, training and sweep.
+May import from data, statistics, fast, model, frozen, training and sweeps.
 """

@@ -19,7 +19,7 @@ from frostline.report.tables.table import Column, ReportTable, Row
 from frostline.statistics.answer import Answer
 from frostline.statistics.class_outputs import OUTPUTS
 from frostline.statistics.metrics import is_scored, predict, scored_rows
-from frostline.sweep.results.folder import Folder
+from frostline.sweeps.results.folder import Folder
 
 MAX_CLASSES = 12  # in a confusion matrix
 MAX_CHARACTERS = 600  # of a printed text

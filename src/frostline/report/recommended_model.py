@@ -29,12 +29,12 @@ from frostline.report import formatting, names
 from frostline.report.answer.recommended_classes import output_sentences
 from frostline.report.explanations import loading
 from frostline.statistics.answer import Answer
-from frostline.sweep.execution.execute import prepare_hidden_states
-from frostline.sweep.grid import Identity
-from frostline.sweep.plan import Plan
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.store import DAMAGED, set_aside
-from frostline.sweep.results.tensor_files import UNUSABLE, BestWeights
+from frostline.sweeps.execution.execute import prepare_hidden_states
+from frostline.sweeps.grid import Identity
+from frostline.sweeps.plan import Plan
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.store import DAMAGED, set_aside
+from frostline.sweeps.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.estimators import Estimator, Fitted, estimator_of
 from frostline.training.forward import validation_rows
 from frostline.training.result import TaskFacts

@@ -20,8 +20,8 @@ from frostline.statistics.inference import FULL_MEAN
 from frostline.statistics.next_step import NextStep
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
-from frostline.sweep.results.forecast_record import makespan
-from frostline.sweep.results.search_record import Expected
+from frostline.sweeps.results.forecast_record import makespan
+from frostline.sweeps.results.search_record import Expected
 
 HIGHEST_SCORE = 1.0  # of every metric
 

@@ -17,8 +17,8 @@ from frostline.frozen.forward_pass import Rows
 from frostline.report.probe_report import report_probes
 from frostline.statistics.metrics import METRICS
 from frostline.statistics.run_result import PROBE, WORDS
-from frostline.sweep.plan import Plan
-from frostline.sweep.progress import Progress
+from frostline.sweeps.plan import Plan
+from frostline.sweeps.progress import Progress
 from frostline.training.estimators import Fitted, examples_of, fit_words, probe_of_run
 from frostline.training.experiment import Experiment
 from frostline.training.forward import train_rows, validation_rows

@@ -24,16 +24,16 @@ from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
 from frostline.statistics.run_result import Alternative
-from frostline.sweep.execution.execute import execute, prepare_hidden_states
-from frostline.sweep.execution.ray_tasks import Driver
-from frostline.sweep.execution.stacks import stack_size
-from frostline.sweep.execution.workers import OtherGpus, workers_for
-from frostline.sweep.plan import Plan
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder, register, write_alternatives
-from frostline.sweep.results.search_record import SearchRecord, Step, Tried, read_search, write_search
-from frostline.sweep.results.tensor_files import BestWeights
-from frostline.sweep.settings import MoreRuns, Settings
+from frostline.sweeps.execution.execute import execute, prepare_hidden_states
+from frostline.sweeps.execution.ray_tasks import Driver
+from frostline.sweeps.execution.stacks import stack_size
+from frostline.sweeps.execution.workers import OtherGpus, workers_for
+from frostline.sweeps.plan import Plan
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder, register, write_alternatives
+from frostline.sweeps.results.search_record import SearchRecord, Step, Tried, read_search, write_search
+from frostline.sweeps.results.tensor_files import BestWeights
+from frostline.sweeps.settings import MoreRuns, Settings
 from frostline.training.run import Run, tuned_share
 from frostline.training.train import profile_step
 
@@ -419,7 +419,7 @@ class Search:
             results_so_far=seen.results_so_far(),
             skipped=[one for one in untried if one in space.curve],
             failed_reference=reference if stop and stop.no_reference else None,
-            untried=stop.untried if stop else None,
+            enough_budget=stop.enough if stop else None,
             requested=sorted(self.requested),
             abandoned=self._abandoned() if over else [],
             known=sorted(store.ended()) if over else [],

@@ -27,10 +27,10 @@ from frostline.statistics.answer import Answer
 from frostline.statistics.cells import best_learning_rate
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.studies.protocol import FOLDER, Protocol, tune_values
-from frostline.sweep.parameter_groups import Group, groups_by_tune
-from frostline.sweep.progress import Progress
-from frostline.sweep.results.folder import Folder
-from frostline.sweep.settings import make_settings
+from frostline.sweeps.parameter_groups import Group, groups_by_tune
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.settings import make_settings
 from frostline.training.experiment import head_of
 from frostline.training.run import Run
 from frostline.training.start import planned

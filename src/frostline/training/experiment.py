@@ -47,9 +47,9 @@ class Worker:
             embedding table.
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
         checks: The exactness check of the cuts, once made.
-        stack_sizes: The sizes of stacks that were found (:mod:`frostline.sweep.execution.stacks`).
+        stack_sizes: The sizes of stacks that were found (:mod:`frostline.sweeps.execution.stacks`).
         micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
-            with more (:mod:`frostline.sweep.execution.execute`).
+            with more (:mod:`frostline.sweeps.execution.execute`).
         scoring_tokens: By cut: how many tokens of each run are scored together, if memory ran out with more.
     """
 

@@ -30,7 +30,7 @@ from frostline.statistics.class_outputs import (
 from frostline.statistics.metrics import score, scored_rows
 from frostline.statistics.predictions import Labelled, LogitsOf
 from frostline.statistics.threshold_rule import RECALL, ThresholdRule
-from frostline.sweep.settings import Settings
+from frostline.sweeps.settings import Settings
 
 COUNTED = {MULTI_LABEL: "pairs", TOKENS: "words"}  # what the calibration counts as examples, by task type
 SEED = 0  # of the random folds of the cross-fitting

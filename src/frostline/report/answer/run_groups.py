@@ -17,8 +17,8 @@ from frostline.statistics.run_group import NO_SEARCH, RunGroup, SearchOutcome
 from frostline.statistics.run_result import RunResult
 
 if TYPE_CHECKING:
-    from frostline.sweep.results.folder import Folder
-    from frostline.sweep.results.search_record import SearchRecord
+    from frostline.sweeps.results.folder import Folder
+    from frostline.sweeps.results.search_record import SearchRecord
 
 
 def load_groups(sources: Sequence[str | Path], **of_tables: Any) -> list[RunGroup]:
@@ -43,7 +43,7 @@ def load_groups(sources: Sequence[str | Path], **of_tables: Any) -> list[RunGrou
 
 
 def _groups_in(folder: Path) -> Iterator[RunGroup]:
-    from frostline.sweep.results.folder import Folder  # sweeps need torch, tables do not
+    from frostline.sweeps.results.folder import Folder  # sweeps need torch, tables do not
 
     sweeps = sorted(path.parent for path in folder.rglob("sweep.toml"))
     if not sweeps:
@@ -59,7 +59,7 @@ def sweep_groups(sweep: "Folder") -> Iterator[RunGroup]:
     Raises:
         FrostlineError: Files of the sweep's folder are missing or damaged.
     """
-    from frostline.sweep.results.folder import read_alternatives
+    from frostline.sweeps.results.folder import read_alternatives
 
     rows, identity = sweep.rows, sweep.identity
     alternatives = read_alternatives(sweep.out) if sweep.search else {}
@@ -110,7 +110,7 @@ def _scored_on(
 
 def search_outcome(search: "SearchRecord", rows: Sequence[RunResult], alternatives: Sequence[str]) -> SearchOutcome:
     """The outcome of a recorded search for the answer about these runs, of which some may be newer than the search."""
-    from frostline.sweep.results.search_record import selected_learning_rates
+    from frostline.sweeps.results.search_record import selected_learning_rates
 
     of_search = [row for row in rows if row.train_size == search.train_size]
     trained = {row.recipe for row in of_search}
@@ -129,7 +129,7 @@ def search_outcome(search: "SearchRecord", rows: Sequence[RunResult], alternativ
 
 def _instead(search: "SearchRecord", rows: Sequence[RunResult]) -> str | None:
     """The sentence of a search whose reference has no result; None if newer runs have one of it, or of a larger k."""
-    from frostline.sweep.results.search_record import newer_runs
+    from frostline.sweeps.results.search_record import newer_runs
 
     failed = search.failed_reference
     if not failed or _has_result(failed, rows):

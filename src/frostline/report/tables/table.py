@@ -15,7 +15,7 @@ from typing import Any
 
 from frostline.data.files import replace_file
 from frostline.report.formatting import UNKNOWN, score_interval
-from frostline.sweep.results.tables import csv_bytes
+from frostline.sweeps.results.tables import csv_bytes
 
 Value = str | int | float | bool | None
 Ends = tuple[float | None, float | None]

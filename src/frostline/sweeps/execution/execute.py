@@ -1,0 +1,281 @@
+"""Execute a sweep: train every run that has no result, and publish each result when its run ends.
+
+:func:`execute` has what all ways to train share: which runs are missing, what they cost, who takes which, and what is shown. An
+:class:`Executor` is a way to train: this machine, or tasks of Ray.
+"""
+
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from time import monotonic, perf_counter, sleep
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from frostline import FrostlineError
+from frostline.fast.switch import memory_reused, release_freed_memory
+from frostline.frozen.exactness import Check, check
+from frostline.frozen.forward_pass import ForwardPass, Rows
+from frostline.frozen.hidden_states import load_or_compute
+from frostline.model.terms import OWN_HEAD, HeadKind
+from frostline.statistics.recipe import FULL, NAMED
+from frostline.sweeps.execution.queue import POLL, Queue, Stack, shared_out
+from frostline.sweeps.execution.stacks import in_stacks, name_of, stack_size, train_stack
+from frostline.sweeps.execution.stopping import STOP
+from frostline.sweeps.execution.workers import run_concurrently, workers_for
+from frostline.sweeps.grid import one_of_each
+from frostline.sweeps.plan import Plan, recipe_of, rows_needed
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.leases import SILENT_AFTER, Leases
+from frostline.sweeps.results.store import DamagedError
+from frostline.sweeps.results.tensor_files import BestWeights
+from frostline.training.experiment import Experiment, starting_cut
+from frostline.training.forward import subset_key
+from frostline.training.run import Run, trainings_of
+
+
+class Job(NamedTuple):
+    """Runs that are about to be trained.
+
+    Attributes:
+        queue: The stacks that can be taken.
+        at_a_time: How many of them are trained at the same time.
+        train: Trains stacks, and yields each when its results or failures are in the store. None means that there is no stack
+            now, but there may be one after ``POLL`` seconds. When the generator is closed, nothing is trained any more.
+    """
+
+    queue: Queue
+    at_a_time: int
+    train: Callable[[Iterator[Stack | None]], Generator[Stack]]
+
+
+class Executor(Protocol):
+    """A way to train runs."""
+
+    def __call__(
+        self,
+        *,
+        runs: Sequence[Run],
+        missing: Sequence[Run],
+        costs: Mapping[str, float],
+        in_seconds: bool,
+        weights: BestWeights | None,
+    ) -> Job:
+        """Start the progress display, and prepare training.
+
+        Args:
+            runs: The requested runs.
+            missing: Those of them that have no result.
+            costs: The cost of each missing run if it is trained alone, by digest.
+            in_seconds: Whether these are wall-clock seconds; else they are operations.
+            weights: Stores the trained parameters of the best run of each k; None stores none.
+        """
+
+
+def execute(
+    plan: Plan,
+    runs: Sequence[Run],
+    progress: Progress,
+    *,
+    executor: Executor | None = None,
+    weights: BestWeights | None = None,
+    wait: bool = True,
+    silent_after: float = SILENT_AFTER,
+    shared: bool = False,
+) -> None:
+    """Train those of ``runs`` that have no result, and publish their results. Other processes may train some of them.
+
+    Args:
+        plan: The sweep. It is registered in its folder.
+        runs: The requested runs.
+        progress: Shows progress.
+        executor: Trains the runs; by default this machine.
+        weights: Stores the trained parameters of the best run of each k; None stores none.
+        wait: Whether to wait for the runs that other processes train.
+        silent_after: Seconds after which this process takes over the runs of another one, if it does not hear from it.
+        shared: Whether other processes are known to train runs, too.
+    """
+    store = plan.store
+    plan.experiment.worker.forward_pass_seconds = 0.0
+    ended = store.ended()
+    missing = [run for run in runs if run.digest not in ended]
+    if not missing:
+        return
+    check_cuts(plan)
+    executor = executor or partial(on_this_machine, plan, progress, shared=shared)
+    costs, in_seconds = plan.costs(missing)
+    progress.lengths = {run.num_train_epochs for run in plan.runs}
+    job = executor(runs=runs, missing=missing, costs=costs, in_seconds=in_seconds, weights=weights)
+
+    def show(run: Run) -> None:
+        progress.finish(costs[run.digest])
+        try:
+            record = store.record(run.digest)
+        except DamagedError as error:
+            progress.note(str(error))
+        else:
+            if record is not None:  # else another process has set it aside
+                progress.result(record)
+
+    leases = Leases(store.out, silent_after, at_a_time=job.at_a_time)
+    dealt = shared_out(job.queue, store, leases, wait=wait, on_other=show)
+    with closing(dealt) as stacks, STOP.heeded(), closing(job.train(stacks)) as trained:
+        for stack in trained:
+            leases.release([run.digest for run in stack])
+            for run in stack:
+                show(run)
+
+
+def on_this_machine(
+    plan: Plan,
+    progress: Progress,
+    *,
+    shared: bool,
+    runs: Sequence[Run],
+    missing: Sequence[Run],
+    costs: Mapping[str, float],
+    in_seconds: bool,
+    weights: BestWeights | None,
+) -> Job:
+    """Compute the hidden states, then train in this process or in forked workers. Runs of one k are stacked.
+
+    Args:
+        plan: The sweep.
+        progress: Shows progress.
+        shared: Whether other processes are known to train runs, too.
+        runs, missing, costs, in_seconds, weights: As for every :class:`Executor`.
+    """
+    experiment, forecast, workers = plan.experiment, plan.forecast, workers_for(plan, runs)
+    of_pass, seconds = 0.0, None
+    if forecast and in_seconds:
+        of_pass, seconds = workers * forecast.forward_pass_seconds, forecast.seconds
+    elif from_cache := runs_from_cache(plan, missing):
+        of_pass = workers * plan.cost_model.forward_pass_operations(rows_needed(experiment, from_cache))
+    progress.start(len(missing), sum(costs.values()) + of_pass, seconds)
+    prepare_hidden_states(plan, missing, progress, of_pass)
+    experiment.worker.copies.keep_within(0)  # stacks take precedence
+    wanted, targets = plan.spec.stack, experiment.problem.targets[experiment.splits["train"]]
+    size_of = partial(stack_size, experiment=experiment, wanted=wanted, note=progress.note, workers=workers)
+    stacks = list(in_stacks(missing, size_of))
+    experiment.worker.at_a_time = at_a_time = min(workers, len(stacks))
+
+    def group_of(run: Run) -> Hashable:
+        return experiment.cut(run), subset_key(run, targets, experiment.folds)
+
+    def cost_of(stack: Stack) -> float:
+        return sum(costs[run.digest] for run in stack)
+
+    # alone, seed by seed: an interrupted sweep then has complete curves
+    queue = Queue(stacks, group_of, cost_of) if shared or workers > 1 else Queue(stacks)
+
+    def train(stacks: Iterator[Stack | None]) -> Generator[Stack]:
+        work = partial(train_stack, plan=plan, costs=costs, weights=weights)
+        with memory_reused(release_large=all(experiment.cut(run) is not None for run in missing)):
+            if workers > 1:
+                with closing(run_concurrently(stacks, at_a_time, work, name_of, progress)) as trained:
+                    yield from (stack for stack, _ in trained)
+            else:
+                for stack in stacks:
+                    if stack is None:
+                        progress.begin("waiting for other processes")
+                        sleep(POLL)
+                        continue
+                    STOP.since = monotonic()
+                    work(stack, progress)
+                    STOP.since = None
+                    yield stack
+        experiment.worker.copies.keep_within(0)
+
+    return Job(queue, at_a_time, train)
+
+
+def prepare_hidden_states(plan: Plan, runs: Sequence[Run], progress: Progress, cost: float = 0.0) -> None:
+    """Run the exactness check, and load or compute the hidden states that these runs read.
+
+    ``cost`` is the predicted cost of the forward pass over the frozen layers, for the progress display.
+    """
+    check_cuts(plan)
+    if from_cache := runs_from_cache(plan, runs):
+        rows, states = rows_needed(plan.experiment, from_cache), plan.experiment.states
+        if states is not None and states.selection == plan.cached:
+            if states.has(rows):
+                return
+            rows = np.union1d(rows, states.rows)
+        plan.experiment.pretrained.restore()  # an earlier call leaves the parameters as its last run trained them
+        load_hidden_states(plan.experiment, plan.experiment.forward_pass(plan.cached), rows, progress, cost)
+
+
+def runs_from_cache(plan: Plan, runs: Sequence[Run]) -> list[Run]:
+    """Those of the runs that start from cached hidden states."""
+    cached, anatomy = plan.cached, plan.experiment.pretrained.anatomy
+    return [
+        spec
+        for spec in runs
+        if any(starting_cut(cached, anatomy, one) is not None for one in trainings_of(spec, anatomy))
+    ]
+
+
+def load_hidden_states(
+    experiment: Experiment, forward_pass: ForwardPass, rows: Rows, progress: Progress, cost: float
+) -> None:
+    """Load the hidden states of these rows from the cache, and compute those that are not there. It is this much work."""
+    progress.begin("hidden states")
+    loaded = 0.0
+
+    def advance(more: float) -> None:
+        nonlocal loaded
+        loaded += more
+        progress.set_done(cost * loaded / len(rows))
+
+    recipe, begun = recipe_of(experiment.pretrained, experiment.machine, forward_pass), perf_counter()
+    with memory_reused():
+        experiment.worker.states = load_or_compute(
+            forward_pass, experiment.tokens, rows, recipe, progress=advance, warn=progress.note
+        )
+    experiment.worker.forward_pass_seconds = perf_counter() - begun
+    progress.finish(cost)
+
+
+def check_cuts(plan: Plan) -> list[Check]:
+    """Check in fp32 that the cuts of this sweep are exact, with every head; choose packed or padded batches.
+
+    Raises:
+        FrostlineError: A cut is not exact.
+    """
+    if plan.experiment.worker.checks is not None:
+        return plan.experiment.worker.checks
+    experiment, by_head = plan.experiment, {OWN_HEAD: list[Run]()}
+    for spec in (spec for spec in plan.runs if spec.way.in_loop):
+        by_head.setdefault(experiment.for_run(spec).pretrained.head, []).append(spec)
+    checks_of = {kind: _checks(plan, runs, kind) for kind, runs in by_head.items()}
+    checks = [one for some in checks_of.values() for one in some]
+    release_freed_memory()
+    refused = next((one for one in checks if one.refused), None)
+    if refused:
+        at = "" if refused.recipe is None else f" with {refused.recipe}"
+        raise FrostlineError(
+            f"The model {experiment.pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for "
+            "details, or choose another model."
+        )
+    experiment.worker.packed = all(one.batches == "packed" for one in checks)
+    for kind, some in checks_of.items():
+        as_checked = all(one.head_token and one.batches == checks[0].batches for one in some)
+        experiment.worker.head_tokens[kind] = some[0].head_token if as_checked else None
+    experiment.worker.checks = checks
+    return checks
+
+
+def _checks(plan: Plan, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
+    """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
+    pretrained, cached = plan.experiment.pretrained.with_head(kind), plan.cached
+    depths = [spec.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
+    ks = {max(depth, kind.layers) for depth in depths if depth is not None}
+    ends = {min(ks), max(ks)} if ks else set()
+    all_cut = all(starting_cut(cached, pretrained.anatomy, spec) is not None for spec in runs)
+    return check(
+        pretrained.model,
+        # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches
+        tune=[*sorted(ends), FULL],
+        tune_modules=next((spec.way.modules for spec in runs if spec.recipe == NAMED), None),
+        max_uncut_layers=max(ends) if ends and all_cut else None,
+    )

@@ -1,0 +1,240 @@
+"""Prepare a sweep: read its data, load its model, make its plan. Nothing is written here."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from frostline import FrostlineError
+from frostline.data.examples import class_weights
+from frostline.data.kinds import MULTI_LABEL, TOKENS
+from frostline.data.load import SPLITS, Data, load_data
+from frostline.data.tags import NO_WORD
+from frostline.data.task import Task
+from frostline.frozen.exactness import find_head_reads
+from frostline.frozen.forward_pass import Rows
+from frostline.model.anatomy import position_limit, probe_batch
+from frostline.model.device import Machine, device_memory, this_machine
+from frostline.model.loading import load_pretrained
+from frostline.model.pretrained import Pretrained
+from frostline.model.tokens import ZEROED_TYPES, Tokens, encode, suited
+from frostline.statistics.recipe import NAMED, Recipe
+from frostline.sweeps.grid import Identity, Origin, Written, expand
+from frostline.sweeps.inputs import existing, identity_of_data, require_suitable_options
+from frostline.sweeps.join import join_existing
+from frostline.sweeps.parameter_groups import notes_on_modules, notes_on_seeds
+from frostline.sweeps.plan import Plan, planned_states, rows_trained, states_wanted
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.store import Store
+from frostline.sweeps.settings import Settings
+from frostline.sweeps.streaming import LOAD_ANYWAY, load_upper_layers, searchable, whether_to_stream
+from frostline.sweeps.suitable import require_suitable_runs, without_unsuitable_sizes
+from frostline.training.estimators import estimator_of
+from frostline.training.experiment import Experiment
+from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
+from frostline.training.run import Run
+from frostline.training.start import require_peft, with_modules
+
+
+def prepare(
+    spec: Settings,
+    sources: Mapping[str, Any],
+    progress: Progress,
+    *,
+    tunes: Callable[[int, Task], tuple[Recipe, ...]] | None = None,
+    probes: bool = False,
+    data: Data | None = None,
+) -> Plan:
+    """Read the data, load the model, tokenize and plan. Nothing is written.
+
+    Args:
+        spec: The sweep.
+        sources: Tables given in Python, which replace the paths of ``train``, ``validation`` and ``test``.
+        progress: Shows progress.
+        tunes: What is trained instead of the values of ``spec``, from the number of layers and the task.
+        probes: Also cache the hidden states that probes after every layer read.
+        data: The data, if they have been read before, maybe on another machine.
+
+    Raises:
+        FrostlineError: Anything that the user can correct.
+    """
+    store = Store(Path(spec.out).expanduser())
+    for recipe in spec.values_of("tune"):
+        if estimator := estimator_of(spec.way_of(recipe)):
+            estimator.require_installed()
+    older = existing(store)
+    # a continued sweep keeps the precision that it began with
+    machine = this_machine(
+        spec.device, older.identity.precision if older and spec.precision == "auto" else spec.precision
+    )
+    data = data or load_data(spec, sources, folds=spec.folds, data_seed=spec.data_seed)
+    task = data.task
+    require_suitable_options(spec, data)
+    known = identity_of_data(spec, data)
+    progress.begin("loading the model")
+    pretrained = load_model(spec, task, machine)
+    if tunes is not None:
+        spec = spec.model_copy(update={"tune": searchable(tunes(pretrained.anatomy.count, task), pretrained, machine)})
+    spec = _with_ways(spec, pretrained)
+    max_length = length_limit(spec, pretrained)
+    identity = Identity(
+        weights=pretrained.weights,
+        vocabulary=pretrained.vocabulary,
+        layers=pretrained.anatomy.count,
+        precision=machine.precision,
+        max_length=max_length,
+        **known,
+    )
+    spec = without_unsuitable_sizes(spec, identity, pretrained, data, progress)
+    grid = spec
+    if older is not None:
+        identity = replace(identity, task=identity.task if spec.task else older.identity.task)  # a file may be renamed
+        grid = join_existing(Written(spec, identity, older.origin, spec.trust_remote_code), older, store.out)
+    progress.begin("tokenizing the examples")
+    runs = tuple(expand(grid, identity))
+    require_suitable_runs(runs, pretrained, data)
+    encoded = encode_splits(spec, data, max_length, pretrained, trained=rows_trained(runs, data))
+    experiment = make_experiment(spec, pretrained, machine, data, encoded, identity.metric)
+    origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
+    named = next((run for run in runs if run.recipe == NAMED), None)
+    plan = Plan(
+        spec=spec,
+        identity=identity,
+        origin=origin,
+        data=data,
+        experiment=experiment,
+        store=store,
+        requested=runs if grid is spec else _requested(expand(spec, identity), runs),
+        runs=runs,
+        states=planned_states(states_wanted(spec, runs, experiment, probes=probes), experiment, runs, spec.cache_limit),
+        memory=device_memory(machine.device),
+        processes=1 if origin.in_memory else max(1, len(machine.gpus)),  # other processes read the data from files
+        notes=(
+            *data.notes,
+            *[ZEROED_TYPES] * experiment.tokens.zeroed_types,
+            *(notes_on_modules(named, pretrained.anatomy, pretrained.new) if named else ()),
+            *notes_on_seeds(runs, pretrained.anatomy),
+        ),
+    )
+    return load_upper_layers(plan)
+
+
+def _with_ways(spec: Settings, pretrained: Pretrained) -> Settings:
+    """The sweep with the modules that its ways choose by their weights."""
+    if spec.keep_adapter:
+        require_peft()
+    ways = {name: spec.way_of(name) for name in spec.values_of("tune") if Recipe(name).is_way}
+    if pretrained.stream and (name := next((name for name, way in ways.items() if way.chooses_by_weights), None)):
+        raise FrostlineError(
+            f"{name} compares the weights of all layers, so they cannot be streamed: leave it out, {LOAD_ANYWAY}."
+        )
+    chosen = with_modules(ways, pretrained.model, pretrained.anatomy)
+    return spec.model_copy(update={"way": {**spec.way, **chosen}})
+
+
+def make_experiment(
+    spec: Settings, pretrained: Pretrained, machine: Machine, data: Data, encoded: Mapping[str, Tokens], metric: str
+) -> Experiment:
+    """What all runs share: the model, and the examples of all splits in one pool."""
+    tokens, task, examples = Tokens.join(list(encoded.values())), data.task, data.splits
+    ends = np.cumsum([len(part) for part in encoded.values()])
+    rows = {name: np.arange(end - len(part), end) for (name, part), end in zip(encoded.items(), ends, strict=True)}
+    weights = None
+    if task.labels and spec.class_weights != "none":
+        own = data.train.targets
+        own = own if data.train.has_label_sets else own[own != NO_WORD]
+        weights = torch.from_numpy(class_weights(own, spec.class_weights, task.labels)).float()
+    targets = np.concatenate([part.targets for part in examples.values()])
+    problem: Problem
+    if task.task_type == TOKENS:
+        every_token = spec.label_all_tokens
+        problem = TagProblem.of(targets, tokens, task.labels, metric, class_weights=weights, every_token=every_token)
+    elif task.task_type == MULTI_LABEL:
+        problem = MultiLabelProblem.of(targets, tokens.lengths, weights, metric)
+    else:
+        problem = Problem(task.task_type, targets, tokens.lengths, weights, metric)
+    return Experiment(
+        pretrained,
+        machine,
+        problem,
+        tokens,
+        rows,
+        head_reads=find_head_reads(pretrained.model, pretrained.anatomy, probe_batch(pretrained.model)),
+        folds=data.folds,
+        examples=examples,
+        labels=task.labels,
+    )
+
+
+def load_model(spec: Settings, task: Task, machine: Machine) -> Pretrained:
+    """The model of a sweep with a classifier head for its task."""
+    return load_pretrained(
+        spec.model,
+        labels=task.labels,
+        task_type=task.task_type,
+        revision=spec.revision,
+        trust_remote_code=spec.trust_remote_code,
+        device=machine.device,
+        streams=whether_to_stream(spec.stream, machine.device),
+    )
+
+
+def length_limit(spec: Settings, pretrained: Pretrained) -> int:
+    """The most tokens per example.
+
+    Raises:
+        FrostlineError: The requested limit does not suit the model.
+    """
+    if spec.max_length is None:
+        return pretrained.max_length
+    positions = position_limit(pretrained.model)
+    least = pretrained.tokenizer.num_special_tokens_to_add(pair=False) + 1
+    if spec.max_length < least or (positions and spec.max_length > positions):
+        raise FrostlineError(
+            f"max_length = {spec.max_length} does not suit {pretrained.name}: "
+            f"give a number from {least} to {positions or 'what memory allows'}."
+        )
+    return spec.max_length
+
+
+def encode_splits(
+    spec: Settings, data: Data, max_length: int, pretrained: Pretrained, trained: Rows | None = None
+) -> dict[str, Tokens]:
+    """Tokens of every split, at most ``max_length`` per example; of the training split only the rows ``trained``.
+
+    Raises:
+        FrostlineError: More examples would be truncated than the specification allows, or the model does not know a token.
+    """
+    model, tokenizer = pretrained.model, pretrained.tokenizer
+    encoded = {}
+    for name, s in data.splits.items():
+        rows = trained if name == "train" else None
+        tokens = encode(tokenizer, s.texts, s.pairs, max_length, rows, of_words=s.of_words)
+        encoded[name] = suited(tokens, model, tokenizer)
+    truncated = {name: tokens.truncated() for name, tokens in encoded.items()}
+    split = max(truncated, key=lambda name: truncated[name])
+    if truncated[split] <= spec.max_truncated:
+        return encoded
+    tokens = encoded[split]
+    lost = tokens.dropped.sum() / (tokens.dropped.sum() + tokens.offsets[-1])
+    longest = int((tokens.lengths + tokens.dropped).max())
+    most = position_limit(model)
+    longer = "The model takes no more tokens: allow" if most and max_length >= most else "Raise --max-length, or allow"
+    raise FrostlineError(
+        f"{100 * truncated[split]:.1f} % of the {split} examples in use have more than {max_length} tokens and would be "
+        f"truncated. {100 * lost:.1f} % of all tokens would be lost; the longest example has {longest}. {longer} "
+        f"truncation with --max-truncated {min(1.0, np.ceil(truncated[split] * 100) / 100):g}."
+    )
+
+
+def _requested(own: Sequence[Run], runs: Sequence[Run]) -> tuple[Run, ...]:
+    """The runs of this call, as those of the folder: what no training loop trains is there fitted once, for any lengths."""
+
+    def key(run: Run) -> tuple[Recipe, int, int, float | None]:
+        return run.recipe, run.train_size, run.seed, run.learning_rate
+
+    fitted = {key(run): run for run in runs if not run.way.in_loop}
+    return tuple(run if run.way.in_loop else fitted[key(run)] for run in own)

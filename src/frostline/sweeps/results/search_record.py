@@ -1,0 +1,159 @@
+"""The record of a search: its settings, its steps and its verdict, in ``search.json`` next to the runs."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence, Set
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat
+
+from frostline.data.files import read_inside, require_inside, unseal, write_sealed
+from frostline.statistics.run_result import RunResult
+from frostline.sweeps.results.store import SEARCH
+from frostline.training.result import Layer, ProbeReport
+
+Facts = Mapping[str, Any]
+
+
+Score = FiniteFloat | None
+
+
+class Tried(BaseModel):
+    """A run of a step."""
+
+    recipe: str
+    learning_rate: Score
+    seed: int
+    score: Score
+    seconds: FiniteFloat  # wall-clock seconds, divided by the number of runs that were trained at the same time
+
+
+class Expected(BaseModel):
+    """What was known of a recipe: its runs that count, their mean score, and what the posterior says.
+
+    ``expected`` is the expected score, ``probability`` that of reaching the target. Both are None before the reference has a
+    score.
+    """
+
+    recipe: str
+    runs: int
+    mean: FiniteFloat
+    expected: Score
+    probability: Score
+
+
+class Step(BaseModel):
+    """Runs that were trained together, why, and what was known before."""
+
+    why: str
+    results_so_far: list[Expected]
+    seconds: FiniteFloat
+    runs: list[Tried]
+
+
+class SearchRecord(BaseModel):
+    """The record of a search. ``answer.json`` repeats it under ``search``; k is written as in ``results.csv``.
+
+    Attributes:
+        train_size: The number of training examples of every run.
+        why: Why the search ended, as a sentence; None while it continues.
+        over: Whether the search has ended. Until then the test set is not evaluated.
+        pending_reference: The reference, while the search has not trained it yet; else None.
+        interim_analyses: The largest number of times that confidence intervals are read.
+        budget_seconds: The wall-clock time that all runs may take; None if unknown.
+        spent_seconds: The wall-clock time of all runs so far.
+        operations: Multiplications and additions of one training run, by k.
+        num_train_epochs: The training lengths that may be tried.
+        learning_rates: The learning rates that may be tried.
+        head_learning_rates: Those of k = 0.
+        selected_learning_rates: The best learning rate so far, by k.
+        results_so_far: For each trained k.
+        skipped: Every k that was not trained.
+        failed_reference: The reference, if it could not be trained; then nothing is recommended.
+        enough_budget: The seconds of a budget that would allow the next step; None if the budget did not end the search.
+        requested: Digests of the runs that this search, or an earlier one in the folder, requested.
+        abandoned: Digests of runs that only an earlier search requested and that will not be finished.
+        known: Digests of all runs in the folder that had ended when the search did. Its verdict is about these.
+        probes: The facts of the probes on frozen features, or None.
+        estimated_k: The k that the probes suggest.
+        steps: All that were trained.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    train_size: int
+    why: str | None
+    over: bool
+    pending_reference: str | None
+    interim_analyses: int
+    budget_seconds: float | None
+    spent_seconds: float
+    operations: dict[str, float]
+    num_train_epochs: list[float]
+    learning_rates: list[float]
+    head_learning_rates: list[float]
+    selected_learning_rates: dict[str, float]
+    results_so_far: list[Expected]
+    skipped: list[str]
+    failed_reference: str | None
+    enough_budget: FiniteFloat | None
+    requested: list[str]
+    abandoned: list[str]
+    known: list[str]
+    probes: ProbeReport | None
+    estimated_k: Layer | None
+    steps: list[Step]
+
+
+def write_search(out: Path, record: SearchRecord) -> None:
+    """Write ``search.json`` in place of an older one."""
+    write_sealed(out / SEARCH, record.model_dump(), inside=out)
+
+
+def read_search(out: Path) -> SearchRecord | None:
+    """The record in a folder; None if there is none, or if it is damaged or incomplete."""
+    require_inside(out / SEARCH, out)
+    try:
+        return SearchRecord.model_validate_json(json.dumps(unseal(read_inside(out / SEARCH, out))), strict=True)
+    except (OSError, ValueError):
+        return None
+
+
+def request_again(out: Path, runs: Set[str]) -> None:
+    """Remove these runs from the abandoned ones, because a sweep has requested them."""
+    search = read_search(out)
+    if search and runs & set(search.abandoned):
+        write_search(out, search.model_copy(update={"abandoned": sorted(set(search.abandoned) - runs)}))
+
+
+def newer_runs(search: SearchRecord, rows: Iterable[RunResult]) -> list[RunResult]:
+    """The runs with the train size of a search that have ended since it ended itself; none if it has not."""
+    of_size = [row for row in rows if row.train_size == search.train_size and row.status != "pending"]
+    return [row for row in of_size if search.over and row.run not in search.known]
+
+
+def as_of_now(search: SearchRecord, rows: Sequence[RunResult]) -> SearchRecord:
+    """The record with its verdict and its ``skipped`` brought up to date, if runs have been trained since it ended."""
+    newer = newer_runs(search, rows)
+    if not newer:
+        return search
+    since = "1 run has" if len(newer) == 1 else f"{len(newer)} runs have"
+    why = f"{since} been added to this folder since the search ended; the answer counts all."
+    trained = {row.recipe for row in newer}
+    skipped = [k for k in search.skipped if k not in trained]
+    return search.model_copy(update={"why": why, "skipped": skipped})
+
+
+def selected_learning_rates(search: SearchRecord, rows: Sequence[RunResult]) -> dict[str, float]:
+    """The learning rate that a search selected, for each k that no sweep has trained at other learning rates since."""
+
+    def by_k(runs: Iterable[tuple[str, float | None]]) -> dict[str, set[float | None]]:
+        rates: dict[str, set[float | None]] = {}
+        for k, rate in runs:
+            rates.setdefault(k, set()).add(rate)
+        return rates
+
+    tried = by_k((run.recipe, run.learning_rate) for step in search.steps for run in step.runs)
+    known = by_k((row.recipe, row.learning_rate) for row in rows if row.status == "done")
+    selected = search.selected_learning_rates.items()
+    return {k: rate for k, rate in selected if known.get(k, set()) <= tried.get(k, set())}

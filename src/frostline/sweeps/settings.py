@@ -1,0 +1,416 @@
+"""What the user asked for: the keys of a TOML file, the flags of the command line, the arguments of :class:`frostline.Sweep`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
+from pydantic_core import ErrorDetails
+
+from frostline import FrostlineError
+from frostline.data.kinds import DataSettings, Strict, Strings, of_help
+from frostline.data.wording import did_you_mean, parse_duration
+from frostline.model.ways import DEFAULT_RATES, Way, require_free, way_named
+from frostline.statistics.recipe import NAMED, Recipe
+from frostline.training.settings import (
+    HEAD_LEARNING_RATE,
+    HeadLearningRates,
+    LearningRates,
+    Lengths,
+    Seeds,
+    Sizes,
+    Threshold,
+    TrainingSettings,
+    Tunes,
+)
+
+GRID = ("tune", "seeds", "train_size", "learning_rate", "num_train_epochs")  # the dimensions of a grid of runs
+
+
+class ModelSettings(Strict):
+    """The pretrained model."""
+
+    model: str = Field(description="hub name, or folder written by save_pretrained")
+    revision: str | None = Field(
+        None, description="commit, tag or branch of a hub model", json_schema_extra=of_help("main")
+    )
+    trust_remote_code: bool = Field(
+        False,
+        description="run code that comes with the model, which no TOML file can decide; a hub model needs --revision",
+    )
+
+
+class MoreRuns(Strict):
+    """One more grid of runs. What it does not set is as in the sweep."""
+
+    tune: Tunes | None = None
+    seeds: Seeds | None = None
+    train_size: Sizes | None = None
+    learning_rate: LearningRates | None = None
+    num_train_epochs: Lengths | None = None
+
+    def values(self) -> dict[str, Any]:
+        """The values that are set."""
+        return {name: value for name in GRID if (value := getattr(self, name)) is not None}
+
+
+class GridSettings(Strict):
+    """What is trained: all combinations of these values."""
+
+    tune: Tunes = Field(
+        description="values of k, the number of last layers to train, such as 0,1,2,full (0: classifier head only; full: every "
+        "layer); named: what --tune-modules names; or ways to tune, such as lora-2"
+    )
+    tune_modules: Strings | None = Field(
+        None, description="modules that --tune named trains with the head, such as encoder.layer.11,pooler"
+    )
+    way: dict[str, Way] = Field({}, description="ways to tune of your own, as tables [way.NAME] in a TOML file")
+    seeds: Seeds = Field((0, 1, 2, 3, 4), description="number of seeds, or a list of seeds")
+    train_size: Sizes | None = Field(
+        None, description="numbers of training examples to compare", json_schema_extra=of_help("all examples")
+    )
+    learning_rate: LearningRates = Field(
+        (5e-5,),
+        description="learning rates of the layers, ten times these for LoRA and biases; each k uses its best on validation",
+    )
+    head_learning_rate: HeadLearningRates = Field(
+        (HEAD_LEARNING_RATE,),
+        description="learning rates of the head; k = 0 uses its best, every other k the first; `same`: as the layers",
+    )
+    grid: tuple[MoreRuns, ...] = Field((), description="more grids of runs, as tables [[grid]] in a TOML file")
+
+    @field_validator("tune_modules")
+    @classmethod
+    def _module_paths(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if values is not None and not (values and all(all(part.split(".")) for part in values)):
+            raise ValueError("give module paths, such as encoder.layer.11,pooler")
+        return values if values is None else tuple(sorted(set(values)))  # the order has no meaning
+
+
+class ResourceSettings(Strict):
+    """Where the runs are trained."""
+
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        "auto", description="device: cpu, cuda, mps or auto (cuda if available)"
+    )
+    cache_limit: float | None = Field(
+        None,
+        ge=0,
+        description="disk space for cached hidden states, in GB",
+        json_schema_extra=of_help("free disk space"),
+    )
+    stream: bool | None = Field(
+        None,
+        description="read frozen layers from the model folder one at a time, so that only the last layers are in memory",
+        json_schema_extra=of_help("if the weights do not fit into memory"),
+    )
+    workers: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="runs trained at the same time, one CPU core each; 1: one run on all cores"
+    )
+    stack: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="maximum runs of one k trained as one stack; auto: on a CPU only for k = 0; 1: no stacks"
+    )
+
+
+class OutputSettings(Strict):
+    """The answer and the files."""
+
+    out: str = Field(description="folder for results, answer, report and model")
+    target: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="share of full fine-tuning's gain that k must reach; recommends the cheapest k that does",
+        json_schema_extra=of_help("0.95, and weigh score against cost"),
+    )
+    sure: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="recommend the cheapest k that reaches the target with this probability",
+        json_schema_extra=of_help("0.5 with --target or --margin; else weigh score against cost"),
+    )
+    price: float = Field(
+        2.0,
+        ge=0,
+        description="points of the metric that the training time of full fine-tuning is worth; not used with a target",
+    )
+    margin: float | None = Field(
+        None, gt=0, description="replaces --target: largest acceptable gap to full fine-tuning, in the metric's units"
+    )
+    keep_adapter: bool = Field(
+        False, description="save a LoRA model also as an adapter of PEFT, in model/adapter; needs the package peft"
+    )
+    calibrate: bool = Field(
+        False,
+        description="save a temperature with the model, fitted on validation; `frostline predict` divides logits by it",
+    )
+    threshold: Threshold | None = Field(
+        None,
+        description="save a threshold on the probability of the second of two classes, or of each label: a number, recall=0.9, "
+        "or a metric to maximize on validation, such as f1 or best (that of the sweep)",
+        json_schema_extra=of_help("0.5"),
+    )
+
+
+class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings, ModelSettings, DataSettings):
+    """A grid of runs with one model on one data set."""
+
+    num_train_epochs: Lengths = Field(  # type: ignore[assignment]  # a run has one of them
+        (3.0,), description="training epochs; several are compared, as values of k are"
+    )
+
+    def grids(self) -> list[Self]:
+        """The parts of the grid. The runs of a part are all combinations of its values."""
+        plain = self.model_copy(update={"grid": ()})
+        return [plain, *(plain.model_copy(update=part.values()) for part in self.grid)]
+
+    def grid_values(self) -> list[dict[str, Any]]:
+        """The values of each part of the grid, by dimension."""
+        return [{name: getattr(part, name) for name in GRID} for part in self.grids()]
+
+    def learning_rate_pairs(self, tune: Recipe) -> list[tuple[float | None, float | None]]:
+        """The pairs (learning rate of the layers, learning rate of the head) at which this k is trained.
+
+        None for the head stands for the learning rate of the layers. Where only the head is trained, its learning rate is the
+        only one and stands first. A way multiplies the learning rates by its factor, so all have as many. What trains no
+        parameter of the model has none, and is fitted once.
+        """
+        way = self.way_of(tune)
+        if not way.trains_model:
+            return [(None, None)]
+        if not way.head_only:
+            head_rate = self.head_learning_rate[0] if way.in_loop else None
+            return [(way.rate_factor * layers, head_rate) for layers in self.learning_rate]
+        head = [self.learning_rate if one is None else (one,) for one in self.head_learning_rate]
+        return [(way.rate_factor * one, None) for one in dict.fromkeys(one for several in head for one in several)]
+
+    def way_of(self, tune: Recipe) -> Way:
+        """The way that a value of ``tune`` stands for."""
+        return way_named(Recipe(tune).trained, self.way, self.tune_modules)
+
+    def values_of(self, dimension: str) -> list[Any]:
+        """The values of one dimension, over all parts of the grid."""
+        return list(dict.fromkeys(value for part in self.grids() for value in getattr(part, dimension) or ()))
+
+    def extended(self, older: "Settings", train_rows: int) -> Self:
+        """This sweep with the grids of an older one added. No run is added that neither sweep has.
+
+        Args:
+            older: The sweep whose grids are added.
+            train_rows: The train size of a grid that gives none.
+        """
+        parts = [*older.grid_values(), *self.grid_values()]
+        if any(part["train_size"] for part in parts):
+            parts = [{**part, "train_size": part["train_size"] or (train_rows,)} for part in parts]
+        modules = self.tune_modules or older.tune_modules
+        return self.with_grids(parts).model_copy(update={"tune_modules": modules, "way": {**older.way, **self.way}})
+
+    def with_grids(self, parts: Sequence[Mapping[str, Any]]) -> Self:
+        """This sweep with the runs of these grids instead of its own."""
+        joined: list[dict[str, Any]] = []  # fewer grids: two that differ in at most one dimension become one
+        for part in map(dict, parts):
+            while (other := next((one for one in joined if len(_differ(one, part)) < 2), None)) is not None:
+                joined.remove(other)
+                part |= {name: _both(other[name], part[name]) for name in _differ(other, part)}
+            if not any(_covers(one, part) for one in joined):
+                joined = [*(one for one in joined if not _covers(part, one)), part]
+        first, *others = joined
+        return self.model_copy(update={**first, "grid": tuple(MoreRuns(**part) for part in others)})
+
+
+GROUPS: Mapping[str, type[Strict]] = {  # the panels of ``--help``, in their order
+    "data": DataSettings,
+    "model": ModelSettings,
+    "grid": GridSettings,
+    "training": TrainingSettings,
+    "resources": ResourceSettings,
+    "output": OutputSettings,
+}
+CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")
+AUTO, NO_WAYS = "auto", "none"  # values of the ways of a search
+OF_MODEL_AND_DATA = {
+    *ModelSettings.model_fields,
+    *DataSettings.model_fields,
+    *("metric", "data_seed", "max_length", "precision", "device", "stream"),
+} - {"test"}
+
+
+def make_settings(values: Mapping[str, Any]) -> Settings:
+    """Settings from plain values.
+
+    Raises:
+        FrostlineError: A key is unknown (the message has the nearest name), or a value is missing or impossible.
+    """
+    known = Settings.model_fields
+    for key in (key for key in values if key not in known):
+        if isinstance(values[key], Mapping):
+            raise FrostlineError(
+                f"There is no table [{key}]: move its settings to the top of the file. Only class_weights, grid and way are "
+                "tables."
+            )
+        hint = did_you_mean(key, known) or f": choose from {', '.join(sorted(known))}"
+        raise FrostlineError(f"There is no setting {key!r}{hint}.")
+    if values.get("tune_modules") is not None and values.get("tune") is None:
+        values = {**values, "tune": NAMED}
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise FrostlineError(_refusal(error.errors()[0], values)) from error
+    require_free(settings.way)
+    tunes = settings.values_of("tune")
+    for tune in tunes:
+        settings.way_of(tune)  # refuses a way that nobody knows
+    if any(tune.is_way for tune in tunes) and not any(tune.is_k for tune in tunes):
+        raise FrostlineError(
+            "Ways to tune are compared with the last k layers or with full fine-tuning: add one, such as full or last-2."
+        )
+    if NAMED in tunes and settings.tune_modules is None:
+        raise FrostlineError(
+            "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
+            "encoder.layer.11,pooler."
+        )
+    if NAMED not in tunes and settings.tune_modules is not None:
+        raise FrostlineError(
+            f"tune_modules names {', '.join(settings.tune_modules)}, but {','.join(map(str, tunes))} trains no named parts: add "
+            "`named`, or leave --tune-modules out."
+        )
+    return settings
+
+
+def comparison(ways: str | Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a sweep that compares these ways.
+
+    Raises:
+        FrostlineError: A value of ``tune`` is given too, or the ways have no form of names.
+    """
+    if values.get("tune") is not None:
+        raise FrostlineError("A comparison has ways instead of tune: give --ways, such as last-2,lora-2,full.")
+    try:
+        tunes = TypeAdapter(Tunes).validate_python(ways)
+    except ValidationError as error:
+        raise FrostlineError(f"ways cannot be {ways!r}: {_advice(error.errors()[0], 'ways')}.") from error
+    return {**DEFAULT_RATES, **values, "tune": tunes}
+
+
+def search_ways(ways: str | Sequence[str]) -> tuple[Recipe, ...]:
+    """The ways to tune that a search also tries; none for ``auto``, which needs the number of layers, and for ``none``.
+
+    Raises:
+        FrostlineError: One of them is no way that tunes layers.
+    """
+    if ways in (AUTO, NO_WAYS):
+        return ()
+    try:
+        found = TypeAdapter(Tunes).validate_python(ways)
+    except ValidationError as error:
+        raise FrostlineError(f"ways cannot be {ways!r}: {_advice(error.errors()[0], 'ways')}.") from None
+    for recipe in found:
+        way = way_named(recipe)
+        if not recipe.is_way or way.head_only or not way.in_loop:
+            raise FrostlineError(
+                f"ways cannot have {recipe}: a search tries every k and linear probes anyway, and of other ways those that tune "
+                "layers. Leave it out, or run `frostline compare`."
+            )
+    return found
+
+
+def search_settings(values: Mapping[str, Any], max_k: int | None = None, ways: str | Sequence[str] = AUTO) -> Settings:
+    """The settings of a search, before the layers of the model are known.
+
+    Raises:
+        FrostlineError: As for :func:`make_settings`. Or something is given that a search chooses itself.
+    """
+    for name in CHOSEN_BY_SEARCH:
+        if values.get(name) is not None:
+            raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
+    if max_k is not None and max_k < 1:
+        raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more.")
+    search_ways(ways)
+    settings = make_settings({**values, "tune": 0})
+    if settings.train_size and len(settings.train_size) > 1:
+        raise FrostlineError(
+            "A search has one train size: give one --train-size, or run `frostline sweep` for several."
+        )
+    return settings
+
+
+def budget_seconds(budget: float | str | None, processes: int | None = None) -> float | None:
+    """The budget of a search in seconds.
+
+    Raises:
+        FrostlineError: The budget or the number of processes is impossible.
+    """
+    if processes is not None and processes < 1:
+        raise FrostlineError(f"processes cannot be {processes}: give 1 or more.")
+    if isinstance(budget, str):
+        budget = parse_duration(budget)
+    if budget is not None and not budget > 0:
+        raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
+    return budget
+
+
+def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:
+    """The sentence about a refused setting."""
+    name, place, key = (*error["loc"], None, None)[:3]
+    unknown, fields = error["type"] == "extra_forbidden", Settings.model_fields
+    if name == "grid":
+        if unknown:
+            return f"A table [[grid]] has no key {key!r}: it may set {', '.join(GRID)}."
+        if not isinstance(place, int) or key is None:
+            return "grid has the wrong form: give tables [[grid]] in a TOML file, or a list of dictionaries in Python."
+        reason = _advice(error, str(key), fields[str(key)].description)
+        return f"{key} in table {place + 1} of [[grid]] cannot be {error['input']!r}: {reason}."
+    if name == "way":
+        if place is None:
+            return "way has the wrong form: give tables [way.NAME] in a TOML file, or a dictionary of dictionaries in Python."
+        if unknown:
+            hint = did_you_mean(str(key), Way.model_fields) or f": it may set {', '.join(Way.model_fields)}"
+            return f"The way in [way.{place}] cannot have {key!r}{hint}."
+        if key is None:
+            return f"The way {place!r} cannot be used: {_advice(error)}."
+        reason = _advice(error, str(key), Way.model_fields[str(key)].description)
+        return f"{key} in [way.{place}] cannot be {error['input']!r}: {reason}."
+    name = str(name)
+    description = fields[name].description
+    if error["type"] == "missing":
+        return f"{name} is missing: give --{name.replace('_', '-')}, or the key in a TOML file ({description})."
+    return f"{name} cannot be {values[name]!r}: {_advice(error, name, description)}."
+
+
+def _advice(error: ErrorDetails, name: str = "", description: str | None = None) -> str:
+    """What to give instead of a refused value. It replaces pydantic's own message."""
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "value_error":
+        return error["msg"].removeprefix("Value error, ")
+    if name == "tune":
+        return "give numbers of layers from 0 (classifier head only) up, all, named (with --tune-modules), or names of ways"
+    if name == "ways":
+        return "give names of ways in small letters, digits and -, such as last-2,lora-2,full"
+    if name == "class_weights":
+        return "give none, balanced, or a weight for each label"
+    if kind == "literal_error":
+        return f"give {context['expected']}"
+    limits = {"gt": "above {:g}", "ge": "from {:g} on", "lt": "below {:g}", "le": "up to {:g}"}
+    words = [f"a number {words.format(context[key])}" for key, words in limits.items() if key in context]
+    kinds = {
+        "int": "a whole number",
+        "float": "a number",
+        "finite": "a finite number",
+        "string": "one text in quotes",
+        "bool": "true or false",
+    }
+    words += [word for start, word in kinds.items() if kind.startswith(start)]
+    return f"give {words[0]} ({description})" if words else error["msg"].lower()
+
+
+def _covers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return all(set(one[name] or ()) >= set(other[name] or ()) for name in GRID)
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The dimensions in which two grids have different values, whatever their order."""
+    return [name for name in GRID if set(one[name] or ()) != set(other[name] or ())]
+
+
+def _both(values: tuple[Any, ...] | None, more: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    return values if more is None else (*(values or ()), *(value for value in more if value not in (values or ())))

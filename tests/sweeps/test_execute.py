@@ -1,0 +1,217 @@
+"""Execution of sweeps: resuming, failed runs, refused models, and results that do not depend on other runs."""
+
+import re
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import frostline
+import frostline.sweeps.execution.execute as execute_module
+from frostline import FrostlineError
+from frostline.api.sweep import Sweep
+from frostline.frozen.exactness import Check
+from frostline.report.rebuild import rebuild
+from frostline.statistics.recipe import FULL, Recipe
+from frostline.sweeps.execution.execute import execute
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder, register
+from frostline.sweeps.results.leases import Leases
+from frostline.sweeps.results.store import Store
+from frostline.sweeps.results.tensor_files import BestWeights
+from frostline.training.forward import train_rows, validation_rows
+from frostline.training.train import run
+from tiny import Notes, SetsAside, TrainWith, contents, run_sweep, table
+
+
+def test_finished_runs_are_not_trained_again(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, train_with: TrainWith
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    before, trained = contents(out / "runs"), []
+    train_with(lambda spec, *_, **__: trained.append(spec))
+    run_sweep(settings)
+    assert not trained and contents(out / "runs") == before
+
+
+def test_a_resumed_sweep_has_the_same_results_as_an_uninterrupted_one(
+    finished_small: Path, settings: dict[str, Any], train_with: TrainWith
+) -> None:
+    trained = []
+
+    def stop_at_the_third(spec: Any, experiment: Any, **more: Any) -> Any:
+        trained.append(spec)
+        if len(trained) == 3:
+            raise KeyboardInterrupt
+        return run(spec, experiment, **more)
+
+    settings = {**settings, "stack": 1}
+    train_with(stop_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        run_sweep(settings)
+    assert len(Store(settings["out"]).results()) == 2
+    again = run_sweep(settings)
+    assert len(trained) == 5
+    pd.testing.assert_frame_equal(table(again), table(Sweep(**{**settings, "out": finished_small})))
+    ours, theirs = Store(settings["out"]), Store(finished_small)
+    for digest in theirs.results():
+        for name, logits in theirs.predictions(digest).items():
+            assert np.array_equal(ours.predictions(digest)[name], logits)
+
+
+def test_trained_parameters_that_cannot_be_stored_do_not_fail_the_run(settings: dict[str, Any], tmp_path: Path) -> None:
+    sweep, notes = Sweep(progress=Progress(), **settings), []
+    plan, progress = sweep._prepare(Progress()), Progress()
+    progress.note = notes.append  # type: ignore[method-assign]
+    register(plan)
+    (tmp_path / "file").touch()
+    execute(plan, plan.requested, progress, weights=BestWeights(tmp_path / "file"))
+    assert set(sweep.table().status) == {"done"}
+    assert any(re.search(r"The trained parameters of last \d, seed \d could not be stored", note) for note in notes)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_that_raises_is_recorded_as_failed_and_repeated(
+    settings: dict[str, Any], train_with: TrainWith, workers: int
+) -> None:
+    def fails(spec: Any, experiment: Any, **more: Any) -> Any:
+        if (spec.recipe.k, spec.seed) == (1, 0):
+            raise RuntimeError("out of <memory>\nmore of it")
+        return run(spec, experiment, **more)
+
+    settings = {**settings, "workers": workers, "stack": 1}
+    train_with(fails)
+    rows = run_sweep(settings).table().set_index(["recipe", "seed"])
+    assert rows.status.to_dict() == {
+        ("head only", 0): "done",
+        ("last 1", 0): "failed",
+        ("head only", 1): "done",
+        ("last 1", 1): "done",
+    }
+    assert rows.reason["last 1", 0] == "RuntimeError: out of <memory>"
+    answer = rebuild(settings["out"])
+    assert answer.runs.failed == 1 and answer.sizes[0].cell("last 1").errors == 1
+    train_with(run)
+    again = run_sweep(settings)
+    assert set(again.table().status) == {"done"} and not list(settings["out"].glob("runs/*.failed.json"))
+
+
+@pytest.mark.parametrize("name", ["result.json", "predictions.safetensors"])
+def test_a_damaged_result_is_set_aside_and_its_run_is_repeated(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, name: str
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    before, digest = contents(out / "runs"), min(Store(out).results())
+    file = out / "runs" / digest / name
+    file.write_bytes(file.read_bytes()[:-1])
+    progress = Notes()
+    sweep = Sweep(progress=progress, **settings)
+    sweep.run(save_model=False)
+    (damage,) = (note for note in progress.notes if f"{out / 'runs' / digest} is damaged" in note)
+    assert str(out / "damaged" / digest) in damage
+    assert contents(out / "damaged")[f"{digest}/{name}"] == before[f"{digest}/{name}"][:-1]
+    after = contents(out / "runs")
+    for path, content in before.items():
+        assert after[path] == content or path == f"{digest}/result.json"  # which has the time that the run took
+
+
+def test_a_run_is_published_if_the_earlier_result_of_another_process_is_torn(
+    settings: dict[str, Any], train_with: TrainWith
+) -> None:
+    trained = []
+
+    def publish_torn(spec: Any, experiment: Any, **more: Any) -> Any:
+        trained.append(spec.digest)
+        if len(trained) == 1:
+            torn = settings["out"] / "runs" / spec.digest
+            torn.mkdir(parents=True)
+            (torn / "result.json").write_bytes(b"{")
+        return run(spec, experiment, **more)
+
+    progress = Notes()
+    train_with(publish_torn)
+    Sweep(**{**settings, "tune": "0", "seeds": 1, "progress": progress}).run(save_model=False)
+    assert list(Store(settings["out"]).results()) == trained
+    assert [path.name for path in (settings["out"] / "damaged").iterdir()] == trained
+    assert sum(f"{trained[0]} is damaged" in note for note in progress.notes) == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    shown, begun, taken = SetsAside(Path(settings["out"])), monotonic(), Leases.taken
+
+    def taken_in_time(leases: Leases, ended: Collection[str] = ()) -> set[str]:
+        assert monotonic() - begun < 20  # it would otherwise wait for itself
+        return taken(leases, ended)
+
+    monkeypatch.setattr(Leases, "taken", taken_in_time)
+    plan = Sweep(**{**settings, "stack": 1, "workers": workers, "progress": Progress()})._prepare(Progress())
+    register(plan)
+    execute(plan, plan.runs, shown)
+    assert len(plan.store.done()) == 4 and shown.runs_done == 5
+    assert [path.name for path in (plan.store.out / "damaged").iterdir()] == shown.aside
+    assert not list((plan.store.out / "leases").iterdir())
+
+
+def test_a_full_disk_ends_the_sweep_without_a_failed_run(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Store, result: Any) -> None:
+        raise FrostlineError("The disk is full: make room.")
+
+    monkeypatch.setattr(Store, "publish", full)
+    with pytest.raises(FrostlineError, match="The disk is full"):
+        run_sweep(settings)
+    assert not list(settings["out"].glob("runs/*"))
+
+
+def test_unfinished_files_of_a_killed_process_do_not_block_the_folder(settings: dict[str, Any]) -> None:
+    settings["out"].mkdir()
+    (settings["out"] / ".sweep.toml.12345678.part").write_text("model = ")
+    assert set(run_sweep(settings, tune="0", seeds=1).table().status) == {"done"}
+
+
+def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(settings: dict[str, Any]) -> None:
+    settings = {**settings, "tune": "0,1", "seeds": 5, "folds": 5, "train_size": None}
+    sweep = run_sweep(settings)
+    plan, folder = sweep._prepare(Progress()), Folder(settings["out"])
+    experiment, answer = plan.experiment, rebuild(settings["out"])
+    texts = plan.data.train.texts
+    for spec in folder.runs:
+        trained = {texts[row - experiment.splits["train"][0]] for row in train_rows(experiment, spec)}
+        scored = {texts[row - experiment.splits["validation"][0]] for row in validation_rows(experiment, spec)}
+        assert not trained & scored and trained | scored == set(texts)
+    for k in (0, 1):
+        scored_by = sum(~np.isnan(folder.predictions(run.digest)).any(1) for run in folder.runs if run.recipe.k == k)
+        assert (scored_by == 1).all()
+    assert answer.validation_rows == len(texts)
+    assert answer.sizes[0].train_size == plan.data.train_rows < len(texts)
+    again = run_sweep({**settings, "seeds": 6})
+    assert len(again.table()) == 12 and again.table().status.eq("done").all()
+    frostline.Sweep(progress=Progress(), **settings).run()
+    assert (folder.out / "report.html").exists() and (folder.out / "model" / "config.json").exists()
+
+
+def test_runs_of_different_folds_are_not_stacked(settings: dict[str, Any]) -> None:
+    folds = [
+        spec.stack_key
+        for spec in frostline.Sweep(**{**settings, "tune": "0", "seeds": 4, "folds": 2}).plan(timed=False).runs
+    ]
+    assert len(set(folds)) == 2 and folds[0] == folds[2] and folds[1] == folds[3]
+
+
+@pytest.mark.parametrize("k, shown", [(Recipe(1), " with last 1"), (FULL, " with full"), (None, "")])
+def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, k: Any, shown: str
+) -> None:
+    monkeypatch.setattr(execute_module, "check", lambda *_, **__: [Check(k, None, None, None, "Its layers talk.")])
+    with pytest.raises(FrostlineError, match=rf"cannot be cut exactly{shown}: Its layers talk\."):
+        Sweep(progress=Progress(), **settings).run()
+    assert not settings["out"].exists()

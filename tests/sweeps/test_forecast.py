@@ -1,0 +1,197 @@
+"""Forecasts: they change nothing, and are shown and recorded. No test depends on measured times."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from datasets import ClassLabel, Dataset, Features, Value
+from hypothesis import given
+from hypothesis import strategies as st
+
+import frostline
+from frostline.cli.plan_output import print_forecast
+from frostline.statistics.recipe import FULL, Recipe
+from frostline.sweeps.execution import forecast as forecast_module
+from frostline.sweeps.execution.execute import execute
+from frostline.sweeps.execution.forecast import make_forecast, seconds_of
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.forecast_record import Forecast, KindForecast, Taken, record, record_measured, recorded
+from frostline.sweeps.results.store import Store
+from tiny import SMALL, contents, run_sweep
+
+PLANNED = {"tune": "0,1,2,all", "seeds": 2}
+
+
+def sweep_of(tiny_bert: Path, tiny_table: Path, out: Path, **other: Any) -> frostline.Sweep:
+    return frostline.Sweep(
+        progress=Progress(), **{**SMALL, "model": tiny_bert, "train": tiny_table, "out": out, **PLANNED, **other}
+    )
+
+
+def states(model: torch.nn.Module) -> dict[str, Any]:
+    return {
+        "weights": {name: p.detach().clone() for name, p in model.named_parameters()},
+        "torch": torch.get_rng_state(),
+        "numpy": np.random.get_state()[1].tolist(),  # type: ignore[union-attr, index]
+        "python": random.getstate(),
+    }
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_a_plan_forecasts_every_cell_and_leaves_no_trace(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "o", tune="0,1,2,all,probe", train_size="20,40")
+    plan = sweep._prepare(Progress())
+    model, before = plan.experiment.pretrained.model, states(plan.experiment.pretrained.model)
+    found = sweep.plan().forecast
+    assert found is not None and found.runs == 20 and found.forward_pass_seconds > 0
+    assert {(cell.recipe, cell.train_size) for cell in found.cells} == {
+        (k, n) for k in ("head only", "last 1", "last 2", "full", "probe") for n in (20, 40)
+    }
+    assert all(cell.seconds > 0 and cell.trainer_seconds and cell.memory_bytes > 0 for cell in found.cells)
+    assert found.seconds == pytest.approx(
+        found.forward_pass_seconds + sum(cell.runs * cell.seconds for cell in found.cells)
+    )
+    after = states(model)
+    fresh = {name for name in before["weights"] if name not in plan.experiment.pretrained.new}
+    assert all(torch.equal(before["weights"][name], after["weights"][name]) for name in fresh)
+    assert torch.equal(before["torch"], after["torch"])
+    assert before["numpy"] == after["numpy"] and before["python"] == after["python"]
+    assert not plan.experiment.pretrained._pretrained and all(p.grad is None for p in model.parameters())
+    assert plan.experiment.states is None and not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("empty_cache")
+def test_states_for_estimators_alone_take_time_on_the_disk(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_sweep(settings, tune="0")
+    monkeypatch.setattr(forecast_module, "disk_speed", lambda folder: 1.0)
+    found = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,probe"}).plan().forecast
+    assert found is not None and {cell.recipe for cell in found.cells} == {"probe"}
+    assert found.forward_pass_seconds > 1000  # a byte each second
+
+
+def test_results_after_a_forecast_are_bitwise_identical(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    plain = run_sweep({**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "plain", **PLANNED})
+    sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "timed")
+    sweep.plan()
+    sweep.run(save_model=False)
+    ours, theirs = Store(sweep.out), Store(plain.out)
+    assert ours.results().keys() == theirs.results().keys() and len(ours.results()) == 8
+    for digest in theirs.results():
+        for name, logits in theirs.predictions(digest).items():
+            assert np.array_equal(ours.predictions(digest)[name], logits)
+
+
+def test_finished_runs_cost_nothing(finished_small: Path, settings: dict[str, Any], capsys: Any) -> None:
+    sweep = frostline.Sweep(progress=Progress(), **{**settings, "out": finished_small})
+    before = contents(finished_small / "runs")
+    made = sweep.plan()
+    assert made.forecast == Forecast((), 0.0) and made.forecast.seconds == made.forecast.memory_bytes == 0
+    assert made.forecast.trainer_seconds is None and contents(finished_small / "runs") == before
+    print_forecast(made.forecast)
+    assert "All requested runs are done" in capsys.readouterr().out
+    more = frostline.Sweep(progress=Progress(), **{**settings, "out": finished_small, "tune": "0,1,2"}).plan()
+    assert more.forecast is not None and [(cell.recipe, cell.runs) for cell in more.forecast.cells] == [("last 2", 2)]
+
+
+def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str, Any]) -> None:
+    sweep = frostline.Sweep(progress=Progress(), **settings)
+    plan = sweep._prepare(Progress())
+    assert make_forecast(plan, runs := plan.requested, runs, Progress()) is None
+    sweep.run(save_model=False)
+    assert recorded(sweep.out) == []
+    assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
+
+
+def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny_table: Path) -> None:
+    rows = pd.read_csv(tiny_table).to_dict("records")
+    names = ["negative", "positive", "neither"]
+    kinds = Features({"text": Value("string"), "label": ClassLabel(names=names)})
+    table = {"text": [row["text"] for row in rows], "label": [names.index(row["label"]) for row in rows]}
+    train = Dataset.from_dict(table, features=kinds)
+    sweep = frostline.Sweep(progress=Progress(), **{**settings, "train": train, "class_weights": "balanced"})
+    made = sweep.plan()
+    assert made.forecast is not None and made.forecast.seconds > 0
+    assert set(run_sweep({**settings, "train": train, "class_weights": "balanced"}).table().status) == {"done"}
+
+
+def test_a_sweep_records_its_forecast_and_the_measured_time(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast_module, "TIMING_SHARE", 1e6)
+    sweep = frostline.Sweep(progress=Progress(), **settings)
+    sweep.run(save_model=False)
+    (call,) = recorded(sweep.out)
+    assert [cell.recipe for cell in call.cells] == ["head only", "last 1"]
+    assert call.measured is not None and call.measured.seconds >= call.measured.forward_pass_seconds > 0
+    sweep.run(save_model=False)
+    assert len(recorded(sweep.out)) == 1
+    table = (sweep.out / "tables" / "predicted.csv").read_text().splitlines()
+    assert [line.split(",")[0] for line in table[1:]] == ["head only", "last 1", "forward pass", "total"]
+    assert "Forecast and measured cost" in (sweep.out / "report.html").read_text()
+    frostline.Sweep(progress=Progress(), **{**settings, "tune": "2"}).run(save_model=False)
+    assert len(recorded(sweep.out)) == 2
+
+
+def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:
+    assert recorded(tmp_path) == []
+    call = record(tmp_path, Forecast((), 1.0))
+    record(tmp_path, Forecast((), 2.0))  # by another process in the same folder
+    measured = Taken(seconds=4.0, forward_pass_seconds=1.0)
+    record_measured(tmp_path, call, measured)
+    first, second = recorded(tmp_path)
+    assert first.predicted.forward_pass_seconds == 1.0 and first.measured == measured
+    assert second.measured is None
+    for damage in ("", "[]", '{"calls": 3}'):
+        (tmp_path / "forecast.json").write_text(damage)
+        assert recorded(tmp_path) == []
+        record_measured(tmp_path, call, measured)
+
+
+def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> None:
+    sweep, shown = frostline.Sweep(progress=Progress(), **settings), Progress()
+    forecast = sweep.plan().forecast
+    assert forecast is not None
+    plan = sweep._prepare(Progress())
+    execute(plan, plan.requested, shown)
+    assert shown.runs == 4 and shown.predicted == forecast.seconds == pytest.approx(shown.total)
+    assert shown.done == pytest.approx(shown.total)
+
+
+POINTS = {Recipe(0): (1.0, 0.5), Recipe(2): (20.0, 2.0), Recipe(6): (60.0, 6.0), FULL: (60.0, 7.0)}
+
+
+@given(st.floats(2, 200), st.floats(1, 50))
+def test_seconds_increase_with_operations_and_batches(operations: float, count: float) -> None:
+    for k in map(Recipe, (0, 1, 4, 12, "named")):
+        one = seconds_of(POINTS, k, count, count * operations)
+        assert one > 0
+        assert seconds_of(POINTS, k, 2 * count, 2 * count * operations) == pytest.approx(2 * one)
+        assert seconds_of(POINTS, k, count, 1.5 * count * operations) >= one
+    assert seconds_of(POINTS, Recipe(4), 0.0, 0.0) == 0.0
+
+
+def test_what_was_timed_is_reproduced_and_the_rest_is_interpolated() -> None:
+    for k, (operations, seconds) in POINTS.items():
+        assert seconds_of(POINTS, k, 3, 3 * operations) == pytest.approx(3 * seconds)
+    assert seconds_of(POINTS, Recipe(4), 1, 40.0) == pytest.approx(4.0)
+    assert seconds_of(POINTS, Recipe(7), 1, 70.0) > 6.0
+    assert seconds_of({FULL: (10.0, 1.0)}, Recipe(3), 1, 5.0) == pytest.approx(0.5)
+
+
+def test_cells_of_a_forecast_add_up() -> None:
+    def cell(runs: int, seconds: float, **other: Any) -> KindForecast:
+        return KindForecast(
+            "last 1", 10, runs, seconds, **{"memory_bytes": 5.0, "trainer_seconds": 2 * seconds, **other}
+        )
+
+    both = Forecast((cell(2, 3.0), cell(1, 4.0, memory_bytes=9.0)), 5.0)
+    assert (both.runs, both.seconds, both.trainer_seconds, both.memory_bytes) == (3, 15.0, 20.0, 9.0)
+    assert Forecast((cell(2, 3.0), cell(1, 4.0, trainer_seconds=None)), 5.0).trainer_seconds is None
+    # two workers: one trains the run of 8 seconds, the other one both runs of 6 seconds
+    assert Forecast(both.cells, 5.0, workers=2).seconds == 5.0 + 12.0

@@ -1,0 +1,145 @@
+"""Sweeps that are extended in the same folder: more seeds, train sizes and values of k."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from frostline import FrostlineError
+from frostline.api.sweep import Sweep
+from frostline.report.rebuild import finish, rebuild
+from frostline.statistics.recipe import Recipe
+from frostline.sweeps.execution.execute import execute, prepare_hidden_states
+from frostline.sweeps.prepare import prepare
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder, register
+from frostline.training.train import run
+from tiny import run_sweep, table
+
+
+def cells(sweep: Sweep) -> set[tuple[Any, ...]]:
+    done = sweep.table().query("status == 'done'")
+    return set(done[["recipe", "seed", "train_size", "learning_rate"]].itertuples(index=False, name=None))
+
+
+def test_an_extended_sweep_equals_the_same_grid_in_one_call(settings: dict[str, Any], tmp_path: Path) -> None:
+    run_sweep(settings, seeds=1, tune="1")
+    run_sweep(settings, seeds=2, tune="all,1")
+    grown = run_sweep(settings, seeds=2, tune="0")
+    whole = run_sweep(settings, seeds=2, tune="0,1,all", out=tmp_path / "whole")
+    assert grown.spec.tune == ("head only",) and set(grown.table().recipe) == {"head only", "last 1", "full"}
+    pd.testing.assert_frame_equal(table(grown), table(whole))
+
+
+def test_training_lengths_of_one_folder_have_the_results_of_one_folder_each(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    alone = [run_sweep(settings, num_train_epochs=epochs, out=tmp_path / f"{epochs}") for epochs in (1, 2)]
+    both = run_sweep(settings, num_train_epochs=2)
+    both = run_sweep(settings, num_train_epochs="1,2")
+    joined = pd.concat([table(one) for one in alone]).set_index("run")
+    found = table(both).set_index("run").loc[joined.index]
+    pd.testing.assert_frame_equal(found.drop(columns="recipe"), joined.drop(columns="recipe"))
+    named = [
+        Recipe(recipe).for_epochs(epochs) for recipe, epochs in zip(joined.recipe, joined.num_train_epochs, strict=True)
+    ]
+    assert found.recipe.tolist() == named and len(found) == 2 * len(table(alone[0]))
+
+
+def test_what_has_no_training_length_is_fitted_once(settings: dict[str, Any]) -> None:
+    given = {**settings, "tune": "1,probe", "seeds": 1}
+    for epochs in ("2", "3,2", "3"):
+        found = table(run_sweep(given, num_train_epochs=epochs))
+        assert found.recipe.tolist().count("probe") == 1 and found.validation_best.notna().all()
+    assert len(list((found := Folder(settings["out"])).runs)) == len(found.results) == 3
+
+
+def test_ways_of_several_training_lengths_have_a_report(settings: dict[str, Any]) -> None:
+    found = run_sweep(settings, tune="1,bitfit", seeds=1, num_train_epochs="1,2")
+    assert {"bitfit for 1 epoch", "bitfit for 2 epochs"} < set(found.table().recipe)
+    assert {cell.recipe.trained for cell in rebuild(found.out).sizes[0].cells} == {"last 1", "bitfit"}
+
+
+def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: dict[str, Any]) -> None:
+    first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
+    plan = first._prepare(Progress())  # it has read the folder before the other call changes it
+    run_sweep(settings, tune="1,all", seeds=2)
+    register(plan)
+    execute(plan, plan.requested, Progress())
+    both = {(k, seed, 20, 1e-3) for k in ("last 1", "full") for seed in (0, 1)} | {("head only", 0, 20, 1e-2)}
+    assert cells(first) == both
+
+    notes: list[str] = []
+
+    class Noted(Progress):
+        def note(self, sentence: str) -> None:
+            notes.append(sentence)
+
+    finish(plan, Noted())
+    assert ["the same command again to save the model" in note for note in notes] == [True]
+
+
+def test_a_sweep_in_a_folder_that_was_extended_since_saves_the_recommended_model(settings: dict[str, Any]) -> None:
+    first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
+    first.run()
+    run_sweep({**settings, "target": 1.0}, tune="0,all", seeds=3)
+    shutil.rmtree(first.out / "model", ignore_errors=True)
+    first.run()
+    assert (first.out / "model" / "config.json").exists()
+
+
+def test_a_smaller_grid_later_removes_nothing_and_trains_only_its_own_runs(settings: dict[str, Any]) -> None:
+    run_sweep(settings, tune="0,1", seeds=2)
+    fewer = run_sweep(settings, tune="1", seeds=1, learning_rate=1e-2)
+    assert len(cells(fewer)) == 5 and ("last 1", 0, 20, 1e-2) in cells(fewer)
+    assert (fewer.table().status == "done").all()
+
+
+def test_train_sizes_can_be_added_to_a_sweep_on_all_examples(settings: dict[str, Any]) -> None:
+    settings = {**settings, "train_size": None, "seeds": 1, "tune": "0"}
+    run_sweep(settings)
+    both = run_sweep(settings, train_size="30")
+    assert {cell[2] for cell in cells(both)} == {30, 144}
+
+
+def test_results_do_not_depend_on_the_order_of_calls(settings: dict[str, Any], tmp_path: Path) -> None:
+    wanted = {**settings, "tune": "1,2,all", "workers": 1}
+    whole = run_sweep({**wanted, "out": tmp_path / "whole"})
+    sweep = Sweep(progress=Progress(), **wanted)
+    plan = sweep._prepare(Progress())
+    register(plan)
+    runs = plan.requested
+    for tune in ("last 1", "full", "last 2"):
+        execute(plan, [spec for spec in runs if spec.recipe == tune], Progress())
+    one, other = (Folder(out).store for out in (settings["out"], whole.out))
+    assert one.results().keys() == other.results().keys() and one.results()
+    for digest in one.results():
+        mine, theirs = one.predictions(digest), other.predictions(digest)
+        assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_named_parts_can_be_added_but_other_named_parts_need_another_folder(settings: dict[str, Any]) -> None:
+    run_sweep(settings, tune="0,1")
+    both = run_sweep(settings, tune_modules="pooler,layer.1", tune=None)
+    assert set(both.table().recipe) == {"head only", "last 1", "named"} and set(both.table().status) == {"done"}
+    assert set(run_sweep(settings, tune="2").table().recipe) == {"head only", "last 1", "last 2", "named"}
+    with pytest.raises(FrostlineError, match=r"value of tune_modules is different \(layer\.1,pooler there"):
+        run_sweep(settings, tune="named", tune_modules="pooler")
+
+
+def test_an_older_run_of_an_extended_sweep_reads_its_own_rows(settings: dict[str, Any]) -> None:
+    """Every seed has its own training examples. Their hidden states are loaded when an older run is trained again."""
+    run_sweep(settings, tune="1", seeds=1, num_train_epochs=1)
+    grown = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 2})
+    plan = prepare(grown.spec, {}, Progress())
+    execute(plan, plan.runs, Progress())
+    older = next(spec for spec in plan.runs if spec.seed == 0)
+    with pytest.raises(AssertionError, match="hidden states of these rows were not loaded"):
+        run(older, plan.experiment)
+    prepare_hidden_states(plan, [older], Progress())
+    again = run(older, plan.experiment)
+    there = plan.store.predictions(older.digest)
+    assert all(np.array_equal(again.logits[name], there[name]) for name in there)

@@ -1,0 +1,204 @@
+"""Preparing a sweep: what may differ from the sweep in the folder, and what is refused before anything is written."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from transformers import AutoTokenizer
+
+from frostline import FrostlineError
+from frostline.api.sweep import Sweep
+from frostline.sweeps.plan import rows_needed
+from frostline.sweeps.prepare import prepare
+from frostline.sweeps.progress import Progress
+from tiny import Frostline, contents, run_sweep, sentences, tiny_bert_folder, write_csv
+
+OTHER_DATA = "results of other data (other rows or labels, or other rows are for validation or test)"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "there"),
+    [
+        ("head_learning_rate", "same", "0.01 there, same now"),
+        ("max_length", 16, "32 there, 16 now"),
+        ("metric", "f1", "accuracy there, f1 now"),
+        ("precision", "bfloat16", "float32 there, bfloat16 now"),
+        ("class_weights", "balanced", "none there, balanced now"),
+        ("data_seed", 1, "0 there, 1 now"),
+        ("subset", "fixed", "per-seed there, fixed now"),
+        ("test", "hold out", OTHER_DATA),
+        ("labels", "positive,negative", OTHER_DATA),
+        ("model", "other", "another sweep: its model is different"),
+    ],
+)
+def test_a_folder_with_another_sweep_is_refused_and_the_message_names_the_difference(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, name: str, value: Any, there: str
+) -> None:
+    other = {name: value}
+    named = f"another sweep: its value of {name} is different ({there})" if there.endswith(" now") else there
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    if "model" in other:
+        other = {"model": tiny_bert_folder(tmp_path / "other", seed=1)}
+    before = contents(out / "runs")
+    with pytest.raises(FrostlineError) as caught:
+        Sweep(progress=Progress(), **{**settings, **other}).run()
+    assert f"{out} holds {named}." in str(caught.value)
+    assert str(caught.value).endswith(f"add to that sweep with its own settings: `frostline sweep {out}/sweep.toml`.")
+    assert contents(out / "runs") == before
+
+
+def test_other_data_come_before_what_follows_from_them(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """A regression has another metric, and more rows no folds. The user has chosen neither."""
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    rows = [{"text": row["text"], "label": f"{n / 7:.2f}"} for n, row in enumerate(sentences(160))]
+    with pytest.raises(FrostlineError) as caught:
+        Sweep(progress=Progress(), **{**settings, "train": write_csv(tmp_path / "t.csv", rows)}).run()
+    other = "results of other data (text-classification there, regression now)"
+    assert str(caught.value).startswith(f"{out} holds {other}. Choose another --out, or add to that sweep")
+
+
+def test_the_folder_of_a_search_names_find(finished_small: Path, settings: dict[str, Any], tmp_path: Path) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    (out / "search.json").touch()
+    with pytest.raises(FrostlineError) as caught:
+        Sweep(progress=Progress(), **{**settings, "data_seed": 1}).run()
+    assert str(caught.value).endswith(
+        "Choose another --out, or continue that search with its own `frostline find` command."
+    )
+
+
+def test_cached_hidden_states_need_no_more_disk_space(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep whose hidden states have filled the disk can be resumed."""
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    monkeypatch.setattr("frostline.sweeps.plan.free_bytes", lambda path: 0)
+    again = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
+    assert again.cached == again.states.wanted and again.cached.cuts
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
+    elsewhere = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
+    assert not elsewhere.cached.cuts
+    assert not (tmp_path / "empty").exists()  # planning creates no cache
+
+
+def test_precision_auto_uses_the_precision_of_the_sweep_in_the_folder(
+    finished_small: Path, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    plan = prepare(Sweep(**{**settings, "precision": "auto", "out": out}).spec, {}, Progress())
+    assert plan.identity.precision == "float32" and len(plan.store.done()) == 4
+
+
+def test_a_token_that_the_model_does_not_know_is_refused(
+    settings: dict[str, Any], tiny_bert: Path, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(tiny_bert, tmp_path / "model"))
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    tokenizer.add_tokens(["zzq"])
+    tokenizer.save_pretrained(model)
+    rows = pd.DataFrame({"text": [f"the zzq film {n}" for n in range(60)], "label": ["a", "b"] * 30})
+    with pytest.raises(FrostlineError, match="The tokenizer gives the token 'zzq' the number"):
+        Sweep(progress=Progress(), **{**settings, "model": model, "train": rows, "validation": rows}).run()
+    assert not settings["out"].exists()
+
+
+LONG = ["the film was very " * 12 + str(n) for n in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "texts", "other", "message"),
+    [
+        (np.linspace(0, 5, 60), None, {"class_weights": "balanced"}, "class_weights are for classes"),
+        (["a", "b", "c"] * 20, None, {"threshold": "best"}, "--threshold is for two classes, but there are 3 classes"),
+        (["a", "b"] * 30, LONG, {}, r"The model takes no more tokens: allow truncation with --max-truncated 1\."),
+    ],
+)
+def test_settings_that_the_data_do_not_allow_leave_no_folder(
+    settings: dict[str, Any], labels: Any, texts: list[str] | None, other: dict[str, Any], message: str
+) -> None:
+    rows = pd.DataFrame({"text": texts or [f"the film {n}" for n in range(60)], "label": labels})
+    with pytest.raises(FrostlineError, match=message):
+        Sweep(progress=Progress(), **{**settings, "train": rows, **other}).run()
+    assert not settings["out"].exists()
+
+
+def test_the_truncated_share_is_planned(settings: dict[str, Any]) -> None:
+    rows = pd.DataFrame({"text": LONG, "label": ["a", "b"] * 30})
+    made = Sweep(progress=Progress(), **{**settings, "train": rows, "max_truncated": 1}).plan(timed=False)
+    assert made.truncated == {"train": 1.0, "validation": 1.0} and made.truncated_by_class == {"a": 1.0, "b": 1.0}
+
+
+@pytest.mark.parametrize("folds", [0, 3])
+def test_only_used_examples_are_tokenized(settings: dict[str, Any], folds: int) -> None:
+    given = {**settings, "train_size": [8, 16], "seeds": [0, 1], "folds": folds}
+    sweep = Sweep(progress=Progress(), **(given if not folds else {**given, "validation": None}))
+    plan = prepare(sweep.spec, sweep.sources, Progress())
+    experiment = plan.experiment
+    used = rows_needed(experiment, plan.runs)
+    train = experiment.splits["train"]
+    assert 0 < np.isin(train, used).sum() <= 32 < len(train)
+    assert (experiment.tokens.lengths[used] > 0).all() and not experiment.tokens.lengths[
+        np.setdiff1d(train, used)
+    ].any()
+
+
+def test_a_folder_with_other_files_is_refused_and_not_changed(settings: dict[str, Any]) -> None:
+    settings["out"].mkdir()
+    (settings["out"] / "thesis.tex").write_text("mine")
+    with pytest.raises(FrostlineError, match="exists and holds no sweep"):
+        Sweep(progress=Progress(), **settings).run()
+    assert [path.name for path in settings["out"].iterdir()] == ["thesis.tex"]
+    file = settings["out"] / "thesis.tex"
+    with pytest.raises(FrostlineError, match=r"thesis\.tex is a file, or in a file: give a folder"):
+        Sweep(progress=Progress(), **{**settings, "out": file}).run()
+    assert file.read_text() == "mine"
+
+
+def test_an_edited_sweep_toml_is_refused_and_a_copy_starts_another_sweep(
+    finished_small: Path, tmp_path: Path, frostline: Frostline
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    edited = (out / "sweep.toml").read_text().replace("seeds = [0, 1]", "seeds = [0]")
+    (out / "sweep.toml").write_text(edited)
+    got = frostline("status", "o")
+    assert got.code == 2 and len(got.err.splitlines()) == 1
+    assert "sweep.toml is damaged or was edited (its checksum is wrong): restore it" in got.err
+    (tmp_path / "copy.toml").write_text(edited)
+    assert frostline("plan", "copy.toml", "--out", "new").code == 0
+
+
+def test_class_weights_work_with_unusual_labels(settings: dict[str, Any], tiny_table: Path) -> None:
+    odd = {"negative": 'négatif "=" 😀', "positive": "'[x]\n"}
+    rows = pd.read_csv(tiny_table)
+    weights = dict.fromkeys(odd.values(), 2.0)
+    sweep = run_sweep(settings, train=rows.assign(label=rows.label.map(odd)), class_weights=weights, seeds=1)
+    assert set(sweep.table().status) == {"done"}
+
+
+def test_a_renamed_file_does_not_rename_the_sweep(
+    finished_small: Path, settings: dict[str, Any], tiny_table: Path, tmp_path: Path
+) -> None:
+    out = Path(shutil.copytree(finished_small, tmp_path / "o"))
+    copy = shutil.copy(tiny_table, tmp_path / "copy.csv")
+    for task, named in ((None, "films"), ("reviews", "reviews")):
+        plan = prepare(Sweep(**{**settings, "train": copy, "out": out, "task": task}).spec, {}, Progress())
+        assert plan.identity.task == named and len(plan.store.done()) == 4
+
+
+def test_a_glue_task_sets_the_metric_unless_another_is_requested(settings: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "CoLA").mkdir()
+    for name, rows in (("train", 40), ("dev", 20)):
+        lines = [f"gj04\t{i % 2}\t\tthe film was very {name} {i}\n" for i in range(rows)]
+        (tmp_path / "CoLA" / f"{name}.tsv").write_text("".join(lines))
+    requested = {**settings, "train": None, "data": tmp_path / "CoLA", "glue": "cola"}
+    identity = prepare(Sweep(**requested).spec, {}, Progress()).identity
+    assert (identity.task, identity.metric) == ("CoLA", "matthews_correlation")
+    assert identity.labels == ("unacceptable", "acceptable")
+    assert prepare(Sweep(**requested, metric="f1").spec, {}, Progress()).identity.metric == "f1"
+    with pytest.raises(FrostlineError, match="did you mean 'CoLA'"):
+        prepare(Sweep(**{**requested, "glue": "colla"}).spec, {}, Progress())

@@ -1,0 +1,278 @@
+"""The store of results: complete folders, never overwritten; damaged ones are recognized and set aside."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import numpy as np
+import pytest
+
+import frostline.sweeps.results.store as store_module
+from frostline import FrostlineError
+from frostline.data.files import json_bytes, seal, unseal
+from frostline.sweeps.results.store import DamagedError, Store, disagreement, set_aside
+from records import failed, result
+from tiny import contents
+
+
+def test_a_published_result_is_read_back(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish(result("aa", 0.25))
+    store.publish(result("cc", test=False))
+    assert store.has("aa") and not store.has("bb") and list(store.results()) == ["aa", "cc"]
+    found = store.results()["aa"]
+    assert found.files.keys() == {"predictions.safetensors", "test.json", "test.safetensors"}
+    assert found.model_copy(update={"files": {}}) == result("aa", 0.25).record
+    assert np.array_equal(store.predictions("aa")["validation_last"], np.full((3, 2), 0.25))
+    on_test, logits = store.test("aa")  # type: ignore[misc]
+    assert on_test.scores == {"accuracy": 0.25} and logits.shape == (3, 2) and store.test("cc") is None
+
+
+def test_the_files_of_a_result_are_published_elsewhere(tmp_path: Path) -> None:
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    here.publish(result("aa", 0.25))
+    there.fail(failed("aa", "no"))
+    assert there.add("aa", here.files("aa")) and not there.add("aa", here.files("aa"))
+    assert contents(there.runs) == contents(here.runs) and list((tmp_path / "there" / "retried").iterdir())
+
+
+def test_files_that_are_not_those_of_an_intact_result_are_refused(tmp_path: Path) -> None:
+    here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
+    here.publish(result("aa"))
+    files = here.files("aa")
+    wrong = [("bb", files), ("aa", {}), ("aa", {**files, "../x": b""})]
+    for name in files:
+        changed = bytearray(files[name])
+        changed[len(changed) // 2] ^= 1
+        wrong += [("aa", {**files, name: bytes(changed)}), ("aa", {one: files[one] for one in files if one != name})]
+    for digest, refused in wrong:
+        with pytest.raises(ValueError):
+            there.add(digest, refused)
+    assert not (tmp_path / "there").exists()
+
+
+def test_of_several_writers_of_one_run_the_first_publishes_a_complete_result_that_is_never_overwritten(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path)
+    with ThreadPoolExecutor(4) as pool:
+        published = list(pool.map(lambda n: store.publish(result("aa", n / 8)), range(8)))
+    before = contents(store.runs)
+    assert sum(published) == 1 and not list(store.check()) and not store.publish(result("aa", 0.9))
+    assert contents(store.runs) == before and [path.name for path in store.runs.iterdir()] == ["aa"]
+    assert store.results()["aa"].validation_best in [n / 8 for n in range(8)]
+
+
+def test_files_left_by_a_killed_process_are_not_results(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish(result("aa"))
+    (store.runs / ".bb.12345678.part").mkdir()
+    (store.runs / ".bb.12345678.part" / "result.json").write_bytes(b'{"digest": "bb"')
+    (store.runs / ".bb.failed.json.12345678.part").write_bytes(b"{")
+    assert list(store.results()) == ["aa"] and store.failures() == {} and not list(store.check())
+
+
+def test_a_result_replaces_a_failure_and_a_later_one_does_not_count(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for reason in ("first", "second"):
+        store.fail(failed("aa", reason))
+    assert store.failures() == {"aa": failed("aa", "second")} and store.results() == {} and not store.has("aa")
+    store.publish(result("aa"))
+    assert store.failures() == {} and list(store.results()) == ["aa"]
+    store.fail(failed("aa", "of another process"))
+    store.fail(failed("bb", "out of memory"))
+    assert list(store.failures()) == ["bb"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b'{"digest": "aa"}', json_bytes({"digest": "aa"}), seal({"digest": "bb"}), b"\xff"]
+)
+def test_a_file_that_is_no_record_of_this_run_is_recognized(tmp_path: Path, content: bytes) -> None:
+    store = Store(tmp_path)
+    store.publish(result("aa"))
+    (store.runs / "aa" / "result.json").write_bytes(content)
+    with pytest.raises(FrostlineError, match=r"runs/aa is damaged .*: it is now in .*damaged/aa"):
+        store.results()
+    assert store.results() == {}
+
+
+def test_a_damaged_result_is_never_used_and_every_copy_is_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for name, read in (
+        ("predictions.safetensors", store.predictions),
+        ("test.json", store.test),
+        ("test.safetensors", store.test),
+        ("result.json", store.result),
+    ):
+        store.publish(result("aa", 0.25))
+        (store.runs / "aa" / name).unlink()
+        with pytest.raises(FrostlineError, match=rf"is damaged \(.*{name} is missing\)"):
+            read("aa")
+        assert not store.has("aa")
+    assert sorted(path.name for path in (tmp_path / "damaged").iterdir()) == ["aa", "aa.1", "aa.2", "aa.3"]
+    store.publish(result("aa", 0.75))
+    assert store.predictions("aa")["validation_best"][0, 0] == 0.75 and store.test("aa") is not None
+
+
+def test_a_damaged_failure_is_set_aside(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.fail(failed("aa", "out of memory"))
+    (store.runs / "aa.failed.json").write_bytes(b"{")
+    (sentence,) = store.check()
+    assert "aa.failed.json is damaged" in sentence and store.failures() == {}
+
+
+def test_another_process_sets_a_record_aside_after_it_was_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    store.publish(result("aa"))
+    store.fail(failed("bb", "out of memory"))
+    assert store.record("aa") == store.result("aa") and store.record("bb") == store.failures()["bb"]
+
+    def gone(path: Path, *more: Any) -> Any:
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    for name in ("_read_all", "_read_record", "_read_failure", "set_aside"):
+        monkeypatch.setattr(store_module, name, gone)
+    assert list(store.check()) == [] and store.failures() == {}
+    assert store.record("aa") is None and store.record("bb") is None and store.record("cc") is None
+
+
+@pytest.mark.parametrize("kinds", [(), ("failed",), ("diverged",), ("failed", "diverged")])
+def test_retried_runs_are_set_aside(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    store = Store(tmp_path)
+    for digest, outcome in (("aa", "ok"), ("bb", "diverged"), ("cc", "diverged")):
+        store.publish(result(digest, outcome=outcome))
+    for digest in ("dd", "ee"):
+        store.fail(failed(digest, "out of memory"))
+    before = contents(store.runs)
+    store.retry(["aa", "bb", "dd", "ff"], kinds)
+    set_aside = {{"diverged": "bb", "failed": "dd.failed.json"}[kind] for kind in kinds}
+    assert {path.name for path in store.runs.iterdir()} == {
+        "aa",
+        "bb",
+        "cc",
+        "dd.failed.json",
+        "ee.failed.json",
+    } - set_aside
+    kept = contents(store.runs) | (contents(tmp_path / "retried") if set_aside else {})
+    assert kept == before
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_a_damaged_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    store = Store(tmp_path)
+    store.publish(result("aa"))
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(FrostlineError, match=r"result\.json cannot be read \(Permission denied\)"):
+        store.results()
+    assert store.has("aa")
+
+
+def test_a_run_without_a_result_has_no_predictions(tmp_path: Path) -> None:
+    with pytest.raises(FrostlineError, match=r"There is no .*aa: run the sweep's command again"):
+        Store(tmp_path).predictions("aa")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_specification_is_written_and_read(tmp_path: Path) -> None:
+    store = Store(tmp_path / "new")
+    assert store.read_spec() is None
+    store.write_spec({"model": "m", "tune": [0, "full"], "revision": None, "identity": {"layers": 6}})
+    assert store.read_spec() == {"model": "m", "tune": [0, "full"], "identity": {"layers": 6}}
+    (tmp_path / "new" / "sweep.toml").write_text("model = [")
+    with pytest.raises(FrostlineError, match=r"sweep\.toml is damaged"):
+        store.read_spec()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FrostlineError, match="is a file, or in a file: give a folder"):
+        Store(tmp_path / "file").read_spec()
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"cost": {}}, "cost.train_seconds: field required"),
+        ({"cost": 3}, "cost: input should be a valid"),
+        ({"scores": "none"}, "scores: input should be a valid list"),
+        ({"validation_best": "0.5"}, "validation_best: input should be a valid number"),
+        ({"audit": {"parameters": 1, "trainable_parameters": True, "by_place": {}}}, "audit.trainable_parameters: "),
+    ],
+)
+def test_a_result_of_another_form_is_damage(tmp_path: Path, change: dict[str, Any], where: str) -> None:
+    """A checksum shows damage, but somebody else may have written something else from the start."""
+    store = Store(tmp_path)
+    store.publish(result("aa"))
+    path = store.runs / "aa" / "result.json"
+    path.write_bytes(seal({**unseal(path.read_bytes()), **change}))
+    with pytest.raises(DamagedError, match=f"aa is damaged \\({re.escape(where)}"):
+        store.results()
+    assert not store.has("aa") and (tmp_path / "damaged" / "aa").exists()
+
+
+def test_a_result_of_another_version_stays_where_it_is(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.publish(result("aa"))
+    path = store.runs / "aa" / "result.json"
+    path.write_bytes(seal({**unseal(path.read_bytes()), "schema_version": 99}))
+    with pytest.raises(FrostlineError, match="aa has version 99 of the format"):
+        store.results()
+    assert store.has("aa")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "gap"),
+    [
+        ([1.0, 2.0], [1.0, 2.0 + 1e-6], ""),
+        ([1.0, 2.0], [1.0, 2.1], "by 0.05 of the largest value, where 1e-05 is allowed"),
+        ([1.0, np.nan], [1.0, np.nan], ""),
+        ([1.0, np.nan], [1.0, 2.0], "by inf of the largest value, where 1e-05 is allowed"),
+        ([1.0, np.inf], [1.0, -np.inf], "by inf of the largest value, where 1e-05 is allowed"),
+        ([1.0], [1.0, 2.0], "they are not for the same examples"),
+        ([], [], ""),
+    ],
+)
+def test_results_of_one_run_agree_up_to_rounding(one: list[float], other: list[float], gap: str) -> None:
+    assert disagreement({"best": np.array(one)}, {"best": np.array(other)}) == gap
+
+
+def test_what_does_not_exist_is_not_set_aside(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        set_aside(tmp_path / "a.json", tmp_path / "damaged")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_message_if_a_file_cannot_be_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "a.json").write_text("")
+    monkeypatch.setattr("frostline.data.files.os.replace", refuse)
+    with pytest.raises(FrostlineError, match=r"a\.json cannot be moved to .* \(Permission denied\): move it yourself"):
+        set_aside(tmp_path / "a.json", tmp_path / "damaged")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_of_processes_that_set_files_of_one_name_aside_none_loses_its_own(tmp_path: Path, kind: str) -> None:
+    start, aside = Barrier(6), tmp_path / "damaged"
+    for n in range(6):
+        made = tmp_path / str(n) / "a.json"
+        made.parent.mkdir()
+        if kind == "folder":
+            made.mkdir()
+        (made / "a" if kind == "folder" else made).write_text(str(n))
+
+    def move(n: int) -> Path:
+        start.wait()
+        return set_aside(tmp_path / str(n) / "a.json", aside)
+
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(move, range(6)))
+    assert [(path / "a" if kind == "folder" else path).read_text() for path in found] == list("012345")
+    assert len(list(aside.iterdir())) == 6
