@@ -108,7 +108,9 @@ def prepare(
     progress.begin("tokenizing the examples")
     runs = tuple(expand(grid, identity))
     require_suitable_runs(runs, pretrained, data)
-    encoded = encode_splits(spec, data, max_length, pretrained, trained=rows_trained(runs, data))
+    encoded = encode_splits(
+        spec, data, max_length, pretrained, trained=None if spec.refit else rows_trained(runs, data)
+    )
     experiment = make_experiment(spec, pretrained, machine, data, encoded, metric)
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
     named = next((run for run in runs if run.recipe == NAMED), None)
