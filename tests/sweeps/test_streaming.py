@@ -10,7 +10,8 @@ from huggingface_hub import constants
 
 from frostline import FrostlineError, Sweep
 from frostline.model.device import DeviceMemory
-from frostline.model.model_files import weight_bytes, weight_files
+from frostline.model.model_files import weight_files
+from frostline.model.weights import weight_bytes
 from frostline.statistics.recipe import Recipe
 from frostline.sweeps import streaming
 from frostline.sweeps.prepare import prepare

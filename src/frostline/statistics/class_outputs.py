@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, special
 
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import are_entities, entity_types
@@ -27,13 +27,13 @@ Array = NDArray[Any]
 
 def softmax(values: Array) -> Array:
     """Probabilities of the classes, or of the tags of a word, ``[n, C]``."""
-    return np.asarray(special.softmax(values, axis=1))
+    return np.asarray(scipy.special.softmax(values, axis=1))
 
 
 OUTPUTS: Mapping[str, Callable[[Array], Array]] = {  # by task type, from logits or numbers [n, C]
     CLASSIFICATION: softmax,
     TOKENS: softmax,
-    MULTI_LABEL: lambda values: np.asarray(special.expit(values)),
+    MULTI_LABEL: lambda values: np.asarray(scipy.special.expit(values)),
     REGRESSION: lambda values: values,
 }
 
@@ -57,23 +57,28 @@ def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[Cla
         each score its ``estimate`` with the ``lowest`` and ``highest`` of the single runs.
     """
     entities = split.task_type == TOKENS and are_entities(split.labels)
-    counted = _of_label_sets if split.task_type == MULTI_LABEL else _of_entities if entities else _of_classes
-    counts = np.stack([counted(split, one) for one in logits])  # [runs, rows, K, 3]
+
+    def counted(one: NDArray[Any]) -> NDArray[np.int64]:
+        """``[rows, K, 3]``: correct, predicted and expected ones of each class or type."""
+        if entities:
+            return entity_counts(split.targets, predict(one, split.task_type), split.labels)
+        return (_of_label_sets if split.task_type == MULTI_LABEL else _of_classes)(split, one)
+
+    def with_range(estimate: float, single: NDArray[np.float64]) -> Ratio:
+        known = single[~np.isnan(single)].tolist()
+        return Ratio(defined(float(estimate)), min(known, default=None), max(known, default=None))
+
+    counts = np.stack(list(map(counted, logits)))  # [runs, rows, K, 3]
     single, pooled = _class_scores(counts.sum(1)), _class_scores(counts.sum((0, 1)))  # [3, runs, K] and [3, K]
     examples = counts[..., 2].max(0).sum(0)
     return [
         ClassScores(
             label=label,
             examples=int(examples[c]),
-            **{name: _with_range(pooled[n, c], single[n, :, c]) for n, name in enumerate(SCORES)},
+            **{name: with_range(pooled[n, c], single[n, :, c]) for n, name in enumerate(SCORES)},
         )
         for c, label in enumerate(entity_types(split.labels) if entities else split.labels)
     ]
-
-
-def _of_entities(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
-    """``[rows, K, 3]``: correct, predicted and expected entities of each type."""
-    return entity_counts(split.targets, predict(logits, split.task_type), split.labels)
 
 
 def _of_label_sets(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
@@ -97,11 +102,6 @@ def _class_scores(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     correct, predicted, expected = np.moveaxis(counts, -1, 0).astype(np.float64)
     with np.errstate(invalid="ignore"):
         return np.stack([correct / predicted, correct / expected, 2 * correct / (predicted + expected)])
-
-
-def _with_range(estimate: float, single: NDArray[np.float64]) -> Ratio:
-    known = single[~np.isnan(single)].tolist()
-    return Ratio(defined(float(estimate)), min(known, default=None), max(known, default=None))
 
 
 Values = NDArray[np.float64]
@@ -130,7 +130,7 @@ def log_loss(logits: NDArray[Any], targets: NDArray[Any], temperature: float = 1
     The loss of an example is at most 50, so that a class with a logit of minus infinity does not make it infinite.
     """
     logits, targets = class_examples(logits, targets)
-    logs = special.log_softmax(logits.astype(np.float64) / temperature, axis=1)
+    logs = scipy.special.log_softmax(logits.astype(np.float64) / temperature, axis=1)
     return float(-np.maximum(logs[np.arange(len(targets)), targets], -50.0).mean())
 
 
@@ -139,7 +139,7 @@ def best_temperature(logits: NDArray[Any], targets: NDArray[Any]) -> float:
 
     If every example is classified correctly, there is no minimum: the lower the temperature, the better.
     """
-    found = optimize.minimize_scalar(
+    found = scipy.optimize.minimize_scalar(
         lambda log: log_loss(logits, targets, float(np.exp(log))), bounds=(-LOG_LIMIT, LOG_LIMIT), method="bounded"
     )
     return float(np.exp(found.x))

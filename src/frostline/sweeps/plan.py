@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from frostline.data.load import Data
-from frostline.frozen.forward_pass import ForwardPass, Lengths, Rows, StateSelection, selection_for
+from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, selection_for
 from frostline.frozen.hidden_states import (
     RESERVED_BYTES,
     SHARD_ROWS,
@@ -28,7 +28,7 @@ from frostline.statistics.recipe import Recipe
 from frostline.sweeps.grid import Identity, Origin, expand, one_of_each, read_sweep
 from frostline.sweeps.operations import CostModel
 from frostline.sweeps.parameter_groups import Group, groups_by_tune
-from frostline.sweeps.results.forecast_record import Cell, Forecast
+from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings
 from frostline.training.experiment import Experiment
@@ -109,7 +109,7 @@ class Plan:
         done = self.store.done()
         return [run for run in runs if run.digest not in done]
 
-    def cells(self, runs: Sequence[Run]) -> dict[str, Cell]:
+    def cells(self, runs: Sequence[Run]) -> dict[str, KindForecast]:
         """The forecast of each of ``runs`` that has one, by digest."""
         cells = self.forecast.by_kind if self.forecast else {}
         return {run.digest: cells[run.kind] for run in runs if run.kind in cells}
@@ -200,7 +200,8 @@ def planned_states(
     needed, tokens, pretrained = rows_needed(experiment, runs), experiment.tokens, experiment.pretrained
     unique = needed[np.unique(tokens.keys[needed], return_index=True)[1]]  # one row of each distinct example
     count, width = int(tokens.lengths[unique].sum()), pretrained.anatomy.width
-    free, most = free_cache_bytes(), math.inf if limit is None else limit * 1e9
+    free = max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
+    most = math.inf if limit is None else limit * 1e9
 
     def fits(part: StateSelection) -> bool:
         """Whether the disk has space for the states that are not cached yet, and the limit allows all of them."""
@@ -210,7 +211,10 @@ def planned_states(
         recipes = [one for one in similar_recipes(recipe) if bool(one.head_token) != whole]
         missing = min((missing_rows(tokens, unique, part, one) for one in recipes), key=len, default=unique)
         lengths = tokens.lengths[missing]
-        more = part.bytes(len(missing), int(lengths.sum()), width) + passage_bytes(pretrained, lengths)
+        between = 0  # bytes of the hidden states between layers while examples are streamed
+        if pretrained.stream:
+            between = 4 * width * int(np.sort(lengths)[-SHARD_ROWS:].sum())
+        more = part.bytes(len(missing), int(lengths.sum()), width) + between
         return more <= free and part.bytes(len(unique), count, width) <= most
 
     cached = wanted.largest_part(fits)
@@ -253,17 +257,6 @@ def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPas
         packed=forward_pass.packed,
         head_token=" ".join(forward_pass.head_token.modules) if forward_pass.head_token else "",
     )
-
-
-def passage_bytes(pretrained: Pretrained, lengths: Lengths) -> int:
-    """The size of the hidden states between layers while examples of these lengths are streamed, else 0."""
-    longest = int(np.sort(lengths)[-SHARD_ROWS:].sum())
-    return 4 * pretrained.anatomy.width * longest if pretrained.stream else 0
-
-
-def free_cache_bytes() -> int:
-    """How many more bytes of disk the cache may take."""
-    return max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
 
 
 def nearest_existing(path: Path) -> Path:

@@ -38,7 +38,7 @@ from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweeps.grid import expand, read_sweep
 from frostline.sweeps.results.search_record import read_search
-from frostline.sweeps.results.store import Store
+from frostline.sweeps.results.store import ALTERNATIVES_FILE, Store
 from frostline.training.result import Count, RunRecord, Score
 
 if TYPE_CHECKING:
@@ -81,12 +81,6 @@ def read_rows(out: Path, split: str) -> Examples | None:
     )
 
 
-def read_folds(out: Path) -> Folds | None:
-    """The fold of each validation row; None without folds."""
-    table = _read(out, "validation")
-    return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
-
-
 def _read(out: Path, split: str) -> pa.Table | None:
     """The table of a split; None if it does not exist.
 
@@ -126,7 +120,6 @@ def _checksum(table: pa.Table) -> bytes:
 
 
 DATA = "data.json"
-ALTERNATIVES_FILE = "alternatives.safetensors"
 OF_RESULT = ("outcome", "metric", "validation_best", "validation_last", "train_last", "best_epoch")  # facts of a row
 TEST = "test "  # begins the names of predictions for the test rows
 
@@ -210,7 +203,8 @@ class Folder:
     @cached_property
     def folds(self) -> NDArray[np.int64] | None:
         """The fold of each validation row; None without folds."""
-        return read_folds(self.out) if self.identity.folds else None
+        table = _read(self.out, "validation") if self.identity.folds else None
+        return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
 
     @property
     def is_complete(self) -> bool:
