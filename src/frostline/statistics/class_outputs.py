@@ -56,6 +56,11 @@ def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[Cla
         For each class its ``label``, the number of ``examples`` that any run is scored on (entities or words for tags), and for
         each score its ``estimate`` with the ``lowest`` and ``highest`` of the single runs.
     """
+
+    def with_range(estimate: float, single: NDArray[np.float64]) -> Ratio:
+        known = single[~np.isnan(single)].tolist()
+        return Ratio(defined(float(estimate)), min(known, default=None), max(known, default=None))
+
     counts = np.stack([_counts(split, one) for one in logits])  # [runs, rows, K, 3]
     single, pooled = _class_scores(counts.sum(1)), _class_scores(counts.sum((0, 1)))  # [3, runs, K] and [3, K]
     examples = counts[..., 2].max(0).sum(0)
@@ -63,7 +68,7 @@ def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[Cla
         ClassScores(
             label=label,
             examples=int(examples[c]),
-            **{name: _with_range(pooled[n, c], single[n, :, c]) for n, name in enumerate(SCORES)},
+            **{name: with_range(pooled[n, c], single[n, :, c]) for n, name in enumerate(SCORES)},
         )
         for c, label in enumerate(_kinds(split))
     ]
@@ -104,14 +109,9 @@ def _kinds(split: Labelled) -> Sequence[str]:
 
 def _counts(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
     """``[rows, K, 3]``: correct, predicted and expected of each class, label, or type of entity."""
-    entities = split.task_type == TOKENS and are_entities(split.labels)
-    counted = _of_label_sets if split.task_type == MULTI_LABEL else _of_entities if entities else _of_classes
-    return counted(split, logits)
-
-
-def _of_entities(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
-    """``[rows, K, 3]``: correct, predicted and expected entities of each type."""
-    return entity_counts(split.targets, predict(logits, split.task_type), split.labels)
+    if split.task_type == TOKENS and are_entities(split.labels):
+        return entity_counts(split.targets, predict(logits, split.task_type), split.labels)
+    return (_of_label_sets if split.task_type == MULTI_LABEL else _of_classes)(split, logits)
 
 
 def _of_label_sets(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
@@ -135,11 +135,6 @@ def _class_scores(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     correct, predicted, expected = np.moveaxis(counts, -1, 0).astype(np.float64)
     with np.errstate(invalid="ignore"):
         return np.stack([correct / predicted, correct / expected, 2 * correct / (predicted + expected)])
-
-
-def _with_range(estimate: float, single: NDArray[np.float64]) -> Ratio:
-    known = single[~np.isnan(single)].tolist()
-    return Ratio(defined(float(estimate)), min(known, default=None), max(known, default=None))
 
 
 Values = NDArray[np.float64]

@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from frostline.data.load import Data
-from frostline.frozen.forward_pass import ForwardPass, Lengths, Rows, StateSelection, selection_for
+from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, selection_for
 from frostline.frozen.hidden_states import (
     RESERVED_BYTES,
     SHARD_ROWS,
@@ -95,6 +95,14 @@ class Plan:
     def cost_model(self) -> CostModel:
         """Operations and memory of the runs. They depend on packing and head tokens, so the cuts must be checked before."""
         return CostModel(self.experiment, self.cached)
+
+    @property
+    def refit_rows(self) -> int | None:
+        """The number of rows that the saved model is trained on once more; None if it is that of a run."""
+        if not (self.identity.folds if self.spec.refit is None else self.spec.refit):
+            return None
+        splits = self.experiment.splits
+        return len(splits["validation"]) + (0 if self.identity.folds else len(splits["train"]))
 
     def missing(self, runs: Sequence[Run]) -> list[Run]:
         """Those of ``runs`` that have no result in the folder."""
@@ -192,7 +200,8 @@ def planned_states(
     needed, tokens, pretrained = rows_needed(experiment, runs), experiment.tokens, experiment.pretrained
     unique = needed[np.unique(tokens.keys[needed], return_index=True)[1]]  # one row of each distinct example
     count, width = int(tokens.lengths[unique].sum()), pretrained.anatomy.width
-    free, most = free_cache_bytes(), math.inf if limit is None else limit * 1e9
+    free = max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
+    most = math.inf if limit is None else limit * 1e9
 
     def fits(part: StateSelection) -> bool:
         """Whether the disk has space for the states that are not cached yet, and the limit allows all of them."""
@@ -202,7 +211,10 @@ def planned_states(
         recipes = [one for one in similar_recipes(recipe) if bool(one.head_token) != whole]
         missing = min((missing_rows(tokens, unique, part, one) for one in recipes), key=len, default=unique)
         lengths = tokens.lengths[missing]
-        more = part.bytes(len(missing), int(lengths.sum()), width) + passage_bytes(pretrained, lengths)
+        between = 0  # bytes of the hidden states between layers while examples are streamed
+        if pretrained.stream:
+            between = 4 * width * int(np.sort(lengths)[-SHARD_ROWS:].sum())
+        more = part.bytes(len(missing), int(lengths.sum()), width) + between
         return more <= free and part.bytes(len(unique), count, width) <= most
 
     cached = wanted.largest_part(fits)
@@ -245,17 +257,6 @@ def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPas
         packed=forward_pass.packed,
         head_token=" ".join(forward_pass.head_token.modules) if forward_pass.head_token else "",
     )
-
-
-def passage_bytes(pretrained: Pretrained, lengths: Lengths) -> int:
-    """The size of the hidden states between layers while examples of these lengths are streamed, else 0."""
-    longest = int(np.sort(lengths)[-SHARD_ROWS:].sum())
-    return 4 * pretrained.anatomy.width * longest if pretrained.stream else 0
-
-
-def free_cache_bytes() -> int:
-    """How many more bytes of disk the cache may take."""
-    return max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
 
 
 def nearest_existing(path: Path) -> Path:
