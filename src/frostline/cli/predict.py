@@ -170,10 +170,10 @@ def predict(
         text_pair_column=text_pair_column,
     )
     copied = copied_columns(table, comma_separated(copy_columns) if copy_columns else ())
-    task, labelled, notes = None if several else trained_task(model), None, list(table.notes)
-    if task is not None:
+    trained, labelled, notes = None if several else trained_task(model), None, list(table.notes)
+    if trained is not None:
         try:
-            labelled = labelled_rows(table, task, columns)
+            labelled = labelled_rows(table, trained, columns)
         except FrostlineError as error:
             notes.append(f"Not scored: {error}")
     if target.suffix == ".conll":
@@ -290,7 +290,7 @@ def _read(
     word_column: int | None,
     encoding: str | None,
     tag_column: int | None = None,
-    **columns: str | None,
+    **columns: Any,
 ) -> "tuple[Table, Texts, Columns]":
     """A table, its texts, and their columns, for a model that was trained on these columns."""
     from frostline.data.kinds import TOKENS
