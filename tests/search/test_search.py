@@ -98,7 +98,7 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     labels = ["positive", "negative"] * 100
     texts = [f"the film {n} was {'good' if label == 'positive' else 'bad'}" for n, label in enumerate(labels)]
     rows = pd.DataFrame({"text": texts, "label": labels})
-    settings = {**search_settings, "train": rows, "folds": 0, "target": 0.6}
+    settings = {**search_settings, "train": rows, "folds": 0, "target": 0.6, "refit": True}
     answer = frostline.find(**settings)
     search, size, model = answer.search, answer.sizes[0], search_settings["out"] / "model"
     assert search["why"].startswith("A model that trains no layer scores so high that no layer is worth tuning")
@@ -107,7 +107,9 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     assert answer.sentence.startswith(
         "Train no layer, but fit a linear probe on frozen features. Expect accuracy 1.000"
     )
-    page = (search_settings["out"] / "report.html").read_text()
+    page, splits = (search_settings["out"] / "report.html").read_text(), answer.data["report"]["splits"]
+    assert answer.refit_rows == splits["train"]["rows"] + splits["validation"]["rows"]
+    assert f"on all {answer.refit_rows} labelled rows" in page
     assert "Train no layer" in page and search["probes"]["sentence"] in page
     assert [row["label"] for row in frostline.predict(model, texts[:2]).rows()] == labels[:2]
     again = frostline.find(**settings)

@@ -137,6 +137,11 @@ class OutputSettings(Strict):
     margin: float | None = Field(
         None, gt=0, description="replaces --target: largest acceptable gap to full fine-tuning, in the metric's units"
     )
+    refit: bool | None = Field(
+        None,
+        description="train the saved model once more, on all labelled rows except the test set",
+        json_schema_extra=of_help("with folds"),
+    )
     keep_adapter: bool = Field(
         False, description="save a LoRA model also as an adapter of PEFT, in model/adapter; needs the package peft"
     )
