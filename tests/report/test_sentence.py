@@ -78,6 +78,7 @@ CASES: dict[str, Made | tuple[Made, SearchOutcome]] = {
     "a single k": levels({1: 0.75}),
     "only the head": levels({0: 0.6}),
     "a way": levels({1: 0.6, "lora-2": 0.9, "full": 0.9}),
+    "a head that reads the mean": levels({1: 0.6, "mean-pooled-2": 0.9, "full": 0.9}),
     "a way that trains no layer": levels({1: 0.6, "probe": 0.9, "full": 0.9}),
     "ways without any k": levels({"lora-2": 0.9, "full": 0.9}, outcome=if_(k_full="diverged")),
     "a probe beside full": with_probe(0.9, ks=(0, "full"), seeds=1),

@@ -12,7 +12,7 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.answer import Cell, Choice, Difference, SizeAnswer
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio
-from frostline.statistics.recipe import NAMED, Recipe
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.statistics.run_group import NO_SEARCH, SearchOutcome
 from frostline.statistics.run_result import ALTERNATIVES
 
@@ -99,6 +99,7 @@ def _interval(estimate: Ratio | Difference, show: Callable[[float], str]) -> str
 LEARN_FIRST = "To learn the task, train with more epochs, another learning rate or more examples."
 CLEARLY_LONGER = 1.1  # times as long; fewer layers never take longer by themselves
 WORTH_A_MENTION = 0.95  # of full fine-tuning's memory
+MEAN_POOLED = "mean-pooled"  # the ways whose head reads the mean of all tokens
 
 
 def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome = NO_SEARCH) -> str:
@@ -268,6 +269,9 @@ def _what(recipe: Recipe, layers: int | None) -> str:
         return f"Train no layer, but fit {tuning(recipe)}"
     if recipe.trained == NAMED:
         return "Tune the named parts"
+    if recipe.trained.startswith(MEAN_POOLED):  # a search tries them without being asked to
+        beside = Recipe(recipe.trained.removeprefix(MEAN_POOLED).removeprefix("-") or FULL)
+        return f"{_what(beside, layers)} with a head that reads the mean of all tokens ({recipe.trained})"
     if recipe.is_way:
         return f"Tune with {recipe.trained}"
     k = recipe.k
