@@ -38,7 +38,7 @@ def of_columns(path: Path, text: str, label: str) -> Rows:
 
 def tasks(data: Path) -> dict[str, tuple[Rows, Rows, dict[str, Any]]]:
     """Of each task the training rows, the dev rows, and settings of its sweep."""
-    splits, short = ("train", "dev"), {"max_length": 128, "max_truncated": 1.0}
+    splits, short = ("train", "dev"), {"max_length": 64, "max_truncated": 1.0}
     films, reviews = (tuple(data / name / f"{split}.tsv" for split in splits) for name in ("sst2", "amazon_reviews"))
     pairs = [list(lines(data / "stsb" / f"sts-{split}.csv")) for split in splits]
     train, dev = ([{"text": row[5], "text_pair": row[6], "label": row[4]} for row in rows] for rows in pairs)
