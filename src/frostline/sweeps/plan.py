@@ -141,6 +141,14 @@ class Plan:
         self.check_cuts()
         return CostModel(self.experiment, self.cached)
 
+    @property
+    def refit_rows(self) -> int | None:
+        """The number of rows that the saved model is trained on once more; None if it is that of a run."""
+        if not (self.identity.folds if self.spec.refit is None else self.spec.refit):
+            return None
+        splits = self.experiment.splits
+        return len(splits["validation"]) + (0 if self.identity.folds else len(splits["train"]))
+
     def missing(self, runs: Sequence[Run]) -> list[Run]:
         """Those of ``runs`` that have no result in the folder."""
         done = self.store.done()
