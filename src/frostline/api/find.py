@@ -1,12 +1,14 @@
 """``frostline.find``: the k to tune, with as little training as possible."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from frostline import FrostlineError
 from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder
+from frostline.data.kinds import TOKENS
+from frostline.data.task import Task
 from frostline.fast.switch import objects_frozen
 from frostline.search import DEFAULTS
 from frostline.search.search import Search
@@ -14,18 +16,18 @@ from frostline.search.search_plan import SearchPlan
 from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps import slurm
-from frostline.sweeps.execution.execute import check_cuts
 from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress, suitable_progress
-from frostline.sweeps.settings import budget_seconds, search_settings
+from frostline.sweeps.settings import AUTO, budget_seconds, search_settings, search_ways
 
 
 def find(
     *,
     budget: float | str | None = None,
     max_k: int | None = None,
+    ways: str | Sequence[str] = AUTO,
     exhaustive: bool = False,
     processes: int | None = None,
     ray: Ray | None = None,
@@ -40,6 +42,9 @@ def find(
         budget: Wall-clock seconds of training, or a text such as ``90s``, ``10min`` or ``2h``. By default it is the larger
             of four full fine-tunings and two minutes.
         max_k: The largest k to train. It then replaces full fine-tuning as the reference.
+        ways: Ways to tune that the search also tries, such as ``mean-pooled-2,lora-2``; ``none``; or by default ``auto``: some
+            of the last layers with a head that reads the mean of all tokens, if probes score better on it than on what the
+            head of the model reads.
         exhaustive: Train the whole grid.
         processes: How many processes train the runs: this one, and others that call :func:`frostline.work`. A step then has
             runs for all of them. By default it is the number of GPUs of this machine, or 1. With Ray: how many tasks train at the
@@ -59,10 +64,10 @@ def find(
     seconds = budget_seconds(budget, processes)
     if ray is not None:
         package()
-    with _prepared(settings, max_k, progress) as (plan, shown):
+    with _prepared(settings, max_k, ways, progress) as (plan, shown):
         make_folder(plan.store.out, inside=plan.store.out)
         with nullcontext() if ray is None else driver_on(plan, shown, ray) as driver:
-            search = Search.start(plan, shown, seconds, processes=processes, ray=driver)
+            search = Search.start(plan, shown, seconds, processes=processes, ray=driver, ways_if_better=ways == AUTO)
             with search.others:
                 return search.run(exhaustive=exhaustive)
 
@@ -71,6 +76,7 @@ def plan(
     *,
     budget: float | str | None = None,
     max_k: int | None = None,
+    ways: str | Sequence[str] = AUTO,
     exhaustive: bool = False,
     processes: int | None = None,
     progress: Progress | None = None,
@@ -81,10 +87,10 @@ def plan(
     A few training steps are timed, which takes about ten seconds.
     """
     seconds = budget_seconds(budget, processes)
-    with _prepared(settings, max_k, progress) as (plan, shown):
+    with _prepared(settings, max_k, ways, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
-        check_cuts(plan)
-        search = Search.without_probes(plan, shown, seconds, processes)
+        plan.check_cuts()
+        search = Search.without_probes(plan, shown, seconds, processes, ways=ways != AUTO)
         with objects_frozen():
             return SearchPlan.of(search, exhaustive=exhaustive)
 
@@ -94,6 +100,7 @@ def submit(
     *,
     budget: float | str | None = None,
     max_k: int | None = None,
+    ways: str | Sequence[str] = AUTO,
     exhaustive: bool = False,
     progress: Progress | None = None,
     **settings: Any,
@@ -104,23 +111,32 @@ def submit(
         The number of the job.
     """
     seconds = budget_seconds(budget)
-    with _prepared(settings, max_k, progress) as (plan, shown):
+    with _prepared(settings, max_k, ways, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
-        check_cuts(plan)
+        plan.check_cuts()
         make_folder(plan.store.out, inside=plan.store.out)
-        Search.request_first_step(plan, shown, seconds, exhaustive=exhaustive)
+        Search.request_first_step(plan, shown, seconds, exhaustive=exhaustive, ways=ways != AUTO)
     return slurm.submit(plan.store.out, script)
 
 
 @contextmanager
 def _prepared(
-    settings: Mapping[str, Any], max_k: int | None, progress: Progress | None
+    settings: Mapping[str, Any], max_k: int | None, ways: str | Sequence[str], progress: Progress | None
 ) -> Iterator[tuple[Plan, Progress]]:
     """Load the model and the data, and show what the user should know of them."""
     sources, plain = split_off_tables(settings)
-    spec, shown = search_settings({**DEFAULTS, **plain}, max_k), progress or suitable_progress()
+    spec, shown = search_settings({**DEFAULTS, **plain}, max_k, ways), progress or suitable_progress()
+
+    def tunes(layers: int, task: Task) -> tuple[Recipe, ...]:
+        """Every k that the search may train, then the ways, and the reference last."""
+        *smaller, reference = _values_of_k(layers, max_k)
+        # up to half of the layers: with more of them it matters less what the head reads
+        most = min(max_k or layers, -(-layers // 2)) if ways == AUTO and task.task_type != TOKENS else 0
+        pooled = [Recipe(f"mean-pooled-{k}") for k in range(1, most + 1)]
+        return (*smaller, *search_ways(ways), *pooled, reference)
+
     try:
-        plan = prepare(spec, sources, shown, tunes=lambda layers: _values_of_tune(layers, max_k), probes=True)
+        plan = prepare(spec, sources, shown, tunes=tunes, probes=True)
         for note in plan.notes:
             shown.note(note)
         if max_k is None and FULL not in plan.spec.tune:
@@ -133,7 +149,7 @@ def _prepared(
         shown.close()
 
 
-def _values_of_tune(layers: int, max_k: int | None) -> tuple[Recipe, ...]:
+def _values_of_k(layers: int, max_k: int | None) -> tuple[Recipe, ...]:
     """Every k that a search may train, the reference last."""
     if max_k is None:
         return (*map(Recipe, range(layers + 1)), FULL)

@@ -186,6 +186,12 @@ def phases_of(spec: Run, anatomy: "Anatomy") -> list[Run]:
     ]
 
 
+def tuned_share(spec: Run, anatomy: "Anatomy") -> float:
+    """The share of the model's layers that run in each training step: the mean over its phases, without those of a BiLSTM."""
+    depths = [anatomy.depth(phase.parameters(anatomy)) for phase in phases_of(spec, anatomy)]
+    return sum(1.0 if depth is None else depth / anatomy.count for depth in depths) / len(depths)
+
+
 State = dict[str, Any]
 
 
