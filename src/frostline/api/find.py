@@ -16,7 +16,6 @@ from frostline.search.search_plan import SearchPlan
 from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps import slurm
-from frostline.sweeps.execution.execute import check_cuts
 from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
@@ -90,7 +89,7 @@ def plan(
     seconds = budget_seconds(budget, processes)
     with _prepared(settings, max_k, ways, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
-        check_cuts(plan)
+        plan.check_cuts()
         search = Search.without_probes(plan, shown, seconds, processes, ways=ways != AUTO)
         with objects_frozen():
             return SearchPlan.of(search, exhaustive=exhaustive)
@@ -114,7 +113,7 @@ def submit(
     seconds = budget_seconds(budget)
     with _prepared(settings, max_k, ways, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
-        check_cuts(plan)
+        plan.check_cuts()
         make_folder(plan.store.out, inside=plan.store.out)
         Search.request_first_step(plan, shown, seconds, exhaustive=exhaustive, ways=ways != AUTO)
     return slurm.submit(plan.store.out, script)

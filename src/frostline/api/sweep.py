@@ -16,7 +16,7 @@ from frostline.model.ways import DEFAULT_WAYS
 from frostline.report.rebuild import finish, rebuild
 from frostline.statistics.answer import Answer
 from frostline.sweeps import slurm
-from frostline.sweeps.execution.execute import check_cuts, execute
+from frostline.sweeps.execution.execute import execute
 from frostline.sweeps.execution.forecast import make_forecast
 from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.execution.workers import OtherGpus
@@ -161,7 +161,7 @@ class Sweep:
             self._begin(plan, progress, retry)
             if plan.missing(plan.requested):
                 progress.begin("checking that the model can be cut")
-                check_cuts(plan)
+                plan.check_cuts()
             self._register(plan)
         return slurm.submit(self.out, text)
 

@@ -10,7 +10,10 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from frostline import FrostlineError
 from frostline.data.load import Data
+from frostline.fast.switch import release_freed_memory
+from frostline.frozen.exactness import Check, check
 from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, selection_for
 from frostline.frozen.hidden_states import (
     RESERVED_BYTES,
@@ -23,15 +26,15 @@ from frostline.frozen.hidden_states import (
 from frostline.model.anatomy import Anatomy, count_parameters
 from frostline.model.device import DeviceMemory, Machine, free_bytes
 from frostline.model.pretrained import Pretrained
-from frostline.model.terms import OWN_HEAD
-from frostline.statistics.recipe import Recipe
+from frostline.model.terms import OWN_HEAD, HeadKind
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.sweeps.grid import Identity, Origin, expand, one_of_each, read_sweep
 from frostline.sweeps.operations import CostModel
 from frostline.sweeps.parameter_groups import Group, groups_by_tune
 from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings
-from frostline.training.experiment import Experiment
+from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.forward import subset_rows, train_rows
 from frostline.training.probes import features_after
 from frostline.training.run import Run, trainings_of
@@ -91,9 +94,51 @@ class Plan:
         """The hidden states that are cached."""
         return self.states.cached
 
+    def check_cuts(self) -> None:
+        """Check in fp32, once, that the cuts are exact with every head. That also chooses packed or padded batches.
+
+        Raises:
+            FrostlineError: A cut is not exact.
+        """
+        experiment, by_head = self.experiment, {OWN_HEAD: list[Run]()}
+        if experiment.worker.checked:
+            return
+        for spec in (spec for spec in self.runs if spec.way.in_loop):
+            by_head.setdefault(experiment.for_run(spec).pretrained.head, []).append(spec)
+        checks_of = {kind: self._checks(runs, kind) for kind, runs in by_head.items()}
+        release_freed_memory()
+        checks = [one for some in checks_of.values() for one in some]
+        for one in (one for one in checks if one.refused):
+            at = "" if one.recipe is None else f" with {one.recipe}"
+            raise FrostlineError(
+                f"The model {experiment.pretrained.name} cannot be cut exactly{at}: {one.refused} Run `frostline check` for "
+                "details, or choose another model."
+            )
+        experiment.worker.packed = all(one.batches == "packed" for one in checks)
+        for kind, some in checks_of.items():
+            as_checked = all(one.head_token and one.batches == checks[0].batches for one in some)
+            experiment.worker.head_tokens[kind] = some[0].head_token if as_checked else None
+        experiment.worker.checked = True
+
+    def _checks(self, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
+        """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
+        pretrained = self.experiment.pretrained.with_head(kind)
+        depths = [spec.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
+        ks = {max(depth, kind.layers) for depth in depths if depth is not None}
+        ends = {min(ks), max(ks)} if ks else set()
+        all_cut = all(starting_cut(self.cached, pretrained.anatomy, spec) is not None for spec in runs)
+        return check(
+            pretrained.model,
+            # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches
+            tune=[*sorted(ends), FULL],
+            tune_modules=next((spec.way.modules for spec in runs if spec.recipe == NAMED), None),
+            max_uncut_layers=max(ends) if ends and all_cut else None,
+        )
+
     @cached_property
     def cost_model(self) -> CostModel:
-        """Operations and memory of the runs. They depend on packing and head tokens, so the cuts must be checked before."""
+        """Operations and memory of the runs. They depend on packing and head tokens, which the check of the cuts chooses."""
+        self.check_cuts()
         return CostModel(self.experiment, self.cached)
 
     @property
