@@ -54,8 +54,8 @@ class RecordedRuns:
 
     @cached_property
     def full(self) -> Recipe:
-        """Full fine-tuning of the longest training."""
-        return [one for one in self.recipes if one.is_full][-1]
+        """Full fine-tuning of the shortest training."""
+        return next(one for one in self.recipes if one.is_full)
 
     def searched(self, *, lengths: bool, ways: bool) -> list[Recipe]:
         """The recipes of a search, over all training lengths or the shortest one, and over ways to tune or every k only."""
@@ -128,7 +128,7 @@ class RecordedRuns:
 
     @cached_property
     def costs(self) -> dict[str, float]:
-        """The training time of every choice relative to full fine-tuning of the longest training."""
+        """The training time of every choice relative to full fine-tuning of the shortest training."""
         known = {one: seconds / self.seconds[self.full] for one, seconds in self.seconds.items()}
         return known | dict.fromkeys(self.alternatives, 0.0)
 

@@ -178,6 +178,11 @@ def test_it_ends_when_more_runs_gain_less_than_they_cost() -> None:
         (exact(RISING), {"budget_given": 35.0}, [1e-4]),
         (exact(RISING), {"learning_rates": (3e-4,)}, [3e-4]),
         (lambda one: RISING[one.recipe] + one.learning_rate * 100, {}, [1e-4, 2e-4]),
+        (  # one step towards the best one of a small k
+            lambda one: RISING[one.recipe] + one.learning_rate * 100,
+            {"learning_rates": (*RATES, 5e-4)},
+            [1e-4, 2e-4],
+        ),
         (lambda one: RISING[one.recipe] - one.learning_rate * 500, {}, [5e-5]),
     ],
 )

@@ -15,7 +15,7 @@ from frostline.training.settings import HEAD_LEARNING_RATE
 # The default budget is the larger of this number of runs of the reference, on all workers, and this many seconds.
 FULL_RUNS, SECONDS = 4, 120.0
 DEFAULTS: dict[str, Any] = {
-    "learning_rate": (5e-5, 1e-4, 2e-4),  # to try for k > 0
+    "learning_rate": (5e-5, 1e-4, 2e-4, 5e-4),  # to try for k > 0
     "head_learning_rate": (HEAD_LEARNING_RATE, 3e-3, 1e-2, 3e-2),  # all are tried for k = 0; other k use the first
     "seeds": 5,  # the most of any k
     "folds": "auto",

@@ -96,7 +96,8 @@ def reference_at(space: SearchSpace, rate: float, workers: int) -> Batch:
     """
     recipe, seeds = space.reference, space.seeds
     usual = rate if space.first == recipe else min(rate, space.middle_rate)
-    other = rate if rate != usual else space.next_lower(usual)
+    higher = next((one for one in space.learning_rates if usual < one <= rate), None)
+    other = space.next_lower(usual) if higher is None else higher
     candidates = [Candidate(recipe, usual, seeds[0])]
     if other is not None:
         candidates.append(Candidate(recipe, other, seeds[0]))
