@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from frostline.report.answer.analysis import analyze
 from frostline.report.answer.run_groups import load_groups
 from frostline.search.probing import Alternatives
 from frostline.statistics.analysis_settings import AnalysisSettings
+from frostline.statistics.decision import Option
 from frostline.statistics.inference import corrected_quantile
 from frostline.statistics.predictions import RunPredictions
 from frostline.training.linear_models import WordsModel
@@ -159,6 +161,26 @@ def test_progress_shows_the_best_choice_and_the_budget(search_settings: dict[str
     assert all(note.startswith("  Full fine-tuning has not run yet. Trained for") for note in notes_of_steps[:known])
     assert all(note.startswith("  Best so far: ") for note in notes_of_steps[known:])
     assert all(note.endswith(", and the budget is 17 min.") for note in notes_of_steps)
+    trained = sum(len(step["runs"]) for step in search["steps"])
+    again = Notes()
+    frostline.find(**{**search_settings, "progress": again})
+    assert f"{trained} runs were done before." in again.notes and "done before" not in " ".join(progress.notes)
+
+
+def test_the_reason_of_another_best_choice_is_its_score_and_its_cost() -> None:
+    options = [
+        Option(name=name, score=0.8, comparable=0.8, cost=cost, draws=np.array([expected]))
+        for name, cost, expected in (("last 1", 0.25, 0.81), ("last 3", 0.75, 0.82))
+    ]
+    surrogate = SimpleNamespace(best=options[0], estimate=SimpleNamespace(choices=options))
+    search: Any = SimpleNamespace(seen=SimpleNamespace(surrogate=lambda: surrogate), best=None)
+    assert search_module.Search._why_changed(search) == "" and search.best == "last 1"
+    search.best = "last 3"
+    assert search_module.Search._why_changed(search) == (
+        "It replaces tuning the last 3 layers, which is now expected to score 1.0 points more and costs 50 % of full "
+        "fine-tuning more."
+    )
+    assert search_module.Search._why_changed(search) == ""
 
 
 WORDS, HEAD = "a TF-IDF model", "The best so far, tuning the classifier head only, reaches accuracy"

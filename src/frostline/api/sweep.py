@@ -117,6 +117,7 @@ class Sweep:
                 self._begin(plan, progress, retry)
                 ended = plan.store.ended()
                 missing = [run for run in plan.requested if run.digest not in ended]
+                progress.done_before(len(plan.requested) - len(missing), len(plan.requested))
                 plan = self._timed(plan, missing, progress)
                 self._register(plan)
                 weights = BestWeights(self.out) if save_model else None

@@ -32,6 +32,7 @@ class Progress:
         self.activity = ""
         self.runs = self.runs_done = 0
         self.lengths: Collection[float] = ()  # the training lengths of all runs
+        self.deadline: float | None = None  # when a search will have spent its budget; None: unknown, or no search
 
     def note(self, sentence: str) -> None:
         """Show a sentence that the user should read."""
@@ -63,6 +64,16 @@ class Progress:
         self.done, self.under_way = self.done + work, 0.0
         self.show()
 
+    def limit(self, seconds: float | None) -> None:
+        """All that follows takes at most so many seconds; None: that is unknown."""
+        self.deadline = None if seconds is None else monotonic() + seconds
+
+    def done_before(self, runs: int, requested: int | None = None) -> None:
+        """Say how many runs an earlier call has trained, of those that are ``requested`` if their number is known."""
+        if runs:
+            of = "" if requested is None else f" of {requested:,}"
+            self.note(f"{runs:,}{of} {'run was' if (requested or runs) == 1 else 'runs were'} done before.")
+
     def result(self, ended: RunRecord | Failure) -> None:
         """A run has ended."""
         self.runs_done += 1
@@ -77,11 +88,17 @@ class Progress:
         return (monotonic() - self.started) * (self.total - done) / done
 
     @property
+    def eta(self) -> str:
+        """The time left, and that of the whole search if this is a step of one."""
+        whole = "" if self.deadline is None else f", search at most {_rounded(self.deadline - monotonic())}"
+        return f"ETA {'-' if self.seconds_left is None else _rounded(self.seconds_left)}{whole}"
+
+    @property
     def state(self) -> str:
         """What is under way, how many runs have ended, and the time left."""
         if not self.runs:
             return self.activity
-        return f"{self.activity} · {self.runs_done} of {self.runs} runs · {eta(self.seconds_left)}"
+        return f"{self.activity} · {self.runs_done} of {self.runs} runs · {self.eta}"
 
 
 def describe(ended: RunRecord | Failure, lengths: Collection[float] = ()) -> str:
@@ -124,13 +141,11 @@ class LineProgress(Progress):
             self.note(self.state)
 
 
-def eta(seconds: float | None) -> str:
-    """The time left in a convenient unit."""
-    if seconds is None:
-        return "ETA -"
+def _rounded(seconds: float) -> str:
+    """A time left in a convenient unit."""
     if seconds < 90:
-        return f"ETA {max(0, round(seconds))} s"
-    return f"ETA {seconds / 60:.0f} min" if seconds < 5400 else f"ETA {seconds / 3600:.1f} h"
+        return f"{max(0, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class TerminalProgress(Progress):
@@ -147,7 +162,7 @@ class TerminalProgress(Progress):
             console=console or Console(file=unchecked(sys.stderr)),
             transient=True,
         )
-        self.task = self.bar.add_task("", total=None, runs="", eta=eta(None))
+        self.task = self.bar.add_task("", total=None, runs="", eta=self.eta)
         self.bar.start()
         for name in ("stdout", "stderr"):  # rich obeys what others print meanwhile
             if isinstance(getattr(sys, name), FileProxy):
@@ -164,7 +179,7 @@ class TerminalProgress(Progress):
             total=self.total or None,
             completed=self.done + self.under_way,
             runs=runs,
-            eta=eta(self.seconds_left),
+            eta=self.eta,
         )
 
     def close(self) -> None:
