@@ -318,6 +318,7 @@ def predict(
     encoding: str | None = None,
     threshold: float | None = None,
     stream: bool | None = None,
+    base: str | Path | None = None,
     trust_remote_code: bool = False,
 ) -> Predictions | TagPredictions:
     """Predict the labels of texts, or the tags of the words of sentences.
@@ -335,6 +336,7 @@ def predict(
             predicted; of every label if a text can have several. By default it is that of the model's config.json, else 0.5.
         stream: Whether the layers are read from the folder one at a time, for a model that is larger than memory. By default
             they are if the weights do not fit into the memory that is free.
+        base: The pretrained model that a probe reads, if it is elsewhere than when the probe was fitted.
         trust_remote_code: Whether to run code that comes with the model.
 
     Raises:
@@ -350,6 +352,8 @@ def predict(
         raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
     if stream and saved and saved.facts.probe is None:
         raise FrostlineError(f"The model in {folder} has no layers that can be streamed: leave --stream out.")
+    if base and not (saved and saved.facts.probe):
+        raise FrostlineError(f"The model in {folder} reads no other one: leave --base out.")
     texts = as_texts(
         texts,
         trained_columns(folder),
@@ -369,7 +373,7 @@ def predict(
     tokens: Tokens | None
     if saved:
         outputs = Outputs.of_task(saved.facts.task_type, saved.facts.labels, threshold)
-        logits, tokens = saved.logits(texts, **options)
+        logits, tokens = saved.logits(texts, base=base, **options)
     else:
         classifier = load_classifier(Path(folder), of_words=of_words, **options)
         outputs = Outputs.of_config(classifier.model.config, threshold, of_words=of_words)
