@@ -31,7 +31,7 @@ import pandas as pd
 from measuring import Facts, Failed, flags_of, settings_of, timed, write_result
 from simulation.recorded import RecordedRuns, replayed
 
-from frostline import Sweep
+import frostline
 from frostline.sweeps.progress import LineProgress
 from frostline.sweeps.results.folder import Folder
 
@@ -58,7 +58,7 @@ def record(out: Path, settings: Mapping[str, str], rates: str, fresh: Sequence[i
 
     def run(**grid: Any) -> None:
         own = {**settings, "evaluations_per_epoch": "0", "head_learning_rate": OF_HEAD, **grid}
-        Sweep(**own, out=out, progress=LineProgress()).run(save_model=False)
+        frostline.sweep(save_model=False, **own, out=out, progress=LineProgress())
 
     run(tune=[*range(7), "all"], learning_rate=rates, seeds=list(CHOOSING))
     best = RecordedRuns(Folder(out), CHOOSING).best_rates

@@ -49,7 +49,7 @@ def finished(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished sweep, with report, thresholds, temperature and model."""
     out = tmp_path_factory.mktemp("labels") / "o"
     settings = {"model": base, "train": table(120), "out": out, "threshold": "f1_macro", "calibrate": True}
-    frostline.Sweep(progress=Progress(), **settings, **SETTINGS).run()
+    frostline.sweep(progress=Progress(), **settings, **SETTINGS)
     return out
 
 
@@ -158,7 +158,7 @@ def test_probes_and_the_words_model_predict_labels(base: Path, tmp_path: Path) -
 @pytest.mark.slow
 def test_a_search_compares_with_models_that_train_no_layer(base: Path, tmp_path: Path) -> None:
     settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
-    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1})
+    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1}).answer
     assert answer.metric == "f1_micro" and answer.search["probes"]["metric"] == "f1_micro"
 
 

@@ -25,7 +25,7 @@ from transformers import (
 )
 
 import frostline
-from frostline import FrostlineError, Sweep
+from frostline import FrostlineError
 from frostline.data.files import read_record, write_sealed
 from frostline.model.tokens import ZEROED_TYPES
 from frostline.sweeps.progress import Progress
@@ -119,9 +119,9 @@ def test_pairs_for_a_model_with_one_token_type(tmp_path: Path) -> None:
         RobertaModel(config).save_pretrained(tmp_path / "base")
     pairs = pd.DataFrame(sentences(160)).assign(second="the film was warm")
     settings = {"model": tmp_path / "base", "train": pairs, "text_column": "text", "text_pair_column": "second"}
-    sweep = Sweep(**settings, out=tmp_path / "o", tune="0,all", seeds=1, progress=Progress(), **QUICK)
-    assert sweep.plan(timed=False).notes.count(ZEROED_TYPES) == 1
-    sweep.run()
+    sweep = dict(**settings, out=tmp_path / "o", tune="0,all", seeds=1, progress=Progress(), **QUICK)
+    assert frostline.plan(timed=False, **sweep).notes.count(ZEROED_TYPES) == 1
+    frostline.sweep(**sweep)
     new = pd.DataFrame(sentences(20, seed=4)).assign(second="a plot")[["text", "second"]]
     predictions = frostline.predict(tmp_path / "o" / "model", new)
     classifier = AutoModelForSequenceClassification.from_pretrained(tmp_path / "o" / "model").eval()

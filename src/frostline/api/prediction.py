@@ -32,6 +32,8 @@ from frostline.training.saved_estimators import ESTIMATOR, read_estimator
 if TYPE_CHECKING:
     import pandas as pd
 
+    TextSource = str | Path | pd.DataFrame | Sequence[str] | Sequence[Sequence[str]] | Texts
+
 
 @dataclass(frozen=True)
 class Threshold:
@@ -288,7 +290,7 @@ def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
 
 def predict(
     folder: str | Path,
-    texts: "str | Path | pd.DataFrame | Sequence[str] | Sequence[Sequence[str]] | Texts",
+    texts: "TextSource",
     *,
     text_column: str | None = None,
     text_pair_column: str | None = None,
