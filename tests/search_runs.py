@@ -30,7 +30,7 @@ def record_of(**more: Any) -> SearchRecord:
         "results_so_far": [],
         "skipped": ["head only", "full"],
         "failed_reference": None,
-        "untried": None,
+        "enough_budget": None,
         "requested": [],
         "abandoned": [],
         "known": [],

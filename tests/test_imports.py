@@ -63,7 +63,7 @@ def test_subfolders_of_sweeps_import_only_from_those_before_them() -> None:
 
 def loaded_after(code: str) -> set[str]:
     """The names of the heavy libraries that this code loads."""
-    heavy = ("torch", "transformers", "datasets", "matplotlib", "sklearn", "pandas", "numpy")
+    heavy = ("torch", "transformers", "datasets", "matplotlib", "sklearn", "scipy.stats", "pandas", "numpy")
     found = f"{code}\nimport sys\nprint(*[name for name in {heavy!r} if name in sys.modules])"
     return set(subprocess.run([sys.executable, "-c", found], capture_output=True, text=True, check=True).stdout.split())
 
@@ -106,12 +106,37 @@ assert "--tune LIST" in out.getvalue()"""
         "sweep --model m --train none.csv --tune 0 --out o",
         "plan --model m --train t.csv --tune last",
         "compare --model m --train t.csv --ways full,loro-2",
-        "predict m none.csv",
+        "find --model ./none --train t.csv",
+        "find --model m --train t.csv --text-column body",
+        "find --model m --train t.csv --labels x,y",
+        "find --model m --train t.csv --validation other.csv",
+        "find --model m --train t.csv --metric acuracy",
+        "find --model m --train t.csv --train-size 900",
+        "find --model m --train t.csv --out full",
+        "sweep --model m --train {films} --tune 0 --out {sweep} --seeds 2 --per-device-train-batch-size 7",
+        "predict none t.csv",
+        "predict {model} none.csv",
+        "predict {model} t.csv --out t.csv",
+        "predict {model} t.csv --text-column body",
         "sweep none.toml",
+        "status none",
+        "work full",
+        "report full",
+        "merge full none --out o",
+        "analyze t.csv --out o",
+        "check ./none",
+        "study none",
+        "cache rm",
     ],
 )
-def test_a_mistake_is_answered_before_anything_heavy_is_loaded(tmp_path: Path, words: str) -> None:
-    (tmp_path / "t.csv").write_text("text,label\na,b\n")
+def test_a_mistake_is_answered_before_anything_heavy_is_loaded(
+    tmp_path: Path, tiny_bert: Path, tiny_table: Path, finished_small: Path, words: str
+) -> None:
+    (tmp_path / "t.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 20)
+    (tmp_path / "other.csv").write_text("text,label\ngood,c\n")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
+    words = words.format(model=tiny_bert, films=tiny_table, sweep=finished_small)
     code = f"""
 import contextlib, io, os, sys
 from frostline.cli import main

@@ -203,7 +203,7 @@ def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -
         search = answer.search
         assert "No run scores above the baseline with 95 % confidence." in search["why"]
         constant = "There is no answer: all"  # every run diverged or predicts a constant
-        assert answer.sentence.startswith(("Undecided: full", constant))
+        assert answer.sentence.startswith(("Undecided: nothing", constant))
 
 
 def test_too_few_validation_examples_are_reported(search_settings: dict[str, Any]) -> None:

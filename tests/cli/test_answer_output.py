@@ -34,7 +34,7 @@ def deep() -> Answer:
     runs = [replace(run, **whole) if run.tune_embeddings else run for run in runs]
     answer = of_sweep((runs, logits), layers=DEPTH)
     answer.sentence += " A sentence that fills the lines of the terminal." * 6
-    answer.sizes[0].decision.next_command = "frostline sweep reviews/sweep.toml --seeds 7"
+    answer.next_command = "frostline sweep reviews/sweep.toml --seeds 7"
     return answer
 
 
@@ -100,7 +100,7 @@ def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
     choices = [
         SimpleNamespace(
             choice=f"last {n}",
-            **{name: data.draw(st.floats(0, 1)) for name in ("score", "value")},
+            **{name: data.draw(st.floats(0, 1)) for name in ("expected", "value")},
             dominated_by=data.draw(st.sampled_from([None, "head only"])),
         )
         for n in range(count)
@@ -109,7 +109,7 @@ def test_the_most_interesting_choices_come_first(data: st.DataObject) -> None:
     order = by_interest(choices, chosen, reference)
     assert sorted(order) == sorted(choice.choice for choice in choices)
     assert order[0] == chosen and reference in order[:2]
-    best = max(choices, key=lambda choice: choice.score).choice
+    best = max(choices, key=lambda choice: choice.expected).choice
     second = max((one for one in choices if one.choice != chosen), key=lambda one: one.value, default=choices[0])
     assert second.choice in order[:3] and best in order[:4]
 

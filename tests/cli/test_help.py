@@ -1,11 +1,12 @@
 """The help of the program and of every command."""
 
+import re
 from importlib.metadata import version
 
 import pytest
 from typer.main import get_command
 
-from frostline.cli.program import COMMANDS, app
+from frostline.cli.program import COMMANDS, FIRST, app
 from frostline.model.ways import EXAMPLES
 from frostline.studies.protocol import protocol_names
 from frostline.sweeps.settings import Settings
@@ -14,7 +15,7 @@ from tiny import Frostline
 
 def test_every_setting_is_a_flag_with_a_description(frostline: Frostline) -> None:
     for command in ("sweep", "plan"):
-        got = frostline(command, "--help")
+        got = frostline(command, "--help-all")
         assert got.code == 0
         for name in Settings.model_fields.keys() - {"grid", "way"}:
             flag = name.replace("_", "-")
@@ -49,7 +50,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("command", SHOWN)
 def test_the_help_shows_the_defaults_and_values_of_its_command(frostline: Frostline, command: str) -> None:
-    shown = " ".join(frostline(command, "--help").out.split())
+    shown = " ".join(frostline(command, "--help-all" if command in FIRST else "--help").out.split())
     assert [text for text in SHOWN[command] if text not in shown] == []
     assert command != "compare" or "[default: 5e-05]" not in shown
 
@@ -69,6 +70,18 @@ def test_the_help_lists_every_command_on_a_line_that_is_not_truncated(frostline:
     commands = got.out.partition("Commands:")[2].strip()
     assert got.code == 0 and [line.split()[0] for line in commands.splitlines()] == list(COMMANDS)
     assert "..." not in commands
+
+
+def test_the_help_of_a_command_with_many_flags_shows_the_first_ones_in_order(frostline: Frostline) -> None:
+    shown = re.findall(r"^  --([a-z-]+)", frostline("find", "--help").out.partition("Options:")[2], re.MULTILINE)
+    assert shown[:3] == ["model", "train", "validation"] and shown[-2:] == ["help", "help-all"] and len(shown) < 17
+    everything = frostline("find", "--help-all").out
+    assert "Training:\n" in everything and set(shown[:-1]) < set(re.findall(r"--([a-z-]+)", everything))
+
+
+def test_an_unknown_flag_is_answered_with_the_most_similar_one(frostline: Frostline) -> None:
+    got = frostline("find", "--modle", "m")
+    assert got.code == 2 and got.err.endswith("No such option: --modle (Possible options: --model)\n")
 
 
 def test_version(frostline: Frostline) -> None:

@@ -10,7 +10,7 @@ import frostline
 from frostline.cli.plan_output import print_forecast, print_plan
 from frostline.model.device import DeviceMemory
 from frostline.sweeps.progress import Progress
-from frostline.sweeps.results.forecast_record import Cell, Forecast
+from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from tiny import SMALL
 
 T4 = DeviceMemory(total=15_600_000_000, free=14_600_000_000, held=0)
@@ -23,9 +23,9 @@ def plan(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> frostline.Plan:
     return frostline.plan(timed=False, progress=Progress(), **settings)
 
 
-def cell(plan: frostline.Plan, name: str, memory_bytes: float, stack: int = 1) -> Cell:
+def cell(plan: frostline.Plan, name: str, memory_bytes: float, stack: int = 1) -> KindForecast:
     size = plan.runs[0].train_size
-    return Cell(name, size, 8, 2.0, memory_bytes, stack=stack, num_train_epochs=plan.runs[0].num_train_epochs)
+    return KindForecast(name, size, 8, 2.0, memory_bytes, stack=stack, num_train_epochs=plan.runs[0].num_train_epochs)
 
 
 def test_a_plan_names_its_device(plan: frostline.Plan, capsys: pytest.CaptureFixture[str]) -> None:

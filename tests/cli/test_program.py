@@ -183,7 +183,7 @@ def test_an_error_that_is_not_expected_has_a_traceback_and_its_own_exit_code(
     frostline: Frostline, here: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, code: int, said: str
 ) -> None:
     """A lack of memory or disk is one sentence, also outside of a run, such as while hidden states are computed."""
-    monkeypatch.setattr("frostline.api.work.work", raising(error))
+    monkeypatch.setattr("frostline.sweeps.results.folder.Folder", raising(error))
     got = frostline("work", "o")
     assert got.code == code and said in got.err and ("Traceback (most recent call last):\n" in got.err) == (code == 70)
 

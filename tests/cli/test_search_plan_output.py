@@ -11,13 +11,13 @@ from frostline.cli.plan_output import print_search_plan
 from frostline.search.search_plan import SearchPlan
 from frostline.statistics.decision import Lengths
 from frostline.sweeps.progress import Progress
-from frostline.sweeps.results.forecast_record import Cell, Forecast
+from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from tiny import SMALL, Frostline
 
 
 def forecast(*args: Any, **more: Any) -> Forecast:
     """A run of full fine-tuning takes 40 s."""
-    return Forecast((Cell("full", 100, 9, 40.0, 1e9, 70.0, num_train_epochs=1.0),), 2.0)
+    return Forecast((KindForecast("full", 100, 9, 40.0, 1e9, 70.0, num_train_epochs=1.0),), 2.0)
 
 
 @pytest.fixture(scope="module")

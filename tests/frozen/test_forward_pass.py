@@ -41,9 +41,9 @@ from frostline.frozen.forward_pass import (
 from frostline.frozen.hidden_states import write_shard
 from frostline.model import packing
 from frostline.model.anatomy import find_layers
-from frostline.model.model_files import is_unread
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.tokens import Tokens
+from frostline.model.weights import is_unread
 from frostline.sweeps.operations import forward_totals
 from frozen.passes import ALL, Cache, bytes_by_row, bytes_of, pass_over, ragged_tokens, random_tokens
 from small_models import both, sharded, small_model

@@ -20,9 +20,9 @@ from frostline.frozen.logits import logits_of_texts
 from frostline.model import classifier as classifiers
 from frostline.model import streaming
 from frostline.model.classifier import Classifier, load_classifier, write_classifier
-from frostline.model.model_files import Source, is_unread
 from frostline.model.packed_layout import ALIGNED
 from frostline.model.terms import LAST, MEAN, OWN, HeadKind
+from frostline.model.weights import Source, is_unread
 from small_models import both, sharded, sharded_classifier
 from tiny import sentences
 

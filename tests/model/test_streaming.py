@@ -20,9 +20,10 @@ from frostline.model import classifier as saving
 from frostline.model.anatomy import probe_batch
 from frostline.model.classifier import save_files
 from frostline.model.loading import skeleton
-from frostline.model.model_files import Source, is_unread, read_weights, shapes_in, unread, weight_bytes, weight_files
+from frostline.model.model_files import weight_files
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import Stream, stream_of
+from frostline.model.weights import Source, is_unread, read_weights, shapes_in, unread, weight_bytes
 from small_models import both, edit_weights, load, same_weights, sharded
 from tiny import tiny_bert_folder
 

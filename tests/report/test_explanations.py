@@ -6,9 +6,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from frostline.data.kinds import MULTI_LABEL
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL
 from frostline.report.explanations import (
     advice,
     explain_uncertainty,
@@ -16,8 +17,10 @@ from frostline.report.explanations import (
     next_command,
     sentence_without_command,
     trouble,
+    unbalanced,
 )
 from frostline.statistics.answer import Answer, Counts
+from frostline.statistics.predictions import Labelled
 from pages import answer_of
 
 COMMAND = "frostline sweep o/sweep.toml --seeds 5"
@@ -28,18 +31,33 @@ COMMAND = "frostline sweep o/sweep.toml --seeds 5"
     [
         (COMMAND, None, 0, f" To be surer: `{COMMAND}`."),
         (COMMAND, 1450.0, 0, f" To be surer, with about 24 min of training: `{COMMAND}`."),
+        ("the same command with --folds 5", None, 0, " To be surer: the same command with --folds 5."),
         (COMMAND, None, 1, ""),
         (None, None, 0, ""),
     ],
 )
 def test_the_command_stands_on_its_own(command: str | None, seconds: float | None, pending: int, expected: str) -> None:
-    decision = SimpleNamespace(next_command=command, next_seconds=seconds)
-    answer: Any = SimpleNamespace(decision=decision, runs=Counts(done=4, failed=0, pending=pending))
+    counts = Counts(done=4, failed=0, pending=pending)
+    answer: Any = SimpleNamespace(next_command=command, next_seconds=seconds, runs=counts)
     answer.sentence = f"Tune the last layer.{expected} A probe scores higher."
     assert advice(answer) == expected and next_command(answer) == (command if expected else None)
     assert sentence_without_command(answer) == "Tune the last layer. A probe scores higher."
-    answer.decision = None
-    assert next_command(answer) is None
+
+
+@pytest.mark.parametrize(
+    ("rare", "of", "metric", "weighted", "end"),
+    [
+        (16, 100, "accuracy", False, "every class alike, and --class-weights balanced trains so."),
+        (16, 100, "accuracy", True, "every class alike."),
+        (17, 100, "accuracy", False, None),  # more than a third of an even share
+        (16, 100, "f1_macro", False, None),
+    ],
+)
+def test_a_rare_class_is_what_accuracy_hides(rare: int, of: int, metric: str, weighted: bool, end: str | None) -> None:
+    split = Labelled(np.repeat([0, 1], [of - rare, rare]), CLASSIFICATION, ("ham", "spam"), metric)
+    found = unbalanced(split, weighted=weighted)
+    begin = " Only 16 % of the validation examples have the label 'spam': accuracy 0.840 needs none of them right."
+    assert found == (f"{begin} --metric f1_macro counts {end}" if end else "")
 
 
 def recommend_nothing_trained(answer: Answer) -> None:

@@ -1,22 +1,28 @@
-"""The command that would make an answer surer."""
+"""The one step that would make an answer surer."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from frostline.report import rebuild
-from frostline.report.answer.next_command import next_command
+from frostline.report.answer.next_command import MORE_ROWS, next_command
+from frostline.statistics.inference import Summary, summarize
 from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_group import SearchOutcome
+from search_runs import record_of
 
 ALL = "frostline sweep o/sweep.toml --seeds 5"
 EACH = (
     "frostline sweep o/sweep.toml --tune 2 --learning-rate 0.0002 --seeds 5 && "
     "frostline sweep o/sweep.toml --tune full --learning-rate 0.0001 --seeds 5"
 )
+
+
+FITTED, OTHERS = summarize(np.array([0.99])), summarize(np.array([0.9]))
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,10 @@ class Known:
     seconds: float | None = 10.0
     concurrent_runs: int | None = None
     learning_rates_tried: tuple[float, ...] = (1e-4, 2e-4)
+    train_last: Summary = FITTED
+    validation_last: Summary = OTHERS
+    num_train_epochs: float = 3.0
+    tune_embeddings: bool = False
 
 
 def curve(probability: float = 0.7, seeds: int | None = None, *, of_full: float | None = None, **more: Any) -> Any:
@@ -37,21 +47,17 @@ def curve(probability: float = 0.7, seeds: int | None = None, *, of_full: float 
     choice = "last 2" if of_full is None else "full"
     last2 = SimpleNamespace(choice="last 2", probability=probability if of_full is None else of_full, value=0.8)
     known = {
-        "decision": SimpleNamespace(choice=choice, probability=probability, reference="full"),
+        "decision": SimpleNamespace(choice=choice, probability=probability, reference="full", above_baseline=True),
         "choices": [last2, SimpleNamespace(choice="full", probability=1.0, value=0.7)],
         "cells": [Known(Recipe("last 2"), 2e-4), Known(Recipe("full"), 1e-4)],
         "learned": True,
         "seeds_to_decide": seeds,
+        "deciding_point": SimpleNamespace(verdict="undecided"),
     }
     return SimpleNamespace(**{**known, **more})
 
 
-def without_full(**more: Any) -> Any:
-    """The curve of a search that has not trained full fine-tuning."""
-    decision = SimpleNamespace(choice="last 2", probability=0.99, reference="last 2")
-    return curve(0.99, decision=decision, cells=[Known(Recipe("last 2"), 2e-4)], **more)
-
-
+UNFITTED = Known(Recipe("full"), 1e-4, train_last=OTHERS)
 FIVE = Known(Recipe("last 5"), 5e-5, tuned_layers=5)
 SECOND = SimpleNamespace(choice="last 5", probability=0.9, value=0.79)
 BESIDE = curve(of_full=0.5)
@@ -68,13 +74,18 @@ BESIDE.cells.insert(0, FIVE)
         (curve(), [0], {}, ALL),
         # a sure answer needs none, nor one that seeds cannot improve
         *((curve(sure, 7), [0, 1, 2], {}, None) for sure in (0.96, 0.03)),
-        *((curve(seeds=needed), [0, 1, 2], {}, None) for needed in (None, 3, 500)),
+        *((curve(seeds=needed), [0, 1, 2], {}, MORE_ROWS) for needed in (None, 3, 500)),
+        (curve(deciding_point=SimpleNamespace(verdict="decided")), [0, 1, 2], {}, None),
+        (curve(seeds=500), [0, 1, 2], {"more_rows": "folds"}, "folds"),
         # if full fine-tuning is recommended, the others must be sure to be worse
         (curve(1.0, 5, of_full=0.5), [0, 1], {}, ALL),
         (curve(1.0, 5, of_full=0.01), [0, 1], {}, None),
         # nothing was compared, or nothing was learned
         (curve(seeds=5, decision=None), [0], {}, None),
-        (curve(seeds=5, learned=False), [0], {}, None),
+        (curve(seeds=5, decision=SimpleNamespace(reference="full", above_baseline=False)), [0], {}, None),
+        # full fine-tuning has not learned yet, but what is recommended has
+        (curve(learned=False), [0, 1], {}, ALL),
+        (curve(learned=False), [0, 1, 2, 3, 4], {}, MORE_ROWS),
         # after a search, only the compared choices get more seeds, with one command for each learning rate
         (curve(), [0, 1, 2], {"of_search": True}, EACH),
         (curve(1.0, of_full=0.5), [0, 1], {"of_search": True}, EACH),
@@ -87,22 +98,14 @@ BESIDE.cells.insert(0, FIVE)
             *(curve(cells=[Known(Recipe(k), 1e-4) for k in (2, "full")]), [0], {"of_search": True}),
             ALL.replace("--seeds", "--tune 2,full --learning-rate 0.0001 --seeds"),
         ),
-        # the reference that a search did not train is trained, unless every run of it failed
+        # a larger budget comes before all others, and longer training before more seeds
+        (curve(), [0, 1], {"of_search": True, "larger": ("larger", 9.0)}, "larger"),
+        (curve(0.99), [0, 1], {"of_search": True, "larger": ("larger", 9.0)}, None),
         (
-            *(without_full(), [0, 1], {"of_search": True, "missing": "full"}),
-            "frostline sweep o/sweep.toml --tune full --learning-rate 0.0002 --seeds 2",
+            *(curve(cells=[Known(Recipe("last 2"), 2e-4), UNFITTED]), [0, 1], {}),
+            "frostline sweep o/sweep.toml --tune 2 --learning-rate 0.0002 --num-train-epochs 10 --seeds 2 && "
+            "frostline sweep o/sweep.toml --tune full --learning-rate 0.0001 --num-train-epochs 10 --seeds 2",
         ),
-        (curve(0.99), [0, 1], {"of_search": True, "missing": "full"}, None),
-        # then come the k that a small budget did not allow, at most four
-        (
-            *(curve(), [0, 1], {"of_search": True, "untried": ["last 3", "last 4"]}),
-            "frostline sweep o/sweep.toml --tune 3,4 --learning-rate 0.0001 --seeds 2",
-        ),
-        (
-            *(curve(), [0, 1], {"of_search": True, "untried": [f"last {k}" for k in range(3, 13)]}),
-            "frostline sweep o/sweep.toml --tune 3,6,9,12 --learning-rate 0.0001 --seeds 2",
-        ),
-        (curve(0.99), [0, 1], {"of_search": True, "untried": ["last 3"]}, None),
     ],
 )
 def test_the_command(known: Any, seeds: list[int], options: dict[str, Any], command: str | None) -> None:
@@ -112,7 +115,7 @@ def test_the_command(known: Any, seeds: list[int], options: dict[str, Any], comm
 def test_each_training_length_has_a_command_of_its_own() -> None:
     names = ("last 2 for 10 epochs", "full for 3 epochs")
     choices = [SimpleNamespace(choice=name, probability=0.7, value=0.8) for name in names]
-    decision = SimpleNamespace(choice=names[0], probability=0.7, reference=names[1])
+    decision = SimpleNamespace(choice=names[0], probability=0.7, reference=names[1], above_baseline=True)
     known = curve(decision=decision, choices=choices, cells=[Known(Recipe(name), 1e-4) for name in names])
     command, _ = next_command(Path("o"), [0], known, of_search=True)
     assert command == (
@@ -137,22 +140,21 @@ def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failed_reference", "instead", "untried", "tunes"),
+    ("enough", "instead", "newer", "step"),
     [
-        ("full", "Full fine-tuning was not run.", None, "full"),
-        ("full", None, None, "3,4"),
-        (None, None, "last 4", "4"),
-        (None, None, "last 2", None),  # a sweep has trained it since
-        (None, None, None, None),
+        (75.0, "Full fine-tuning was not run.", False, "the same command with --budget 75s"),
+        (75.0, None, False, "the same command with --budget 75s"),
+        (75.0, None, True, EACH),  # a sweep has trained more since
+        (None, None, False, EACH),
     ],
 )
-def test_after_a_search_the_command_depends_on_what_its_budget_did_not_allow(
-    failed_reference: str | None, instead: str | None, untried: str | None, tunes: str | None
+def test_after_a_search_it_is_a_larger_budget_if_that_ended_it(
+    enough: float | None, instead: str | None, newer: bool, step: str
 ) -> None:
-    known = without_full() if instead else curve()
-    spec = SimpleNamespace(values_of=lambda name: [0])
-    folder: Any = SimpleNamespace(out=Path("o"), written=SimpleNamespace(own_code=False), spec=spec)
-    search: Any = SimpleNamespace(failed_reference=failed_reference, untried=untried, over=True)
-    outcome = SearchOutcome(skipped=["last 3", "last 4"], instead=instead)
-    command = rebuild._next_command(folder, SimpleNamespace(sizes=[known], sure=None), search, outcome)[0]
-    assert command is not None and ((f" --tune {tunes} " in command) if tunes else (command == EACH))
+    spec = SimpleNamespace(values_of=lambda name: [0], validation=None)
+    known = {"written": SimpleNamespace(own_code=False), "identity": SimpleNamespace(folds=5, train_rows=200)}
+    rows = [SimpleNamespace(train_size=20, status="done", run="b")] if newer else []
+    folder: Any = SimpleNamespace(out=Path("o"), spec=spec, rows=rows, **known)
+    search = record_of(enough_budget=enough, over=True, spent_seconds=60.0)
+    outcome = SearchOutcome(instead=instead)
+    assert rebuild._next_command(folder, SimpleNamespace(sizes=[curve()], sure=None), search, outcome)[0] == step  # type: ignore[arg-type]

@@ -85,7 +85,9 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     assert search["why"].startswith("A model that trains no layer scores so high that no layer is worth tuning")
     assert {run["recipe"] for step in search["steps"] for run in step["runs"]} == {"head only"}
     assert answer.decision.choice == "probe" and size.recommended is None
-    assert answer.sentence.startswith("Train no layer: a linear probe on frozen features reaches accuracy 1.000")
+    assert answer.sentence.startswith(
+        "Train no layer, but fit a linear probe on frozen features. Expect accuracy 1.000"
+    )
     page = (search_settings["out"] / "report.html").read_text()
     assert "Train no layer" in page and search["probes"]["sentence"] in page
     assert [row["label"] for row in frostline.predict(model, texts[:2]).rows()] == labels[:2]
@@ -110,7 +112,7 @@ def test_a_model_of_words_can_be_recommended_and_is_saved(search_settings: dict[
     settings = {**search_settings, "train": rows, "train_size": 150, "folds": 0, "learning_rate": 1e-3}
     answer = frostline.find(**settings, cache_limit=0.0).answer
     assert answer.decision.choice == "words" and answer.search["probes"] is None
-    assert answer.sentence.startswith("Train no layer: a TF-IDF model reaches accuracy")
+    assert answer.sentence.startswith("Train no layer, but fit a TF-IDF model. Expect accuracy")
     predicted = frostline.predict(search_settings["out"] / "model", texts[:10])
     assert [row["label"] for row in predicted.rows()] == labels[:10]
 

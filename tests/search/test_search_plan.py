@@ -10,7 +10,7 @@ import frostline.search.search_plan as plan_module
 import frostline.sweeps.execution.forecast as forecast_module
 from frostline.api import find
 from frostline.search import SECONDS
-from frostline.sweeps.results.forecast_record import Cell, Forecast
+from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def forecast(monkeypatch: pytest.MonkeyPatch) -> None:
         assert plain
         kinds = {run.kind for run in runs}
         cells = (
-            Cell(*kind[:2], 1, 40.0 if kind[0] == "full" else 2.0, 1e9, 99.0, num_train_epochs=kind[2])
+            KindForecast(*kind[:2], 1, 40.0 if kind[0] == "full" else 2.0, 1e9, 99.0, num_train_epochs=kind[2])
             for kind in kinds
         )
         return Forecast(tuple(cells), 0.5)

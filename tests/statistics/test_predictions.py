@@ -81,6 +81,13 @@ def test_scores_of_the_same_rows_are_left_alone(made: Made) -> None:
     assert observed.fold_parameters == 0
 
 
+def test_the_predictions_of_a_run_are_read_once(made: Made) -> None:
+    runs, read = [made.run("full", fold, 40) for fold in (0, 1)], list[str]()
+    evidence = RunPredictions(made.evidence.split, lambda name: (read.append(name), made.logits[name])[1])
+    assert evidence.rows_of(run.run for run in runs) == 2 * SIZE and evidence.pair(runs[:1], runs[1:])
+    assert sorted(read) == ["full/0", "full/1"]
+
+
 def test_equal_folds_change_no_difference(made: Made) -> None:
     cells = [
         [made.run(name, fold, right + 5 * fold) for fold in range(FOLDS)]

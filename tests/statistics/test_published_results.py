@@ -162,7 +162,10 @@ BARE = {"seed": "0", "value": "1"}
         ([{**FIRST, "value": "good"}], {}, "runs.csv, row 2, column 'value': 'good' is not a number"),
         ([{**FIRST, "k": "two"}], {}, "row 2, column 'k': 'two' is not a number of layers; give whole numbers from 0"),
         *(([{**FIRST, "k": k}], {}, f"'{k}' is not a number of layers") for k in ("-1", "1.5", "1e999")),
-        ([{**FIRST, "seed": ""}], {}, "row 2, column 'seed': the seed is missing"),
+        *(
+            ([{**FIRST, name: ""}], {}, f"row 2, column '{name}': the {name} is missing")
+            for name in ("seed", "model", "task")
+        ),
         ([{**FIRST, "metric": "acc", "value": "85.5"}], {}, "85.5 cannot be accuracy, which goes from 0 to 1; divide"),
         ([{**FIRST, "metric": "val_loss"}], {}, "val_loss is better when it is lower"),
         ([{**FIRST, "lr": "-1"}], {}, "-1 is not a learning rate"),

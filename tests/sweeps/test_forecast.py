@@ -19,7 +19,7 @@ from frostline.sweeps.execution import forecast as forecast_module
 from frostline.sweeps.execution.execute import execute
 from frostline.sweeps.execution.forecast import make_forecast, seconds_of
 from frostline.sweeps.progress import Progress
-from frostline.sweeps.results.forecast_record import Cell, Forecast, Taken, record, record_measured, recorded
+from frostline.sweeps.results.forecast_record import Forecast, KindForecast, Taken, record, record_measured, recorded
 from frostline.sweeps.results.store import Store
 from tiny import SMALL, contents, plan_of, run_sweep
 
@@ -185,8 +185,10 @@ def test_what_was_timed_is_reproduced_and_the_rest_is_interpolated() -> None:
 
 
 def test_cells_of_a_forecast_add_up() -> None:
-    def cell(runs: int, seconds: float, **other: Any) -> Cell:
-        return Cell("last 1", 10, runs, seconds, **{"memory_bytes": 5.0, "trainer_seconds": 2 * seconds, **other})
+    def cell(runs: int, seconds: float, **other: Any) -> KindForecast:
+        return KindForecast(
+            "last 1", 10, runs, seconds, **{"memory_bytes": 5.0, "trainer_seconds": 2 * seconds, **other}
+        )
 
     both = Forecast((cell(2, 3.0), cell(1, 4.0, memory_bytes=9.0)), 5.0)
     assert (both.runs, both.seconds, both.trainer_seconds, both.memory_bytes) == (3, 15.0, 20.0, 9.0)

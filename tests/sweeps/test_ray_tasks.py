@@ -22,7 +22,7 @@ from frostline.sweeps.execution.ray_tasks import SHARE, connected, driver_on, fi
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import register
-from frostline.sweeps.results.forecast_record import Cell, Forecast
+from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.results.tensor_files import BestWeights
 from frostline.training.train import run
@@ -102,7 +102,7 @@ def test_the_results_are_those_of_this_process(
 def test_what_a_task_asks_for(
     train: Train, here: RayHere, shown: Notes, node: dict[str, float], memory: list[float], gpus: int, said: list[str]
 ) -> None:
-    cell = Cell("head only", 20, 2, 1.0, 7e9, num_train_epochs=1.0)
+    cell = KindForecast("head only", 20, 2, 1.0, 7e9, num_train_epochs=1.0)
     cells = (cell, replace(cell, recipe="last 1", seconds=9.0, memory_bytes=9e9))
     here.resources, here.before = [node], interrupted
     with pytest.raises(KeyboardInterrupt):

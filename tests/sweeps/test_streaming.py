@@ -11,7 +11,8 @@ from huggingface_hub import constants
 import frostline
 from frostline import FrostlineError
 from frostline.model.device import DeviceMemory
-from frostline.model.model_files import weight_bytes, weight_files
+from frostline.model.model_files import weight_files
+from frostline.model.weights import weight_bytes
 from frostline.statistics.recipe import Recipe
 from frostline.sweeps import streaming
 from frostline.sweeps.prepare import prepare

@@ -11,7 +11,7 @@ import frostline.sweeps.results.leases as leases_module
 from frostline.statistics.recipe import Recipe
 from frostline.sweeps.grid import Identity
 from frostline.sweeps.results.folder import Folder
-from frostline.sweeps.results.forecast_record import Cell, Forecast, record
+from frostline.sweeps.results.forecast_record import Forecast, KindForecast, record
 from frostline.sweeps.results.leases import Leases
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings
@@ -61,7 +61,7 @@ def time_left(out: Path, notes: list[str] | None = None) -> TimeLeft:
 
 
 def forecast(out: Path, **seconds: float) -> None:
-    cells = [Cell(name, 100, runs=1, seconds=one, memory_bytes=1.0) for name, one in seconds.items()]
+    cells = [KindForecast(name, 100, runs=1, seconds=one, memory_bytes=1.0) for name, one in seconds.items()]
     record(out, Forecast(tuple(cells), 0.0))
 
 

@@ -53,7 +53,7 @@ def test_cached_and_computed_features_give_the_same_probe(tiny_bert: Path, tmp_p
         (of_words, with_states(of_words, tmp_path / "base", (0, 1, 2, 3))),
     ):
         mixed = np.random.default_rng(0).permutation(one.splits["test"])
-        logits = [ESTIMATORS["probe"].fit(PROBE, some, None).logits(mixed, "test") for some in (one, cached)]
+        logits = [ESTIMATORS["probe"].fit(PROBE, some).logits(mixed, "test") for some in (one, cached)]
         assert logits[0].shape == (*one.problem.targets[mixed].shape, len(one.labels))
         np.testing.assert_allclose(*logits, atol=1e-5)
         vectors = [examples_of(some, mixed, range(4)).vectors(2) for some in (one, cached)]
@@ -72,7 +72,7 @@ def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
     for seed in (0, 1):
         spec = PROBE.model_copy(update={"seed": seed, "train_size": 24})
         by_hand = best_probe(fit_probes(examples_of(experiment, train_rows(experiment, spec), range(4)), 3))
-        fitted = ESTIMATORS["probe"].fit(spec, experiment, None)
+        fitted = ESTIMATORS["probe"].fit(spec, experiment)
         expected: Any = by_hand.logits(examples_of(experiment, rows, range(4)).vectors)
         logits.append(fitted.logits(rows, "validation"))
         np.testing.assert_allclose(logits[-1], expected, rtol=1e-4, atol=1e-5)
@@ -83,7 +83,7 @@ def test_the_subset_of_the_seed_is_fitted(tiny_bert: Path) -> None:
 def test_the_words_model_is_that_of_the_texts_of_the_run(tiny_bert: Path) -> None:
     experiment = with_texts(tiny_bert)
     by_hand = WordsModel.fit(experiment.examples_of(train_rows(experiment, WORDS), "train"), 2)
-    fitted, test = ESTIMATORS["words"].fit(WORDS, experiment, None), experiment.splits["test"]
+    fitted, test = ESTIMATORS["words"].fit(WORDS, experiment), experiment.splits["test"]
     assert by_hand is not None and fitted.parameters == by_hand.weights.size + 2
     expected = by_hand.logits(experiment.examples_of(test, "test"))
     np.testing.assert_allclose(fitted.logits(test, "test"), expected, rtol=1e-5)

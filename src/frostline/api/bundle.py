@@ -25,14 +25,12 @@ from frostline.data.examples import Texts
 from frostline.data.files import FILES, file_name, files_in, make_folder, read_record
 from frostline.data.wording import first_line, listed, quoted
 from frostline.frozen.exactness import LAYER_ERRORS
-from frostline.frozen.trunk import FACTS as BUNDLE_FACTS
 from frostline.frozen.trunk import (
     NAME,
     Contents,
     LoadedBundle,
     branches,
     find_sharing,
-    is_bundle,
     read_bundle,
     task_folder,
     task_names,
@@ -40,7 +38,7 @@ from frostline.frozen.trunk import (
 )
 from frostline.model.anatomy import find_layers, probe_batch
 from frostline.model.classifier import format_of, load_classifier, logits_of
-from frostline.model.model_files import MODEL_FILES, has_own_code, model_written
+from frostline.model.model_files import BUNDLE, MODEL_FILES, has_own_code, is_bundle, model_written
 from frostline.training.saved_estimators import ESTIMATOR
 
 if TYPE_CHECKING:
@@ -225,10 +223,10 @@ def _require_free(out: Path, *, overwrite: bool) -> None:
     if not is_bundle(out):
         raise FrostlineError(f"{out} exists and is not a bundle, so it is not replaced: give another --out.")
     try:
-        recorded = read_record(out / BUNDLE_FACTS)[FILES]
+        recorded = read_record(out / BUNDLE)[FILES]
     except (OSError, ValueError):  # damaged
         recorded = {}
-    if others := files_in(out).keys() - {*recorded, BUNDLE_FACTS}:
+    if others := files_in(out).keys() - {*recorded, BUNDLE}:
         raise FrostlineError(
             f"{out} has files that are not of its bundle ({min(others)}), so it is not replaced: give another --out."
         )

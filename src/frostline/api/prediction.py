@@ -16,21 +16,15 @@ from frostline.data.kinds import CLASSIFICATION, FORMAT_OF, MULTI_LABEL, REGRESS
 from frostline.data.load import read_unlabelled
 from frostline.data.tags import sentence, words_of
 from frostline.data.wording import quoted
-from frostline.frozen.logits import logits_of_texts
-from frostline.frozen.trunk import FACTS as BUNDLE_FACTS
-from frostline.frozen.trunk import is_bundle
-from frostline.model.classifier import is_tagger, load_classifier
-from frostline.model.device import CPU
-from frostline.model.loading import PROBLEM_TYPES
-from frostline.model.model_files import RECORD
+from frostline.model.model_files import BUNDLE, RECORD, is_bundle, is_tagger
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
-from frostline.model.tokens import Tokens
 from frostline.statistics.class_outputs import OUTPUTS
-from frostline.sweeps.streaming import whether_to_stream
 from frostline.training.saved_estimators import ESTIMATOR, read_estimator
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from frostline.model.tokens import Tokens
 
     TextSource = str | Path | pd.DataFrame | Sequence[str] | Sequence[Sequence[str]] | Texts
 
@@ -68,6 +62,8 @@ class Outputs:
         Raises:
             FrostlineError: The threshold is unusable.
         """
+        from frostline.model.loading import PROBLEM_TYPES
+
         keys, count = config.to_dict(), config.num_labels
         task_type = TOKENS if of_words else CLASSIFICATION
         if config.problem_type == PROBLEM_TYPES[MULTI_LABEL]:
@@ -113,7 +109,7 @@ class Outputs:
         """The predictions from logits ``[N, C]`` or numbers ``[N, 1]``."""
         return Predictions(**vars(self), texts=texts, values=self.values_of(logits), truncated=truncated)
 
-    def of_words(self, texts: Texts, logits: NDArray[Any], tokens: Tokens, truncated: int) -> "TagPredictions":
+    def of_words(self, texts: Texts, logits: NDArray[Any], tokens: "Tokens", truncated: int) -> "TagPredictions":
         """The most probable tags. ``logits`` are those of the words with tokens, one sentence after the other."""
         tags: list[list[str | None]] = [[None] * len(words_of(text)) for text in texts.texts]
         probabilities: list[list[float | None]] = [[None] * len(of_text) for of_text in tags]
@@ -256,7 +252,7 @@ def require_model(folder: str | Path) -> None:
     folder = Path(folder)
     if not folder.exists():
         raise FrostlineError(f"There is no folder {folder}: give that of a model, such as OUT/model of a sweep.")
-    if not any((folder / name).is_file() for name in ("config.json", ESTIMATOR, BUNDLE_FACTS)):
+    if not any((folder / name).is_file() for name in ("config.json", ESTIMATOR, BUNDLE)):
         inside = folder / "model"
         remedy = f"give {inside}" if inside.is_dir() else "give the folder OUT/model of a sweep"
         raise FrostlineError(f"{folder} contains no model (no config.json): {remedy}.")
@@ -340,6 +336,11 @@ def predict(
         encoding=encoding,
     )
     require_shape(Path(folder), texts)
+    from frostline.frozen.logits import logits_of_texts  # a mistake is answered before these import torch
+    from frostline.model.classifier import load_classifier
+    from frostline.model.device import CPU
+    from frostline.sweeps.streaming import whether_to_stream
+
     options: dict[str, Any] = {"trust_remote_code": trust_remote_code, "streams": whether_to_stream(stream, CPU)}
     tokens: Tokens | None
     if saved:

@@ -96,7 +96,6 @@ def analyze(
     learning_rate, outcome, costs.
     """
     from frostline.data.files import make_folder
-    from frostline.report.answer.analysis import analyze as analyze_groups
     from frostline.report.answer.run_groups import load_groups
 
     protocol = None
@@ -138,6 +137,8 @@ def analyze(
     )
     out = out.expanduser()
     make_folder(out, inside=out)
+    from frostline.report.answer.analysis import analyze as analyze_groups
+
     analysis = analyze_groups(groups, settings)
     page = write_analysis_page(out, analysis, protocol, ", ".join(source.name for source in sources), groups)
     print_analysis(analysis, protocol)
@@ -246,9 +247,10 @@ def study(
     sizes or tasks add to it.
     """
     from frostline.studies.protocol import load_protocol
-    from frostline.studies.sweeps import study_sweeps
 
     protocol, folder = load_protocol(name), (out or Path(name)).expanduser()
+    from frostline.studies.sweeps import study_sweeps
+
     sweeps = study_sweeps(
         protocol,
         folder,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from frostline.statistics.answer import Answer, SizeAnswer
 
 CHOSEN, DOMINATED = "chosen", "dominated"
-WORTH_A_REMARK = 0.5  # points
 
 
 def choices_table(size: "SizeAnswer", rows: int) -> list[tuple[str, str]]:
@@ -38,13 +37,8 @@ def choices_table(size: "SizeAnswer", rows: int) -> list[tuple[str, str]]:
 
     choices: Sequence[Any] = size.choices
     if not choices:  # an answer without a decision: only scores are known
-        unknown = dict.fromkeys(
-            ("reference_score", "below_full", "low", "high", "cost_of_full", "probability", "value", "dominated_by")
-        )
-        choices = [
-            SimpleNamespace(choice=cell.recipe, score=cell.validation.mean, part_of_rows=False, **unknown)
-            for cell in size.cells
-        ]
+        unknown = dict.fromkeys(("below_full", "low", "high", "cost_of_full", "probability", "value", "dominated_by"))
+        choices = [SimpleNamespace(choice=cell.recipe, expected=cell.validation.mean, **unknown) for cell in size.cells]
     decision, shown = size.decision, choices
     chosen = decision.choice if decision else None
     if len(choices) > rows:
@@ -52,13 +46,10 @@ def choices_table(size: "SizeAnswer", rows: int) -> list[tuple[str, str]]:
         shown = [choice for choice in choices if choice.choice in first]
     reference = "full" if size.reference_is_full or not size.reference else size.reference
     layers = "layers" if whole(size) == "all layers" else f"of {reference}"
-    # a score beside the reference's score on the same rows tells more than its number of seeds
-    beside = _parts_of_rows(choices)
-    head = ("", "choice", "score", reference if beside else "seeds", f"points below {reference}", layers, "sure", "")
-    known = {one.choice: formatting.score(one.reference_score) for one in choices} if beside else {}
-    seeds = {str(cell.recipe): str(cell.validation.n) for cell in size.cells if cell.validation.n}
-    if not beside and len(set(seeds.values())) > 1:
-        known = seeds
+    score = "expected" if size.choices else "score"
+    head = ("", "choice", score, "seeds", f"points below {reference}", layers, "sure", "")
+    known = {str(cell.recipe): str(cell.validation.n) for cell in size.cells if cell.validation.n}
+    known = known if len(set(known.values())) > 1 else {}
     kinds = [CHOSEN if one.choice == chosen else DOMINATED if one.dominated_by else "" for one in shown]
     marks = {CHOSEN: mark_of_choice(decision) if decision else "", DOMINATED: DOMINATED, "": ""}
     table = [(*_row(one, chosen, size.reference, known), marks[kind]) for one, kind in zip(shown, kinds, strict=True)]
@@ -71,21 +62,6 @@ def choices_table(size: "SizeAnswer", rows: int) -> list[tuple[str, str]]:
     return [*zip(lines, ["", *kinds], strict=True), *more]
 
 
-def why_points_differ(size: "SizeAnswer") -> str:
-    """Sentences if the points below full fine-tuning are not the differences of the printed scores; else empty."""
-    from frostline.statistics.analysis_settings import POINT
-
-    choices = [one for one in size.choices if one.reference_score is not None]
-    if not choices or all(
-        abs(((one.reference_score or 0.0) - one.score) / POINT - one.below_full) < WORTH_A_REMARK for one in choices
-    ):
-        return ""
-    reference = "full fine-tuning" if size.reference_is_full else size.reference
-    rows = f" Each score is of the folds that {reference} is scored on, too; beside it is the score of {reference} on these."
-    begin = "Points below are expected ones: a score of few seeds is pulled towards those of similar choices."
-    return f"{begin}{rows if _parts_of_rows(choices) else ''}"
-
-
 def by_interest(choices: Sequence[Any], chosen: str | None, reference: str | None) -> list[str]:
     """The names of all choices, the most interesting ones first.
 
@@ -94,8 +70,8 @@ def by_interest(choices: Sequence[Any], chosen: str | None, reference: str | Non
     """
     order = [choice.choice for choice in choices]
     centre = order.index(chosen) if chosen in order else len(order) - 1
-    by_score = [one for one in choices if one.score is not None]
-    best = str(max(by_score, key=lambda one: one.score).choice) if by_score else None
+    by_score = [one for one in choices if one.expected is not None]
+    best = str(max(by_score, key=lambda one: one.expected).choice) if by_score else None
     by_value = [one for one in choices if one.value is not None and one.choice != chosen]
     runner_up = str(max(by_value, key=lambda one: one.value).choice) if by_value else None
     dominated = {choice.choice for choice in choices if choice.dominated_by}
@@ -104,11 +80,6 @@ def by_interest(choices: Sequence[Any], chosen: str | None, reference: str | Non
     ]
     others = sorted(order, key=lambda name: (name in dominated, abs(order.index(name) - centre)))
     return list(dict.fromkeys([*first, *others]))
-
-
-def _parts_of_rows(choices: Sequence[Any]) -> bool:
-    """Whether the scores of some choices are of other rows than those of others."""
-    return any(one.part_of_rows for one in choices)
 
 
 def _row(choice: Any, chosen: str | None, reference: str | None, known: Mapping[str, str]) -> tuple[str, ...]:
@@ -123,7 +94,7 @@ def _row(choice: Any, chosen: str | None, reference: str | None, known: Mapping[
     return (
         ">" if name == chosen else "",
         printed(name),
-        formatting.score(choice.score),
+        formatting.score(choice.expected),
         known.get(name, ""),
         "" if name == reference or not below else f"{below} ({low} to {high})",
         "" if cost is None else f"{100 * cost:.0f} %",
@@ -183,12 +154,10 @@ def _about(answer: "Answer") -> str:
 
     size, baseline = answer.sizes[0], names.baseline(answer.metric)
     folds = f"; each seed is scored on one of {size.folds} folds" if size.folds else ""
-    about = (
+    return (
         f"{answer.task}, {size.train_size:,} examples, {names.metric(answer.metric)} on "
         f"{answer.validation_rows:,} validation examples{folds} ({baseline} {answer.baseline:.3f})"
     )
-    remark = why_points_differ(size)
-    return f"{about}. {remark}" if remark else about
 
 
 def _next_steps(answer: "Answer", out: Path) -> list[str]:

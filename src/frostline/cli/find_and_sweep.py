@@ -20,10 +20,10 @@ from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweeps.settings import (
     CHOSEN_BY_SEARCH,
     PLANNED_FOLDER,
+    Settings,
     budget_seconds,
     comparison,
     make_settings,
-    require_tables,
     search_settings,
 )
 from frostline.sweeps.slurm import FILE, TASKS, script
@@ -204,7 +204,7 @@ def find(
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
     budget_seconds(budget, processes)
-    require_tables(search_settings({**DEFAULTS, **settings}, max_k))
+    _check(search_settings({**DEFAULTS, **settings}, max_k))
     if plan:
         from frostline.api import find
 
@@ -230,7 +230,7 @@ def sweep(
     Example: frostline sweep --model ORG/NAME --train reviews.csv --tune 0,1,2,4,all --out reviews
     """
     kinds, settings = retry_kinds(retry), {"out": PLANNED_FOLDER, **settings} if dry_run else settings
-    require_tables(make_settings(settings))
+    _check(make_settings(settings))
     if dry_run:
         _print_dry_run(settings)
     else:
@@ -255,7 +255,7 @@ def plan(
 
         print_parameter_counts(study, settings)
         return
-    require_tables(make_settings(settings))
+    _check(make_settings(settings))
     from frostline.api import sweep as api
 
     made = api.plan(**settings)
@@ -288,7 +288,7 @@ def compare(
     Example: frostline compare --model ORG/NAME --train reviews.csv --ways last-2,lora-2,lp-ft,full --out ways
     """
     settings = comparison(ways, settings)
-    require_tables(make_settings(settings))
+    _check(make_settings(settings))
     if dry_run:
         _print_dry_run(settings)
     else:
@@ -313,3 +313,10 @@ def _print_dry_run(settings: dict[str, Any]) -> None:
     plan = api.plan(timed=False, **settings)
     print_plan(plan)
     print_groups(plan.groups)
+
+
+def _check(settings: Settings) -> None:
+    """Answer a mistake before torch is imported, which takes seconds."""
+    from frostline.sweeps.inputs import check_inputs
+
+    check_inputs(settings)

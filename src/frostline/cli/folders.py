@@ -57,9 +57,12 @@ def work(
 
     Example: frostline work reviews --wait
     """
-    from frostline.api.work import work as train
+    from frostline.sweeps.results.folder import Folder
 
     kinds = retry_kinds(retry) if retry else ()
+    Folder(folder)  # refuses another folder before torch is imported
+    from frostline.api.work import work as train
+
     own = {"workers": workers, "silent_after": silent_after, "trust_remote_code": trust_remote_code}
     with runs_saved():
         try:
@@ -135,10 +138,11 @@ def merge(
 @app.command(cls=PanelCommand, short_help="Rebuild the tables, answer and report of a sweep.")
 def report(folder: FolderArgument) -> None:
     """Rebuild the tables, answer.json and report.html from the runs in a folder."""
-    from frostline.report.rebuild import write_report
     from frostline.sweeps.results.folder import Folder
 
     _print_damage(Folder(folder).out)
+    from frostline.report.rebuild import write_report
+
     path = write_report(folder)
     print(*wrapped(json.loads((folder / "answer.json").read_text())["sentence"]), path, sep="\n")
 

@@ -30,6 +30,9 @@ def check(
     The check covers every k, with cached hidden states and with packed batches. The whole model is compared with the one that
     transformers loads, on hidden states.
     """
+    from frostline.model.model_files import local_folder
+
+    local_folder(model, revision)  # refuses other folders before torch is imported
     from frostline.frozen.exactness import TOLERANCE, difference_from_transformers
     from frostline.frozen.exactness import check as check_model
     from frostline.model.loading import load_pretrained
@@ -197,10 +200,10 @@ def cache_rm(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove cached hidden states. They are computed again when they are needed."""
-    from frostline.frozen.hidden_states import list_entries, remove_entries
-
     if bool(keys) == everything:
         raise FrostlineError("Say what to remove: keys from `frostline cache ls`, or --all.")
+    from frostline.frozen.hidden_states import list_entries, remove_entries
+
     if everything and not yes:
         size = size_of(sum(entry.bytes for entry in list_entries()))
         if not sys.stdin.isatty():

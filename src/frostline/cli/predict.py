@@ -111,18 +111,16 @@ def predict(
     predicts tags of words writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file. --copy-columns
     adds columns of the file, such as an id.
     """
-    from frostline.data.reader import read_table, require_file
-
-    require_file(file)
-    from frostline.api.bundle import bundle_columns, joined, load_bundle
     from frostline.api.prediction import predict as predict_texts
     from frostline.api.prediction import predicts_tags, require_model, trained_columns
     from frostline.data.checks import garbled
     from frostline.data.files import create_file, replace_file
     from frostline.data.kinds import TOKENS
     from frostline.data.load import read_unlabelled
-    from frostline.frozen.trunk import is_bundle
+    from frostline.data.reader import read_table, require_file
+    from frostline.model.model_files import is_bundle
 
+    require_file(file)
     require_model(model)
     of_words, several = predicts_tags(model), is_bundle(model)
     writers = TAG_WRITERS if of_words else WRITERS
@@ -144,6 +142,8 @@ def predict(
         word_column=word_column,
         encoding=encoding,
     )
+    if several:
+        from frostline.api.bundle import bundle_columns, joined, load_bundle
     copied = copied_columns(table, comma_separated(copy_columns) if copy_columns else ())
     texts, columns = read_unlabelled(
         table,

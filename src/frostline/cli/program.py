@@ -26,6 +26,15 @@ COMMANDS = (
     *("predict", "bundle", "probe", "check", "analyze", "study", "cache"),
 )
 PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # these come first, in this order
+TRAINING = (
+    *("model", "train", "validation", "test", "tune", "ways", "out", "budget", "text-column", "label-column", "metric"),
+    *("seeds", "plan", "dry-run"),
+)
+FIRST = {  # the flags that --help shows of a command with many, in the order in which a person needs them
+    **dict.fromkeys(("find", "sweep", "plan", "compare"), TRAINING),
+    "predict": ("out", "overwrite", "text-column", "text-pair-column", "copy-columns", "threshold"),
+}
+HELP_ALL = "--help-all"
 METAVARS = {"list": "LIST", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}  # by the name that typer gives a type
 
 
@@ -52,11 +61,33 @@ def panels_of(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
 
 
 class PanelCommand(TyperCommand):
-    """A command whose ``--help`` shows its options in panels, as plain text that no terminal truncates."""
+    """A command whose help shows its options in panels, as plain text that no terminal truncates.
+
+    If it has many, ``--help`` shows only the first ones, and ``--help-all`` shows all.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the flags. Of an unknown one, the error has only the most similar name."""
+        if self.name in FIRST and HELP_ALL in args:
+            ctx.meta[HELP_ALL], args = True, ["--help"]
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            similar = getattr(error, "possibilities", None)  # of Typer's error, the most similar name first
+            if similar:
+                error.possibilities = similar[:1]  # type: ignore[attr-defined]
+            raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write one section for each panel."""
-        for name, records in panels_of(self, ctx).items():
+        """Write one section for each panel, or one for the first flags."""
+        panels = panels_of(self, ctx)
+        if self.name in FIRST and HELP_ALL not in ctx.meta:
+            arguments = {name: records for name, records in panels.items() if name == "Arguments"}
+            by_name = {record[0].removeprefix("--").split()[0]: record for some in panels.values() for record in some}
+            rest = (HELP_ALL, "Show all flags, in groups.")
+            shown = [by_name[name] for name in (*FIRST[self.name], "help") if name in by_name]
+            panels = {**arguments, "Options": [*shown, rest]}
+        for name, records in panels.items():
             with formatter.section(name):
                 formatter.write_dl(records)
 

@@ -44,7 +44,7 @@ from frostline.frozen.hidden_states import HiddenStates, computed_states
 from frostline.model.anatomy import LONGEST, Anatomy, Batch, find_layers, position_limit, probe_batch
 from frostline.model.device import random_state_restored
 from frostline.model.heads import padding_id, real_logits
-from frostline.model.model_files import quiet_loading, runs_own_code, unread
+from frostline.model.model_files import quiet_loading, runs_own_code
 from frostline.model.packed_layout import LENGTH_MULTIPLE
 from frostline.model.packing import is_packable, packable
 from frostline.model.pretrained import Pretrained
@@ -52,6 +52,7 @@ from frostline.model.stacking import Start, stacked
 from frostline.model.terms import EMBEDDINGS
 from frostline.model.tokens import TYPES, Tokens, encode, padding_fill, suited, vocabulary_tables
 from frostline.model.ways import Way
+from frostline.model.weights import unread
 from frostline.statistics.recipe import FULL, Recipe
 
 

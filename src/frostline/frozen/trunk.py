@@ -39,7 +39,7 @@ from frostline.frozen.cut import cut_at
 from frostline.model.anatomy import Anatomy, Batch, find_layers
 from frostline.model.classifier import Classifier, load_classifier, prepared
 from frostline.model.loading import load_tokenizer, read_config, without_load_settings
-from frostline.model.model_files import quiet_loading
+from frostline.model.model_files import BUNDLE, quiet_loading
 from frostline.model.terms import EMBEDDINGS, OUTPUT_KEYS, layer_number
 
 OF_TASK = (
@@ -180,7 +180,7 @@ def _digest(tensor: Tensor) -> bytes:
 
 FORMAT = 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a task
-FACTS, WEIGHTS = "bundle.json", "model.safetensors"
+WEIGHTS = "model.safetensors"
 SHARED, TASKS = "shared", "tasks"
 COPIED = ("config.json", "frostline.json", "README.md")
 
@@ -230,12 +230,7 @@ def write_bundle(folder: Path, tasks: Mapping[str, Path], sharing: Sharing) -> N
         "trunk": list(tasks)[sharing.trunk],
         "tasks": {name: {"shared_layers": cut} for name, cut in zip(tasks, sharing.cuts, strict=True)},
     }
-    write_record(folder / FACTS, facts, files_in(folder).values(), inside=folder)
-
-
-def is_bundle(folder: str | Path) -> bool:
-    """Whether a folder is a bundle."""
-    return (Path(folder) / FACTS).is_file()
+    write_record(folder / BUNDLE, facts, files_in(folder).values(), inside=folder)
 
 
 def task_folder(folder: str | Path, task: str) -> Path:
@@ -303,13 +298,13 @@ def _assembled(
 def _facts(folder: Path) -> dict[str, Any]:
     """The content of ``bundle.json``. A :class:`FrostlineError` says that it cannot be read, or lacks something."""
     try:
-        facts = read_record(folder / FACTS)
+        facts = read_record(folder / BUNDLE)
         known = {"format", "model_class", "trunk", "tasks"} <= facts.keys() and facts["trunk"] in facts["tasks"]
         known = known and all(map(NAME.fullmatch, facts["tasks"]))
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise _damaged(folder, first_line(error)) from error
     if not known or facts["format"] != FORMAT:
-        raise _damaged(folder, f"{FACTS} is not of format {FORMAT}")
+        raise _damaged(folder, f"{BUNDLE} is not of format {FORMAT}")
     return facts
 
 

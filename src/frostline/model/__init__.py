@@ -1,6 +1,6 @@
 """Pretrained models: layers, ways to tune, loading, tokenization, packed batches.
 
-- ``loading``, ``model_files``: from a hub name or a folder to a ``Pretrained`` (``pretrained``).
+- ``model_files``, ``weights``, ``loading``: from a hub name or a folder to a ``Pretrained`` (``pretrained``).
 - ``streaming``: layers that are read when they run, for models larger than memory.
 - ``anatomy``: the layers of a model and the place of each parameter. ``terms`` names them without torch.
 - ``ways``: ways to tune as data, and the parameters that each of them trains. Start here to add a new choice.

@@ -34,24 +34,15 @@ from frostline.model.heads import Head, on_base
 from frostline.model.loading import (
     MODEL_CLASSES,
     UNLOADABLE,
-    Streams,
     load_saved,
     load_tokenizer,
-    never_streams,
     settle_padding,
 )
-from frostline.model.model_files import (
-    INDEX,
-    WHOLE,
-    is_unread,
-    json_object,
-    read_weights,
-    readable,
-    require_files,
-)
+from frostline.model.model_files import HEAD, INDEX, WHOLE, Streams, is_tagger, never_streams, readable, require_files
 from frostline.model.streaming import aligned, stream_of
-from frostline.model.terms import LAST, MEAN, OWN, HeadKind
+from frostline.model.terms import LAST, MEAN, HeadKind
 from frostline.model.tokens import Tokens, encode, suited, vocabulary_tables
+from frostline.model.weights import is_unread, read_weights
 
 SHARD_BYTES = 1 << 30  # of one file with streamed weights, unless a single weight is larger
 MODULES, POOLING, DENSE = "modules.json", "1_Pooling", "2_Dense"
@@ -60,7 +51,7 @@ POOLING_KEYS = {MEAN: "pooling_mode_mean_tokens", LAST: "pooling_mode_lasttoken"
 OTHER_POOLING_KEYS = ("pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens")
 IDENTITY = "torch.nn.modules.linear.Identity"
 NEWER_MODES = {MEAN: "mean", LAST: "lasttoken"}  # the only mode, as sentence-transformers writes it since version 6
-HEAD, HEAD_WEIGHTS = "head.json", "head.safetensors"
+HEAD_WEIGHTS = "head.safetensors"
 BATCH = 64
 
 
@@ -227,13 +218,6 @@ class Classifier:
         """
         tokens = encode(self.tokenizer, texts.texts, texts.pairs, self.max_length, of_words=self.of_words)
         return suited(tokens, self.model, self.tokenizer)
-
-
-def is_tagger(folder: Path) -> bool:
-    """Whether the folder has a model that predicts a tag for each word."""
-    kinds = json_object(folder / "config.json").get("architectures")
-    kind = kinds[0] if isinstance(kinds, list) and kinds else ""
-    return str(kind).endswith("ForTokenClassification") or json_object(folder / HEAD).get("reads") == OWN
 
 
 def load_classifier(

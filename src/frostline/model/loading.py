@@ -30,25 +30,21 @@ from frostline.model.anatomy import LONGEST, find_layers, first_position, text_l
 from frostline.model.device import CPU
 from frostline.model.model_files import (
     MODEL_FILES,
-    Source,
+    Streams,
     files_digest,
-    floating_type,
-    is_unread,
     model_folder,
+    never_streams,
     quiet_loading,
-    read_weight,
     readable,
     require_files,
-    shapes_in,
     tokenizer_files,
-    unread,
-    weight_bytes,
     weight_files,
 )
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import stream_of, streamed
 from frostline.model.terms import HEAD, POOLER
 from frostline.model.tokens import is_token, padding_fill, tokenized, vocabulary_size
+from frostline.model.weights import Source, floating_type, is_unread, read_weight, shapes_in, unread, weight_bytes
 
 
 class _StandIn:
@@ -85,7 +81,7 @@ def skeleton(
 ) -> tuple[PreTrainedModel, Any, Mapping[str, Source]]:
     """A model of this type without its weights, transformers' report, and where the values of parameters are, by name.
 
-    These parameters are :func:`frostline.model.model_files.unread`; all others have their values. ``load`` loads the model in a
+    These parameters are :func:`frostline.model.weights.unread`; all others have their values. ``load`` loads the model in a
     folder with given values of weights, by their names in the files.
 
     Raises:
@@ -121,14 +117,6 @@ def skeleton(
 def _storage(x: Any) -> int:
     """What identifies the memory of a tensor; 0 for anything else."""
     return int(x.untyped_storage()._cdata) if isinstance(x, Tensor) else 0
-
-
-Streams = Callable[[int], bool]  # from the bytes of all weights in memory to whether the layers are streamed
-
-
-def never_streams(needed: int) -> bool:
-    """All weights are loaded."""
-    return False
 
 
 def read_config(name: str, folder: Path, problem: str, *, trust_remote_code: bool = False) -> PreTrainedConfig:

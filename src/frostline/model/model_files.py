@@ -1,36 +1,23 @@
-"""The files of a model, in a folder or downloaded from the hub, and single weights of its safetensors files."""
+"""The files of a model, in a folder or downloaded from the hub. Needs no torch, so that a wrong folder is refused at once."""
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatch
-from math import prod
 from pathlib import Path
 from typing import Any
 
-import torch
-import transformers
-from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HFValidationError, StrictDataclassError
-from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from safetensors import SafetensorError
 
 from frostline import FrostlineError
 from frostline.data.files import FILES, files_in, new_folder, read_record, require_recorded, write_record
 from frostline.data.reader import POINTER
 from frostline.data.wording import first_line
+from frostline.model.terms import OWN
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where the value of a parameter is."""
-
-    file: Path
-    key: str
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -43,64 +30,7 @@ def weight_files(folder: Path) -> list[Path]:
     return [folder / Path(name).name for name in sorted(set(names))]
 
 
-def shapes_in(files: Iterable[Path]) -> Iterator[tuple[Source, tuple[int, ...], bool]]:
-    """For each weight: where it is, its shape, and whether it holds floating-point numbers. Only headers are read."""
-    for file in files:
-        with safe_open(file, "pt") as opened:
-            for key in opened.keys():  # noqa: SIM118 -- it is no dictionary
-                part = opened.get_slice(key)
-                yield Source(file, key), tuple(part.get_shape()), "F" in part.get_dtype()
-
-
-def weight_bytes(files: Iterable[Path], dtype: torch.dtype = torch.float32) -> int:
-    """The bytes that the weights take in memory as this type."""
-    return sum(dtype.itemsize * prod(shape) for _, shape, _ in shapes_in(files))
-
-
-def read_weights(sources: Mapping[str, Source]) -> Iterator[tuple[str, Tensor]]:
-    """The value of each parameter by name, file by file.
-
-    The values are mapped from their files. Their memory is returned when no tensor of a file is left.
-    """
-    by_file: dict[Path, list[str]] = {}
-    for name, source in sources.items():
-        by_file.setdefault(source.file, []).append(name)
-    for file, names in by_file.items():
-        with safe_open(file, "pt") as opened:
-            for name in names:
-                yield name, opened.get_slice(sources[name].key)[...]
-
-
-def read_weight(source: Source) -> Tensor:
-    """The value of one parameter."""
-    ((_, value),) = read_weights({source.key: source})
-    return value
-
-
-def floating_type(files: Iterable[Path]) -> torch.dtype:
-    """The type of the first weights that are floating-point numbers; float32 if there are none."""
-    for source, shape, floating in shapes_in(files):
-        if floating and shape:
-            with safe_open(source.file, "pt") as opened:
-                value: Tensor = opened.get_slice(source.key)[:0]
-                return value.dtype
-    return torch.float32
-
-
-def unread(shape: Iterable[int], device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor:
-    """A value that stands for one that is not in memory: NaN everywhere, in the memory of one number.
-
-    Every result that depends on it is NaN.
-    """
-    return torch.full((), torch.nan, device=device, dtype=dtype).expand(*shape)
-
-
-def is_unread(value: Tensor) -> bool:
-    """Whether a value is one of :func:`unread`."""
-    return value.dim() > 0 and not any(value.stride())
-
-
-RECORD = "frostline.json"  # in the folder of a saved model
+RECORD, HEAD, BUNDLE = "frostline.json", "head.json", "bundle.json"  # in the folder of a saved model, or of several
 MODEL_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 TOKENIZER_FILES = {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model", "spm.model"}
 NO_WEIGHTS = ("training_args", "optimizer", "scheduler", "rng_state", "scaler", "tokenizer", "vocab", "model_head")
@@ -128,6 +58,14 @@ REMEDIES = {
 }  # by what transformers says
 
 
+Streams = Callable[[int], bool]  # from the bytes of all weights in memory to whether the layers are streamed
+
+
+def never_streams(needed: int) -> bool:
+    """All weights are loaded."""
+    return False
+
+
 def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Path, str | None]:
     """The folder of a model by its name, a folder or a hub name; and its commit if it comes from the hub.
 
@@ -136,6 +74,27 @@ def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Pat
     Raises:
         FrostlineError: There is no such folder or hub model, or a revision is given for a folder.
     """
+    if (folder := local_folder(name, revision)) is not None:
+        return folder, None
+    from huggingface_hub import snapshot_download
+
+    try:
+        snapshot = Path(snapshot_download(name, revision=revision, allow_patterns=files))
+    except (OSError, ValueError, HFValidationError) as error:
+        raise FrostlineError(
+            f"The model {name!r} (revision {revision or 'main'}) is neither a folder nor available from the hub "
+            f"({type(error).__name__}): check its name, or download it on a machine with a network and give its folder."
+        ) from error
+    _require_config(name, snapshot)
+    return snapshot, snapshot.name
+
+
+def local_folder(name: str, revision: str | None) -> Path | None:
+    """The folder of a model by its name; None if that can only be a hub name.
+
+    Raises:
+        FrostlineError: There is no such folder, it has no model, or a revision is given for it.
+    """
     path = Path(name).expanduser()
     if path.is_dir():
         _require_config(name, path)
@@ -143,7 +102,7 @@ def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Pat
             raise FrostlineError(
                 f"{name} is a folder, and a folder has no revision {revision!r}: leave --revision out, or give a hub name."
             )
-        return path, None
+        return path
     if path.is_file():
         remedy = OTHER_WEIGHTS.get(path.suffix, "give the folder of a model, or a hub name")
         if (path.parent / "config.json").is_file():
@@ -154,15 +113,7 @@ def model_folder(name: str, revision: str | None, files: list[str]) -> tuple[Pat
         raise FrostlineError(f"The model {name} is an address: give its hub name, such as {hub_name}.")
     if path.exists() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise FrostlineError(f"There is no model folder {name}: check the path, or give a hub name such as org/model.")
-    try:
-        snapshot = Path(snapshot_download(name, revision=revision, allow_patterns=files))
-    except (OSError, ValueError, HFValidationError) as error:
-        raise FrostlineError(
-            f"The model {name!r} (revision {revision or 'main'}) is neither a folder nor available from the hub "
-            f"({type(error).__name__}): check its name, or download it on a machine with a network and give its folder."
-        ) from error
-    _require_config(name, snapshot)
-    return snapshot, snapshot.name
+    return None
 
 
 def _require_config(name: str, folder: Path) -> None:
@@ -252,6 +203,18 @@ def json_object(file: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def is_tagger(folder: Path) -> bool:
+    """Whether the folder has a model that predicts a tag for each word."""
+    kinds = json_object(folder / "config.json").get("architectures")
+    kind = kinds[0] if isinstance(kinds, list) and kinds else ""
+    return str(kind).endswith("ForTokenClassification") or json_object(folder / HEAD).get("reads") == OWN
+
+
+def is_bundle(folder: str | Path) -> bool:
+    """Whether a folder is a bundle."""
+    return (Path(folder) / BUNDLE).is_file()
 
 
 def has_own_code(folder: Path) -> bool:
@@ -408,16 +371,18 @@ def readable(load: Any, name: str, problem: str) -> Any:
 @contextmanager
 def quiet_loading() -> Iterator[None]:
     """While the context is open, hide transformers' table of newly initialized parameters and its progress bar."""
-    level = transformers.utils.logging.get_verbosity()
-    transformers.utils.logging.set_verbosity_error()
-    bars = transformers.utils.logging.is_progress_bar_enabled()
-    transformers.utils.logging.disable_progress_bar()
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
-        transformers.utils.logging.set_verbosity(level)
+        logging.set_verbosity(level)
         if bars:
-            transformers.utils.logging.enable_progress_bar()
+            logging.enable_progress_bar()
 
 
 def files_digest(files: Sequence[Path]) -> str:

@@ -14,9 +14,9 @@ from frostline.fast.optimizer import clear_gradients
 from frostline.model.anatomy import Anatomy, paths_to
 from frostline.model.device import CPU
 from frostline.model.heads import with_head
-from frostline.model.model_files import is_unread
 from frostline.model.streaming import Stream, stream_of
 from frostline.model.terms import HEAD, OWN_HEAD, HeadKind
+from frostline.model.weights import is_unread
 
 HASHED_HERE = ("cpu", "mps")  # devices whose parameters are read for a digest; others compute checksums themselves
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from frostline.model.anatomy import Anatomy, module_lists
-from frostline.model.model_files import Source, is_unread, read_weights, unread
 from frostline.model.packed_layout import ALIGNED
+from frostline.model.weights import Source, is_unread, read_weights, unread
 
 ATTRIBUTE = "weight_stream"  # of a model whose layers are streamed
 

@@ -4,21 +4,22 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from frostline.data.kinds import MULTI_LABEL, TOKENS
-from frostline.data.wording import capitalized, duration
+import numpy as np
+
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, TOKENS
+from frostline.data.wording import capitalized, duration, quoted
 from frostline.report import formatting, names
+from frostline.report.answer.next_command import SAME_COMMAND
 from frostline.report.answer.recommended_classes import is_saved
 from frostline.statistics.answer import Answer, Counts, SizeAnswer
 from frostline.statistics.curve import UNDECIDED
+from frostline.statistics.predictions import Labelled
 from frostline.training.result import Provenance
 
 
 def headline(sentence: str) -> tuple[str, str]:
-    """What to tune, or the first sentence of an answer without a recommendation, and the rest."""
+    """The first sentence, and the rest."""
     text = formatting.unbroken(sentence)
-    if text.startswith(("Tune ", "Train ")):
-        head, _, rest = text.partition(": ")
-        return f"{head}.", capitalized(rest)
     head, stop, rest = text.partition(". ")
     return (f"{head}.", rest) if stop else (head, "")
 
@@ -106,22 +107,38 @@ def machines(provenances: Sequence[Provenance]) -> dict[str, str]:
 
 
 def next_command(answer: Answer) -> str | None:
-    """The command that would make the answer surer; None if there is none, or while runs are pending."""
-    decision = answer.decision
-    command: str | None = decision.next_command if decision and not answer.runs.pending else None
-    return command
+    """The step that would make the answer surer; None if there is none, or while runs are pending."""
+    return None if answer.runs.pending else answer.next_command
 
 
 def training_time(answer: Answer) -> str | None:
-    """How long that command trains; None if that is unknown."""
-    seconds = answer.decision and answer.decision.next_seconds
-    return f"about {duration(seconds)} of training" if seconds else None
+    """How long that step trains; None if that is unknown."""
+    return f"about {duration(answer.next_seconds)} of training" if answer.next_seconds else None
+
+
+RARE = 1 / 3  # of an even share of the examples; accuracy hardly depends on a class that is rarer
+
+
+def unbalanced(split: Labelled, *, weighted: bool) -> str:
+    """A sentence on what accuracy hides if a class is rare; ``weighted``: whether the loss has class weights."""
+    if split.metric != "accuracy" or split.task_type != CLASSIFICATION or not len(split.targets):
+        return ""
+    shares = np.bincount(split.targets, minlength=len(split.labels)) / len(split.targets)
+    if shares.min() >= RARE / len(split.labels):
+        return ""
+    rare = (
+        f"{100 * shares.min():.0f} % of the validation examples have the label {quoted(split.labels[shares.argmin()])}"
+    )
+    weights = "" if weighted else ", and --class-weights balanced trains so"
+    hidden = f"accuracy {shares.max():.3f} needs none of them right"
+    return f" Only {rare}: {hidden}. --metric f1_macro counts every class alike{weights}."
 
 
 def advice(answer: Answer) -> str:
-    """The command as a sentence; empty if there is none."""
-    command, time = next_command(answer), training_time(answer)
-    return f" To be surer{f', with {time}' if time else ''}: `{command}`." if command else ""
+    """The step as a sentence; empty if there is none."""
+    step, time = next_command(answer), training_time(answer)
+    shown = f"`{step}`" if step and not step.startswith(SAME_COMMAND) else step
+    return f" To be surer{f', with {time}' if time else ''}: {shown}." if step else ""
 
 
 def sentence_without_command(answer: Answer) -> str:

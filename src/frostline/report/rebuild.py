@@ -6,19 +6,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from frostline.data.files import ELSEWHERE, locked, with_nulls, write_json
+from frostline.data.splits import FEW_ROWS
+from frostline.data.wording import duration_at_least
 from frostline.model.terms import opened_by
 from frostline.report.answer.make_answer import make_answer
-from frostline.report.answer.next_command import next_command
+from frostline.report.answer.next_command import MORE_ROWS, SAME_COMMAND, next_command
 from frostline.report.answer.recommended_classes import add_classes
 from frostline.report.answer.run_groups import labelled_split, sweep_groups
 from frostline.report.answer.scores_on_test import add_test_scores
-from frostline.report.explanations import advice
+from frostline.report.explanations import advice, unbalanced
 from frostline.statistics.analysis_settings import LIKELY, POINT, AnalysisSettings
 from frostline.statistics.answer import Answer
 from frostline.statistics.predictions import RunPredictions
 from frostline.statistics.run_group import SearchOutcome
 from frostline.sweeps.results.folder import TEST, Folder, read_alternatives
-from frostline.sweeps.results.search_record import SearchRecord, as_of_now
+from frostline.sweeps.results.search_record import SearchRecord, as_of_now, newer_runs
 from frostline.sweeps.results.tables import write_tables
 from frostline.sweeps.settings import Settings
 
@@ -87,10 +89,9 @@ def _rebuild(folder: Folder) -> Answer:
     first = answer.sizes[0]
     for size in answer.sizes:
         size.folds = folder.identity.folds
-    if first.decision and not (search and not search.over):  # a search that continues knows better
-        command = _next_command(folder, answer, search, group.search)
-        first.decision.next_command, first.decision.next_seconds = command
-    first.sentence += advice(answer)
+    if search is None or search.over:  # a search that continues knows better
+        answer.next_command, answer.next_seconds = _next_command(folder, answer, search, group.search)
+    first.sentence += unbalanced(evidence.split, weighted=folder.spec.class_weights != "none") + advice(answer)
     answer.sentence = first.sentence
     answer.search = as_of_now(search, rows).model_dump() if search else None
     way = folder.spec.way_of(first.recommended.recipe) if first.recommended else None
@@ -121,17 +122,23 @@ def _rebuild(folder: Folder) -> Answer:
 def _next_command(
     folder: Folder, answer: Answer, search: SearchRecord | None, outcome: SearchOutcome
 ) -> tuple[str | None, float | None]:
-    """The command that would make the answer about these runs surer, and the seconds that it trains."""
-    too_dear, next_k = (search.failed_reference, search.untried) if search else (None, None)
-    untried = outcome.skipped if too_dear and not outcome.instead else [k for k in outcome.skipped if k == next_k]
+    """The step that would make the answer about these runs surer, and the seconds that it trains."""
+    spec, enough = folder.spec, None if search is None or newer_runs(search, folder.rows) else search.enough_budget
+    larger = None
+    if search and enough:
+        larger = f"{SAME_COMMAND}--budget {duration_at_least(enough).replace(' ', '')}", enough - search.spent_seconds
+        if outcome.instead:
+            return larger
+    with_folds = not folder.identity.folds and spec.validation is None and folder.identity.train_rows < FEW_ROWS
     return next_command(
         folder.out,
-        folder.spec.values_of("seeds"),
+        spec.values_of("seeds"),
         answer.sizes[0],
         sure=answer.sure,
         of_search=search is not None,
-        missing=too_dear if outcome.instead else None,
-        untried=untried,
+        longest=outcome.longest,
+        larger=larger,
+        more_rows=f"{SAME_COMMAND}--folds 5 and another --out" if with_folds else MORE_ROWS,
         own_code=folder.written.own_code,
     )
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from frostline.data.wording import duration, duration_at_least
+from frostline.data.wording import duration
 from frostline.search.observations import Candidate, Observations, SearchSpace, Surrogate, in_words
 from frostline.statistics.analysis_settings import POINT
 from frostline.statistics.recipe import Recipe
@@ -64,13 +64,13 @@ class Stop:
         why: The reason, as a sentence.
         nothing_learned: No run scores above the baseline with 95 % confidence.
         no_reference: The reference has no result, so no recipe can be compared with it.
-        untried: The recipe that would be tried next, if the budget allowed it; None if there is none.
+        enough: The seconds of a budget that would allow the next step; None if the budget did not end the search.
     """
 
     why: str
     nothing_learned: bool = False
     no_reference: bool = False
-    untried: Recipe | None = None
+    enough: float | None = None
 
 
 Batches = Generator[Batch, None, None]
@@ -190,12 +190,11 @@ def _train_reference(seen: Observations) -> Generator[Batch, None, Stop | None]:
         and not seen.fits_budget(one.candidates)
     ):
         needed, left = duration(seen.run_seconds(reference)), duration(max(0.0, seen.budget - seen.spent))
-        enough = duration_at_least(seen.spent + seen.predicted_seconds(one.candidates))
         why = (
             f"{in_words(reference, capital=True)} was not run: one run takes about {needed}, but only {left} of the budget are "
-            f"left. Give about --budget {enough} or more, or set --max-k to compare with fewer layers instead."
+            "left. --max-k compares with fewer layers instead."
         )
-        return Stop(why, no_reference=True)
+        return Stop(why, no_reference=True, enough=seen.spent + seen.predicted_seconds(one.candidates))
     yield from _train(seen, both if seen.fits_budget(both.candidates) else one)
     if seen.best_learning_rate(reference) is None:
         yield from _try_lower_rates(seen, reference)
@@ -257,9 +256,9 @@ def _next(seen: Observations) -> Batch | Stop:
         wanted = ranked[0].batch
         needed, left = seen.predicted_seconds(wanted.candidates), max(0.0, seen.budget - seen.spent)
         return Stop(
-            f"The next step takes about {duration(needed)}, but only {duration(left)} of the budget is left. "
-            f"With --budget {duration_at_least(seen.spent + needed)}, it would be: {wanted.why}",
-            untried=next((one.recipe for one in wanted.candidates if not seen.tried(one.recipe)), None),
+            f"The budget ended before the next step: {wanted.why} It takes about {duration(needed)}, and only {duration(left)} "
+            "is left.",
+            enough=seen.spent + needed,
         )
     most = max(ranked, key=lambda one: one.gain)
     return Stop(

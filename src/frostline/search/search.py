@@ -396,7 +396,7 @@ class Search:
             results_so_far=seen.results_so_far(),
             skipped=[one for one in untried if one in space.shortest],
             failed_reference=reference if stop and stop.no_reference else None,
-            untried=stop.untried if stop else None,
+            enough_budget=stop.enough if stop else None,
             requested=sorted(self.requested),
             abandoned=self._abandoned() if over else [],
             known=sorted(store.ended()) if over else [],

@@ -11,7 +11,7 @@ from frostline.statistics.decision import Lengths
 from frostline.statistics.recipe import Recipe
 from frostline.sweeps.execution.forecast import make_forecast
 from frostline.sweeps.plan import Plan
-from frostline.sweeps.results.forecast_record import Cell, makespan
+from frostline.sweeps.results.forecast_record import KindForecast, makespan
 from frostline.sweeps.results.search_record import read_search
 
 
@@ -94,7 +94,7 @@ class SearchPlan:
         )
 
     @property
-    def of_reference(self) -> Cell | None:
+    def of_reference(self) -> KindForecast | None:
         """The forecast of its runs; None if all are done or none could be timed."""
         cells = self.plan.forecast.cells if self.plan.forecast else ()
         own = (self.reference.trained, self.lengths.shortest)

@@ -187,14 +187,11 @@ class Decision(Choice):
     Attributes:
         reference: What it was compared with; None if no k has a usable score.
         above_baseline: Whether it is significantly above the baseline; None: not tested.
-        next_command, next_seconds: What would make the answer surer, and how long that trains.
         test: The test score of a model that trains no layer.
     """
 
     reference: str | None
     above_baseline: bool | None = None
-    next_command: str | None = None
-    next_seconds: float | None = None
     test: float | None = None
 
 
@@ -430,6 +427,7 @@ class Answer(TaskAnswer):
         sure: The wanted probability; None: score is weighed against cost.
         baseline: The score of the constant baseline on the rows that the runs are scored on.
         unusable_runs: The number of finished runs that failed.
+        next_command, next_seconds: The one step that would make the answer surer, and how long it trains.
         search: The record of the search, if one trained the runs.
         data: Facts of the data; ``notes`` and ``columns`` are among them.
     """
@@ -447,6 +445,8 @@ class Answer(TaskAnswer):
     baseline: float | None
     runs: Counts
     unusable_runs: int
+    next_command: str | None = None
+    next_seconds: float | None = None
     search: dict[str, Any] | None = None
     classes: list[ClassScores] | None = None
     calibration: Calibration | None = None

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, special
 
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import are_entities, entity_types
@@ -27,13 +27,13 @@ Array = NDArray[Any]
 
 def softmax(values: Array) -> Array:
     """Probabilities of the classes, or of the tags of a word, ``[n, C]``."""
-    return np.asarray(special.softmax(values, axis=1))
+    return np.asarray(scipy.special.softmax(values, axis=1))
 
 
 OUTPUTS: Mapping[str, Callable[[Array], Array]] = {  # by task type, from logits or numbers [n, C]
     CLASSIFICATION: softmax,
     TOKENS: softmax,
-    MULTI_LABEL: lambda values: np.asarray(special.expit(values)),
+    MULTI_LABEL: lambda values: np.asarray(scipy.special.expit(values)),
     REGRESSION: lambda values: values,
 }
 
@@ -130,7 +130,7 @@ def log_loss(logits: NDArray[Any], targets: NDArray[Any], temperature: float = 1
     The loss of an example is at most 50, so that a class with a logit of minus infinity does not make it infinite.
     """
     logits, targets = class_examples(logits, targets)
-    logs = special.log_softmax(logits.astype(np.float64) / temperature, axis=1)
+    logs = scipy.special.log_softmax(logits.astype(np.float64) / temperature, axis=1)
     return float(-np.maximum(logs[np.arange(len(targets)), targets], -50.0).mean())
 
 
@@ -139,7 +139,7 @@ def best_temperature(logits: NDArray[Any], targets: NDArray[Any]) -> float:
 
     If every example is classified correctly, there is no minimum: the lower the temperature, the better.
     """
-    found = optimize.minimize_scalar(
+    found = scipy.optimize.minimize_scalar(
         lambda log: log_loss(logits, targets, float(np.exp(log))), bounds=(-LOG_LIMIT, LOG_LIMIT), method="bounded"
     )
     return float(np.exp(found.x))

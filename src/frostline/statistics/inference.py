@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, stats
 
 QUANTILE = 0.975  # of a two-sided interval with 95 % confidence
 
@@ -196,7 +196,7 @@ class Pair:
     def interval(self, weights: Array) -> tuple[float, float]:
         """The interval of ``weights @ means``. It needs at least two runs."""
         value, error, degrees_of_freedom = self.contrast(weights)
-        half = float(stats.t.ppf(self.quantile, degrees_of_freedom)) * error
+        half = float(scipy.stats.t.ppf(self.quantile, degrees_of_freedom)) * error
         return value - half, value + half
 
     def p_value(self, weights: Array) -> float:
@@ -205,7 +205,7 @@ class Pair:
         if error == 0:
             return float(value == 0)
         analyses = number_of_analyses(self.quantile)
-        return float(min(1.0, analyses * 2 * stats.t.sf(abs(value) / error, degrees_of_freedom)))
+        return float(min(1.0, analyses * 2 * scipy.stats.t.sf(abs(value) / error, degrees_of_freedom)))
 
 
 def pair(scores: Array, left_out: Array | None = None, max_row_effect: float = 0.0, quantile: float = QUANTILE) -> Pair:
@@ -292,7 +292,7 @@ def score_interval(
 
 def failure_interval(failed: int, runs: int, level: float = 0.95) -> tuple[float, float]:
     """The interval of a failure rate (Clopper and Pearson 1934)."""
-    interval = stats.binomtest(failed, runs).proportion_ci(level, "exact")
+    interval = scipy.stats.binomtest(failed, runs).proportion_ci(level, "exact")
     return float(interval.low), float(interval.high)
 
 
@@ -345,14 +345,14 @@ def _bound(pair: Pair, base: float, estimate: float, side: int) -> float | None:
     def excess(p: float) -> float:
         value, error, degrees_of_freedom = pair.contrast(np.array([1.0, -p]))
         value -= base * (1 - p)
-        return abs(value) - float(stats.t.ppf(pair.quantile, degrees_of_freedom)) * error
+        return abs(value) - float(scipy.stats.t.ppf(pair.quantile, degrees_of_freedom)) * error
 
     step = 1e-3
     while step < LARGEST:
         if excess(estimate + side * step) > 0:
             if excess(estimate) >= 0:  # no error at all: the estimate is exact
                 return estimate
-            return float(optimize.brentq(excess, estimate, estimate + side * step, xtol=1e-9))
+            return float(scipy.optimize.brentq(excess, estimate, estimate + side * step, xtol=1e-9))
         step *= 1.5
     return None
 
@@ -386,7 +386,9 @@ def seeds_needed(
             return distance != 0
         parts = (by_seed / seeds) ** 2 / (seeds - 1) + (by_row**2 / row_degrees_of_freedom)
         degrees_of_freedom = total**2 / parts
-        quantiles = float(stats.t.ppf(quantile, degrees_of_freedom) + stats.t.ppf(power, degrees_of_freedom))
+        quantiles = float(
+            scipy.stats.t.ppf(quantile, degrees_of_freedom) + scipy.stats.t.ppf(power, degrees_of_freedom)
+        )
         return bool(abs(distance) >= quantiles * total**0.5)
 
     if not suffices(MOST):

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
-from sklearn.metrics import r2_score
 
 from frostline import FrostlineError
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
@@ -205,11 +204,13 @@ def _f1_macro(targets: Array, predictions: Array) -> float:
     return (f1_macro_of_sets if targets.ndim > 1 else f1_macro)(targets, predictions)
 
 
-def _correlation(function: Callable[[Array, Array], Any]) -> Score:
+def _correlation(name: str) -> Score:
+    """A correlation of scipy by its name."""
+
     def score(targets: Array, predictions: Array) -> float:
         if len(targets) < 2 or not np.isfinite(predictions).all() or np.ptp(predictions) == 0 or np.ptp(targets) == 0:
             return float("nan")
-        return float(function(targets, predictions).statistic)
+        return float(getattr(scipy.stats, name)(targets, predictions).statistic)
 
     return score
 
@@ -217,6 +218,8 @@ def _correlation(function: Callable[[Array, Array], Any]) -> Score:
 def _r2(targets: Array, predictions: Array) -> float:
     if len(targets) < 2 or not np.isfinite(predictions).all():
         return float("nan")
+    from sklearn.metrics import r2_score
+
     return float(r2_score(targets, predictions))
 
 
@@ -246,7 +249,7 @@ _ALL = (
         name="pearson",
         label="Pearson correlation",
         task_types=(REGRESSION,),
-        score=_correlation(stats.pearsonr),
+        score=_correlation("pearsonr"),
         baseline=MEAN_BASELINE,
         lowest=-1.0,
         constant=0.0,
@@ -256,7 +259,7 @@ _ALL = (
         name="spearmanr",
         label="Spearman’s ρ",
         task_types=(REGRESSION,),
-        score=_correlation(stats.spearmanr),
+        score=_correlation("spearmanr"),
         baseline=MEAN_BASELINE,
         lowest=-1.0,
         constant=0.0,

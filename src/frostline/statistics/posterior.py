@@ -27,8 +27,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import erf
 
 Array = NDArray[np.float64]
 
@@ -212,7 +212,7 @@ def _rises(depth: Sequence[float]) -> Array:
     gains with BERT, in the mean over tasks; this form has 67 %. The other one is a straight line.
     """
     place = np.asarray(depth, float)
-    return np.array([erf(place / EARLY) / erf(1 / EARLY), place])
+    return np.array([scipy.special.erf(place / EARLY) / scipy.special.erf(1 / EARLY), place])
 
 
 SWEEPS, BURN_IN = 30, 10

@@ -159,8 +159,8 @@ class RunPredictions:
         """Scores of a run ``[1 + groups]``: on all rows, then without each group of rows."""
         if run not in self.scores:
             logits = self.logits(run)
-            scored = self.scored[run] = scored_rows(logits)
-            self.scores[run] = self._scores_on(logits, scored)
+            self.scored[run] = scored_rows(logits)
+            self.scores[run] = self._scores_on(logits, self.scored[run])
         return self.scores[run]
 
     def _scores_on(self, logits: NDArray[Any], rows: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -292,7 +292,7 @@ class RunPredictions:
     def _rows_scored(self, run: str) -> NDArray[np.bool_]:
         """Whether the run is scored on each row, ``[rows]``."""
         if run not in self.scored:
-            self.scored[run] = scored_rows(self.logits(run))
+            self[run]  # a run whose rows are asked for is scored, too, and its file is read once
         return self.scored[run]
 
     def _max_row_effect(self, rows: int) -> float:

@@ -7,7 +7,7 @@ run, chooses the metric of each task, and finds the score of its constant baseli
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite, isnan, nan
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,22 +26,40 @@ from frostline.statistics.run_group import RunGroup
 from frostline.statistics.run_result import RunResult
 
 
-def rows_of_one_metric(
-    table: Table, rows: Sequence[dict[str, Any]], wanted: Mapping[str, str]
-) -> Iterable[dict[str, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row as it stands in the table.
+
+    Attributes:
+        number: Its number in the table.
+        run: Its run. If the row has frozen layers, what it tunes is known only with the number of all layers.
+        frozen: How many layers are frozen, if the table counts these.
+        layers: The number of layers of the model, if the row has it.
+        chance: The score of the best constant prediction, if the row has it.
+    """
+
+    number: int
+    run: RunResult
+    frozen: int | None
+    layers: int | None
+    chance: float | None
+
+
+def rows_of_one_metric(table: Table, rows: Sequence[Row], wanted: Mapping[str, str]) -> Iterable[Row]:
     """The rows of one metric per task: the one in ``wanted`` (``""`` for all tasks), GLUE's own, or the only one.
 
     Raises:
         FrostlineError: A task has several metrics, or not the one that is wanted.
     """
-    present: dict[str, list[str]] = {}
-    for row in rows:
-        if row["metric"] is not None and row["metric"] not in present.setdefault(row["task"], []):
-            present[row["task"]].append(row["metric"])
+    present: dict[str, dict[str, None]] = {}
+    for run in (row.run for row in rows if row.run.metric is not None):
+        present.setdefault(run.task, {})[str(run.metric)] = None
     chosen = {}
     for task, metrics in present.items():
-        metric = wanted.get(normalized_name(task), wanted.get(""))
-        metric = canonical_name(metric) if metric else _glue_metric(task) if len(metrics) > 1 else metrics[0]
+        of_glue = GLUE.get(normalized_name(task).removesuffix("mm")) or GLUE.get(normalized_name(task))
+        metric = canonical_name(wanted.get(normalized_name(task), wanted.get("", ""))) or None
+        if metric is None:
+            metric = next(iter(metrics)) if len(metrics) == 1 else of_glue.metric if of_glue else None
         if metric not in metrics:
             raise FrostlineError(
                 f"{table.name}: {task} has scores in {listed(metrics)}{' but not in ' + quoted(metric) if metric else ''}; "
@@ -49,20 +67,12 @@ def rows_of_one_metric(
             )
         chosen[task] = metric
     for row in rows:  # a run without a result may have no metric
-        metric = chosen.get(row["task"], row["metric"])
-        if row["metric"] in (None, metric) and metric is not None:
-            yield {**row, "metric": metric}
+        metric = chosen.get(row.run.task, row.run.metric)
+        if row.run.metric in (None, metric) and metric is not None:
+            yield replace(row, run=replace(row.run, metric=metric))
 
 
-def _glue_metric(task: str) -> str | None:
-    """GLUE's metric for a task that has the name of one of GLUE's."""
-    found = GLUE.get(normalized_name(task).removesuffix("mm")) or GLUE.get(normalized_name(task))
-    return found.metric if found else None
-
-
-def baseline_score(
-    task: str, metric: str, given: Mapping[str, float], rows: Sequence[Mapping[str, Any]]
-) -> float | None:
+def baseline_score(task: str, metric: str, given: Mapping[str, float], rows: Sequence[Row]) -> float | None:
     """The score of the best constant prediction.
 
     It is the first known of: the user's value, the table's value, the value that the metric defines, and the value of GLUE's
@@ -70,9 +80,9 @@ def baseline_score(
     """
     if normalized_name(task) in given:
         return given[normalized_name(task)]
-    in_table = {row["chance"] for row in rows} - {None}
+    in_table = {row.chance for row in rows} - {None}
     if len(in_table) == 1:
-        return float(in_table.pop())
+        return in_table.pop()
     if metric in METRICS and METRICS[metric].constant is not None:
         return METRICS[metric].constant
     return DEV_CHANCE.get((normalized_name(task), metric))
@@ -188,37 +198,43 @@ class RowReader:
             **constants,
         }
 
-    def run(self, n: int) -> dict[str, Any]:
-        """The run in row ``n``. A value that the table lacks is None.
-
-        ``tuned`` is the number of tuned layers, ``all`` or ``named``. Until the number of layers L is known, n frozen layers are
-        ``-n - 1``; so -1 means that L layers are tuned.
+    def row(self, n: int) -> Row:
+        """Row ``n``. A value that the table lacks is None.
 
         Raises:
             FrostlineError: A value is missing or impossible.
         """
-        run: dict[str, Any] = {name: self._text(name, n) for name in ("model", "task", "metric", "outcome")}
-        run |= {name: self._number(name, n) for name in NUMBERS}
-        run["metric"] = canonical_name(str(run["metric"])) if run["metric"] is not None else None
-        run["row"] = int(self.table.rows[n])
-        run["seed"] = self._seed(n)
-        score = self._number("score", n)
-        run["validation_best"] = score if score is not None and isfinite(score) else None
-        run["status"] = self._status(n)
-        self._check(run, n)
-        run["tuned"] = self._tuned(n)
-        if (
-            isinstance(run["tuned"], Recipe)
-            and run["tuned"].is_full
-            and run["layers"] is None
-            and (self._text("tuned_layers", n) or "").isdigit()
-        ):
-            run["layers"] = self._number("tuned_layers", n)  # full fine-tuning tunes all layers
-        return run
+        number = {name: self._number(name, n) for name in NUMBERS}
+        metric, score = self._text("metric", n), self._number("score", n)
+        run = RunResult(
+            model=self._name("model", n),
+            task=self._name("task", n),
+            metric=None if metric is None else canonical_name(metric),
+            outcome=self._text("outcome", n),
+            seed=self._seed(n),
+            validation_best=score if score is not None and isfinite(score) else None,
+            status=self._status(n),
+            recipe=HEAD_ONLY,
+            **{name: number[name] for name in ("learning_rate", "num_train_epochs", "train_last", *COSTS)},  # type: ignore[arg-type]
+            run=f"row {self.table.rows[n]}",
+        )
+        self._check(run, number, n)
+        recipe, frozen = self._tuned(n)
+        layers = number["layers"]
+        if recipe.is_full and layers is None and (self._text("tuned_layers", n) or "").isdigit():
+            layers = self._number("tuned_layers", n)  # full fine-tuning tunes all layers
+        size = number["train_size"]
+        return Row(
+            number=int(self.table.rows[n]),
+            run=replace(run, recipe=recipe, train_size=None if size is None else int(size)),
+            frozen=frozen,
+            layers=None if layers is None else int(layers),
+            chance=number["chance"],
+        )
 
-    def _check(self, run: Mapping[str, Any], n: int) -> None:
+    def _check(self, run: RunResult, number: Mapping[str, float | None], n: int) -> None:
         """Refuse impossible numbers, and metrics that are better when lower."""
-        score, metric = run["validation_best"], str(run["metric"])
+        score, metric, rate = run.validation_best, str(run.metric), run.learning_rate
         known = METRICS.get(metric)
         if score is not None and known and known.bounded and not known.lowest <= score <= 1:
             raise FrostlineError(
@@ -230,14 +246,19 @@ class RowReader:
                 f"{self.table.name}: {metric} is better when it is lower, but the analysis takes higher scores as better; "
                 "choose another metric with --metric, or give its negative under another name."
             )
-        rate = run["learning_rate"]
         if rate is not None and not 0 < rate < inf:
             raise FrostlineError(f"{self._location('learning_rate', n)}: {rate:g} is not a learning rate; correct it.")
         for name in ("train_size", "layers"):
-            if run[name] is not None and not (1 <= run[name] < inf and run[name] == int(run[name])):
+            if (value := number[name]) is not None and not (1 <= value < inf and value == int(value)):
                 raise FrostlineError(
-                    f"{self._location(name, n)}: {run[name]:g} is not a whole number of at least 1; correct it."
+                    f"{self._location(name, n)}: {value:g} is not a whole number of at least 1; correct it."
                 )
+
+    def _name(self, name: str, n: int) -> str:
+        """The model or the task."""
+        if (text := self._text(name, n)) is None:
+            raise FrostlineError(f"{self._location(name, n)}: the {name} is missing, which other rows have; write it.")
+        return text
 
     def _text(self, name: str, n: int) -> str | None:
         cell = self.cells[name][n] if name in self.cells else self.defaults.get(name)
@@ -271,19 +292,19 @@ class RowReader:
             )
         return status
 
-    def _tuned(self, n: int) -> int | Recipe:
-        """The recipe, or with frozen layers a negative number: how many are frozen, and 1."""
+    def _tuned(self, n: int) -> tuple[Recipe, int | None]:
+        """What was tuned; of a row with frozen layers their number, which stands for another recipe than the one returned."""
         known = self.columns.keys() | self.constants.keys()
         if (self._text("full", n) or "").lower() in TRUE and "recipe" not in known:
-            return FULL
+            return FULL, None
         name = next((name for name in ("recipe", "tuned_layers") if name in known), "frozen_layers")
         text = (self._text(name, n) or "").lower()
         if name == "frozen_layers" and text == "all":
-            return HEAD_ONLY
+            return HEAD_ONLY, None
         with suppress(ValueError):
             recipe = Recipe(text)
             if name == "recipe" or (name == "tuned_layers" and not recipe.is_way):
-                return recipe
+                return recipe, None
         try:
             k = float(text)
         except ValueError:
@@ -292,7 +313,7 @@ class RowReader:
             raise FrostlineError(
                 f"{self._location(name, n)}: {quoted(text)} is not a number of layers; give whole numbers from 0, or full."
             )
-        return -int(k) - 1 if name == "frozen_layers" else Recipe(int(k))
+        return (HEAD_ONLY, int(k)) if name == "frozen_layers" else (Recipe(int(k)), None)
 
     def _location(self, name: str, n: int) -> str:
         column = self.columns.get(name)
@@ -331,14 +352,14 @@ def read_results(
     except FrostlineError as error:  # such a table has known columns, so they cannot be named otherwise
         raise FrostlineError(error.args[0].replace(NAME_COLUMNS, "write a header above it")) from None
     reader = RowReader(table, find_columns(table, columns or {}, constants or {}), constants or {})
-    rows = [reader.run(n) for n in range(len(table))]
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    rows = [reader.row(n) for n in range(len(table))]
+    groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows_of_one_metric(table, rows, _by_task(metrics)):
-        groups.setdefault((row["model"], row["task"]), []).append(row)
+        groups.setdefault((row.run.model, row.run.task), []).append(row)
     if not groups:
         raise FrostlineError(f"{table.name}: no row has a score; give a table with one row per run.")
     for what in ("model", "task"):
-        refuse_similar_labels(table.name, [row[what] for row in rows], what=what)
+        refuse_similar_labels(table.name, [getattr(row.run, what) for row in rows], what=what)
     return [_group(table, group, _by_task(chances), paired=paired) for group in groups.values()]
 
 
@@ -347,14 +368,14 @@ def _by_task(given: Mapping[str, T] | None) -> dict[str, T]:
     return {normalized_name(task): value for task, value in (given or {}).items()}
 
 
-def _group(table: Table, rows: Sequence[dict[str, Any]], chances: Mapping[str, float], *, paired: bool) -> RunGroup:
+def _group(table: Table, rows: Sequence[Row], chances: Mapping[str, float], *, paired: bool) -> RunGroup:
     """The runs of one model and task."""
-    model, task, metric = rows[0]["model"], rows[0]["task"], rows[0]["metric"]
+    model, task, metric = rows[0].run.model, rows[0].run.task, str(rows[0].run.metric)
     layers = _layers(table, rows)
-    if len({row["train_size"] is None for row in rows}) > 1:
-        first = next(row["row"] for row in rows if row["train_size"] is None)
+    if len({row.run.train_size is None for row in rows}) > 1:
+        first = next(row.number for row in rows if row.run.train_size is None)
         raise FrostlineError(f"{table.name}, row {first}: the train size is missing, which other rows of {task} have.")
-    runs = [_run(row, layers) for row in rows]
+    runs = [_of_layers(row, layers) for row in rows]
     if len({run.num_train_epochs for run in runs}) > 1:
         runs = [replace(run, recipe=run.recipe.for_epochs(run.recipe.epochs or run.num_train_epochs)) for run in runs]
     _refuse_repeated_runs(table, runs)
@@ -362,47 +383,36 @@ def _group(table: Table, rows: Sequence[dict[str, Any]], chances: Mapping[str, f
     return RunGroup(model=model, task=task, layers=layers, runs=runs, evidence=evidence)
 
 
-def _layers(table: Table, rows: Sequence[Mapping[str, Any]]) -> int | None:
-    """The number of layers of the model, checked against the tuned layers of every row; None: unknown."""
-    model, task = rows[0]["model"], rows[0]["task"]
-    known = {int(row["layers"]) for row in rows if row["layers"]}
+def _layers(table: Table, rows: Sequence[Row]) -> int | None:
+    """The number of layers of the model, checked against the layers of every row; None: unknown."""
+    model, task = rows[0].run.model, rows[0].run.task
+    known = {row.layers for row in rows if row.layers is not None}
     if len(known) > 1:
         raise FrostlineError(
             f"{table.name}: {model} on {task} has {listed(sorted(known))} layers; correct it, a model has one number."
         )
     layers = known.pop() if known else None
-    if layers is None and any(isinstance(row["tuned"], int) for row in rows):
+    if layers is None and any(row.frozen is not None for row in rows):
         raise FrostlineError(
             f"{table.name}: frozen layers count from the bottom; give the number of layers with --set layers=L."
         )
-    too_deep = next((row for row in rows if layers is not None and not _fits(row["tuned"], layers)), None)
-    if too_deep is not None:
+    too_deep = [row for row in rows if layers is not None and max(row.frozen or 0, row.run.recipe.k or 0) > layers]
+    if too_deep:
         raise FrostlineError(
-            f"{table.name}, row {too_deep['row']}: that is more layers than the {layers} of {model}; correct it, or give the "
+            f"{table.name}, row {too_deep[0].number}: that is more layers than the {layers} of {model}; correct it, or give the "
             "number of layers with --set layers=L."
         )
     return layers
 
 
-def _fits(tuned: int | Recipe, layers: int) -> bool:
-    return (tuned.k or 0) <= layers if isinstance(tuned, Recipe) else -1 - layers <= tuned
-
-
-def _run(row: Mapping[str, Any], layers: int | None) -> RunResult:
-    tuned = row["tuned"]
-    if isinstance(tuned, int) and tuned < 0:
+def _of_layers(row: Row, layers: int | None) -> RunResult:
+    """The run of a row of a model with this many layers."""
+    recipe = row.run.recipe
+    if row.frozen is not None:
         assert layers is not None
-        tuned = Recipe(tuned + layers + 1)
-    return RunResult(
-        **{name: row[name] for name in ("model", "task", "seed", "status", "outcome", "metric")},
-        **{name: row[name] for name in ("learning_rate", "num_train_epochs")},
-        **{name: row[name] for name in ("validation_best", "train_last", *COSTS)},
-        train_size=None if row["train_size"] is None else int(row["train_size"]),
-        recipe=tuned,
-        tuned_layers=layers if tuned.k is None else tuned.k,
-        tune_embeddings=tuned.is_full,
-        run=f"row {row['row']}",
-    )
+        recipe = Recipe(layers - row.frozen)
+    tuned = layers if recipe.k is None else recipe.k
+    return replace(row.run, recipe=recipe, tuned_layers=tuned, tune_embeddings=recipe.is_full)
 
 
 def _refuse_repeated_runs(table: Table, runs: Sequence[RunResult]) -> None:

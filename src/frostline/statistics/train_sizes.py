@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from frostline.data.wording import normalized_name
 from frostline.statistics.analysis_settings import AnalysisSettings
@@ -79,7 +79,7 @@ def across_tasks(answers: Sequence[TaskAnswer], settings: AnalysisSettings) -> O
     if len(names) < 2:
         return None
     ranks = {
-        task: dict(zip(names, stats.rankdata([-(_mean(some, k) or 0.0) for k in names]), strict=True))
+        task: dict(zip(names, scipy.stats.rankdata([-(_mean(some, k) or 0.0) for k in names]), strict=True))
         for task, some in cells.items()
     }
     left_out = [
@@ -214,8 +214,8 @@ def _slope(rising: Sequence[SizeAnswer], name: Recipe) -> dict[str, Any]:
     error = sum(parts) ** 0.5
     own = [d.degrees_of_freedom for _, d in known]
     degrees_of_freedom = error**4 / sum(part**2 / df for part, df in zip(parts, own, strict=True)) if error else 1.0
-    half = float(stats.t.ppf(QUANTILE, degrees_of_freedom)) * error
-    p = float(2 * stats.t.sf(abs(slope) / error, degrees_of_freedom)) if error else float(slope == 0)
+    half = float(scipy.stats.t.ppf(QUANTILE, degrees_of_freedom)) * error
+    p = float(2 * scipy.stats.t.sf(abs(slope) / error, degrees_of_freedom)) if error else float(slope == 0)
     return {"slope": slope, "slope_low": slope - half, "slope_high": slope + half, "slope_p": p}
 
 

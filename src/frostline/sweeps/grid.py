@@ -2,8 +2,9 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -18,8 +19,7 @@ from frostline.training.run import Run
 
 MOST_RUNS = 1_000_000  # of a grid
 Size = Annotated[int, Field(ge=1, le=2**40)]
-# train size, seed, learning rate, k, learning rate of the head, epochs
-Cell = tuple[int, int, float | None, Recipe, float | None, float]
+VARIED = ("train_size", "seed", "learning_rate", "recipe", "head_learning_rate", "num_train_epochs")  # by a grid
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,9 @@ def expand(spec: Settings, identity: Identity) -> list[Run]:
             f"The grid has {sum(sizes):,} runs, more than {MOST_RUNS:,}: give fewer values of tune, seeds, train_size or "
             "learning_rate or num_train_epochs."
         )
-    # what no training loop trains has no length: it is fitted once
-    shortest = {k: min(part.num_train_epochs) for part in spec.grids() for k in part.tune}
+    shortest: dict[Recipe, float] = {}  # what no training loop trains has no length: it is fitted once
     for part in spec.grids():
-        shortest |= {k: min(shortest[k], *part.num_train_epochs) for k in part.tune}
+        shortest |= {k: min(shortest.get(k, inf), *part.num_train_epochs) for k in part.tune}
     cells = {
         (size, seed, rate, k, head_rate, epochs)
         for part in spec.grids()
@@ -141,33 +140,20 @@ def expand(spec: Settings, identity: Identity) -> list[Run]:
         for epochs in (part.num_train_epochs if part.way_of(k).in_loop else (shortest[k],))
     }
 
-    def order(cell: Cell) -> tuple[Any, ...]:
-        size, seed, rate, k, _, epochs = cell
-        return size, seed, k != HEAD_ONLY, epochs, rate or 0.0, *k.order
+    def order(run: Run) -> tuple[Any, ...]:
+        epochs, rate = run.num_train_epochs, run.learning_rate or 0.0
+        return run.train_size, run.seed, run.recipe != HEAD_ONLY, epochs, rate, *run.recipe.order
 
-    ordered = sorted(cells, key=order)
-    # Only one run of each k is validated, because all values come from settings that are valid.
-    first = {k: _run(spec, common, cell) for k, cell in {cell[3]: cell for cell in ordered}.items()}
-    return [
-        first[k].model_copy(
-            update={
-                **{"seed": seed, "train_size": size, "num_train_epochs": epochs},
-                **{"learning_rate": rate, "head_learning_rate": head_rate},
-            }
-        )
-        for size, seed, rate, k, head_rate, epochs in ordered
-    ]
+    runs, first = list[Run](), dict[Recipe, Run]()
+    for cell in cells:
+        own: dict[str, Any] = dict(zip(VARIED, cell, strict=True))
+        k = own["recipe"]
+        if k not in first:  # the others are not validated, because all values come from settings that are valid
+            first[k] = Run.model_validate({**common, "way": spec.way_of(k), **own})
+        runs.append(first[k].model_copy(update=own))
+    return sorted(runs, key=order)
 
 
 def one_of_each(runs: Sequence[Run]) -> list[Run]:
     """One run of each recipe; one of each seed if that draws the trained layers."""
     return list({(run.recipe, run.seed if run.way.drawn else 0): run for run in runs}.values())
-
-
-def _run(spec: Settings, common: Mapping[str, Any], cell: Cell) -> Run:
-    size, seed, rate, k, head_rate, epochs = cell
-    own = {
-        **{"recipe": k, "seed": seed, "train_size": size, "num_train_epochs": epochs},
-        **{"learning_rate": rate, "head_learning_rate": head_rate},
-    }
-    return Run.model_validate({**common, "way": spec.way_of(k), **own})

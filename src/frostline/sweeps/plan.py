@@ -28,7 +28,7 @@ from frostline.statistics.recipe import Recipe
 from frostline.sweeps.grid import Identity, Origin, expand, one_of_each, read_sweep
 from frostline.sweeps.operations import CostModel
 from frostline.sweeps.parameter_groups import Group, groups_by_tune
-from frostline.sweeps.results.forecast_record import Cell, Forecast
+from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings
 from frostline.training.experiment import Experiment
@@ -101,7 +101,7 @@ class Plan:
         done = self.store.done()
         return [run for run in runs if run.digest not in done]
 
-    def cells(self, runs: Sequence[Run]) -> dict[str, Cell]:
+    def cells(self, runs: Sequence[Run]) -> dict[str, KindForecast]:
         """The forecast of each of ``runs`` that has one, by digest."""
         cells = self.forecast.by_kind if self.forecast else {}
         return {run.digest: cells[run.kind] for run in runs if run.kind in cells}

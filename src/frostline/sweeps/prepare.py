@@ -1,6 +1,5 @@
 """Prepare a sweep: read its data, load its model, make its plan. Nothing is written here."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,6 @@ import torch
 
 from frostline import FrostlineError
 from frostline.data.examples import class_weights
-from frostline.data.files import is_left_over
-from frostline.data.glue import glue_task
 from frostline.data.kinds import MULTI_LABEL, TOKENS
 from frostline.data.load import SPLITS, Data, load_data
 from frostline.data.tags import NO_WORD
@@ -24,18 +21,17 @@ from frostline.model.device import Machine, device_memory, this_machine
 from frostline.model.loading import load_pretrained
 from frostline.model.pretrained import Pretrained
 from frostline.model.tokens import ZEROED_TYPES, Tokens, encode, suited
-from frostline.statistics.metrics import check_metric
 from frostline.statistics.recipe import NAMED, Recipe
-from frostline.sweeps.grid import Identity, Origin, Written, expand, read_sweep
+from frostline.sweeps.grid import Identity, Origin, Written, expand
+from frostline.sweeps.inputs import existing, identity_of_data, require_suitable_options
 from frostline.sweeps.join import join_existing
 from frostline.sweeps.parameter_groups import notes_on_modules, notes_on_seeds
 from frostline.sweeps.plan import Plan, planned_states, rows_trained, states_wanted
 from frostline.sweeps.progress import Progress
-from frostline.sweeps.results.folder import ALTERNATIVES_FILE
-from frostline.sweeps.results.store import SEARCH, Store
+from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings
 from frostline.sweeps.streaming import LOAD_ANYWAY, load_upper_layers, searchable, whether_to_stream
-from frostline.sweeps.suitable import require_suitable_options, require_suitable_runs, without_unsuitable_sizes
+from frostline.sweeps.suitable import require_suitable_runs, without_unsuitable_sizes
 from frostline.training.estimators import estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.problem import MultiLabelProblem, Problem, TagProblem
@@ -69,7 +65,7 @@ def prepare(
     for recipe in spec.values_of("tune"):
         if estimator := estimator_of(spec.way_of(recipe)):
             estimator.require_installed()
-    older = _existing(store)
+    older = existing(store)
     # a continued sweep keeps the precision that it began with
     machine = this_machine(
         spec.device, older.identity.precision if older and spec.precision == "auto" else spec.precision
@@ -77,9 +73,7 @@ def prepare(
     data = data or load_data(spec, sources, folds=spec.folds, data_seed=spec.data_seed)
     task = data.task
     require_suitable_options(spec, data)
-    of_glue = spec.metric is None and spec.glue is not None  # GLUE's own metric, unless another one is requested
-    metric = glue_task(spec.glue).metric if of_glue and spec.glue else spec.metric
-    metric = check_metric(metric, task.task_type, len(task.labels), task.labels)
+    known = identity_of_data(spec, data)
     progress.begin("loading the model")
     pretrained = load_model(spec, task, machine)
     if tunes is not None:
@@ -89,16 +83,10 @@ def prepare(
     identity = Identity(
         weights=pretrained.weights,
         vocabulary=pretrained.vocabulary,
-        data=hashlib.sha256("".join(part.digest() for part in data.splits.values()).encode()).hexdigest(),
         layers=pretrained.anatomy.count,
-        metric=metric,
         precision=machine.precision,
         max_length=max_length,
-        train_rows=data.train_rows,
-        folds=0 if data.folds is None else int(data.folds.max()) + 1,
-        task=task.name,
-        task_type=task.task_type,
-        labels=task.labels,
+        **known,
     )
     spec = without_unsuitable_sizes(spec, identity, pretrained, data, progress)
     grid = spec
@@ -109,7 +97,7 @@ def prepare(
     runs = tuple(expand(grid, identity))
     require_suitable_runs(runs, pretrained, data)
     encoded = encode_splits(spec, data, max_length, pretrained, trained=rows_trained(runs, data))
-    experiment = make_experiment(spec, pretrained, machine, data, encoded, metric)
+    experiment = make_experiment(spec, pretrained, machine, data, encoded, identity.metric)
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
     named = next((run for run in runs if run.recipe == NAMED), None)
     plan = Plan(
@@ -240,22 +228,6 @@ def encode_splits(
         f"truncated. {100 * lost:.1f} % of all tokens would be lost; the longest example has {longest}. {longer} "
         f"truncation with --max-truncated {min(1.0, np.ceil(truncated[split] * 100) / 100):g}."
     )
-
-
-def _existing(store: Store) -> Written | None:
-    """What sweep.toml holds; None if the folder holds no run yet. Refuses other folders."""
-    older, out = read_sweep(store), store.out
-    if older is not None:
-        return older
-    before_first_run = (SEARCH, ALTERNATIVES_FILE)
-    if out.exists() and (
-        not out.is_dir()
-        or not all(
-            is_left_over(path) or path.match(".*.lock") or path.name in before_first_run for path in out.iterdir()
-        )
-    ):
-        raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
-    return None
 
 
 def _requested(own: Sequence[Run], runs: Sequence[Run]) -> tuple[Run, ...]:

@@ -1,14 +1,13 @@
 """What the user asked for: the keys of a TOML file, the flags of the command line, the arguments of a call in Python."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from frostline import FrostlineError
-from frostline.data.kinds import HOLD_OUT, NO_TEST, DataSettings, Strict, Strings, of_help
+from frostline.data.kinds import DataSettings, Strict, Strings, of_help
 from frostline.data.wording import did_you_mean, parse_duration
 from frostline.model.ways import DEFAULT_RATES, Way, require_free, way_named
 from frostline.statistics.recipe import NAMED, Recipe
@@ -325,19 +324,6 @@ def budget_seconds(budget: float | str | None, processes: int | None = None) -> 
     if budget is not None and not budget > 0:
         raise FrostlineError(f"budget cannot be {budget:g}: give seconds of training, above 0.")
     return budget
-
-
-def require_tables(settings: Settings) -> None:
-    """Refuse tables that do not exist, before anything heavy is imported.
-
-    Raises:
-        FrostlineError: There is no such file.
-    """
-    from frostline.data.reader import require_file
-
-    for source in (settings.train, settings.validation, settings.test):
-        if source not in (None, HOLD_OUT, NO_TEST):
-            require_file(Path(str(source)))
 
 
 def _refusal(error: ErrorDetails, values: Mapping[str, Any]) -> str:

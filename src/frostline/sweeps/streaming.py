@@ -12,7 +12,7 @@ import torch
 from frostline import FrostlineError
 from frostline.model.anatomy import Anatomy, count_parameters
 from frostline.model.device import Machine, device_memory
-from frostline.model.loading import Streams
+from frostline.model.model_files import Streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import Stream
 from frostline.model.terms import layer_number

@@ -3,14 +3,11 @@
 from collections.abc import Collection, Iterable
 
 from frostline import FrostlineError
-from frostline.data.kinds import MULTI_LABEL, TOKENS
+from frostline.data.kinds import TOKENS
 from frostline.data.load import Data
-from frostline.data.splits import least_size
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OWN
-from frostline.statistics.metrics import DEFAULT
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweeps.grid import Identity, expand
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.settings import Settings
@@ -18,50 +15,6 @@ from frostline.training.estimators import WrongTrainSize, estimator_of
 from frostline.training.experiment import head_of
 from frostline.training.forward import last_linear, subset_rows
 from frostline.training.run import Run, StepPlan, phases_of
-
-
-def require_suitable_options(spec: Settings, data: Data) -> None:
-    """Refuse options and training-set sizes that the data do not allow."""
-    words, classes = data.task.task_type == TOKENS, bool(data.task.labels)
-    for given, why in (
-        (spec.label_all_tokens and not words, "--label-all-tokens is for tags of words"),
-        (spec.threshold is not None and words, "--threshold is for labels of texts, but words have tags"),
-        (spec.class_weights != "none" and not classes, "class_weights are for classes, but this is a regression"),
-        (spec.calibrate and not classes, "--calibrate is for probabilities, but this is a regression"),
-    ):
-        if given:
-            raise FrostlineError(f"{data.task.name}: {why}: leave it out.")
-    if spec.threshold is not None:
-        _require_threshold(spec, data)
-    least = least_size(data.train.targets)
-    for size in spec.values_of("train_size"):
-        if size > data.train_rows:
-            raise FrostlineError(
-                f"train_size = {size:,} is more than the {data.train_rows:,} training rows (without those held out for "
-                "validation and test): give a smaller --train-size, or leave it out to use all."
-            )
-        if size < least:
-            raise FrostlineError(
-                f"train_size = {size} is too small for one example of each of the {least} classes: give at least "
-                f"--train-size {least}."
-            )
-
-
-def _require_threshold(spec: Settings, data: Data) -> None:
-    """Refuse a threshold that the task does not have."""
-    name, several = str(spec.threshold), data.task.task_type == MULTI_LABEL
-    if several and name in (BEST, *MAXIMIZED, *OF_LABEL_SETS):
-        chosen = (spec.metric or DEFAULT[MULTI_LABEL][0]) if name == BEST else name
-        if chosen not in OF_LABEL_SETS:
-            raise FrostlineError(
-                f"{data.task.name}: --threshold {name} cannot maximize {chosen} over sets of labels: give a number, recall=0.9, "
-                f"or {' or '.join(OF_LABEL_SETS)}."
-            )
-    elif not several and len(data.task.labels) != 2:
-        found = f"{len(data.task.labels)} classes" if data.task.labels else "numbers to predict"
-        raise FrostlineError(f"{data.task.name}: --threshold is for two classes, but there are {found}: leave it out.")
-    elif not several and name == "f1_micro":
-        raise FrostlineError(f"{data.task.name}: --threshold f1_micro is for several labels of a text: give f1.")
 
 
 def require_suitable(spec: Run, pretrained: Pretrained, task_type: str) -> None:

@@ -1,21 +1,19 @@
 """How long the rest of a sweep will take, from the runs that have ended and the processes that train."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import log
 from statistics import mean
 
-from frostline.statistics.recipe import Recipe
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.forecast_record import makespan, recorded
 from frostline.sweeps.results.leases import Lease, Leases
 from frostline.sweeps.results.store import DamagedError, Store
-from frostline.training.run import Run
+from frostline.training.run import Kind, Run, by_kind
 
 SAMPLED = 20  # results of one kind that are read
-Kind = tuple[Recipe, int, float]  # recipe, train size and epochs
 MEASURED, FORECAST, SCALED, UNKNOWN = "measured", "forecast", "scaled", "unknown"
 
 
@@ -42,11 +40,8 @@ class TimeLeft:
 
 def time_left(folder: Folder, leases: Leases, note: Callable[[str], None]) -> TimeLeft:
     """The time left of the sweep in a folder; ``note`` is called with a sentence about each damaged result that is read."""
-    pending: dict[Kind, list[Run]] = defaultdict(list)
-    done: dict[Kind, list[Run]] = defaultdict(list)
-    for run, state in zip(folder.runs, folder.states(), strict=True):
-        if state != "failed":
-            (pending if state == "pending" else done)[run.kind].append(run)
+    states = list(zip(folder.runs, folder.states(), strict=True))
+    pending, done = (by_kind(run for run, state in states if state == wanted) for wanted in ("pending", "done"))
     calls = recorded(folder.out)  # a later one is about its own runs
     forecast = {cell.kind: cell.seconds for call in calls for cell in call.cells}
     layers = {kind: _layers(runs[0], folder.identity.layers) for kind, runs in {**done, **pending}.items()}
@@ -119,7 +114,7 @@ def _layers(run: Run, layers: int) -> int:
 
 def _work(layers: int, kind: Kind) -> float:
     """The work of a run relative to others: each layer, and the rest of the model, counts as one."""
-    return kind[1] * kind[2] * (layers + 1)
+    return kind.train_size * kind.num_train_epochs * (layers + 1)
 
 
 def _seconds(of_process: dict[str, float], alive: Sequence[Lease]) -> float:

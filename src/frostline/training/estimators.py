@@ -64,24 +64,30 @@ class Fitted:
     learned: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
 class Estimator:
-    """Fits models to the examples of runs.
+    """Fits models to the examples of runs."""
 
-    Attributes:
-        fit: Fits a model to the training rows of a run. The same run gives the same model. If what it ``learned`` before is
-            given, nothing is trained.
-        require_suitable: Refuses a run with its training examples if the estimator is not for this task, by a
-            :class:`WrongTrainSize` if it is not for so many.
-        operations: Operations of a run, approximately. The last argument are those of training the whole model on all examples
-            of the run once.
-        require_installed: Refuses to run without a package.
-    """
+    def require_installed(self) -> None:
+        """Refuse to run without a package."""
 
-    fit: Callable[[Run, Experiment, Mapping[str, Tensor] | None], Fitted]
-    require_suitable: Callable[[Run, Examples], None]
-    operations: Callable[[Run, Experiment, float], float]
-    require_installed: Callable[[], None] = lambda: None
+    def require_suitable(self, spec: Run, train: Examples) -> None:
+        """Refuse a run with its training examples if this is not for its task, or not for so many examples.
+
+        Raises:
+            WrongTrainSize: It is not for so many.
+            FrostlineError: It is not for this task.
+        """
+
+    def fit(self, spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None = None) -> Fitted:
+        """Fit a model to the training rows of a run. The same run gives the same model.
+
+        If what it ``learned`` before is given, nothing is trained.
+        """
+        raise NotImplementedError
+
+    def operations(self, spec: Run, experiment: Experiment, training: float) -> float:
+        """Operations of a run, approximately. ``training``: those of training the whole model on all its examples once."""
+        raise NotImplementedError
 
 
 class WrongTrainSize(FrostlineError):
@@ -145,22 +151,23 @@ def probe_of_run(fitted: FittedProbe, experiment: Experiment) -> Fitted:
     return Fitted(int(fitted.model.weights.size + fitted.model.bias.size), logits, save)
 
 
-def _fit_probe(spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:
-    """Fit probes after every layer, and take the one with the best cross-validated score on training rows."""
-    layers = experiment.pretrained.anatomy.count
-    train = examples_of(experiment, train_rows(experiment, spec), range(layers + 1))
-    return probe_of_run(best_probe(fit_probes(train, layers)), experiment)
+class Probes(Estimator):
+    """Probes after every layer, of which the one with the best cross-validated score on training rows counts."""
 
+    def fit(self, spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None = None) -> Fitted:
+        layers = experiment.pretrained.anatomy.count
+        train = examples_of(experiment, train_rows(experiment, spec), range(layers + 1))
+        return probe_of_run(best_probe(fit_probes(train, layers)), experiment)
 
-def _operations_of_probes(spec: Run, experiment: Experiment, training: float) -> float:
-    """An eigendecomposition takes about ten times the cube of its size, and the product of the features before it."""
-    anatomy, penalties = experiment.pretrained.anatomy, len(PENALTIES)
-    words = words_of_rows(experiment.tokens, train_rows(experiment, spec))
-    count = spec.train_size if words is None else len(words.position)
-    size, other = sorted((count, anatomy.width))
-    one = 10.0 * size**3 + 2.0 * size**2 * other + 2.0 * penalties * count * anatomy.width
-    vectors = len(POOLED) if words is None else 1
-    return (vectors * (anatomy.count + 1) + LAST_LAYERS**2) * one  # one probe reads the last layers together
+    def operations(self, spec: Run, experiment: Experiment, training: float) -> float:
+        """An eigendecomposition takes about ten times the cube of its size, and the product of the features before it."""
+        anatomy, penalties = experiment.pretrained.anatomy, len(PENALTIES)
+        words = words_of_rows(experiment.tokens, train_rows(experiment, spec))
+        count = spec.train_size if words is None else len(words.position)
+        size, other = sorted((count, anatomy.width))
+        one = 10.0 * size**3 + 2.0 * size**2 * other + 2.0 * penalties * count * anatomy.width
+        vectors = len(POOLED) if words is None else 1
+        return (vectors * (anatomy.count + 1) + LAST_LAYERS**2) * one  # one probe reads the last layers together
 
 
 PER_TOKEN = 20_000.0  # operations that fitting takes for each token, at the speed of a forward pass
@@ -183,20 +190,21 @@ def fit_words(experiment: Experiment, rows: Rows) -> Fitted | None:
     return Fitted(int(model.weights.size + model.bias.size), logits, save)
 
 
-def _fit_words(spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:
-    fitted = fit_words(experiment, train_rows(experiment, spec))
-    assert fitted is not None
-    return fitted
+class Words(Estimator):
+    """A TF-IDF model."""
 
+    def require_suitable(self, spec: Run, train: Examples) -> None:
+        require_one_target(spec, train)
+        if not has_words(train):
+            raise FrostlineError(f"{spec.recipe} needs texts of words, but the training texts have none: leave it out.")
 
-def _require_words(spec: Run, train: Examples) -> None:
-    require_one_target(spec, train)
-    if not has_words(train):
-        raise FrostlineError(f"{spec.recipe} needs texts of words, but the training texts have none: leave it out.")
+    def fit(self, spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None = None) -> Fitted:
+        fitted = fit_words(experiment, train_rows(experiment, spec))
+        assert fitted is not None
+        return fitted
 
-
-def _operations_of_words(spec: Run, experiment: Experiment, training: float) -> float:
-    return PER_TOKEN * float(experiment.tokens.lengths[train_rows(experiment, spec)].sum())
+    def operations(self, spec: Run, experiment: Experiment, training: float) -> float:
+        return PER_TOKEN * float(experiment.tokens.lengths[train_rows(experiment, spec)].sum())
 
 
 MOST_OF_ONE_CLASS = 64  # the number of pairs grows with its square
@@ -208,120 +216,6 @@ CARD = """# {task}
 A [SetFit](https://github.com/huggingface/setfit) model with the classes {labels}. `SetFitModel.from_pretrained` opens it, and
 `frostline predict` predicts with it.
 """
-
-
-def _require_setfit() -> None:
-    if importlib.util.find_spec("setfit") is None:
-        raise FrostlineError("setfit needs its package: install it with `pip install setfit`, or leave setfit out.")
-    require_package("setfit")
-
-
-def _require_classes(spec: Run, train: Examples) -> None:
-    """Refuse what SetFit does not learn: it learns two or more classes of few single texts."""
-    require_one_target(spec, train)
-    if train.has_label_sets:
-        raise FrostlineError(
-            f"{spec.recipe} learns one class for each text, but texts have several labels: leave it out."
-        )
-    if train.targets.dtype.kind == "f":
-        raise FrostlineError(f"{spec.recipe} learns classes, but the task is a regression: leave it out.")
-    if train.pairs is not None:
-        raise FrostlineError(f"{spec.recipe} reads single texts, but the examples are pairs: leave it out.")
-    if (largest := int(np.unique(train.targets, return_counts=True)[1].max())) > MOST_OF_ONE_CLASS:
-        advice = "leave it out, or run it with a smaller --train-size and the same --out"
-        raise WrongTrainSize(spec, f"it is for at most {MOST_OF_ONE_CLASS} examples a class, not {largest:,}", advice)
-    if largest == len(train):
-        raise FrostlineError(
-            f"{spec.recipe} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
-        )
-
-
-def _fit_setfit(spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None) -> Fitted:
-    """Train a ``SetFitModel`` with its own ``Trainer``, or give a new one what a run has learned before."""
-    with _quiet():
-        model = _new_model(spec, experiment)
-    if learned:
-        body = {name.removeprefix(BODY): value for name, value in learned.items() if name.startswith(BODY)}
-        model.model_body.load_state_dict(body)
-        for name in HEAD_PARTS:
-            setattr(model.model_head, name, learned[name].numpy())
-        steps = int(learned["steps"])
-    else:
-        steps = _train_setfit(spec, experiment, model)
-        body = {f"{BODY}{name}": value.detach().clone() for name, value in model.model_body.state_dict().items()}
-        head = {name: torch.from_numpy(np.array(getattr(model.model_head, name))) for name in HEAD_PARTS}
-        learned = {**body, **head, "steps": torch.tensor(steps)}
-    weights, bias = by_class(model.model_head, len(experiment.labels), NEVER)
-
-    def logits(rows: Rows, split: str) -> Logits:
-        texts = list(experiment.examples_of(rows, split).texts)
-        with _quiet():
-            return np.asarray(model.encode(texts, show_progress_bar=False) @ weights + bias, np.float32)
-
-    def save(folder: Path, task: TaskFacts) -> None:
-        """The card of the package would show training examples."""
-        with _quiet():
-            model.labels = list(task.labels)
-            model.save_pretrained(folder)
-        write_estimator(folder, EstimatorFacts(**dict(task)), {"weights": weights, "bias": bias})
-        card = CARD.format(task=task.task, sentence=task.sentence, labels=", ".join(task.labels))
-        replace_file(folder / "README.md", card.encode(), inside=folder)
-
-    anatomy, parameters = experiment.pretrained.anatomy, dict(experiment.pretrained.model.named_parameters())
-    names = [name for name in spec.parameters(anatomy) if anatomy.places[name] != HEAD]
-    trained = sum(parameters[name].numel() for name in names)
-    trained += sum(getattr(model.model_head, name).size for name in HEAD_PARTS[1:])
-    return Fitted(trained, logits, save, steps, 1.0, learned)
-
-
-def _train_setfit(spec: Run, experiment: Experiment, model: Any) -> int:
-    """Train the model, and return the number of steps."""
-    from datasets import Dataset
-    from setfit import Trainer, TrainingArguments
-    from transformers import ProgressCallback
-
-    examples = experiment.examples_of(train_rows(experiment, spec), "train")
-    with _quiet(), TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            output_dir=folder,
-            batch_size=spec.per_device_train_batch_size,
-            body_learning_rate=spec.learning_rate,
-            l2_weight=spec.weight_decay,
-            seed=spec.seed,
-            report_to="none",
-            logging_strategy="no",
-            logging_first_step=False,
-            save_strategy="no",
-            show_progress_bar=False,
-        )
-        rows = Dataset.from_dict({"text": list(examples.texts), "label": examples.targets.tolist()})
-        trainer = Trainer(model=model, args=arguments, train_dataset=rows)
-        trainer.pop_callback(ProgressCallback)
-        trainer.st_trainer.args.dataloader_pin_memory = experiment.machine.device.type == "cuda"
-        trainer.train()
-    return int(trainer.st_trainer.state.global_step)
-
-
-def _operations_of_setfit(spec: Run, experiment: Experiment, training: float) -> float:
-    """Each text is trained on once for each pair that it is in. There are as many equal as different pairs."""
-    counts = np.bincount(experiment.problem.targets[train_rows(experiment, spec)])
-    equal, pairs = float((counts * (counts + 1) / 2).sum()), spec.train_size * (spec.train_size + 1) / 2
-    return training * 4 * max(equal, pairs - equal) / spec.train_size
-
-
-def _new_model(spec: Run, experiment: Experiment) -> Any:
-    """The pretrained encoder with an unfitted logistic regression.
-
-    ``SetFitModel.from_pretrained`` does the same, but it also unpickles a ``model_head.pkl`` in the folder, which runs any code.
-    """
-    from sentence_transformers import SentenceTransformer
-    from setfit import SetFitModel
-    from sklearn.linear_model import LogisticRegression
-
-    folder, device = str(experiment.pretrained.folder), str(experiment.machine.device)
-    body = SentenceTransformer(folder, device=device, trust_remote_code=False)
-    body.max_seq_length = spec.max_length
-    return SetFitModel(model_body=body, model_head=LogisticRegression())
 
 
 @contextmanager
@@ -344,11 +238,121 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-ESTIMATORS = {
-    "probe": Estimator(_fit_probe, lambda spec, train: None, _operations_of_probes),
-    "words": Estimator(_fit_words, _require_words, _operations_of_words),
-    "setfit": Estimator(_fit_setfit, _require_classes, _operations_of_setfit, _require_setfit),
-}
+class SetFit(Estimator):
+    """A model of the package SetFit, which fine-tunes the body on pairs of texts and fits a logistic regression."""
+
+    def require_installed(self) -> None:
+        if importlib.util.find_spec("setfit") is None:
+            raise FrostlineError("setfit needs its package: install it with `pip install setfit`, or leave setfit out.")
+        require_package("setfit")
+
+    def require_suitable(self, spec: Run, train: Examples) -> None:
+        """Refuse what SetFit does not learn: it learns two or more classes of few single texts."""
+        require_one_target(spec, train)
+        if train.has_label_sets:
+            raise FrostlineError(
+                f"{spec.recipe} learns one class for each text, but texts have several labels: leave it out."
+            )
+        if train.targets.dtype.kind == "f":
+            raise FrostlineError(f"{spec.recipe} learns classes, but the task is a regression: leave it out.")
+        if train.pairs is not None:
+            raise FrostlineError(f"{spec.recipe} reads single texts, but the examples are pairs: leave it out.")
+        if (largest := int(np.unique(train.targets, return_counts=True)[1].max())) > MOST_OF_ONE_CLASS:
+            advice = "leave it out, or run it with a smaller --train-size and the same --out"
+            raise WrongTrainSize(
+                spec, f"it is for at most {MOST_OF_ONE_CLASS} examples a class, not {largest:,}", advice
+            )
+        if largest == len(train):
+            raise FrostlineError(
+                f"{spec.recipe} needs two classes, but {spec.train_size} examples have one: give a larger --train-size."
+            )
+
+    def fit(self, spec: Run, experiment: Experiment, learned: Mapping[str, Tensor] | None = None) -> Fitted:
+        """Train a ``SetFitModel`` with its own ``Trainer``, or give a new one what a run has learned before."""
+        with _quiet():
+            model = self._new_model(spec, experiment)
+        if learned:
+            body = {name.removeprefix(BODY): value for name, value in learned.items() if name.startswith(BODY)}
+            model.model_body.load_state_dict(body)
+            for name in HEAD_PARTS:
+                setattr(model.model_head, name, learned[name].numpy())
+            steps = int(learned["steps"])
+        else:
+            steps = self._train(spec, experiment, model)
+            body = {f"{BODY}{name}": value.detach().clone() for name, value in model.model_body.state_dict().items()}
+            head = {name: torch.from_numpy(np.array(getattr(model.model_head, name))) for name in HEAD_PARTS}
+            learned = {**body, **head, "steps": torch.tensor(steps)}
+        weights, bias = by_class(model.model_head, len(experiment.labels), NEVER)
+
+        def logits(rows: Rows, split: str) -> Logits:
+            texts = list(experiment.examples_of(rows, split).texts)
+            with _quiet():
+                return np.asarray(model.encode(texts, show_progress_bar=False) @ weights + bias, np.float32)
+
+        def save(folder: Path, task: TaskFacts) -> None:
+            """The card of the package would show training examples."""
+            with _quiet():
+                model.labels = list(task.labels)
+                model.save_pretrained(folder)
+            write_estimator(folder, EstimatorFacts(**dict(task)), {"weights": weights, "bias": bias})
+            card = CARD.format(task=task.task, sentence=task.sentence, labels=", ".join(task.labels))
+            replace_file(folder / "README.md", card.encode(), inside=folder)
+
+        anatomy, parameters = experiment.pretrained.anatomy, dict(experiment.pretrained.model.named_parameters())
+        names = [name for name in spec.parameters(anatomy) if anatomy.places[name] != HEAD]
+        trained = sum(parameters[name].numel() for name in names)
+        trained += sum(getattr(model.model_head, name).size for name in HEAD_PARTS[1:])
+        return Fitted(trained, logits, save, steps, 1.0, learned)
+
+    def _train(self, spec: Run, experiment: Experiment, model: Any) -> int:
+        """Train the model, and return the number of steps."""
+        from datasets import Dataset
+        from setfit import Trainer, TrainingArguments
+        from transformers import ProgressCallback
+
+        examples = experiment.examples_of(train_rows(experiment, spec), "train")
+        with _quiet(), TemporaryDirectory() as folder:
+            arguments = TrainingArguments(
+                output_dir=folder,
+                batch_size=spec.per_device_train_batch_size,
+                body_learning_rate=spec.learning_rate,
+                l2_weight=spec.weight_decay,
+                seed=spec.seed,
+                report_to="none",
+                logging_strategy="no",
+                logging_first_step=False,
+                save_strategy="no",
+                show_progress_bar=False,
+            )
+            rows = Dataset.from_dict({"text": list(examples.texts), "label": examples.targets.tolist()})
+            trainer = Trainer(model=model, args=arguments, train_dataset=rows)
+            trainer.pop_callback(ProgressCallback)
+            trainer.st_trainer.args.dataloader_pin_memory = experiment.machine.device.type == "cuda"
+            trainer.train()
+        return int(trainer.st_trainer.state.global_step)
+
+    def _new_model(self, spec: Run, experiment: Experiment) -> Any:
+        """The pretrained encoder with an unfitted logistic regression.
+
+        ``SetFitModel.from_pretrained`` does the same, but it also unpickles ``model_head.pkl``, which runs any code.
+        """
+        from sentence_transformers import SentenceTransformer
+        from setfit import SetFitModel
+        from sklearn.linear_model import LogisticRegression
+
+        folder, device = str(experiment.pretrained.folder), str(experiment.machine.device)
+        body = SentenceTransformer(folder, device=device, trust_remote_code=False)
+        body.max_seq_length = spec.max_length
+        return SetFitModel(model_body=body, model_head=LogisticRegression())
+
+    def operations(self, spec: Run, experiment: Experiment, training: float) -> float:
+        """Each text is trained on once for each pair that it is in. There are as many equal as different pairs."""
+        counts = np.bincount(experiment.problem.targets[train_rows(experiment, spec)])
+        equal, pairs = float((counts * (counts + 1) / 2).sum()), spec.train_size * (spec.train_size + 1) / 2
+        return training * 4 * max(equal, pairs - equal) / spec.train_size
+
+
+ESTIMATORS: Mapping[str, Estimator] = {"probe": Probes(), "words": Words(), "setfit": SetFit()}
 
 
 def estimator_of(way: Way) -> Estimator | None:

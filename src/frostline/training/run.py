@@ -7,10 +7,10 @@ of a run in the middle of its training, from which it continues to a bitwise ide
 import hashlib
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import Field
 
@@ -30,6 +30,14 @@ def generator_seed(seed: int, purpose: str) -> int:
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))  # what a digest is computed from
 # Settings that did not exist in the first version. Their defaults do not count, so that earlier results keep their digests.
 NEWER = ("phase", "label_all_tokens", "gradient_accumulation_steps", "gradient_checkpointing")
+
+
+class Kind(NamedTuple):
+    """Runs of one kind take about equally long."""
+
+    recipe: Recipe
+    train_size: int
+    num_train_epochs: float
 
 
 class Run(TrainingSettings):
@@ -68,9 +76,9 @@ class Run(TrainingSettings):
         return copied
 
     @property
-    def kind(self) -> tuple[Recipe, int, float]:
-        """Recipe, train size and epochs: runs of one kind take about equally long."""
-        return self.recipe, self.train_size, self.num_train_epochs
+    def kind(self) -> Kind:
+        """Its recipe, train size and epochs."""
+        return Kind(self.recipe, self.train_size, self.num_train_epochs)
 
     @property
     def fold(self) -> int | None:
@@ -98,6 +106,14 @@ class Run(TrainingSettings):
     def stack_key(self) -> str:
         """A key shared by the runs of a stack: they differ only in learning rate and in seed, with the same fold."""
         return self.model_copy(update={"seed": self.fold or 0, "learning_rate": 1.0}).digest
+
+
+def by_kind(runs: Iterable[Run]) -> dict[Kind, list[Run]]:
+    """The runs of each kind, in their order."""
+    kinds: dict[Kind, list[Run]] = {}
+    for run in runs:
+        kinds.setdefault(run.kind, []).append(run)
+    return kinds
 
 
 def _as_hashed(name: str) -> int | str:

@@ -1,10 +1,13 @@
-"""Saved estimators: what is written of a probe, a TF-IDF model or a model of SetFit, and their logits for new texts."""
+"""Saved estimators: what is written of a probe, a TF-IDF model or a model of SetFit, and their logits for new texts.
+
+They are read without torch, so that a mistake is answered at once.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +18,11 @@ from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import FILES, read_record, replace_file, require_recorded, validated, write_record
 from frostline.data.kinds import TOKENS
-from frostline.fast.switch import memory_reused
-from frostline.model.device import this_machine
-from frostline.model.loading import Streams, load_pretrained, never_streams, read_config
-from frostline.model.model_files import readable, require_intact
-from frostline.model.tokens import Tokens, encode, suited
-from frostline.training.linear_models import LinearModel, WordsModel
-from frostline.training.probes import features_of, read_computed
+from frostline.model.model_files import Streams, never_streams, readable, require_intact
 from frostline.training.result import ProbeInput, TaskFacts
+
+if TYPE_CHECKING:
+    from frostline.model.tokens import Tokens
 
 ESTIMATOR, ARRAYS = "estimator.json", "estimator.safetensors"
 PACKAGE, OLDEST = "sentence-transformers", 6  # before this version, it trusts local folders
@@ -90,7 +90,7 @@ class SavedEstimator:
 
     def logits(
         self, texts: Texts, *, trust_remote_code: bool = False, streams: Streams = never_streams
-    ) -> tuple[NDArray[Any], Tokens | None]:
+    ) -> "tuple[NDArray[Any], Tokens | None]":
         """Predict new examples.
 
         Args:
@@ -106,6 +106,8 @@ class SavedEstimator:
             FrostlineError: A probe's model is not found, or has changed, or does not know a token; or a package is missing.
         """
         if self.facts.terms is not None:
+            from frostline.training.linear_models import WordsModel
+
             model = WordsModel(self.facts.terms, **self.arrays)
             return model.logits(texts), None
         if self.facts.probe is None:
@@ -114,7 +116,14 @@ class SavedEstimator:
 
     def _of_probe(
         self, facts: ProbeFacts, texts: Texts, *, trust_remote_code: bool, streams: Streams
-    ) -> tuple[NDArray[Any], Tokens]:
+    ) -> "tuple[NDArray[Any], Tokens]":
+        from frostline.fast.switch import memory_reused
+        from frostline.model.device import this_machine
+        from frostline.model.loading import load_pretrained
+        from frostline.model.tokens import encode, suited
+        from frostline.training.linear_models import LinearModel
+        from frostline.training.probes import features_of, read_computed
+
         task, name = self.facts, facts.model
         pretrained = load_pretrained(
             name,
@@ -146,10 +155,13 @@ class SavedEstimator:
             )
         return logits, tokens
 
-    def _of_setfit(self, texts: Texts, *, trust_remote_code: bool) -> tuple[NDArray[Any], Tokens | None]:
+    def _of_setfit(self, texts: Texts, *, trust_remote_code: bool) -> "tuple[NDArray[Any], Tokens | None]":
         require_package(f"The model in {self.folder}")
         require_intact(self.folder)
         from sentence_transformers import SentenceTransformer
+
+        from frostline.model.loading import read_config
+        from frostline.model.tokens import encode
 
         name, trust = str(self.folder), {"trust_remote_code": trust_remote_code}
         read_config(name, self.folder, "its config.json cannot be used", **trust)

@@ -222,7 +222,7 @@ def fit_run(spec: Run, experiment: Experiment, estimator: Estimator) -> Result:
     """Fit and score one run, as a training with a single evaluation after the last step."""
     begun, problem, rows = perf_counter(), experiment.problem, validation_rows(experiment, spec)
     with peak_memory(experiment.machine) as peak:
-        fitted = estimator.fit(spec, experiment, None)
+        fitted = estimator.fit(spec, experiment)
         trained = perf_counter()
         logits = fitted.logits(rows, "validation")
         record, scored = TrainingRecord(steps=fitted.steps), dict[str, NDArray[np.float32]]()

@@ -93,12 +93,13 @@ def answer_one(
             answer.recommended = recommend(answer, by_mean=settings.by_mean)
         return answer
     answer.recommended = recommend(answer, by_mean=settings.by_mean)
-    text, learned = sentence(Comparison(answer, evidence, settings), layers, search), _learned(answer, evidence)
+    learned = _learned(answer, evidence)
     if search.instead and not learned:
         answer.decision, answer.choices, answer.recommended, answer.sentence = None, [], None, search.instead
         return answer
     if answer.decision is not None:
         answer.decision.above_baseline = learned
+    text = sentence(Comparison(answer, evidence, settings), layers, search)
     text = f"{text} {search.instead}" if search.instead else text
     answer.sentence = f"{text}{_too_few_examples(evidence)}{_progress(runs)}"
     return answer

@@ -1,17 +1,21 @@
-"""The command that would make an answer surer, and how long it trains."""
+"""The one next step that would make an answer surer or better, and how long it trains."""
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 from frostline.statistics.answer import Cell, Choice, SizeAnswer
-from frostline.statistics.recipe import Recipe
+from frostline.statistics.curve import UNDECIDED
 
 FIRST_SEEDS = 5  # what one seed is followed by
 MAX_SEEDS = 30  # more than this is no advice
 SURE = 0.95
-MOST_UNTRIED = 4  # k that one command tries
+NEARLY_PERFECT = 0.95  # a score on training examples that leaves little to learn
+UNFITTED = 2 / 3  # the error on training examples as a share of that on validation, from which more epochs help
+LONGER = 3.3  # times as many epochs, which are then tried
+SAME_COMMAND = "the same command with "  # begins a step that is no command of its own
+MORE_ROWS = f"{SAME_COMMAND}more validation examples"
 
 
 def next_command(
@@ -21,15 +25,15 @@ def next_command(
     *,
     sure: float | None = None,
     of_search: bool = False,
-    missing: str | None = None,
-    untried: Sequence[str] = (),
+    longest: float | None = None,
+    larger: tuple[str, float] | None = None,
+    more_rows: str = MORE_ROWS,
     own_code: bool = False,
 ) -> tuple[str | None, float | None]:
-    """The command that adds seeds to a sweep's folder, and the seconds that it trains; None where unknown.
+    """The step that helps most, and the seconds that it trains; None where unknown.
 
-    There is no command if the answer is sure, or if more seeds would hardly help.
-
-    If a search did not train the reference, the command trains it, and then the k that its budget did not allow either.
+    If the budget ended a search, that is a larger one. If full fine-tuning has not fitted its examples, it is longer training.
+    Else more seeds; and if these would not decide, more validation examples. There is none if the answer is sure.
 
     Args:
         out: The folder.
@@ -37,56 +41,68 @@ def next_command(
         curve: The largest train size of its answer.
         sure: The wanted probability, if it was given.
         of_search: Whether a search trained the runs. Then only the recommended choice and its rival get more seeds.
-        missing: The reference of a search that has no result.
-        untried: The k that a search would have tried, if its budget had allowed it.
+        longest: The most epochs that a search may train.
+        larger: If the budget ended the search: that it be larger, and the seconds that are missing.
+        more_rows: How to get more validation examples.
         own_code: Whether the runs need code that comes with the model.
     """
-    decision, choices = curve.decision, curve.choices
-    sweep = _sweep(out, own_code=own_code)
-    if decision is None or decision.reference is None or not curve.learned:
+    decision, cells = curve.decision, {str(cell.recipe): cell for cell in curve.cells}
+    if decision is None or decision.reference is None or decision.above_baseline is False:
         return None, None
-    cells: dict[str, Cell] = {cell.recipe: cell for cell in curve.cells}
-    reference = cells[decision.reference]
-    if missing and missing not in cells:
-        grid = _grid([replace(reference, recipe=Recipe(missing))])
-        return f"{sweep}{grid} --seeds {_more_seeds(seeds, len(seeds))}", None
-    others = [one for one in choices if one.choice in cells and one.choice != decision.reference]
-    known: Sequence[Choice] = [decision] if decision.choice != decision.reference else others
-    wanted_sure = max(SURE, sure or 0.0)
+    reference, wanted_sure = cells[decision.reference], max(SURE, sure or 0.0)
+    others = [one for one in curve.choices if one.choice in cells and one.choice != decision.reference]
+    is_reference = decision.choice == decision.reference
+    known: Sequence[Choice] = others if is_reference else [decision]
     if all(one.probability >= wanted_sure or one.probability <= 1 - wanted_sure for one in known):
         return None, None
-    if untried:
-        some = untried[:: -(-len(untried) // MOST_UNTRIED)]  # evenly spaced
-        each = _of_each_command([replace(reference, recipe=Recipe(k)) for k in some])
-        return " && ".join(f"{sweep}{_grid(one)} --seeds {_more_seeds(seeds, len(seeds))}" for one in each), None
-    rival: Choice | None = decision if decision.choice in cells else None
-    if decision.choice == decision.reference:
-        rival = max(others, key=lambda one: one.probability if sure else one.value)
-    compared = [cells[name] for name in dict.fromkeys((rival.choice if rival else None, decision.reference)) if name]
+    if larger:
+        return larger
+    rival = (
+        max(others, key=lambda one: one.probability if sure else one.value).choice if is_reference else decision.choice
+    )
+    compared = [cells[name] for name in (rival, decision.reference) if name in cells]
+    sweep = f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}{' --trust-remote-code' if own_code else ''}"
+
+    def command(some: Sequence[Cell], wanted: int, epochs: float | None = None) -> str:
+        """One command for all cells, or one for each if their learning rates or lengths differ: a grid has all pairs."""
+        rates = {cell.learning_rate for cell in some if cell.tuned_layers}
+        together = len(rates) < 2 and (epochs or len({cell.recipe.epochs for cell in some}) == 1)
+        grids = [_grid(part, epochs) for part in ([some] if together else [[cell] for cell in some]) if part]
+        return " && ".join(f"{sweep}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids or [""])
+
+    if has_not_fitted(reference, longest):
+        before = reference.num_train_epochs or 3.0
+        after = ceil(LONGER * before)
+        return command(compared, len(seeds), after), _seconds(compared, len(seeds), after / before)
     few = min(cell.runs for cell in compared) if of_search else len(seeds)
-    wanted = FIRST_SEEDS if few == 1 else curve.seeds_to_decide
-    if wanted is None or not few < wanted <= MAX_SEEDS:
-        return None, None
-    grids = [_grid(some) for some in _of_each_command(compared)] if of_search else [""]
-    text = " && ".join(f"{sweep}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids)
-    return text, _seconds(compared if of_search else curve.cells, wanted, of_search=of_search)
+    wanted = FIRST_SEEDS if few == 1 or not curve.learned else curve.seeds_to_decide
+    if wanted is not None and few < wanted <= MAX_SEEDS:
+        every = compared if of_search else curve.cells
+        return command(compared if of_search else [], wanted), _seconds(every, wanted, of_search=of_search)
+    return more_rows if curve.deciding_point.verdict == UNDECIDED else None, None
 
 
-def _of_each_command(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """The cells of each command: one for all, or one for each if their learning rates or lengths differ: a grid has all pairs."""
-    rates = {cell.learning_rate for cell in cells if cell.tuned_layers}
-    lengths = {cell.recipe.epochs for cell in cells}
-    return [list(cells)] if len(rates) < 2 and len(lengths) == 1 else [[cell] for cell in cells]
+def has_not_fitted(full: Cell, longest: float | None) -> bool:
+    """Whether the reference has not fitted the examples that it was trained on, in the longest training.
+
+    Its error on them (1 - score) is then not much smaller than on validation. ``docs/log.md`` has the tasks behind the limit.
+    """
+    on_train, on_validation = full.train_last.mean, full.validation_last.mean
+    is_longest = longest is None or (full.recipe.epochs or longest) >= longest
+    if not is_longest or not (full.tuned_layers or full.tune_embeddings) or on_train is None or on_validation is None:
+        return False
+    return on_train < NEARLY_PERFECT and 1 - on_train >= UNFITTED * (1 - on_validation)
 
 
-def _seconds(cells: Sequence[Cell], wanted: int, *, of_search: bool) -> float | None:
-    """The time of the runs that are missing until each cell has as many seeds as wanted."""
+def _seconds(cells: Sequence[Cell], wanted: int, longer: float = 0.0, *, of_search: bool = True) -> float | None:
+    """The time of the runs that are missing until each cell has as many seeds as wanted; or all of them, so much ``longer``."""
     total = 0.0
     for cell in cells:
         if cell.seconds is None:
             return None
         rates = 1 if of_search else max(1, len(cell.learning_rates_tried))
-        total += max(0, wanted - cell.runs) * rates * cell.seconds
+        missing = wanted * longer if longer else max(0, wanted - cell.runs)
+        total += missing * rates * cell.seconds
     return total / max(cell.concurrent_runs or 1 for cell in cells)
 
 
@@ -96,16 +112,10 @@ def _more_seeds(seeds: Sequence[int], wanted: int) -> str:
     return str(len(more)) if more == list(range(len(more))) else ",".join(map(str, more))
 
 
-def _sweep(out: Path, *, own_code: bool) -> str:
-    """The command that trains more runs in a folder, without the flags of its grid."""
-    trust = " --trust-remote-code" if own_code else ""
-    return f"frostline sweep {shlex.quote(str(out / 'sweep.toml'))}{trust}"
-
-
-def _grid(cells: Sequence[Cell]) -> str:
-    """The flags that train these k at their learning rates, for their one length."""
+def _grid(cells: Sequence[Cell], epochs: float | None) -> str:
+    """The flags that train these k at their learning rates, for their one length or for these ``epochs``."""
     tunes = ",".join(cell.recipe.short for cell in cells)
     rates = sorted({cell.learning_rate for cell in cells if cell.tuned_layers and cell.learning_rate is not None})
     given = f" --learning-rate {','.join(f'{rate:g}' for rate in rates)}" if rates else ""
-    length = cells[0].recipe.length.split()[:1]
-    return " ".join([f" --tune {tunes}{given}", *(f"--num-train-epochs {epochs}" for epochs in length)])
+    length = [f"{epochs:g}"] if epochs else cells[0].recipe.length.split()[:1]
+    return " ".join([f" --tune {tunes}{given}", *(f"--num-train-epochs {one}" for one in length)])

@@ -15,7 +15,7 @@ from frostline.statistics.cells import FAILURES
 from frostline.statistics.class_outputs import FOLDS, SCORES, THRESHOLD_SCORES
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.folder import DataRecord
-from frostline.sweeps.results.forecast_record import Call
+from frostline.sweeps.results.forecast_record import ForecastCall
 from frostline.sweeps.results.search_record import SearchRecord, Step
 from frostline.training.result import AuditRecord, Cost, RunRecord
 
@@ -97,7 +97,7 @@ class _Cost:
         return self.predicted / self.measured if self.measured else None
 
 
-def forecast_table(calls: Sequence[Call], results: Iterable[RunRecord]) -> ReportTable:
+def forecast_table(calls: Sequence[ForecastCall], results: Iterable[RunRecord]) -> ReportTable:
     """Forecast and measured time and memory: a row for each cell, for the forward pass, and in total.
 
     Args:

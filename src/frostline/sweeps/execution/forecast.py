@@ -42,10 +42,10 @@ from frostline.sweeps.operations import (
 )
 from frostline.sweeps.plan import Plan, nearest_existing, recipe_of, rows_needed
 from frostline.sweeps.progress import Progress
-from frostline.sweeps.results.forecast_record import Cell, Forecast
+from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from frostline.training.experiment import Experiment, Worker
 from frostline.training.forward import shuffled, train_rows, training_batches
-from frostline.training.run import Run, generator_seed
+from frostline.training.run import Run, by_kind, generator_seed
 from frostline.training.train import run_stacked, set_mode, training_session
 from frostline.training.updates import backward
 
@@ -84,7 +84,7 @@ class Timed:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Timings:
     """How fast this machine runs this sweep."""
 
     timed: Mapping[Recipe, Timed]
@@ -160,10 +160,10 @@ def make_forecast(
     in_loop, others = ([run for run in missing if run.way.in_loop == loop] for loop in (True, False))
     workers = workers_for(plan, runs)
     concurrent = min(workers, len(missing))
-    cells, calibration, trainer = list[Cell](), Calibration({}, 0.0, 0.0), None
+    cells, timings, trainer = list[KindForecast](), Timings({}, 0.0, 0.0), None
     if in_loop:
         stack = plan.spec.stack
-        time = partial(calibrate, costs, in_loop, speed / workers, budget, ends=plain, stack=stack, workers=workers)
+        time = partial(take_timings, costs, in_loop, speed / workers, budget, ends=plain, stack=stack, workers=workers)
         # all workers time at the same moment, because they slow each other down in the sweep, too
         each = sorted(
             filter(None, run_in_each_worker(workers, time)),
@@ -171,11 +171,11 @@ def make_forecast(
         )
         if not each:
             return None
-        calibration = each[len(each) // 2]  # the median
+        timings = each[len(each) // 2]  # the median
         if plain and plan.experiment.pretrained.stream is None:  # otherwise Trainer could not train it
-            trainer = _time_plain(experiment, in_loop, speed / 2, calibration)
-        cells = list(_cells(costs, calibration, trainer, in_loop, concurrent))
-    cells += _cells_of_estimators(costs, others, speed / SLOWDOWN, calibration.memory_bytes, plain=trainer is not None)
+            trainer = _time_plain(experiment, in_loop, speed / 2, timings)
+        cells = list(_cells(costs, timings, trainer, in_loop, concurrent))
+    cells += _cells_of_estimators(costs, others, speed / SLOWDOWN, timings.memory_bytes, plain=trainer is not None)
     pass_seconds = in_pass / speed
     if len(uncached):
         tokens = int(experiment.tokens.lengths[uncached].sum())
@@ -225,7 +225,7 @@ def disk_speed(folder: Path) -> float:
         return len(block) / (perf_counter() - begun)
 
 
-def calibrate(
+def take_timings(
     costs: CostModel,
     runs: Sequence[Run],
     speed: float,
@@ -234,7 +234,7 @@ def calibrate(
     ends: bool,
     stack: int | str = 1,
     workers: int = 1,
-) -> Calibration | None:
+) -> Timings | None:
     """Time steps of the largest run of as many k as fit into ``budget``.
 
     Args:
@@ -271,11 +271,11 @@ def calibrate(
         timed = timer.time(chosen, runs, budget)
         scoring = _scoring_seconds(experiment)
     experiment.pretrained.restore()
-    return Calibration(timed, scoring, idle) if timed else None
+    return Timings(timed, scoring, idle) if timed else None
 
 
 def _time_plain(
-    experiment: Experiment, runs: Sequence[Run], speed: float, own: Calibration
+    experiment: Experiment, runs: Sequence[Run], speed: float, own: Timings
 ) -> Callable[[Run], float | None]:
     """Time the cheapest and the dearest k with plain transformers: padded, with all layers, in float32, scored unsorted.
 
@@ -290,11 +290,11 @@ def _time_plain(
     with memory_reused():
         timed = Timer(costs, speed, _idle_bytes(experiment)).time(chosen, chosen, 0.0)
     experiment.pretrained.restore()
-    calibration = replace(own, timed=timed)
+    timings = replace(own, timed=timed)
 
     def seconds(run: Run) -> float | None:
         as_plain = run.model_copy(update=PLAIN)
-        return calibration.seconds(costs, as_plain, costs.batches(as_plain)) if timed else None
+        return timings.seconds(costs, as_plain, costs.batches(as_plain)) if timed else None
 
     return seconds
 
@@ -497,28 +497,28 @@ class Timer:
 
 def _cells(
     costs: CostModel,
-    calibration: Calibration,
+    timings: Timings,
     trainer: Callable[[Run], float | None] | None,
     runs: Sequence[Run],
     workers: int,
-) -> Iterator[Cell]:
+) -> Iterator[KindForecast]:
     """The forecast of each k and training-set size."""
     largest = max(costs.matrices_of(run).trained_parameters(costs.names(run)) for run in runs)
     sizes = frozenset().union(*map(costs.batch_sizes, runs))
     kernels = kernel_bytes(costs.experiment.machine, ceil(len(sizes) / workers))
-    for (recipe, size, epochs), in_cell in _by_kind(runs).items():
+    for (recipe, size, epochs), in_cell in by_kind(runs).items():
         spec, works = in_cell[0], [costs.batches(run) for run in in_cell]
-        near, matrices, names = calibration.nearest(recipe), costs.matrices_of(spec), costs.names(spec)
+        near, matrices, names = timings.nearest(recipe), costs.matrices_of(spec), costs.names(spec)
         stack = min(near.stack, len(in_cell))
         trained, updated = stack * matrices.trained_parameters(names), stack * matrices.updated_parameters(names)
         best = trained if spec.load_best_model_at_end and spec.evaluations_per_epoch else 0
-        alone = near.overhead_seconds + float(np.mean([calibration.seconds(costs, spec, work) for work in works]))
-        yield Cell(
+        alone = near.overhead_seconds + float(np.mean([timings.seconds(costs, spec, work) for work in works]))
+        yield KindForecast(
             recipe=recipe,
             train_size=size,
             runs=len(in_cell),
             seconds=alone / workers,
-            memory_bytes=calibration.memory_bytes
+            memory_bytes=timings.memory_bytes
             + kernels
             + COPY_BYTES * (largest + best)  # an upper bound: the copies of an earlier, larger run may still be held
             + max(
@@ -526,7 +526,7 @@ def _cells(
                 SCORED_BYTES * updated + near.scored_bytes * stack * max(work.longest_scored for work in works),
             ),
             trainer_seconds=trainer(spec) if trainer else None,
-            timed=recipe in calibration.timed,
+            timed=recipe in timings.timed,
             stack=stack,
             num_train_epochs=epochs,
         )
@@ -534,20 +534,13 @@ def _cells(
 
 def _cells_of_estimators(
     costs: CostModel, runs: Sequence[Run], speed: float, idle: float, *, plain: bool
-) -> Iterator[Cell]:
+) -> Iterator[KindForecast]:
     """The forecast of each estimator and training-set size, from operations alone: they are not timed.
 
     With ``plain``, the same seconds count for plain transformers, which runs estimators, too.
     """
-    for (recipe, size, epochs), in_cell in _by_kind(runs).items():
+    for (recipe, size, epochs), in_cell in by_kind(runs).items():
         seconds = float(np.mean([costs.operations(run) for run in in_cell])) / speed
         memory = idle + (STEP_BYTES + COPY_BYTES) * costs.matrices.trained_parameters(costs.names(in_cell[0]))
         trainer = seconds if plain else None
-        yield Cell(recipe, size, len(in_cell), seconds, memory, trainer, timed=False, num_train_epochs=epochs)
-
-
-def _by_kind(runs: Sequence[Run]) -> dict[tuple[Recipe, int, float], list[Run]]:
-    kinds: dict[tuple[Recipe, int, float], list[Run]] = {}
-    for run in runs:
-        kinds.setdefault(run.kind, []).append(run)
-    return kinds
+        yield KindForecast(recipe, size, len(in_cell), seconds, memory, trainer, timed=False, num_train_epochs=epochs)

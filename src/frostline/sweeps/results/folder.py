@@ -38,7 +38,7 @@ from frostline.statistics.recipe import FULL
 from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweeps.grid import expand, read_sweep
 from frostline.sweeps.results.search_record import read_search
-from frostline.sweeps.results.store import Store
+from frostline.sweeps.results.store import ALTERNATIVES_FILE, Store
 from frostline.sweeps.toml import TRUST, require_trust
 from frostline.training.result import Count, RunRecord, Score
 
@@ -127,7 +127,6 @@ def _checksum(table: pa.Table) -> bytes:
 
 
 DATA = "data.json"
-ALTERNATIVES_FILE = "alternatives.safetensors"
 OF_RESULT = ("outcome", "metric", "validation_best", "validation_last", "train_last", "best_epoch")  # facts of a row
 TEST = "test "  # begins the names of predictions for the test rows
 

@@ -6,15 +6,13 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import BaseModel, Field, TypeAdapter
 
 from frostline.data.files import read_inside, require_inside, unseal, write_sealed
 from frostline.statistics.recipe import Recipe
-
-if TYPE_CHECKING:
-    pass
+from frostline.training.run import Kind
 
 FILE = "forecast.json"
 Seconds = Annotated[float, Field(ge=0, le=1e12)]
@@ -29,8 +27,8 @@ def makespan(seconds: Sequence[float], workers: int) -> float:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """The forecast of the missing runs of one k, one training-set size and one training length.
+class KindForecast:
+    """The forecast of the missing runs of one kind.
 
     Seconds are wall-clock seconds of one run. If several workers train at the same time, they are divided by the number of
     workers.
@@ -47,23 +45,21 @@ class Cell:
     num_train_epochs: float = 3.0
 
     @property
-    def kind(self) -> tuple[Recipe, int, float]:
-        """As that of its runs (:attr:`frostline.training.run.Run.kind`)."""
-        return self.recipe, self.train_size, self.num_train_epochs
+    def kind(self) -> Kind:
+        return Kind(self.recipe, self.train_size, self.num_train_epochs)
 
 
 @dataclass(frozen=True)
 class Forecast:
     """The forecast of all missing runs."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[KindForecast, ...]
     forward_pass_seconds: float
     workers: int = 1  # runs that are trained at the same time
     processes: int = 1  # that train, each this many runs at a time
 
     @property
-    def by_kind(self) -> dict[tuple[Recipe, int, float], Cell]:
-        """The cells by recipe, train size and epochs."""
+    def by_kind(self) -> dict[Kind, KindForecast]:
         return {cell.kind: cell for cell in self.cells}
 
     @property
@@ -97,19 +93,19 @@ class Taken(BaseModel):
     seconds: Seconds
 
 
-class Call(BaseModel):
+class ForecastCall(BaseModel):
     """One call of a sweep that had runs to train; ``measured`` is None if it did not finish."""
 
     call: str
-    cells: list[Cell]
+    cells: list[KindForecast]
     predicted: Taken
     measured: Taken | None = None
 
 
-CALLS = TypeAdapter(list[Call])
+CALLS = TypeAdapter(list[ForecastCall])
 
 
-def recorded(out: Path) -> list[Call]:
+def recorded(out: Path) -> list[ForecastCall]:
     """All calls. A missing or damaged file gives an empty list."""
     require_inside(out / FILE, out)
     try:
@@ -118,14 +114,14 @@ def recorded(out: Path) -> list[Call]:
         return []
 
 
-def _write(out: Path, calls: Sequence[Call]) -> None:
+def _write(out: Path, calls: Sequence[ForecastCall]) -> None:
     write_sealed(out / FILE, {"calls": [call.model_dump(mode="json") for call in calls]}, inside=out)
 
 
 def record(out: Path, forecast: Forecast) -> str:
     """Record a forecast before the runs; returns the identifier of the new call."""
     predicted = Taken(forward_pass_seconds=forecast.forward_pass_seconds, seconds=forecast.seconds)
-    call = Call(call=uuid.uuid4().hex, cells=list(forecast.cells), predicted=predicted)
+    call = ForecastCall(call=uuid.uuid4().hex, cells=list(forecast.cells), predicted=predicted)
     _write(out, [*recorded(out), call])
     return call.call
 

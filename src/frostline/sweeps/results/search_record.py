@@ -70,7 +70,7 @@ class SearchRecord(BaseModel):
         results_so_far: For each trained k.
         skipped: Every k that was not trained.
         failed_reference: The reference, if it could not be trained; then nothing is recommended.
-        untried: The k that the search would have tried next, if its budget had allowed it; else None.
+        enough_budget: The seconds of a budget that would allow the next step; None if the budget did not end the search.
         requested: Digests of the runs that this search, or an earlier one in the folder, requested.
         abandoned: Digests of runs that only an earlier search requested and that will not be finished.
         known: Digests of all runs in the folder that had ended when the search did. Its verdict is about these.
@@ -96,7 +96,7 @@ class SearchRecord(BaseModel):
     results_so_far: list[Expected]
     skipped: list[str]
     failed_reference: str | None
-    untried: str | None
+    enough_budget: FiniteFloat | None
     requested: list[str]
     abandoned: list[str]
     known: list[str]

@@ -58,6 +58,7 @@ T = TypeVar("T")
 RECORD, PREDICTIONS = "result.json", "predictions.safetensors"
 TEST_RECORD, TEST_PREDICTIONS = "test.json", "test.safetensors"
 FAILED, SEARCH = ".failed.json", "search.json"
+ALTERNATIVES_FILE = "alternatives.safetensors"
 FAILURE_BYTES = 2**20  # of a record of a failure
 MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 DAMAGE = (ValueError, KeyError, TypeError, RecursionError, SafetensorError)  # what reading a damaged file can raise

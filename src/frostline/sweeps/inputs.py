@@ -1,0 +1,126 @@
+"""What settings, folders and data show to be wrong. Needs neither torch nor the model, so that a mistake is answered at once."""
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from frostline import FrostlineError
+from frostline.data.dataset_sources import is_folder
+from frostline.data.files import is_left_over
+from frostline.data.glue import glue_task
+from frostline.data.kinds import MULTI_LABEL, TOKENS
+from frostline.data.load import Data, load_data
+from frostline.data.splits import least_size
+from frostline.model.model_files import local_folder
+from frostline.statistics.metrics import DEFAULT, check_metric
+from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
+from frostline.sweeps.grid import Written, read_sweep
+from frostline.sweeps.join import join_existing
+from frostline.sweeps.results.store import ALTERNATIVES_FILE, SEARCH, Store
+from frostline.sweeps.settings import Settings
+
+
+def check_inputs(spec: Settings) -> None:
+    """Refuse what :func:`frostline.sweeps.prepare.prepare` would refuse without the model. A data set on the hub is not loaded.
+
+    Raises:
+        FrostlineError: A folder, a file, a column, a label or a setting is wrong, or the folder holds another sweep.
+    """
+    store = Store(Path(spec.out).expanduser())
+    older = existing(store)
+    local_folder(spec.model, spec.revision)
+    if spec.train is None and (spec.data is None or not is_folder(Path(spec.data))):
+        return
+    data = load_data(spec, folds=spec.folds, data_seed=spec.data_seed)
+    require_suitable_options(spec, data)
+    known = identity_of_data(spec, data)
+    if older is not None:
+        ways = {**spec.way, **older.spec.way}  # the model decides which modules some ways train
+        new = Written(
+            spec.model_copy(update={"way": ways}),
+            replace(older.identity, **known),
+            older.origin,
+            spec.trust_remote_code,
+        )
+        join_existing(new, older, store.out)
+
+
+def identity_of_data(spec: Settings, data: Data) -> dict[str, Any]:
+    """The attributes of :class:`frostline.sweeps.grid.Identity` that data and settings decide.
+
+    Raises:
+        FrostlineError: The metric is not defined for the task.
+    """
+    task = data.task
+    of_glue = spec.metric is None and spec.glue is not None  # GLUE's own metric, unless another one is requested
+    metric = glue_task(spec.glue).metric if of_glue and spec.glue else spec.metric
+    return {
+        "data": hashlib.sha256("".join(part.digest() for part in data.splits.values()).encode()).hexdigest(),
+        "metric": check_metric(metric, task.task_type, len(task.labels), task.labels),
+        "train_rows": data.train_rows,
+        "folds": 0 if data.folds is None else int(data.folds.max()) + 1,
+        "task": task.name,
+        "task_type": task.task_type,
+        "labels": task.labels,
+    }
+
+
+def existing(store: Store) -> Written | None:
+    """What sweep.toml holds; None if the folder holds no run yet. Refuses other folders."""
+    older, out = read_sweep(store), store.out
+    if older is not None:
+        return older
+    before_first_run = (SEARCH, ALTERNATIVES_FILE)
+    if out.exists() and (
+        not out.is_dir()
+        or not all(
+            is_left_over(path) or path.match(".*.lock") or path.name in before_first_run for path in out.iterdir()
+        )
+    ):
+        raise FrostlineError(f"{out} exists and holds no sweep: choose another --out, or an empty folder.")
+    return None
+
+
+def require_suitable_options(spec: Settings, data: Data) -> None:
+    """Refuse options and training-set sizes that the data do not allow."""
+    words, classes = data.task.task_type == TOKENS, bool(data.task.labels)
+    for given, why in (
+        (spec.label_all_tokens and not words, "--label-all-tokens is for tags of words"),
+        (spec.threshold is not None and words, "--threshold is for labels of texts, but words have tags"),
+        (spec.class_weights != "none" and not classes, "class_weights are for classes, but this is a regression"),
+        (spec.calibrate and not classes, "--calibrate is for probabilities, but this is a regression"),
+    ):
+        if given:
+            raise FrostlineError(f"{data.task.name}: {why}: leave it out.")
+    if spec.threshold is not None:
+        _require_threshold(spec, data)
+    least = least_size(data.train.targets)
+    for size in spec.values_of("train_size"):
+        if size > data.train_rows:
+            raise FrostlineError(
+                f"train_size = {size:,} is more than the {data.train_rows:,} training rows (without those held out for "
+                "validation and test): give a smaller --train-size, or leave it out to use all."
+            )
+        if size < least:
+            raise FrostlineError(
+                f"train_size = {size} is too small for one example of each of the {least} classes: give at least "
+                f"--train-size {least}."
+            )
+
+
+def _require_threshold(spec: Settings, data: Data) -> None:
+    """Refuse a threshold that the task does not have."""
+    name, several = str(spec.threshold), data.task.task_type == MULTI_LABEL
+    if several and name in (BEST, *MAXIMIZED, *OF_LABEL_SETS):
+        chosen = (spec.metric or DEFAULT[MULTI_LABEL][0]) if name == BEST else name
+        if chosen not in OF_LABEL_SETS:
+            raise FrostlineError(
+                f"{data.task.name}: --threshold {name} cannot maximize {chosen} over sets of labels: give a number, recall=0.9, "
+                f"or {' or '.join(OF_LABEL_SETS)}."
+            )
+    elif not several and len(data.task.labels) != 2:
+        found = f"{len(data.task.labels)} classes" if data.task.labels else "numbers to predict"
+        raise FrostlineError(f"{data.task.name}: --threshold is for two classes, but there are {found}: leave it out.")
+    elif not several and name == "f1_micro":
+        raise FrostlineError(f"{data.task.name}: --threshold f1_micro is for several labels of a text: give f1.")
