@@ -24,7 +24,7 @@ import pytest
 import torch
 from hypothesis import settings as of_properties
 
-from frostline.data.wording import shell_spoken
+from frostline.data import wording
 from pages import draw_nothing, drawn
 from tiny import QUICK, SMALL, CommandResult, Frostline, run_sweep, sentences, tiny_bert_folder, write_csv
 
@@ -38,7 +38,7 @@ of_properties.register_profile("same examples", deadline=None, max_examples=60, 
 of_properties.register_profile("new examples", deadline=None, max_examples=300)
 of_properties.load_profile("same examples")
 draw_nothing()
-shell_spoken().__enter__()  # tests read messages as they are written, with flags
+wording._for_shell[0] = True  # tests read messages as they are written, with flags
 # Flushing a file to the disk takes milliseconds and changes nothing that a reader finds. Tests of faults still count it.
 setattr(os, "fsync", lambda descriptor: None)  # noqa: B010
 # For each kind of device that is not there, torch.manual_seed would record where it was called: half a millisecond inside pytest.

@@ -35,7 +35,7 @@ def compared(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPat
     """The folder of a finished comparison, and its answer."""
     out = tmp_path_factory.mktemp("compared") / "o"
     given = {"model": tiny_bert, "train": tiny_table, "out": out, **SETTINGS}
-    return out, frostline.compare(ways="last-1,lora-1,gradual,lp-ft,full", progress=Progress(), **given)
+    return out, frostline.compare(ways="last-1,lora-1,gradual,lp-ft,full", progress=Progress(), **given).answer
 
 
 def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, Answer]) -> None:
@@ -206,7 +206,7 @@ def beside_a_probe(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) ->
         for name, some in (("train", rows[:120]), ("validation", rows[120:]))
     }
     given = {"model": tiny_bert, **tables, "test": "none", "out": folder / "o", **SETTINGS, **ONE_RATE}
-    return folder, frostline.compare(ways="head,probe,full", progress=Progress(), **given)
+    return folder, frostline.compare(ways="head,probe,full", progress=Progress(), **given).answer
 
 
 def test_a_probe_is_one_run_for_each_seed(beside_a_probe: tuple[Path, Answer]) -> None:

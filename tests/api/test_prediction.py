@@ -251,13 +251,13 @@ def test_a_temperature_and_a_threshold_of_the_configuration(finished_sweep: Path
     found = frostline.predict(with_keys(finished_sweep / "model", tmp_path / "two", **keys), texts)
     odds = np.sqrt(plain.values[:, 0] / plain.values[:, 1])  # dividing logits by 2 takes the square root of the odds
     assert found.values[:, 0] == pytest.approx(odds / (1 + odds), abs=1e-5)
-    assert [row["label"] for row in found.rows()] == found.predicted
-    assert found.predicted == ["negative" if p >= 0.7 else "positive" for p in found.values[:, 0]]
+    assert [row["label"] for row in found.rows()] == found.labels
+    assert found.labels == ["negative" if p >= 0.7 else "positive" for p in found.values[:, 0]]
     other = frostline.predict(tmp_path / "two", texts, threshold=0.2)
-    assert other.predicted == ["negative" if p >= 0.2 else "positive" for p in found.values[:, 0]]
+    assert other.labels == ["negative" if p >= 0.2 else "positive" for p in found.values[:, 0]]
     assert (other.values == found.values).all()
     second = frostline.predict(finished_sweep / "model", texts, threshold=0.9)
-    assert second.predicted == ["positive" if p >= 0.9 else "negative" for p in plain.values[:, 1]]
+    assert second.labels == ["positive" if p >= 0.9 else "negative" for p in plain.values[:, 1]]
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def predicted_and_expected(out: Path) -> tuple[list[Any], list[Any]]:
     run = json.loads((out / "answer.json").read_bytes())["sizes"][0]["recommended"]["run"]
     expected = predict(folder.predictions(run), TOKENS)
     found = frostline_predict(out / "model", [text.split("\n") for text in rows["text"]])
-    assert isinstance(found, TagPredictions) and found.labels == LABELS and found.truncated == 0
+    assert isinstance(found, TagPredictions) and found.classes == LABELS and found.truncated == 0
     assert all(0 < p <= 1 for row in found.rows() for p in row["probabilities"])
     tags = [[LABELS[tag] for tag in of_sentence if tag >= 0] for of_sentence in expected]
     words = [text.split("\n") for text in rows["text"]]

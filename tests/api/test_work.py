@@ -23,7 +23,7 @@ from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder, register
 from frostline.sweeps.results.store import Store
 from frostline.training.train import run
-from tiny import Frostline, Notes, TrainWith, assert_same_predictions, run_sweep, sentences
+from tiny import Frostline, Notes, TrainWith, assert_same_predictions, plan_of, run_sweep, sentences
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
 FORK = multiprocessing.get_context("fork")
@@ -31,7 +31,7 @@ DONE = {"done": 4, "failed": 0, "pending": 0}
 
 
 @pytest.fixture
-def plan_of(settings: dict[str, Any]) -> Path:
+def planned(settings: dict[str, Any]) -> Path:
     """The folder of a sweep with four runs, of which none has been trained."""
     register(plan_of(progress=Progress(), **settings, stack=1, workers=1))
     return Path(settings["out"])

@@ -230,7 +230,8 @@ SWITCHES = (
 FUNCTIONS = ("find", "sweep", "compare", "plan", "work", "merge", "predict", "bundle", "probe", "check")  # and commands
 VALUE = (
     r"'[^']*'|\"[^\"]*\"|[0-9][\w.,-]*\b|[\w.-]+(?:,[\w.-]+)+\b|[A-Z]{3,}\b|"
-    r"(?:none|named|full|auto|cpu|float32|logistic|ridge|utf-16|cp\d+|(?:\w+-)*classification|regression)\b"
+    r"(?:none|named|full|auto|cpu|balanced|float32|logistic|ridge|utf-16|cp\d+|(?:\w+-)*classification|regression)\b|"
+    r"[a-z0-9]+_[a-z0-9_]+"
 )
 OF_SHELL = re.compile(
     rf"`(?P<command>frostline (?P<name>\w+)[^`]*)`|(?<![\w-])--(?P<no>no-)?(?P<flag>[a-z][a-z-]*)=?(?: ?(?P<value>{VALUE}))?"
