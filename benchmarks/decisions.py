@@ -8,13 +8,16 @@ and at the end, over all tasks in DIR, and those that the JSON file has from ear
 
     python benchmarks/decisions.py --out DIR --json benchmarks/results/decisions.json
 
-Runs are recorded first: every k and full at every learning rate with one seed, then at the best of these rates with fresh seeds.
-One real `find` with an empty cache, and one full fine-tuning with Trainer as users run it, are timed.
+Runs are recorded first: recipes (some k, full and heads that read the mean of all tokens) with two training lengths, at every
+learning rate with one seed, then at the best of these rates with fresh seeds. One real `find` with an empty cache, and one full
+fine-tuning with Trainer as users run it, are timed.
 
 A search is a pure function of scores, so many searches are then replayed on the recorded runs, each with the seeds in another
-order. A run that was not recorded, at another learning rate and a further seed, is replaced by a recorded seed of that rate.
+order: over everything, over training lengths only, and over k alone with the shorter training. A run that was not recorded, at
+another learning rate and a further seed, is replaced by a recorded seed of that rate.
 The truth of a replay is the mean over the fresh seeds that are not among its first two. A loss is how many points what is named
-scores below full fine-tuning. A cost is the training time of what is named relative to full.
+scores below full fine-tuning of the longer training, or below the recipe with the best mean over all fresh seeds. A cost is the
+training time of what is named relative to full fine-tuning of the longer training.
 """
 
 import argparse
@@ -32,37 +35,42 @@ from measuring import Facts, Failed, flags_of, settings_of, timed, write_result
 from simulation.recorded import RecordedRuns, replayed
 
 import frostline
+from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps.progress import LineProgress
 from frostline.sweeps.results.folder import Folder
 
 HERE = Path(__file__).parent
 RATES, OF_HEAD = "5e-5,1e-4,2e-4", "1e-3,3e-3,1e-2,3e-2"
-CHOOSING, FRESH, REPLAYS = (1000,), 5, 20
+RECIPES, LENGTHS = "0,1,2,3,4,full,mean-pooled-1,mean-pooled-2,mean-pooled-3", "3,10"
+CHOOSING, FRESH, REPLAYS = (1000,), 4, 20
+FIND = "find"
 
 
-def measure(folder: Path, settings: Mapping[str, str], rates: str, fresh: int) -> None:
+def measure(folder: Path, settings: Mapping[str, str], recipes: str, fresh: int) -> None:
     """Record the runs of one task, a real search and Trainer, with results in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    record(folder / "runs", settings, rates, range(2000, 2000 + fresh))
+    record(folder / "runs", settings, recipes.split(","), range(2000, 2000 + fresh))
     seconds = _known(folder / "seconds.json")
     if "find" not in seconds:
-        command = ["frostline", "find", *flags_of({**settings, "learning_rate": rates})]
-        seconds["find"] = _process(command, folder / "find")
+        seconds["find"] = _process(["frostline", "find", *flags_of(settings)], folder / "find")
     if "trainer" not in seconds:
         seconds["trainer"] = _trainer(settings)
     (folder / "seconds.json").write_text(json.dumps(seconds, indent=1) + "\n")
 
 
-def record(out: Path, settings: Mapping[str, str], rates: str, fresh: Sequence[int]) -> None:
-    """Train every k at every learning rate with one seed, then at its best one with fresh seeds."""
+def record(out: Path, settings: Mapping[str, str], recipes: Sequence[str], fresh: Sequence[int]) -> None:
+    """Train every recipe at every learning rate with one seed, then at its best one with fresh seeds."""
 
     def run(**grid: Any) -> None:
-        own = {**settings, "evaluations_per_epoch": "0", "head_learning_rate": OF_HEAD, **grid}
-        frostline.sweep(save_model=False, **own, out=out, progress=LineProgress())
+        fixed = {"evaluations_per_epoch": "0", "head_learning_rate": OF_HEAD, "num_train_epochs": LENGTHS}
+        frostline.sweep(save_model=False, **{**settings, **fixed, **grid}, out=out, progress=LineProgress())
 
-    run(tune=[*range(7), "all"], learning_rate=rates, seeds=list(CHOOSING))
+    run(tune=list(recipes), learning_rate=RATES, seeds=list(CHOOSING))
     best = RecordedRuns(Folder(out), CHOOSING).best_rates
-    first, *others = [{"tune": k, "learning_rate": rate, "seeds": list(fresh)} for k, rate in best.items()]
+    first, *others = [
+        {"tune": str(one.trained), "num_train_epochs": one.epochs, "learning_rate": rate, "seeds": list(fresh)}
+        for one, rate in best.items()
+    ]
     run(**first, grid=others)
 
 
@@ -84,7 +92,7 @@ def _trainer(settings: Mapping[str, str]) -> float:
 
 def judge(folder: Path) -> Facts:
     """What each replayed search and each rule names on one task, with its loss and its cost."""
-    runs = RecordedRuns(Folder(folder / "runs"), CHOOSING, folder / "find")
+    runs = RecordedRuns(Folder(folder / "runs"), CHOOSING, folder / "find" if (folder / "find").exists() else None)
     judged = [
         {"rule": rule, **facts} for seed in range(REPLAYS) for rule, facts in _rules(runs, np.random.default_rng(seed))
     ]
@@ -95,27 +103,40 @@ def judge(folder: Path) -> Facts:
 
 def _rules(runs: RecordedRuns, random: np.random.Generator) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each rule with what it names in one replay; none if the search has used every fresh seed, so that the truth is unknown."""
-    search = replayed(runs, random)
-    if not search.held_out:
-        return
-    layers = runs.folder.identity.layers
-    named = {
-        "find": search.named,
-        "always full": "full",
-        "always the last half": f"last {layers // 2}",
-        "always the last quarter": f"last {round(layers / 4)}",
-        "best probe": "probe",
-        "one standard error, 3 seeds of every k": runs.one_standard_error(search.seeds[:3]),
-        "smallest mean with 95 % of the gain, 3 seeds of every k": runs.smallest_mean(search.seeds[:3], 0.95),
+    order = random.permutation([*runs.choosing, *runs.fresh]).tolist()
+    short, long = runs.recipes[0].epochs, runs.full.epochs
+    half = Recipe(runs.folder.identity.layers // 2)
+    searches = {
+        FIND: replayed(runs, runs.recipes, order),
+        "find, without ways": replayed(runs, runs.searched(lengths=True, ways=False), order),
+        "find, one length, without ways": replayed(runs, runs.searched(lengths=False, ways=False), order),
     }
-    truth = runs.truth(search.held_out)
+    held_out = searches[FIND].held_out
+    if not held_out:
+        return
+    seeds = searches[FIND].seeds[:3]
+    named = {
+        **{rule: search.named for rule, search in searches.items()},
+        **{f"always {one}": str(one) for one in (FULL.for_epochs(short), FULL.for_epochs(long), half.for_epochs(long))},
+        f"always {Recipe(2).for_epochs(long)}": str(Recipe(2).for_epochs(long)),
+        "best probe": "probe",
+        "one standard error, 3 seeds of every k, one length": runs.one_standard_error(seeds),
+    }
+    truth, best = runs.truth(held_out), max((means := runs.truth(runs.fresh)), key=lambda name: means[name])
     for rule, name in named.items():
         if name in truth:
-            loss, cost = round(100 * (truth["full"] - truth[name]), 3), round(runs.costs[name], 4)
-            facts = {"named": name, "loss": loss, "cost": cost, "learned": search.learned}
-            stated = search.probabilities if rule == "find" else {}
-            came = {k: truth[k] >= runs.required(truth["full"]) for k in stated}
-            yield rule, {**facts, "stated": [(round(p, 3), bool(came[k])) for k, p in stated.items() if k != "full"]}
+            facts = {
+                "named": name,
+                "loss": round(100 * (truth[runs.full] - truth[name]), 3),
+                "below_best": round(100 * (truth[best] - truth[name]), 3),
+                "cost": round(runs.costs[name], 4),
+                "learned": searches[FIND].learned,
+            }
+            search = searches.get(rule)
+            facts["seconds"] = None if search is None else round(search.seconds / runs.seconds[runs.full], 2)
+            stated = search.probabilities if search is not None else {}
+            came = {k: truth[k] >= runs.required(truth[runs.full]) for k in stated}
+            yield rule, {**facts, "stated": [(round(p, 3), bool(came[k])) for k, p in stated.items() if k != runs.full]}
 
 
 def result(tasks: Mapping[str, Facts]) -> list[Facts]:
@@ -123,11 +144,18 @@ def result(tasks: Mapping[str, Facts]) -> list[Facts]:
     found = pd.DataFrame({"task": task, **one} for task, facts in tasks.items() for one in facts["judged"])
     learned = found[found["learned"]]
     rules = [
-        [rule, f"{some['loss'].mean():.2f}", f"{some['cost'].mean():.2f}", f"{_worst(some):.1f}"]
+        [
+            rule,
+            f"{some['below_best'].mean():.2f}",
+            f"{some['loss'].mean():.2f}",
+            f"{_worst(some):.1f}",
+            f"{some['cost'].mean():.2f}",
+            f"{some['seconds'].astype(float).mean():.1f}" if some["seconds"].notna().all() else "",
+        ]
         for rule, some in learned.groupby("rule", sort=False)
     ]
     named = []
-    for task, some in found[found["rule"] == "find"].groupby("task", sort=False):
+    for task, some in found[found["rule"] == FIND].groupby("task", sort=False):
         own = {rule: one["loss"].mean() for rule, one in found[found["task"] == task].groupby("rule")}
         times = tasks[str(task)]["seconds"]
         counts = ", ".join(f"{name} ({n})" for name, n in some["named"].value_counts().items())
@@ -135,8 +163,9 @@ def result(tasks: Mapping[str, Facts]) -> list[Facts]:
             [
                 str(task) if some["learned"].all() else f"{task} (nothing learned in {(~some['learned']).sum()})",
                 counts,
+                f"{some['below_best'].mean():.2f}",
                 f"{some['loss'].mean():.2f}",
-                f"{own['always the last half']:.2f}",
+                f"{own['find, one length, without ways']:.2f}",
                 f"{some['cost'].mean():.2f}",
                 f"{times['find'] / times['trainer']:.2f}" if times else "-",
                 tasks[str(task)]["recorded"],
@@ -144,8 +173,15 @@ def result(tasks: Mapping[str, Facts]) -> list[Facts]:
         )
     return [
         {
-            "caption": "Means over all tasks on which something is learned.",
-            "header": ["rule", "points below full", "cost of full", "worst task, points"],
+            "caption": "Means over all tasks on which something is learned. Full is that of the longer training, and costs 1.",
+            "header": [
+                "rule",
+                "points below best",
+                "below full",
+                "worst task, below full",
+                "cost of full",
+                "training of the search",
+            ],
             "rows": rules,
         },
         {
@@ -153,8 +189,9 @@ def result(tasks: Mapping[str, Facts]) -> list[Facts]:
             "header": [
                 "task",
                 "named (times)",
-                "points below full",
-                "last half",
+                "points below best",
+                "below full",
+                "of a search over k alone",
                 "cost of full",
                 "search / full by Trainer",
                 "recorded",
@@ -204,13 +241,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for all runs")
     parser.add_argument("--name", help="task to measure; without it, only the tables are made")
-    parser.add_argument("--rates", default=RATES, help="learning rates of the layers")
+    parser.add_argument("--recipes", default=RECIPES, help="what is recorded")
     parser.add_argument("--fresh", type=int, default=FRESH, help="number of fresh seeds")
     parser.add_argument("--json", type=Path, help="file for the result; its other tasks stay in the tables")
     options, rest = parser.parse_known_args()
     if options.name:
         try:
-            measure(options.out / options.name, {"test": "none", **settings_of(rest)}, options.rates, options.fresh)
+            measure(options.out / options.name, {"test": "none", **settings_of(rest)}, options.recipes, options.fresh)
         except Failed as error:
             sys.exit(f"{options.name}: {error}")
         return

@@ -34,7 +34,7 @@ from torch import nn  # noqa: E402
 
 from frostline.frozen.forward_pass import tokens_per_batch  # noqa: E402
 from frostline.frozen.hidden_states import cache_folder, missing_rows  # noqa: E402
-from frostline.sweeps.execution.execute import check_cuts, runs_from_cache  # noqa: E402
+from frostline.sweeps.execution.execute import runs_from_cache  # noqa: E402
 from frostline.sweeps.execution.forecast import disk_speed  # noqa: E402
 from frostline.sweeps.execution.workers import run_in_each_worker, workers_for  # noqa: E402
 from frostline.sweeps.operations import CostModel, batch_totals  # noqa: E402
@@ -148,7 +148,7 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         begun = perf_counter()
         plan = frostline.plan(timed=False, **sweep)
         clock.begin("checking that the model can be cut")
-        check_cuts(plan)  # from here on, the work that needs only the head's token is known
+        plan.check_cuts()  # from here on, the work that needs only the head's token is known
         clock.lap("calibration")
         workload = CostModel(plan.experiment, plan.cached)
         runs = plan.requested

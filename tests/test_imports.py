@@ -118,6 +118,7 @@ assert "--tune LIST" in out.getvalue()"""
         "predict {model} none.csv",
         "predict {model} t.csv --out t.csv",
         "predict {model} t.csv --text-column body",
+        "evaluate {model} t.csv",
         "sweep none.toml",
         "status none",
         "work full",

@@ -13,9 +13,9 @@ from frostline.search.observations import Candidate, Observation, Observations, 
 from frostline.search.policy import policy
 from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.cells import clear_distance, succeeded, with_outcomes
-from frostline.statistics.decision import Rule
+from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
-from frostline.statistics.recipe import FULL, HEAD_ONLY, Recipe
+from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.folder import Folder, read_alternatives
 
@@ -27,7 +27,7 @@ class RecordedRuns:
     """The runs of one task.
 
     Attributes:
-        folder: Of a sweep over k, learning rates and seeds.
+        folder: Of a sweep over recipes, training lengths, learning rates and seeds.
         choosing: The seeds that were run at every learning rate.
         search: The folder of a real search, for the models that train no layer; None: there are none.
     """
@@ -39,20 +39,28 @@ class RecordedRuns:
 
     @cached_property
     def rows(self) -> dict[Candidate, RunResult]:
-        """The row of results.csv of each run."""
+        """The row of results.csv of each run. No recorded way multiplies the learning rates."""
         return {
-            Candidate(
-                Recipe("full" if row.tune_embeddings else row.tuned_layers or 0),
-                row.learning_rate or 0.0,
-                int(row.seed),
-            ): row
+            Candidate(row.recipe, row.learning_rate or 0.0, int(row.seed)): row
             for row in self.folder.rows
             if row.status == "done"
         }
 
     @cached_property
-    def tunes(self) -> tuple[Recipe, ...]:
-        return tuple(dict.fromkeys(trial.recipe for trial in self.rows))
+    def recipes(self) -> tuple[Recipe, ...]:
+        """All recipes, those of the shortest training first."""
+        found = {trial.recipe for trial in self.rows}
+        return tuple(sorted(found, key=lambda one: (one.epochs or 0.0, one.order)))
+
+    @cached_property
+    def full(self) -> Recipe:
+        """Full fine-tuning of the longest training."""
+        return [one for one in self.recipes if one.is_full][-1]
+
+    def searched(self, *, lengths: bool, ways: bool) -> list[Recipe]:
+        """The recipes of a search, over all training lengths or the shortest one, and over ways to tune or every k only."""
+        shortest = self.recipes[0].epochs
+        return [one for one in self.recipes if (lengths or one.epochs == shortest) and (ways or one.is_k)]
 
     @cached_property
     def labelled(self) -> Labelled:
@@ -82,13 +90,13 @@ class RecordedRuns:
 
     @cached_property
     def best_rates(self) -> dict[Recipe, float]:
-        """The learning rate of every k with most runs; before the fresh seeds are run, the one with the best mean."""
+        """The learning rate of every recipe with most runs; before the fresh seeds are run, the one with the best mean."""
         scores: dict[Recipe, dict[float, list[float]]] = {}
         for trial, row in self.rows.items():
             scores.setdefault(trial.recipe, {}).setdefault(trial.learning_rate, []).append(self.score(row))
         return {
-            tune: max(rates, key=lambda rate: (len(rates[rate]), float(np.mean(rates[rate]))))
-            for tune, rates in scores.items()
+            recipe: max(rates, key=lambda rate: (len(rates[rate]), float(np.mean(rates[rate]))))
+            for recipe, rates in scores.items()
         }
 
     @cached_property
@@ -96,12 +104,12 @@ class RecordedRuns:
         """The seeds that were run at the best learning rates only."""
         return sorted({trial.seed for trial in self.rows} - set(self.choosing))
 
-    def scores(self, tune: Recipe, seeds: Sequence[int]) -> list[float]:
-        """The scores of a k at its best learning rate, without failed runs, as in an answer."""
+    def scores(self, recipe: Recipe, seeds: Sequence[int]) -> list[float]:
+        """The scores of a recipe at its best learning rate, without failed runs, as in an answer."""
         cell = [
             row
             for trial, row in self.rows.items()
-            if (trial.recipe, trial.learning_rate) == (tune, self.best_rates[tune])
+            if (trial.recipe, trial.learning_rate) == (recipe, self.best_rates[recipe])
         ]
         return [
             self.score(row) for row in succeeded([self._with_outcome[row.run] for row in cell]) if row.seed in seeds
@@ -115,21 +123,21 @@ class RecordedRuns:
 
     def truth(self, seeds: Sequence[int]) -> dict[str, float]:
         """The mean score of every choice by its name, over these seeds."""
-        known = {tune: float(np.mean(self.scores(tune, seeds))) for tune in self.tunes}
+        known = {one: float(np.mean(self.scores(one, seeds))) for one in self.recipes}
         return known | {name: self.evidence.alone(name)["score"] for name in self.alternatives}
 
     @cached_property
     def costs(self) -> dict[str, float]:
-        """The training time of every choice relative to full fine-tuning."""
-        known = {tune: seconds / self.seconds[FULL] for tune, seconds in self.seconds.items()}
+        """The training time of every choice relative to full fine-tuning of the longest training."""
+        known = {one: seconds / self.seconds[self.full] for one, seconds in self.seconds.items()}
         return known | dict.fromkeys(self.alternatives, 0.0)
 
     @cached_property
     def seconds(self) -> dict[Recipe, float]:
-        """The shortest training time of every k; the load of the machine prolongs others."""
+        """The shortest training time of every recipe; the load of the machine prolongs others."""
         return {
-            tune: min(row.train_seconds or 0.0 for trial, row in self.rows.items() if trial.recipe == tune)
-            for tune in self.tunes
+            one: min(row.train_seconds or 0.0 for trial, row in self.rows.items() if trial.recipe == one)
+            for one in self.recipes
         }
 
     def required(self, full: float) -> float:
@@ -137,29 +145,30 @@ class RecordedRuns:
         return AnalysisSettings().goal(self.labelled.chance).required_score(full)
 
     def smallest_mean(self, seeds: Sequence[int], share: float) -> str:
-        """The smallest k whose mean reaches a share of full's gain."""
-        means = {tune: float(np.mean(self.scores(tune, seeds))) for tune in self.tunes}
+        """The smallest k of the shortest training whose mean reaches a share of full's gain."""
+        ks = self.searched(lengths=False, ways=False)
+        means = {k: float(np.mean(self.scores(k, seeds))) for k in ks}
         chance = self.labelled.chance
-        enough = [tune for tune in self.tunes if means[tune] - chance >= share * (means[FULL] - chance)]
-        return enough[0] if enough else FULL  # full itself, if it is below the baseline
+        enough = [k for k in ks if means[k] - chance >= share * (means[ks[-1]] - chance)]
+        return enough[0] if enough else ks[-1]  # full itself, if it is below the baseline
 
     def one_standard_error(self, seeds: Sequence[int]) -> str:
-        """The smallest k whose mean is within one standard error of the best mean."""
-        scores = {tune: self.scores(tune, seeds) for tune in self.tunes}
-        best = max(self.tunes, key=lambda tune: float(np.mean(scores[tune])))
+        """The smallest k of the shortest training whose mean is within one standard error of the best mean."""
+        scores = {k: self.scores(k, seeds) for k in self.searched(lengths=False, ways=False)}
+        best = max(scores, key=lambda k: float(np.mean(scores[k])))
         error = float(np.std(scores[best], ddof=1)) / len(scores[best]) ** 0.5
         least = float(np.mean(scores[best])) - error
-        return str(next(tune for tune in self.tunes if float(np.mean(scores[tune])) >= least))
+        return str(next(k for k in scores if float(np.mean(scores[k])) >= least))
 
     def facts(self) -> dict[str, Any]:
-        """The scores of the fresh seeds and the cost of every k."""
+        """The scores of the fresh seeds and the cost of every recipe."""
         return {
-            tune: {
-                "learning_rate": self.best_rates[tune],
-                "scores": self.scores(tune, self.fresh),
-                "cost": self.costs[tune],
+            one: {
+                "learning_rate": self.best_rates[one],
+                "scores": self.scores(one, self.fresh),
+                "cost": self.costs[one],
             }
-            for tune in self.tunes
+            for one in self.recipes
         }
 
 
@@ -173,7 +182,8 @@ class Replay:
         seeds: In the order in which the search used them.
         held_out: The fresh seeds that are not among its first two.
         runs: The number of runs that train a layer.
-        probabilities: Of reaching the target, for every k with a score.
+        seconds: The wall-clock time of all runs.
+        probabilities: Of reaching the target, for every recipe with a score.
     """
 
     named: str
@@ -181,41 +191,44 @@ class Replay:
     seeds: list[int]
     held_out: list[int]
     runs: int
+    seconds: float
     probabilities: dict[str, float]
 
 
-def replayed(runs: RecordedRuns, random: np.random.Generator) -> Replay:
-    """Replay a search with the seeds in a random order."""
-    seeds = [int(seed) for seed in random.permutation([*runs.choosing, *runs.fresh])]
-    seen = _nothing_seen(runs, seeds)
+def replayed(runs: RecordedRuns, recipes: Sequence[Recipe], order: Sequence[int]) -> Replay:
+    """Replay a search over some recipes with the seeds in this order."""
+    seeds = list(order)
+    seen = _nothing_seen(runs, recipes, seeds)
     batches = policy(seen)
     try:
         while True:
             batch = next(batches)
             for one in batch.candidates:
-                workers = WORKERS if len(batch.candidates) > 1 and one.recipe != HEAD_ONLY else 1
+                workers = WORKERS if len(batch.candidates) > 1 and one.recipe.k != 0 else 1
                 seen.known[one] = _observation(runs, one, workers)
     except StopIteration as end:
         stop = end.value
     surrogate, held_out = seen.surrogate(), [seed for seed in runs.fresh if seed not in seeds[:2]]
-    trained = sum(one.recipe != HEAD_ONLY for one in seen.known)
+    trained = sum(one.recipe.k != 0 for one in seen.known)
     if surrogate is None:
-        return Replay(HEAD_ONLY, not stop.nothing_learned, seeds, held_out, trained, {})
+        return Replay(seen.space.head_only, not stop.nothing_learned, seeds, held_out, trained, seen.spent, {})
     choices = [choice for choice in surrogate.estimate.choices if choice.name not in runs.alternatives]
     probabilities = {choice.name: surrogate.probability(choice) for choice in choices}
-    return Replay(surrogate.best.name, not stop.nothing_learned, seeds, held_out, trained, probabilities)
+    return Replay(surrogate.best.name, not stop.nothing_learned, seeds, held_out, trained, seen.spent, probabilities)
 
 
-def _nothing_seen(runs: RecordedRuns, seeds: Sequence[int]) -> Observations:
+def _nothing_seen(runs: RecordedRuns, recipes: Sequence[Recipe], seeds: Sequence[int]) -> Observations:
     """No observations, with the settings that a search has by default."""
-    rates = {one.learning_rate for one in runs.rows if one.recipe != HEAD_ONLY}
-    head = {one.learning_rate for one in runs.rows if one.recipe == HEAD_ONLY}
+    rates = {one.learning_rate for one in runs.rows if one.recipe.k != 0}
+    head = {one.learning_rate for one in runs.rows if one.recipe.k == 0}
     space = SearchSpace(
-        recipes=(*(tune for tune in runs.tunes if tune.k is not None), FULL),
+        recipes=tuple(recipes),
+        lengths=Lengths.of(row for one, row in runs.rows.items() if one.recipe in recipes),
         learning_rates=tuple(sorted(rates)),
         head_learning_rates=tuple(sorted(head)),
         seeds=tuple(seeds[:SEEDS]),
-        operations={tune: 1e9 * runs.costs[tune] for tune in runs.tunes},
+        operations={one: 1e9 * runs.costs[one] for one in recipes},
+        shares={one.recipe: row.tuned_share or 0.0 for one, row in runs.rows.items() if one.recipe.is_way},
     )
     return Observations(
         space,

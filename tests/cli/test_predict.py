@@ -33,10 +33,45 @@ def test_predictions_use_the_columns_of_the_training_data_and_overwrite_no_file(
     assert (here / "new.predictions.csv").read_text() == "precious"
     done = frostline("predict", "model", "new.csv", "--overwrite")
     assert (done.code, done.err) == (0, "new.csv: text is column 'text'.\n")
-    assert done.out == "new.predictions.csv: 1 text\n"
+    assert done.out.startswith("new.predictions.csv: 1 text\n\n1 text with labels\n")
     with (here / "new.predictions.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["text"] == "a good film"
+
+
+def test_labels_in_the_table_are_scored(frostline: Frostline, here: Path, finished_sweep: Path) -> None:
+    """A row without a label is left out. Labels that the model does not know are named, and predictions written all the same."""
+    rows = sentences(40, seed=5)
+    write_csv(here / "new.csv", [*rows, {"text": "a film", "label": ""}])
+    model = finished_sweep / "model"
+    done, alone = frostline("predict", model, "new.csv"), frostline("evaluate", model, "new.csv")
+    assert done.code == alone.code == 0 and alone.out in done.out and "1 of 41 rows has no label (row 42)" in alone.err
+    assert "accuracy" in alone.out and "negative" in alone.out and "expected calibration error" in alone.out
+    with (here / "new.predictions.csv").open(newline="") as file:
+        right = [row["label"] == own["label"] for row, own in zip(csv.DictReader(file), rows, strict=False)]
+    assert f"{np.mean(right):.3f}" in alone.out
+    write_csv(here / "other.csv", [{"text": "a film", "label": "fine"}])
+    unknown = "other.csv, row 2, column 'label': the label 'fine' is none of the 2 training labels"
+    assert f"Not scored: {unknown}" in (done := frostline("predict", model, "other.csv")).err and done.code == 0
+    assert unknown in (refused := frostline("evaluate", model, "other.csv")).err and refused.code == 2
+    write_csv(here / "bare.csv", [{"text": "a film"}])
+    assert "pass one of 'text' with --label-column" in frostline("evaluate", model, "bare.csv").err
+
+
+def test_cells_that_a_spreadsheet_would_run_are_named_or_quoted(
+    frostline: Frostline, here: Path, finished_sweep: Path
+) -> None:
+    write_csv(here / "new.csv", [{"text": "=1+1"}, {"text": "a good film"}, {"text": "@film"}])
+    model, shown = finished_sweep / "model", list[str]()
+    done = frostline("predict", model, "new.csv")
+    assert "a spreadsheet would run 2 cells as formulas, such as '=1+1' (row 2, column 'text'); --safe-csv" in done.err
+    quoted = frostline("predict", model, "new.csv", "--overwrite", "--safe-csv", "--out", "safe.csv")
+    assert "spreadsheet" not in quoted.err
+    for name in ("new.predictions.csv", "safe.csv"):
+        with (here / name).open(newline="") as file:
+            shown += [row["text"] for row in csv.DictReader(file)]
+    assert shown == ["=1+1", "a good film", "@film", "'=1+1", "a good film", "'@film"]
+    assert "is for CSV files" in frostline("predict", model, "new.csv", "--safe-csv", "--out", "new.jsonl").err
 
 
 def test_predictions_of_a_file_without_a_header(frostline: Frostline, here: Path, finished_sweep: Path) -> None:

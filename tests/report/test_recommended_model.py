@@ -31,7 +31,7 @@ from frostline.data.load import read_unlabelled
 from frostline.model.loading import load_pretrained
 from frostline.model.terms import OUTPUT_KEYS
 from frostline.report.answer.make_answer import best_run
-from frostline.report.explanations import loading
+from frostline.report.explanations import loading, sentence_without_command
 from frostline.report.rebuild import write_report
 from frostline.report.recommended_model import Saved, save_model, save_recommended
 from frostline.sweeps.progress import Progress
@@ -84,7 +84,7 @@ def test_the_folder_holds_the_model_and_nothing_of_this_machine(licensed_bert: P
 def test_frostline_json(classified: Path) -> None:
     facts, answer = json.loads((classified / "model" / "frostline.json").read_text()), answer_of(classified)
     recommended = answer.sizes[0].recommended
-    assert facts["run"] == recommended.run and facts["sentence"] == answer.sentence
+    assert facts["run"] == recommended.run and facts["sentence"] == sentence_without_command(answer)
     assert facts["labels"] == sorted(LABELS) and facts["max_length"] == MAX_LENGTH and facts["metric"] == "accuracy"
     assert facts["spec"]["seed"] == recommended.seed and facts["logit_gap"] == 0
 

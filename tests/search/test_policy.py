@@ -294,3 +294,20 @@ def test_a_longer_training_is_tried_and_named_where_it_pays(gain: float, wanted:
     assert best(seen) == wanted
     first = [one.recipe.epochs for batch in batches[:3] for one in batch.candidates]
     assert first == [3.0] * len(first)
+
+
+@pytest.mark.parametrize(
+    ("gain", "wanted"),
+    [
+        (0.05, "mean-pooled-2"),  # more than a larger k gains
+        (-0.05, "last 4"),
+    ],
+)
+def test_a_way_is_tried_and_named_where_it_pays(gain: float, wanted: str) -> None:
+    way = Recipe("mean-pooled-2")
+    seconds, scores = {**SECONDS, way: SECONDS[Recipe(2)]}, {**RISING, way: RISING[Recipe(2)] + gain}
+    operations = {one: 1e9 * some for one, some in seconds.items()}
+    rows = Rows(same_errors=True, seconds=seconds)
+    seen = nothing_seen(rows, recipes=tuple(seconds), operations=operations, shares={way: 2 / 6}, budget_given=1e4)
+    run_search(seen, exact(scores), rows)
+    assert best(seen) == wanted and seen.tried(way)

@@ -8,7 +8,7 @@ import pytest
 
 import frostline
 import frostline.search.search as search_module
-from frostline.search.probing import estimate_k
+from frostline.search.probing import estimate_k, mean_is_better
 from frostline.statistics.run_result import PROBE, WORDS
 from frostline.sweeps.results.folder import TEST, read_alternatives
 from frostline.training.result import ProbeReport, ReportedProbe, TaskFacts
@@ -57,3 +57,25 @@ def test_the_estimate_is_the_number_of_layers_above_the_lowest_good_one(
     several = ReportedProbe(layers=(0, 1), vector="mean", held_out=0.99, **more)
     report = ProbeReport.model_construct(probes=(*probes, several), metric="accuracy", train_rows=400)
     assert estimate_k(report) == expected
+
+
+@pytest.mark.parametrize(
+    ("reads", "first", "mean", "better"),
+    [
+        ("first", 0.77, 0.80, True),  # one standard error is 0.02
+        ("first", 0.79, 0.80, False),
+        ("last", 0.60, 0.80, False),  # that probe has no score
+        ("all", 0.60, 0.80, False),
+        ("first", 0.77, None, False),
+    ],
+)
+def test_the_mean_of_all_tokens_is_better_by_more_than_one_standard_error(
+    reads: str, first: float, mean: float | None, better: bool
+) -> None:
+    scores = [(1, "first", 0.5), (1, "mean", 0.9), (2, "first", first), (2, "mean", mean), (2, "last", None)]
+    probes = [
+        ReportedProbe(layers=(n,), vector=vector, held_out=score, validation=None, penalty=1.0)
+        for n, vector, score in scores
+    ]
+    report = ProbeReport.model_construct(probes=tuple(probes), metric="accuracy", train_rows=400, layers=2)
+    assert mean_is_better(report, reads) == better

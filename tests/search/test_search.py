@@ -46,6 +46,27 @@ def test_max_k_replaces_full_as_the_reference(search_settings: dict[str, Any]) -
     assert "full" not in answer.search["skipped"]
 
 
+def test_ways_to_tune_are_tried_too(search_settings: dict[str, Any]) -> None:
+    """LoRA trains at ten times the learning rates of the grid."""
+    answer = frostline.find(**search_settings, ways="lora-2,mean-pooled-1").answer
+    rates = {name: rate for name, rate, *_ in runs_in(search_settings["out"])}
+    assert rates["lora-2"] == 10 * rates["mean-pooled-1"] == 10 * rates["full"]
+    assert answer.search["selected_learning_rates"]["lora-2"] == rates["lora-2"]
+    assert {one.choice for one in answer.sizes[0].choices} >= {"lora-2", "mean-pooled-1", "probe"}
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_heads_that_read_the_mean_are_tried_if_probes_score_better_on_it(
+    search_settings: dict[str, Any], better: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frostline.search.probing.mean_is_better", lambda report, reads: better and reads == "first")
+    notes = Notes()
+    frostline.find(**{**search_settings, "progress": notes})
+    tried = {name for name, *_ in runs_in(search_settings["out"])}
+    assert ({"mean-pooled-1", "mean-pooled-2"} <= tried) == better == ("mean-pooled-1" in " ".join(notes.notes))
+    assert "mean-pooled-3" not in tried
+
+
 def test_analyze_decides_as_the_search_does(search_settings: dict[str, Any]) -> None:
     answer = frostline.find(**search_settings).answer
     (group,) = load_groups([search_settings["out"]])
@@ -79,7 +100,7 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     labels = ["positive", "negative"] * 100
     texts = [f"the film {n} was {'good' if label == 'positive' else 'bad'}" for n, label in enumerate(labels)]
     rows = pd.DataFrame({"text": texts, "label": labels})
-    settings = {**search_settings, "train": rows, "folds": 0, "target": 0.6}
+    settings = {**search_settings, "train": rows, "folds": 0, "target": 0.6, "refit": True}
     answer = frostline.find(**settings).answer
     search, size, model = answer.search, answer.sizes[0], search_settings["out"] / "model"
     assert search["why"].startswith("A model that trains no layer scores so high that no layer is worth tuning")
@@ -88,7 +109,9 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     assert answer.sentence.startswith(
         "Train no layer, but fit a linear probe on frozen features. Expect accuracy 1.000"
     )
-    page = (search_settings["out"] / "report.html").read_text()
+    page, splits = (search_settings["out"] / "report.html").read_text(), answer.data["report"]["splits"]
+    assert answer.refit_rows == splits["train"]["rows"] + splits["validation"]["rows"]
+    assert f"on all {answer.refit_rows} labelled rows" in page
     assert "Train no layer" in page and search["probes"]["sentence"] in page
     assert [row["label"] for row in frostline.predict(model, texts[:2]).rows()] == labels[:2]
     again = frostline.find(**settings).answer
@@ -229,6 +252,10 @@ def test_no_probes_if_the_cache_is_too_small(search_settings: dict[str, Any]) ->
         ({"max_k": 9}, "max_k = 9 is more than the 3 layers of the model: give at most 3."),
         ({"train_size": "20,40"}, "A search has one train size"),
         ({"max_kk": 3}, "There is no setting 'max_kk'"),
+        ({"ways": "lora-2,bilstm"}, "ways cannot have bilstm: a search tries every k and linear probes anyway"),
+        ({"ways": "probe"}, "ways cannot have probe"),
+        ({"ways": "last-2"}, "ways cannot have last 2"),
+        ({"ways": "lorra-2"}, "There is no way to tune called 'lorra-2'"),
     ],
 )
 def test_wrong_settings_are_refused(search_settings: dict[str, Any], more: dict[str, Any], message: str) -> None:

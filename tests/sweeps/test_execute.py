@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 
 import frostline
-import frostline.sweeps.execution.execute as execute_module
 from frostline import FrostlineError
 from frostline.frozen.exactness import Check
 from frostline.report.rebuild import rebuild
@@ -208,7 +207,7 @@ def test_runs_of_different_folds_are_not_stacked(settings: dict[str, Any]) -> No
 def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, k: Any, shown: str
 ) -> None:
-    monkeypatch.setattr(execute_module, "check", lambda *_, **__: [Check(k, None, None, None, "Its layers talk.")])
+    monkeypatch.setattr("frostline.sweeps.plan.check", lambda *_, **__: [Check(k, refused="Its layers talk.")])
     with pytest.raises(FrostlineError, match=rf"cannot be cut exactly{shown}: Its layers talk\."):
         frostline.sweep(progress=Progress(), **settings)
     assert not settings["out"].exists()

@@ -1,6 +1,6 @@
 """``frostline.find``: the k to tune, with as little training as possible."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Unpack
 
@@ -9,18 +9,19 @@ from frostline.api.keywords import Location, Training, require_known, takes
 from frostline.api.results import Results
 from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder
+from frostline.data.kinds import TOKENS
+from frostline.data.task import Task
 from frostline.fast.switch import objects_frozen
 from frostline.search import DEFAULTS
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps import slurm
-from frostline.sweeps.execution.execute import check_cuts
 from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress, displayed
-from frostline.sweeps.settings import CHOSEN_BY_SEARCH, budget_seconds, search_settings
+from frostline.sweeps.settings import AUTO, CHOSEN_BY_SEARCH, budget_seconds, search_settings, search_ways
 
 
 @takes(Training)
@@ -29,6 +30,7 @@ def find(
     out: Location,
     budget: float | str | None = None,
     max_k: int | None = None,
+    ways: str | Sequence[str] = AUTO,
     exhaustive: bool = False,
     processes: int | None = None,
     ray: Ray | None = None,
@@ -44,6 +46,9 @@ def find(
         budget: Wall-clock seconds of training, or a text such as ``90s``, ``10min`` or ``2h``. By default it is the larger
             of four full fine-tunings and two minutes.
         max_k: The largest k to train. It then replaces full fine-tuning as the reference.
+        ways: Ways to tune that the search also tries, such as ``mean-pooled-2,lora-2``; ``none``; or by default ``auto``: some
+            of the last layers with a head that reads the mean of all tokens, if probes score better on it than on what the
+            head of the model reads.
         exhaustive: Train the whole grid.
         processes: How many processes train the runs: this one, and others that call :func:`frostline.work`. A step then has
             runs for all of them. By default it is the number of GPUs of this machine, or 1. With Ray: how many tasks train at the
@@ -62,10 +67,10 @@ def find(
         package()
     require_known(settings, find, but=CHOSEN_BY_SEARCH)
     tables, plain = split_off_tables({**settings, "out": out})
-    with _prepared(plain, tables, max_k, progress) as (plan, shown):
+    with _prepared(plain, tables, max_k, ways, progress) as (plan, shown):
         make_folder(plan.store.out, inside=plan.store.out)
         with nullcontext() if ray is None else driver_on(plan, shown, ray) as driver:
-            search = Search.start(plan, shown, seconds, processes=processes, ray=driver)
+            search = Search.start(plan, shown, seconds, processes=processes, ray=driver, ways_if_better=ways == AUTO)
             with search.others:
                 search.run(exhaustive=exhaustive)
         return Results(plan.store.out, tables)
@@ -75,6 +80,7 @@ def plan(
     *,
     budget: float | str | None = None,
     max_k: int | None = None,
+    ways: str | Sequence[str] = AUTO,
     exhaustive: bool = False,
     processes: int | None = None,
     progress: Progress | None = None,
@@ -86,10 +92,10 @@ def plan(
     """
     seconds = budget_seconds(budget, processes)
     tables, plain = split_off_tables(settings)
-    with _prepared(plain, tables, max_k, progress) as (plan, shown):
+    with _prepared(plain, tables, max_k, ways, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
-        check_cuts(plan)
-        search = Search.without_probes(plan, shown, seconds, processes)
+        plan.check_cuts()
+        search = Search.without_probes(plan, shown, seconds, processes, ways=ways != AUTO)
         with objects_frozen():
             return SearchPlan.of(search, exhaustive=exhaustive)
 
@@ -99,6 +105,7 @@ def submit(
     *,
     budget: float | str | None = None,
     max_k: int | None = None,
+    ways: str | Sequence[str] = AUTO,
     exhaustive: bool = False,
     progress: Progress | None = None,
     **settings: Any,
@@ -110,22 +117,35 @@ def submit(
     """
     seconds = budget_seconds(budget)
     tables, plain = split_off_tables(settings)
-    with _prepared(plain, tables, max_k, progress) as (plan, shown):
+    with _prepared(plain, tables, max_k, ways, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
-        check_cuts(plan)
+        plan.check_cuts()
         make_folder(plan.store.out, inside=plan.store.out)
-        Search.request_first_step(plan, shown, seconds, exhaustive=exhaustive)
+        Search.request_first_step(plan, shown, seconds, exhaustive=exhaustive, ways=ways != AUTO)
     return slurm.submit(plan.store.out, script)
 
 
 @contextmanager
 def _prepared(
-    plain: Mapping[str, Any], tables: Mapping[str, Any], max_k: int | None, progress: Progress | None
+    plain: Mapping[str, Any],
+    tables: Mapping[str, Any],
+    max_k: int | None,
+    ways: str | Sequence[str],
+    progress: Progress | None,
 ) -> Iterator[tuple[Plan, Progress]]:
     """Load the model and the data, and show what the user should know of them."""
-    spec = search_settings({**DEFAULTS, **plain}, max_k)
+    spec = search_settings({**DEFAULTS, **plain}, max_k, ways)
+
+    def tunes(layers: int, task: Task) -> tuple[Recipe, ...]:
+        """Every k that the search may train, then the ways, and the reference last."""
+        *smaller, reference = _values_of_k(layers, max_k)
+        # up to half of the layers: with more of them it matters less what the head reads
+        most = min(max_k or layers, -(-layers // 2)) if ways == AUTO and task.task_type != TOKENS else 0
+        pooled = [Recipe(f"mean-pooled-{k}") for k in range(1, most + 1)]
+        return (*smaller, *search_ways(ways), *pooled, reference)
+
     with displayed(progress) as shown:
-        plan = prepare(spec, tables, shown, tunes=lambda layers: _values_of_tune(layers, max_k), probes=True)
+        plan = prepare(spec, tables, shown, tunes=tunes, probes=True)
         for note in plan.notes:
             shown.note(note)
         if max_k is None and FULL not in plan.spec.tune:
@@ -136,7 +156,7 @@ def _prepared(
         yield plan, shown
 
 
-def _values_of_tune(layers: int, max_k: int | None) -> tuple[Recipe, ...]:
+def _values_of_k(layers: int, max_k: int | None) -> tuple[Recipe, ...]:
     """Every k that a search may train, the reference last."""
     if max_k is None:
         return (*map(Recipe, range(layers + 1)), FULL)

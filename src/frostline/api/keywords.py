@@ -111,6 +111,7 @@ class Training(ModelAndData, total=False):
     keep_adapter: bool
     calibrate: bool
     threshold: float | str | None
+    refit: bool | None
 
 
 class Ways(Training, total=False):

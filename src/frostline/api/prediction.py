@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from frostline import FrostlineError
 from frostline.data.examples import Texts
@@ -16,7 +17,8 @@ from frostline.data.files import read_record
 from frostline.data.kinds import CLASSIFICATION, FORMAT_OF, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.load import read_unlabelled
 from frostline.data.tags import sentence, words_of
-from frostline.data.wording import quoted
+from frostline.data.task import Task
+from frostline.data.wording import first_line, quoted
 from frostline.model.model_files import BUNDLE, RECORD, is_bundle, is_tagger
 from frostline.model.terms import TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS
 from frostline.statistics.class_outputs import OUTPUTS
@@ -185,7 +187,7 @@ class Predictions(Predicted):
     def cells(self, n: int) -> dict[str, Any]:
         """What is predicted for text ``n``: the keys of :meth:`rows` without row number and text."""
         if not self.classes:
-            return {"prediction": float(self.values[n, 0])}
+            return {"prediction": round(float(self.values[n, 0]), 6)}
         found = (self._label(n), *(round(float(p), 6) for p in self.values[n]))
         return dict(zip(self.cell_columns(), found, strict=True))
 
@@ -297,17 +299,41 @@ def trained_columns(folder: str | Path) -> Mapping[str, str | None] | None:
     Raises:
         FrostlineError: The file that names them is damaged.
     """
+    record = _record_of(folder)
+    return None if record is None else record["columns"]
+
+
+def trained_task(folder: str | Path) -> Task | None:
+    """The task that a model was trained on; None if frostline did not train it.
+
+    Raises:
+        FrostlineError: The file that describes it is damaged.
+    """
+    record = _record_of(folder)
+    if record is None:
+        return None
+    try:
+        found = {name: record[name] for name in ("task_type", "labels", "columns")}
+        return TypeAdapter(Task).validate_python({"name": record["task"], **found})
+    except (ValueError, KeyError) as error:
+        raise FrostlineError(
+            f"The record of the model in {folder} is damaged ({first_line(error)}): copy it again."
+        ) from error
+
+
+def _record_of(folder: str | Path) -> dict[str, Any] | None:
+    """What frostline has written beside a model, with its columns; None if there is no such file."""
     for path in (Path(folder) / name for name in (RECORD, ESTIMATOR)):
         if not path.is_file():
             continue
         try:
-            columns = read_record(path).get("columns")
+            record = read_record(path)
         except (OSError, ValueError) as error:
             raise FrostlineError(
                 f"{path} is damaged ({error}): copy it again, or remove it and name the columns with --text-column."
             ) from error
-        if isinstance(columns, dict) and "text" in columns:
-            return columns
+        if isinstance(record.get("columns"), dict) and "text" in record["columns"]:
+            return record
     return None
 
 

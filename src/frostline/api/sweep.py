@@ -16,7 +16,7 @@ from frostline.fast.switch import objects_frozen
 from frostline.model.ways import DEFAULT_WAYS
 from frostline.report.rebuild import finish
 from frostline.sweeps import slurm
-from frostline.sweeps.execution.execute import check_cuts, execute
+from frostline.sweeps.execution.execute import execute
 from frostline.sweeps.execution.forecast import make_forecast
 from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.execution.workers import OtherGpus
@@ -172,7 +172,7 @@ def submit(
         plan = _begun(spec, tables, shown, retry)
         if plan.missing(plan.requested):
             shown.begin("checking that the model can be cut")
-            check_cuts(plan)
+            plan.check_cuts()
         _register(plan)
     return slurm.submit(out, text)
 

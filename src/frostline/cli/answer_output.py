@@ -138,13 +138,13 @@ def _sentences(answer: "Answer") -> list[str]:
     """The answer, why a search ended, the scores on test, and what a saved temperature and threshold change."""
     from frostline.report.answer.recommended_classes import is_saved, output_sentences
     from frostline.report.answer.scores_on_test import sentences_on_test
-    from frostline.report.explanations import sentence_without_command
+    from frostline.report.explanations import refit_sentence, sentence_without_command
 
     first, text = answer.sizes[0], sentence_without_command(answer)
     why = answer.search and answer.search["why"]
     on_test = sentences_on_test(first, answer.metric)[:2] if answer.tested else []
     outputs = " ".join(output_sentences(answer)) if is_saved(answer) else ""
-    parts = [text, why if why and why not in text else "", " ".join(on_test), outputs]
+    parts = [text, why if why and why not in text else "", " ".join(on_test), outputs, refit_sentence(answer)]
     return [line for part in parts if part for line in wrapped(part)]
 
 

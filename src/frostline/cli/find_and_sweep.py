@@ -18,6 +18,7 @@ from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.model.ways import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweeps.settings import (
+    AUTO,
     CHOSEN_BY_SEARCH,
     PLANNED_FOLDER,
     Settings,
@@ -173,6 +174,15 @@ def find(
             rich_help_panel=SEARCH,
         ),
     ] = None,
+    ways: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="Ways to tune that are tried too, such as mean-pooled-2,lora-2; none; or auto: some of the last layers with a "
+            "head that reads the mean of all tokens, if probes score better on it.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = AUTO,
     exhaustive: Annotated[
         bool, typer.Option("--exhaustive", help="Train the whole grid, to verify the search.", rich_help_panel=SEARCH)
     ] = False,
@@ -204,13 +214,14 @@ def find(
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
     budget_seconds(budget, processes)
-    _check(search_settings({**DEFAULTS, **settings}, max_k))
+    _check(search_settings({**DEFAULTS, **settings}, max_k, ways))
     if plan:
         from frostline.api import find
 
-        print_search_plan(find.plan(budget=budget, max_k=max_k, exhaustive=exhaustive, processes=processes, **settings))
+        chosen: dict[str, Any] = {"budget": budget, "max_k": max_k, "ways": ways, "exhaustive": exhaustive}
+        print_search_plan(find.plan(processes=processes, **chosen, **settings))
         return
-    who.search(processes, budget=budget, max_k=max_k, exhaustive=exhaustive, **settings)
+    who.search(processes, budget=budget, max_k=max_k, ways=ways, exhaustive=exhaustive, **settings)
 
 
 @app.command(cls=PanelCommand, short_help="Train a grid of runs and recommend a k.")

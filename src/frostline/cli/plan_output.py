@@ -62,6 +62,13 @@ def print_space(plan: "Plan") -> None:
     print(
         f"Free for the cache: {size_of(plan.states.free_bytes)}. The output folder takes up to {size_of(plan.disk_bytes)}."
     )
+    if plan.refit_rows is not None:
+        cells, workers = (plan.forecast.cells, plan.forecast.workers) if plan.forecast else ((), 1)
+        seconds = max((workers * cell.seconds * plan.refit_rows / cell.train_size for cell in cells), default=None)
+        time = "" if seconds is None else f": at most about {duration(seconds)}"
+        print(
+            f"The saved model is then trained once more on all {plan.refit_rows:,} labelled rows, beyond any budget{time}."
+        )
     truncated = ", ".join(f"{100 * share:.1f} % of {split}" for split, share in plan.truncated.items())
     print(f"Examples truncated at {plan.runs[0].max_length} tokens, of those in use: {truncated}.")
 

@@ -1,9 +1,11 @@
-"""`frostline predict`: label new texts."""
+"""`frostline predict`: label new texts. `frostline evaluate`: score a model on texts with labels."""
 
 import io
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,24 +13,29 @@ import typer
 
 from frostline import FrostlineError
 from frostline.cli.flags import TrustRemoteCode
+from frostline.cli.printing import table_lines, wrapped
 from frostline.cli.program import PanelCommand, app
 from frostline.data.kinds import ENDINGS, FORMAT_OF, either
 from frostline.data.wording import comma_separated, did_you_mean, listed, quoted
 
 if TYPE_CHECKING:  # needs numpy
+    from frostline.api.evaluation import Evaluation
     from frostline.api.prediction import Outputs
+    from frostline.data.columns import Columns
+    from frostline.data.examples import Texts
     from frostline.data.table import Table
+    from frostline.statistics.inference import Ratio
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def _csv(rows: Rows, columns: Sequence[str]) -> bytes:
+def _csv(rows: Rows, columns: Sequence[str], *, safe: bool = False) -> bytes:
     from frostline.sweeps.results.tables import csv_bytes
 
     def cell(value: Any) -> Any:
         return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
 
-    return csv_bytes([{name: cell(value) for name, value in row.items()} for row in rows], columns)
+    return csv_bytes([{name: cell(value) for name, value in row.items()} for row in rows], columns, safe=safe)
 
 
 def _json_lines(rows: Rows, columns: Sequence[str]) -> bytes:
@@ -55,11 +62,41 @@ WRITTEN = either(*(FORMAT_OF[ending] for ending in WRITERS))
 TAG_WRITERS = {".conll": _conll, ".jsonl": _json_lines, ".parquet": _parquet}  # of tags of words, which are lists
 
 
+Model = Annotated[
+    Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, OUT/probe of a probe, or a bundle.")
+]
+TextColumn = Annotated[str | None, typer.Option(help="Column with the text. [default: as in training]")]
+TextPairColumn = Annotated[
+    str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
+]
+ColumnNames = Annotated[str | None, typer.Option(help="Column names, for files without a header line.")]
+WordColumn = Annotated[
+    int | None, typer.Option(min=1, help="Column of the words in a CoNLL file, counted from 1. [default: the first]")
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="Encoding of FILE if it is not UTF-8, such as cp1252. [default: UTF-8]")
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        help="Probability from which the second of two labels is predicted, or each label if a text can have several. "
+        "[default: as saved with the model, else 0.5]"
+    ),
+]
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Read the layers from the model folder one at a time, for a model that is larger than memory. "
+        "[default: yes if its weights do not fit into memory]",
+        show_default=False,
+    ),
+]
+
+
 @app.command(cls=PanelCommand, short_help="Predict labels and probabilities for a table of texts.")
 def predict(
-    model: Annotated[
-        Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, OUT/probe of a probe, or a bundle.")
-    ],
+    model: Model,
     file: Annotated[Path, typer.Argument(help=f"Table of texts: {either(*ENDINGS)}.")],
     *,
     out: Annotated[
@@ -70,38 +107,20 @@ def predict(
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
-    text_column: Annotated[str | None, typer.Option(help="Column with the text. [default: as in training]")] = None,
-    text_pair_column: Annotated[
-        str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
-    ] = None,
-    column_names: Annotated[str | None, typer.Option(help="Column names, for files without a header line.")] = None,
-    word_column: Annotated[
-        int | None,
-        typer.Option(min=1, help="Column of the words in a CoNLL file, counted from 1. [default: the first]"),
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="Encoding of FILE if it is not UTF-8, such as cp1252. [default: UTF-8]")
-    ] = None,
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    column_names: ColumnNames = None,
+    word_column: WordColumn = None,
+    encoding: Encoding = None,
     copy_columns: Annotated[
         str | None,
         typer.Option(help="Columns of FILE to copy into the output, such as id,date. [default: none]"),
     ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="Probability from which the second of two labels is predicted, or each label if a text can have several. "
-            "[default: as saved with the model, else 0.5]"
-        ),
-    ] = None,
-    stream: Annotated[
-        bool | None,
-        typer.Option(
-            "--stream/--no-stream",
-            help="Read the layers from the model folder one at a time, for a model that is larger than memory. "
-            "[default: yes if its weights do not fit into memory]",
-            show_default=False,
-        ),
-    ] = None,
+    safe_csv: Annotated[
+        bool, typer.Option("--safe-csv", help="Quote cells of a CSV file that a spreadsheet would run as formulas.")
+    ] = False,
+    threshold: Threshold = None,
+    stream: Stream = None,
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Predict labels and probabilities for a table of texts.
@@ -110,14 +129,15 @@ def predict(
     labels) and the probability of each label. With a bundle, these columns begin with the name of each task. A model that
     predicts tags of words writes a row per sentence with lists of words, tags and probabilities, or a CoNLL file. --copy-columns
     adds columns of the file, such as an id.
+
+    If the file has labels in the column that the model was trained on, the scores are printed as by `frostline evaluate`.
     """
     from frostline.api.prediction import predict as predict_texts
-    from frostline.api.prediction import predicts_tags, require_model, trained_columns
+    from frostline.api.prediction import predicts_tags, require_model, trained_columns, trained_task
     from frostline.data.checks import garbled
     from frostline.data.files import create_file, replace_file
-    from frostline.data.kinds import TOKENS
-    from frostline.data.load import read_unlabelled
-    from frostline.data.reader import read_table, require_file
+    from frostline.data.load import labelled_rows
+    from frostline.data.reader import require_file
     from frostline.model.model_files import is_bundle
 
     require_file(file)
@@ -129,40 +149,47 @@ def predict(
     ending = (".conll" if from_lines else ".jsonl") if of_words else ".csv"
     target = out.expanduser() if out else file.with_name(f"{file.stem}.predictions{ending}")
     _require_writable(target, file, writers, overwrite=overwrite)
+    if safe_csv and target.suffix != ".csv":
+        raise FrostlineError(f"--safe-csv is for CSV files, but the output is {target}: leave it out.")
     options: dict[str, Any] = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
     unsuitable = {"--stream": stream, "--trust-remote-code": trust_remote_code, "--threshold": threshold is not None}
     if several and (given := [flag for flag, value in unsuitable.items() if value]):
         raise FrostlineError(
             f"{model} is a bundle: leave {' and '.join(given)} out, or predict with the model of each task."
         )
-    table = read_table(
-        file,
-        column_names=None if column_names is None else comma_separated(column_names),
-        of_tokens=of_words,
-        word_column=word_column,
-        encoding=encoding,
-    )
     if several:
         from frostline.api.bundle import bundle_columns, joined, load_bundle
-    copied = copied_columns(table, comma_separated(copy_columns) if copy_columns else ())
-    texts, columns = read_unlabelled(
-        table,
+    table, texts, columns = _read(
+        file,
+        bundle_columns(model) if several else trained_columns(model),
+        of_words=of_words,
+        column_names=column_names,
+        word_column=word_column,
+        encoding=encoding,
         text_column=text_column,
         text_pair_column=text_pair_column,
-        trained=bundle_columns(model) if several else trained_columns(model),
-        task_type=TOKENS if of_words else None,
     )
+    copied = copied_columns(table, comma_separated(copy_columns) if copy_columns else ())
+    trained, labelled, notes = None if several else trained_task(model), None, list(table.notes)
+    if trained is not None:
+        try:
+            labelled = labelled_rows(table, trained, columns)
+        except FrostlineError as error:
+            notes.append(f"Not scored: {error}")
     if target.suffix == ".conll":
         _require_lines(texts, copied)
     by_task: Mapping[str, Any] = load_bundle(model)(texts) if several else {"": predict_texts(model, texts, **options)}
     first = next(iter(by_task.values()))
     made = joined(by_task) if several else (first.rows(), first.columns())
     rows, header = beside(copied, list(made[0]), made[1])
-    for note in (f"{file}: {columns}.", *table.notes, *garbled(texts, "new")):
+    if target.suffix == ".csv" and not safe_csv:
+        notes += _formulas(target, rows)
+    for note in (f"{file}: {columns}.", *notes, *garbled(texts, "new")):
         print(note, file=sys.stderr)
     for task, of_task in by_task.items():
         _print_outputs(f"{task}: " if task else "", of_task)
-    content = writers[target.suffix](rows, header)
+    write = partial(_csv, safe=safe_csv) if target.suffix == ".csv" else writers[target.suffix]
+    content = write(rows, header)
     if overwrite:
         replace_file(target, content, inside=target)
     elif not create_file(target, content, inside=target):
@@ -172,6 +199,174 @@ def predict(
         tasks += f"; {first.truncated:,} truncated to the length that the model was trained with"
     unit = "sentence" if of_words else "text"
     print(f"{target}: {len(texts):,} {unit if len(texts) == 1 else f'{unit}s'}{tasks}")
+    if labelled is not None:
+        from frostline.api.evaluation import evaluate as evaluation_of
+
+        examples, without = labelled
+        print("", *without, *_evaluation(evaluation_of(first, examples), examples), sep="\n")
+
+
+@app.command(cls=PanelCommand, short_help="Score a model on a table of texts with labels.")
+def evaluate(
+    model: Model,
+    file: Annotated[Path, typer.Argument(help=f"Table of texts with labels: {either(*ENDINGS)}.")],
+    *,
+    text_column: TextColumn = None,
+    text_pair_column: TextPairColumn = None,
+    label_column: Annotated[str | None, typer.Option(help="Column with the labels. [default: as in training]")] = None,
+    column_names: ColumnNames = None,
+    word_column: WordColumn = None,
+    tag_column: Annotated[
+        int | None,
+        typer.Option(min=1, help="Column of the tags in a CoNLL file, counted from 1. [default: found by name]"),
+    ] = None,
+    encoding: Encoding = None,
+    threshold: Threshold = None,
+    stream: Stream = None,
+    trust_remote_code: TrustRemoteCode = False,
+) -> None:
+    """Print the scores of a model for texts with labels: every metric of its task, and precision, recall and F1 of each class.
+
+    Intervals have 95 % confidence and cover the sample of texts. For labels of texts, it also prints how well the probabilities
+    agree with the accuracy. Rows without a label are left out. Nothing is written.
+    """
+    from frostline.api.prediction import predict as predict_texts
+    from frostline.api.prediction import require_model, trained_columns, trained_task
+    from frostline.data.kinds import TOKENS
+    from frostline.data.load import labelled_rows
+    from frostline.data.reader import require_file
+    from frostline.model.model_files import is_bundle
+
+    require_file(file)
+    require_model(model)
+    task = None if is_bundle(model) else trained_task(model)
+    if task is None:
+        raise FrostlineError(
+            f"{model} is no model whose labels are known: give OUT/model of a sweep or OUT/probe of a probe; of a bundle, the "
+            "model of each task."
+        )
+    if label_column is not None:
+        task = replace(task, columns=replace(task.columns, label=label_column, indicators=()))
+    table, _, columns = _read(
+        file,
+        trained_columns(model),
+        of_words=task.task_type == TOKENS,
+        column_names=column_names,
+        word_column=word_column,
+        tag_column=tag_column,
+        encoding=encoding,
+        text_column=text_column,
+        text_pair_column=text_pair_column,
+    )
+    for name in task.columns.of_labels:
+        if name not in table.columns:
+            raise FrostlineError(
+                f"{table.name}: there is no column {quoted(name)}{did_you_mean(name, table.columns)} with labels; pass one of "
+                f"{listed(table.columns)} with --label-column."
+            )
+    labelled = labelled_rows(table, task, columns)
+    if labelled is None:
+        raise FrostlineError(
+            f"{table.name}: no row has a label: write labels, or name their column with --label-column."
+        )
+    from frostline.api.evaluation import evaluate as evaluation_of
+
+    examples, without = labelled
+    options: dict[str, Any] = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
+    predictions = predict_texts(model, examples, **options)
+    labels = replace(task.columns, text=columns.text, text_pair=columns.text_pair)
+    for note in (f"{file}: {labels}.", *table.notes, *without):
+        print(note, file=sys.stderr)
+    _print_outputs("", predictions)
+    print(*_evaluation(evaluation_of(predictions, examples), examples), sep="\n")
+
+
+def _read(
+    file: Path,
+    trained: Mapping[str, str | None] | None,
+    *,
+    of_words: bool,
+    column_names: str | None,
+    word_column: int | None,
+    encoding: str | None,
+    tag_column: int | None = None,
+    **columns: Any,
+) -> "tuple[Table, Texts, Columns]":
+    """A table, its texts, and their columns, for a model that was trained on these columns."""
+    from frostline.data.kinds import TOKENS
+    from frostline.data.load import read_unlabelled
+    from frostline.data.reader import read_table
+
+    table = read_table(
+        file,
+        column_names=None if column_names is None else comma_separated(column_names),
+        of_tokens=of_words,
+        word_column=word_column,
+        tag_column=tag_column,
+        encoding=encoding,
+    )
+    texts, found = read_unlabelled(table, trained=trained, task_type=TOKENS if of_words else None, **columns)
+    return table, texts, found
+
+
+def _evaluation(evaluation: "Evaluation", examples: "Texts") -> Iterator[str]:
+    """The lines that show the scores."""
+    from frostline.report import formatting, names
+
+    unit = "sentence" if evaluation.calibration is None and evaluation.classes else "text"
+    yield f"{len(examples):,} {unit if len(examples) == 1 else f'{unit}s'} with labels"
+    scores = [
+        {
+            "metric": names.metric(name),
+            "score": formatting.score(found.estimate),
+            "95 % interval": formatting.score_interval(found.low, found.high),
+        }
+        for name, found in evaluation.scores.items()
+    ]
+    yield from table_lines(scores, tuple(scores[0]))
+    if evaluation.classes:
+        classes = [
+            {
+                "class": one.label,
+                "examples": one.examples,
+                "precision": _with_interval(one.precision),
+                "recall": _with_interval(one.recall),
+                "F1": _with_interval(one.f1),
+            }
+            for one in evaluation.classes
+        ]
+        yield ""
+        yield from table_lines(classes, tuple(classes[0]))
+    if found := evaluation.calibration:
+        yield ""
+        chance = " On so few examples, chance alone explains this." if found.error <= found.by_chance_high else ""
+        error, expected = map(formatting.score, (found.error, found.by_chance_high))
+        yield from wrapped(
+            f"The probability of the predicted class differs from the accuracy by {error} on average (expected calibration "
+            f"error). Were it exactly right, this would be up to {expected} in 95 % of samples.{chance}"
+        )
+
+
+def _with_interval(share: "Ratio") -> str:
+    """A score with its interval, for a narrow column."""
+    if share.estimate is None:
+        return "–"
+    return f"{share.estimate:.2f} ({share.low:.2f} to {share.high:.2f})"
+
+
+def _formulas(target: Path, rows: Rows) -> list[str]:
+    """A warning if a spreadsheet would run cells of a CSV file as formulas."""
+    from frostline.sweeps.results.tables import is_formula
+
+    found = [(row["row"], name, cell) for row in rows for name, cell in row.items() if is_formula(cell)]
+    if not found:
+        return []
+    row, name, cell = found[0]
+    cells = "1 cell as a formula" if len(found) == 1 else f"{len(found):,} cells as formulas"
+    return [
+        f"Warning: {target}: a spreadsheet would run {cells}, such as {quoted(cell)} (row {row}, column {quoted(name)}); "
+        "--safe-csv quotes them."
+    ]
 
 
 def _require_lines(sentences: Any, copied: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from frostline.sweeps.slurm import TERMINATED
 
 COMMANDS = (
     *("demo", "find", "sweep", "plan", "compare", "work", "status", "merge", "report"),
-    *("predict", "bundle", "probe", "check", "analyze", "study", "cache"),
+    *("predict", "evaluate", "bundle", "probe", "check", "analyze", "study", "cache"),
 )
 PANELS = ("Arguments", "Options", "Data", "Model", "Grid", "Search", "Probe")  # these come first, in this order
 TRAINING = (
@@ -32,7 +32,7 @@ TRAINING = (
 )
 FIRST = {  # the flags that --help shows of a command with many, in the order in which a person needs them
     **dict.fromkeys(("find", "sweep", "plan", "compare"), TRAINING),
-    "predict": ("out", "overwrite", "text-column", "text-pair-column", "copy-columns", "threshold"),
+    "predict": ("out", "overwrite", "text-column", "text-pair-column", "copy-columns", "safe-csv", "threshold"),
 }
 HELP_ALL = "--help-all"
 METAVARS = {"list": "LIST", "path": "PATH", "int": "NUMBER", "float": "NUMBER"}  # by the name that typer gives a type

@@ -104,6 +104,16 @@ class Examples(Texts):
     def take(self, indices: Indices) -> Self:
         return replace(super().take(indices), targets=self.targets[indices])
 
+    def with_more(self, other: Self) -> Self:
+        """These examples, then those of another split."""
+        return replace(
+            self,
+            texts=self.texts + other.texts,
+            pairs=None if self.pairs is None else self.pairs + (other.pairs or ()),
+            rows=np.concatenate([self.rows, other.rows]),
+            targets=np.concatenate([self.targets, other.targets]),
+        )
+
     def _parts(self) -> Iterable[bytes]:
         yield from super()._parts()
         targets = self.targets.astype(self.targets.dtype.newbyteorder("<"))

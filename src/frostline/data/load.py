@@ -209,6 +209,23 @@ def read_unlabelled(
     return _texts(table, columns, task_type), replace(columns, label=None)
 
 
+def labelled_rows(table: Table, task: Task, columns: Columns) -> tuple[Examples, list[str]] | None:
+    """The rows of a new table that have a label, for a model that was trained on the ``task``, and notes about the others.
+
+    Texts are in these ``columns``, and labels in those of the task. None if the table has no such column, or no row has a label.
+
+    Raises:
+        FrostlineError: A label is none of the training labels.
+    """
+    task = replace(task, columns=replace(task.columns, text=columns.text, text_pair=columns.text_pair))
+    if not task.columns.of_labels or not _has_labels(table, task):
+        return None
+    notes = list[str]()
+    table = _labelled(table, task.columns, task.task_type, notes)
+    texts = _texts(table, task.columns, task.task_type)
+    return Examples(**vars(texts), targets=targets_of(table, task, texts.texts)), notes
+
+
 def _read_tables(settings: DataSettings, sources: Mapping[str, Any], glue: GlueTask | None) -> dict[str, Table]:
     """The user's tables by split."""
     train, data = sources["train"], settings.data

@@ -225,7 +225,17 @@ def parse_duration(text: str) -> float:
 # Settings and arguments that are true or false. A flag for one of them has no value.
 SWITCHES = (
     *("trust_remote_code", "skip_unlabelled", "gradient_checkpointing", "load_best_model_at_end", "label_all_tokens"),
-    *("tune_pooler", "frozen_dropout", "stream", "keep_adapter", "calibrate", "exhaustive", "overwrite", "wait"),
+    *(
+        "tune_pooler",
+        "frozen_dropout",
+        "stream",
+        "keep_adapter",
+        "calibrate",
+        "refit",
+        "exhaustive",
+        "overwrite",
+        "wait",
+    ),
 )
 FUNCTIONS = ("find", "sweep", "compare", "plan", "work", "merge", "predict", "bundle", "probe", "check")  # and commands
 VALUE = (

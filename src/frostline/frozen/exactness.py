@@ -285,9 +285,9 @@ class Check:
     """
 
     recipe: Recipe | None
-    batches: str | None
-    max_logit_difference: float | None
-    max_gradient_difference: float | None
+    batches: str | None = None
+    max_logit_difference: float | None = None
+    max_gradient_difference: float | None = None
     refused: str | None = None
     head_token: HeadTokenPart | None = None
 
@@ -323,7 +323,7 @@ class CutComparison:
                     return Check(k, batches, float(found[0]), float(found[1]), head_token=head_token)
         if failure:
             reason = f"Layers above the cut need more from the layers below than hidden states and fail ({failure})."
-            return Check(k, None, None, None, reason)
+            return Check(k, refused=reason)
         return Check(k, None, float(found[0]), float(found[1]), self.reason(found, reference[0]))
 
     def compare(
@@ -487,7 +487,7 @@ def check(
                 checks.append(comparison.check(FULL if depth is None else Recipe(depth), names))
             return checks
         except FrostlineError as error:
-            return [Check(None, None, None, None, str(error))]
+            return [Check(None, refused=str(error))]
 
 
 def difference_from_transformers(pretrained: Pretrained) -> float:

@@ -142,8 +142,18 @@ def advice(answer: Answer) -> str:
 
 
 def sentence_without_command(answer: Answer) -> str:
-    """The answer without its last advice, for where :func:`next_command` stands on a line of its own."""
+    """The answer without its last advice, for a published card, and where the step stands on a line of its own."""
     return str(answer.sentence).replace(advice(answer), "")
+
+
+def refit_sentence(answer: Answer) -> str:
+    """What the saved model was trained on, if that is more than the validated runs; else empty."""
+    if answer.refit_rows is None:
+        return ""
+    without = " except the test set" if "test" in answer.data["report"]["splits"] else ""
+    own = "Scores, temperature and threshold" if is_saved(answer) else "Scores"
+    trained = f"The saved model was trained once more, on all {answer.refit_rows:,} labelled rows{without}."
+    return f"{trained} {own} are those of the runs that were validated."
 
 
 def loading(answer: Answer, folder: Path) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from frostline.data.files import ELSEWHERE, locked, with_nulls, write_json
+from frostline.data.files import ELSEWHERE, locked, read_record, with_nulls, write_json
 from frostline.data.splits import FEW_ROWS
 from frostline.data.wording import duration_at_least
 from frostline.model.terms import opened_by
@@ -58,6 +58,8 @@ def finish(
         if save_model:
             progress.begin("saving the model")
             save_recommended(plan, answer, progress, alternatives, interrupted=interrupted)
+            answer.refit_rows = _refit_rows(out, answer)
+            write_json(out / "answer.json", with_nulls(answer.to_json()), inside=out)
         progress.begin("writing the report")
         write_page(folder, answer)
     return answer
@@ -111,12 +113,24 @@ def _rebuild(folder: Folder) -> Answer:
         add_test_scores(answer, done, test, logits, read_alternatives(folder.out, TEST) if search else {})
     answer.tested = test is not None
     answer.opened_by = opened_by(way.head) if way and way.in_loop else "frostline"
+    answer.refit_rows = _refit_rows(folder.out, answer)
     answer.data = folder.data.model_dump()
     answer.notes, answer.columns = answer.data["notes"], answer.data.get("columns")
     write_tables(folder.out, rows, folder.scores())
     known = with_nulls(answer.to_json())
     write_json(folder.out / "answer.json", known, inside=folder.out)
     return Answer.from_json(known)
+
+
+def _refit_rows(out: Path, answer: Answer) -> int | None:
+    """The number of rows that the saved model of what is recommended was refit on; None if it is no refit."""
+    first = answer.sizes[0]
+    chosen = first.recommended.run if first.recommended else first.decision and first.decision.choice
+    try:
+        facts = read_record(out / "model" / "frostline.json")
+    except (OSError, ValueError):
+        return None
+    return facts["refit"]["rows"] if facts.get("run") == chosen and facts.get("refit") else None
 
 
 def _next_command(

@@ -17,27 +17,33 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers.utils import logging
 
+from frostline import FrostlineError
 from frostline.data.files import FILES, files_in, read_record, remove, require_recorded
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
-from frostline.data.wording import capitalized
+from frostline.data.wording import capitalized, first_line
 from frostline.model.classifier import write_classifier
 from frostline.model.loading import without_load_settings
 from frostline.model.model_files import RECORD, model_written
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import OUTPUT_KEYS, TEMPERATURE, THRESHOLD, THRESHOLD_LABEL, THRESHOLDS, opened_by
+from frostline.model.ways import way_named
 from frostline.report import formatting, names
 from frostline.report.answer.recommended_classes import output_sentences
-from frostline.report.explanations import loading
+from frostline.report.explanations import loading, sentence_without_command
 from frostline.statistics.answer import Answer
+from frostline.statistics.recipe import Recipe
 from frostline.sweeps.execution.execute import prepare_hidden_states
+from frostline.sweeps.execution.stacks import FAILURES
 from frostline.sweeps.grid import Identity
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import DAMAGED, set_aside
 from frostline.sweeps.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.estimators import Estimator, Fitted, estimator_of
+from frostline.training.experiment import Experiment
 from frostline.training.forward import validation_rows
-from frostline.training.result import TaskFacts
+from frostline.training.refit import epochs_of_refit, refit_of
+from frostline.training.result import RunRecord, TaskFacts
 from frostline.training.run import Run
 from frostline.training.saved_estimators import ESTIMATOR
 from frostline.training.start import write_adapter
@@ -67,12 +73,14 @@ class Saved:
     """The origin of the saved weights.
 
     Attributes:
-        gap: The largest difference between their validation logits and those in the run's result.
+        gap: The largest difference between their validation logits and those in the run's result; None: this is a refit.
         trained_again: Whether the run was trained a second time. Otherwise its weights had been stored.
+        refit: Of a refit its digest, its number of training rows, and the number of epochs after which it ended (None: all).
     """
 
-    gap: float
+    gap: float | None
     trained_again: bool
+    refit: Mapping[str, Any] | None = None
 
 
 def save_recommended(
@@ -89,6 +97,9 @@ def save_recommended(
     same run. Otherwise the run is trained again. In each case the predictions are compared with those in the run's result, and
     the model card reports the largest difference. None if nothing is recommended, or if another process has added runs in the
     meantime.
+
+    With ``refit``, the recipe is trained once more on all labelled rows except the test set, and that model is saved. If it
+    diverges, the run's own model is saved, as without.
 
     If the search was ``interrupted``, no run is trained again, and the stored weights are kept for the rest of it.
     """
@@ -114,7 +125,12 @@ def save_recommended(
             return None
         if plan.spec.calibrate or plan.spec.threshold is not None:
             progress.note(ONLY_FINE_TUNED)
-        save_fitted(target, alternatives[decision.choice], plan.identity, answer)
+        name = Recipe(decision.choice)
+        spec = plan.runs[0].model_copy(update={"recipe": name, "way": way_named(name), "learning_rate": None})
+        refit = None if interrupted else _fitted_again(plan, spec, progress)
+        fitted, saved = refit or (alternatives[decision.choice], None)
+        facts = {**_shared_facts(answer, saved), "run": name} if saved else None
+        save_fitted(target, fitted, plan.identity, answer, facts)
         return target
     spec = next(spec for spec in plan.runs if spec.digest == recommended.run)
     if estimator := estimator_of(spec.way):
@@ -122,6 +138,9 @@ def save_recommended(
         weights.remove()
         return target
     adapter = plan.spec.keep_adapter and bool(spec.way.low_rank)
+    if not interrupted and _refit_is_saved(plan, answer, progress, spec, adapter=adapter):
+        weights.remove()
+        return target
     if not _is_saved(target, recommended.run, answer) or (adapter and not (target / ADAPTER).is_dir()):
         prepare_hidden_states(plan, [spec], progress)
         learned = weights.load(spec.digest, progress.note) or _learned_before(target, spec, plan)
@@ -166,7 +185,13 @@ def _save_fitted(plan: Plan, answer: Answer, progress: Progress, spec: Run, esti
     if plan.spec.calibrate or plan.spec.threshold is not None:
         progress.note(ONLY_FINE_TUNED)
     target, experiment = plan.store.out / "model", plan.experiment
-    if _facts_in(target / RECORD) == (spec.digest, answer.sentence):
+    refit_facts = _refit_facts(refit_of(spec, experiment)[0]) if plan.refit_rows else None
+    if _facts_in(target / RECORD) == (spec.digest, sentence_without_command(answer), refit_facts):
+        return
+    if refit := _fitted_again(plan, spec, progress):
+        save_fitted(target, refit[0], plan.identity, answer, _facts(plan.identity, answer, spec, refit[1]))
+        return
+    if _facts_in(target / RECORD) == (spec.digest, sentence_without_command(answer), None):
         return
     prepare_hidden_states(plan, [spec], progress)
     learned = BestWeights(plan.store.out).load(spec.digest, progress.note)
@@ -174,6 +199,71 @@ def _save_fitted(plan: Plan, answer: Answer, progress: Progress, spec: Run, esti
     gap = _gap(plan, spec, fitted.logits(validation_rows(experiment, spec), "validation"))
     facts = _facts(plan.identity, answer, spec, Saved(gap, trained_again=learned is None))
     save_fitted(target, fitted, plan.identity, answer, facts)
+
+
+def _fitted_again(plan: Plan, spec: Run, progress: Progress) -> tuple[Fitted, Saved] | None:
+    """The model of an estimator, fitted on all labelled rows except the test set; None if it is not to be, or cannot be."""
+    estimator = estimator_of(spec.way)
+    if estimator is None or plan.refit_rows is None:
+        return None
+    refit, experiment = refit_of(spec, plan.experiment)
+    try:
+        estimator.require_suitable(refit, experiment.examples["train"])
+    except FrostlineError as error:
+        progress.note(f"The saved model is not trained on all labelled rows. {error}")
+        return None
+    prepare_hidden_states(replace(plan, experiment=experiment), [refit], progress)
+    saved = Saved(None, trained_again=False, refit=_refit_facts(refit))
+    return estimator.fit(refit, experiment, None), saved
+
+
+def _refit_facts(refit: Run, epochs: float | None = None) -> dict[str, Any]:
+    """What frostline.json says of a refit: what it is, and the epochs after which it ended (None: all)."""
+    return {"run": refit.digest, "rows": refit.train_size, "epochs": epochs}
+
+
+def _refit_is_saved(plan: Plan, answer: Answer, progress: Progress, spec: Run, *, adapter: bool) -> bool:
+    """Train the recommended run once more on all labelled rows and save that; False if that is not wanted or failed."""
+    if plan.refit_rows is None:
+        return False
+    target, size = plan.store.out / "model", answer.sizes[0]
+    cell = next(cell for cell in size.cells if any(point.run == spec.digest for point in cell.points))
+    records = [plan.store.record(point.run) for point in cell.in_mean]
+    best = [one.best_epoch for one in records if isinstance(one, RunRecord) and one.best_epoch is not None]
+    (refit, experiment), epochs = refit_of(spec, plan.experiment), epochs_of_refit(spec, best)
+    facts = _refit_facts(refit, epochs)
+    if _is_saved(target, spec.digest, answer, facts) and (not adapter or (target / ADAPTER).is_dir()):
+        return True
+    prepare_hidden_states(replace(plan, experiment=experiment), [refit], progress)
+    learned = _refit_before(target, refit, experiment, facts)
+    if learned is not None:
+        restore(refit, experiment, learned)
+    else:
+        progress.begin(f"training {refit.recipe} on all {refit.train_size:,} labelled rows")
+        try:
+            record = run(refit, experiment, ends_after=epochs).record
+            failure = f"it is {record.outcome}: {record.reason}" if record.outcome != "ok" else ""
+        except FAILURES as error:
+            failure = first_line(error)
+        if failure:
+            kept = "the saved model is that of the best run instead"
+            progress.note(f"Training on all {refit.train_size:,} labelled rows failed ({failure}); {kept}.")
+            return False
+    saved, pretrained = Saved(None, trained_again=False, refit=facts), experiment.for_run(refit).pretrained
+    save_model(target, pretrained, plan.identity, answer, spec, saved, adapter=adapter)
+    return True
+
+
+def _refit_before(
+    folder: Path, refit: Run, experiment: Experiment, facts: Mapping[str, Any]
+) -> dict[str, Tensor] | None:
+    """What a refit has learned, from its model that an earlier command saved; None if the folder does not hold it."""
+    try:
+        found, stored = read_record(folder / RECORD).get("refit"), load_file(folder / "model.safetensors")
+    except (*UNUSABLE, ValueError):
+        return None
+    names = refit.parameters(experiment.for_run(refit).pretrained.anatomy)
+    return {name: stored[name] for name in names} if found == facts and names <= stored.keys() else None
 
 
 def _gap(plan: Plan, spec: Run, logits: NDArray[np.float32]) -> float:
@@ -190,7 +280,7 @@ def _learned_before(folder: Path, spec: Run, plan: Plan) -> dict[str, Tensor] | 
         facts, stored = read_record(folder / RECORD), load_file(folder / "model.safetensors")
     except (*UNUSABLE, ValueError):
         return None
-    if facts.get("run") != spec.digest or facts.get("trained_again") is not False:
+    if facts.get("run") != spec.digest or facts.get("trained_again") is not False or facts.get("refit"):
         return None
     names = spec.parameters(plan.experiment.for_run(spec).pretrained.anatomy)
     if not names <= stored.keys():
@@ -199,23 +289,23 @@ def _learned_before(folder: Path, spec: Run, plan: Plan) -> dict[str, Tensor] | 
     return learned if _gap(plan, spec, restore(spec, plan.experiment, learned)) <= SAME else None
 
 
-def _facts_in(path: Path) -> tuple[Any, Any] | None:
-    """The run and the sentence of a saved model; None if there is none."""
+def _facts_in(path: Path) -> tuple[Any, Any, Any] | None:
+    """The run, the sentence and the refit of a saved model; None if there is none."""
     try:
         facts = read_record(path)
     except (OSError, ValueError):
         return None
-    return facts.get("run"), facts.get("sentence")
+    return facts.get("run"), facts.get("sentence"), facts.get("refit")
 
 
-def _is_saved(folder: Path, run: str, answer: Answer) -> bool:
-    """Whether the folder holds the model of this run, with this answer on its card, and this temperature and threshold."""
+def _is_saved(folder: Path, run: str, answer: Answer, refit: Mapping[str, Any] | None = None) -> bool:
+    """Whether the folder holds the model of this run, or of its refit, with this answer, temperature and threshold."""
     try:
         config = json.loads((folder / "config.json").read_bytes())
     except (OSError, ValueError):
         return False
     keys = {name: config[name] for name in OUTPUT_KEYS if name in config}
-    return _facts_in(folder / RECORD) == (run, answer.sentence) and keys == output_keys(answer)
+    return _facts_in(folder / RECORD) == (run, sentence_without_command(answer), refit) and keys == output_keys(answer)
 
 
 def output_keys(answer: Answer) -> dict[str, Any]:
@@ -275,10 +365,10 @@ def save_model(
 def save_fitted(
     target: Path, fitted: Fitted, identity: Identity, answer: Answer, facts: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a model that an estimator has fitted, for ``frostline predict``; of a run with the ``facts`` of frostline.json."""
+    """Write a model that an estimator has fitted, for ``frostline predict``; with the ``facts`` of frostline.json, if any."""
     about = {name: getattr(identity, name) for name in ("task", "task_type", "labels", "max_length")}
     with model_written(target, "model", facts) as aside:
-        fitted.save(aside, TaskFacts(**about, columns=answer.columns or {}, sentence=answer.sentence))
+        fitted.save(aside, TaskFacts(**about, columns=answer.columns or {}, sentence=sentence_without_command(answer)))
 
 
 def _facts(identity: Identity, answer: Answer, spec: Run, saved: Saved) -> dict[str, Any]:
@@ -286,9 +376,8 @@ def _facts(identity: Identity, answer: Answer, spec: Run, saved: Saved) -> dict[
     recommended = answer.sizes[0].recommended
     assert recommended is not None
     return {
-        "schema_version": SCHEMA_VERSION,
+        **_shared_facts(answer, saved),
         "run": spec.digest,
-        "sentence": answer.sentence,
         "task": identity.task,
         "task_type": identity.task_type,
         "labels": list(identity.labels),
@@ -296,12 +385,17 @@ def _facts(identity: Identity, answer: Answer, spec: Run, saved: Saved) -> dict[
         "validation": recommended.validation_best,
         "max_length": identity.max_length,
         "precision": identity.precision,
-        "columns": answer.columns,
         "logit_gap": saved.gap,
         "trained_again": saved.trained_again,
         "spec": spec.model_dump(mode="json"),
         "versions": {name: version(name) for name in VERSIONS},
     }
+
+
+def _shared_facts(answer: Answer, saved: Saved) -> dict[str, Any]:
+    """What frostline.json has of every model: the answer, the columns, and its refit if it is one."""
+    shared = {"schema_version": SCHEMA_VERSION, "sentence": sentence_without_command(answer), "columns": answer.columns}
+    return shared | ({"refit": dict(saved.refit)} if saved.refit else {})
 
 
 @contextmanager
@@ -340,7 +434,9 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         tags=["frostline"],
         metrics=[identity.metric],
         model_name=f"{name}, {recommended.recipe} tuned on {identity.task}",
-        eval_results=[
+        eval_results=None
+        if saved.refit
+        else [
             EvalResult(
                 task_type=tag,
                 task_name=task_type,
@@ -363,7 +459,7 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         base=base,
         name=_plain(name),
         task=_plain(identity.task),
-        sentence=_plain(answer.sentence),
+        sentence=_plain(sentence_without_command(answer)),
         notes=[_plain(note) for note in answer.notes if not PATH.search(note)],
         splits={name: split["rows"] for name, split in answer.data["report"]["splits"].items()},
         trainable=names.printed(recommended.recipe),
@@ -372,6 +468,7 @@ def model_card(pretrained: Pretrained, identity: Identity, answer: Answer, spec:
         outputs=[_plain(text) for text in output_sentences(answer)],
         labels=json.dumps(labels, indent=1, ensure_ascii=False),
         size=size,
+        rows=saved.refit["rows"] if saved.refit else size.train_size,
         cells=size.cells,
         recommended=recommended,
         identity=identity,

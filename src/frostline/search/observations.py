@@ -28,7 +28,7 @@ HIGHEST_SCORE = 1.0  # of every metric
 
 @dataclass(frozen=True)
 class Candidate:
-    """A run that a search may train."""
+    """A run that a search may train. The learning rate is that of the grid, without the factor of a way to tune."""
 
     recipe: Recipe
     learning_rate: float
@@ -60,12 +60,13 @@ class SearchSpace:
 
     Attributes:
         recipes: The cheapest first: k = 0, 1, ... The last one is the reference: full fine-tuning, or the largest k that the user
-            allows. Then the same for each longer training.
+            allows. Then ways to tune, if there are any. Then the same for each longer training.
         lengths: Of training.
         learning_rates: To try for every recipe but k = 0, ascending.
         head_learning_rates: To try for k = 0.
         seeds: In the order in which they are used.
         operations: Floating-point operations of one run, by recipe.
+        shares: The share of the layers that run in training, of each way to tune.
         start_k: The k at which learning rates are compared first. It is cheap, and close to the k that probes suggest.
     """
 
@@ -75,22 +76,28 @@ class SearchSpace:
     seeds: tuple[int, ...]
     operations: Mapping[Recipe, float]
     lengths: Lengths = ONE_LENGTH
+    shares: Mapping[Recipe, float] = field(default_factory=dict)
     start_k: int = 2
 
     @cached_property
-    def shortest(self) -> tuple[Recipe, ...]:
-        """The recipes of the shortest training, with which a search begins."""
-        return tuple(one for one in self.recipes if self.lengths.is_shortest(one))
+    def curve(self) -> tuple[Recipe, ...]:
+        """Every k of the shortest training, with which a search begins."""
+        return tuple(one for one in self.recipes if one.is_k and self.lengths.is_shortest(one))
+
+    @property
+    def ways(self) -> list[Recipe]:
+        """The ways to tune, with the shortest training."""
+        return [one for one in self.recipes if one.is_way and self.lengths.is_shortest(one)]
 
     @property
     def head_only(self) -> Recipe:
         """k = 0 with the shortest training."""
-        return self.recipes[0]
+        return self.curve[0]
 
     @property
     def reference(self) -> Recipe:
-        """The dearest recipe of the shortest training."""
-        return self.shortest[-1]
+        """The dearest k of the shortest training."""
+        return self.curve[-1]
 
     def longer(self, recipe: Recipe) -> list[Recipe]:
         """The longer trainings of what a recipe trains."""
@@ -112,8 +119,14 @@ class SearchSpace:
 
         It is the reference if only k = 0 is smaller, because k = 0 has learning rates of its own.
         """
-        start = min(self.start_k, max(one.k for one in self.shortest[:-1] if one.k is not None))
-        return next(one for one in self.shortest if one.k == start) if start else self.reference
+        start = min(self.start_k, max(one.k for one in self.curve[:-1] if one.k is not None))
+        return next(one for one in self.curve if one.k == start) if start else self.reference
+
+    def share(self, recipe: Recipe) -> float:
+        """The share of the layers that a recipe tunes."""
+        if recipe.is_way:
+            return self.shares[recipe]
+        return 1.0 if recipe.k is None else recipe.k / self.layers
 
     @property
     def middle_rate(self) -> float:
@@ -357,11 +370,9 @@ class Observations:
         if self.best_learning_rate(space.reference) is None:
             return None
         cells = {str(recipe): self.runs(recipe) for recipe in space.recipes}
-        depth = [1 + 1 / space.layers if one.k is None else one.k / space.layers for one in space.recipes]
-        ks = len(space.shortest)
-        estimate = JointEstimate.of(
-            cells, depth[:ks], self.alternatives, self.evidence, [min(1.0, one) for one in depth[ks:]], space.lengths
-        )
+        depth = [space.share(one) + (one.k is None) / space.layers for one in space.curve]
+        others = [space.share(one) for one in space.recipes[len(depth) :]]
+        estimate = JointEstimate.of(cells, depth, self.alternatives, self.evidence, others, space.lengths)
         with_score = [one for one in space.longer(space.reference) if self.best_learning_rate(one) is not None]
         reference = (with_score or [space.reference])[-1]
         step = NextStep(
@@ -409,6 +420,6 @@ def interim_analyses(seeds: int) -> int:
 
 def in_words(recipe: Recipe, *, capital: bool = False) -> str:
     """The name of a recipe in messages; ``capital`` is for the beginning of a sentence."""
-    name = "full fine-tuning" if recipe.k is None else f"k = {recipe.k}"
+    name = "full fine-tuning" if recipe.is_full else str(recipe.trained) if recipe.is_way else f"k = {recipe.k}"
     length = f" for {recipe.length}" if recipe.length else ""
     return f"{capitalized(name) if capital and recipe.is_full else name}{length}"

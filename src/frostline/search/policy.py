@@ -209,12 +209,13 @@ def reference_failed(reference: Recipe) -> str:
 
 
 def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
-    """Train the reference at other learning rates, then longer, until a run is above the baseline; the stop if nothing helps."""
+    """Train the reference at other learning rates, then ways to tune, then the reference for longer, until a run is above the
+    baseline; the stop if nothing helps."""
     space, reference = seen.space, seen.space.reference
-    longer = space.longer(reference)
-    trained: list[Recipe] = [reference, *longer, space.first, space.head_only]
+    others = [*space.ways, *space.longer(reference)]
+    trained: list[Recipe] = [reference, *others, space.first, space.head_only]
     likely = seen.best_learning_rate(space.first)
-    for recipe in (reference, *longer):
+    for recipe in (reference, *others):
         for rate in sorted(space.learning_rates, key=lambda one: (one != likely, -one)):
             if any(map(seen.above_baseline, trained)):
                 break
@@ -300,11 +301,7 @@ def _rate_of(seen: Observations, recipe: Recipe) -> float | None:
     if (shorter := space.next_shorter(recipe)) is not None and seen.best_learning_rate(shorter) is not None:
         return seen.best_learning_rate(shorter)
     half = (space.start_k + space.layers) / 2
-    nearer = (
-        space.reference
-        if recipe.is_full or recipe == space.reference or (recipe.k is not None and recipe.k > half)
-        else space.first
-    )
+    nearer = space.reference if recipe == space.reference or space.share(recipe) * space.layers > half else space.first
     return seen.best_learning_rate(nearer) or seen.best_learning_rate(space.first) or space.middle_rate
 
 

@@ -40,9 +40,28 @@ def estimate_k(report: ProbeReport) -> int | None:
     if not scores:
         return None
     best = max(scores.values())
-    spread = 1 - best**2 if METRICS[report.metric].lowest < 0 else math.sqrt(max(best * (1 - best), 0.0))
-    error = spread / math.sqrt(report.train_rows)
-    return max(scores) - min(layer for layer, score in scores.items() if score >= best - error)
+    least = best - _standard_error(best, report)
+    return max(scores) - min(layer for layer, score in scores.items() if score >= least)
+
+
+def mean_is_better(report: ProbeReport, head_reads: str) -> bool:
+    """Whether the probe on the mean of all tokens after the last layer is better than that on what the model's head reads.
+
+    It is, if its score on held-out training examples is more than one standard error above.
+
+    Args:
+        report: The probes.
+        head_reads: Which tokens the head reads: ``first``, ``last`` or ``all``.
+    """
+    scores = {probe.vector: probe.held_out for probe in report.probes if probe.layers == (report.layers,)}
+    mean, own = scores.get("mean"), scores.get(head_reads)
+    return mean is not None and own is not None and mean - own > _standard_error(mean, report)
+
+
+def _standard_error(score: float, report: ProbeReport) -> float:
+    """The approximate standard error of the score of a probe on held-out training examples."""
+    spread = 1 - score**2 if METRICS[report.metric].lowest < 0 else math.sqrt(max(score * (1 - score), 0.0))
+    return spread / math.sqrt(report.train_rows)
 
 
 @dataclass(frozen=True)
@@ -106,6 +125,7 @@ class Alternatives:
         test: Their predictions for all test rows, ``[rows, C]``; empty without a test set.
         probes: What is reported of the probes; None if the hidden states could not be cached.
         estimated_k: The k that the probes suggest.
+        mean_is_better: Whether the probes score better on the mean of all tokens than on what the head of the model reads.
     """
 
     models: Mapping[str, Fitted] = field(default_factory=dict)
@@ -113,6 +133,7 @@ class Alternatives:
     test: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     probes: ProbeReport | None = None
     estimated_k: int | None = None
+    mean_is_better: bool = False
 
 
 def fit_alternatives(plan: Plan, runs: Sequence[Run], progress: Progress) -> Alternatives:
@@ -150,4 +171,6 @@ def fit_alternatives(plan: Plan, runs: Sequence[Run], progress: Progress) -> Alt
     models = {name: of_folds[0] for name, of_folds in found.items()}
     rows = experiment.splits.get("test")
     test = {} if rows is None else {name: fitted.logits(rows, "test") for name, fitted in models.items()}
-    return Alternatives(models, values, test, report, estimate_k(report) if report else None)
+    if report is None:
+        return Alternatives(models, values, test)
+    return Alternatives(models, values, test, report, estimate_k(report), mean_is_better(report, experiment.head_reads))

@@ -34,7 +34,7 @@ from frostline.sweeps.results.folder import Folder, register, write_alternatives
 from frostline.sweeps.results.search_record import SearchRecord, Step, Tried, read_search, write_search
 from frostline.sweeps.results.tensor_files import BestWeights
 from frostline.sweeps.settings import MoreRuns, Settings
-from frostline.training.run import Run
+from frostline.training.run import Run, tuned_share
 from frostline.training.train import profile_step
 
 Runs = Mapping[Candidate, Run]
@@ -42,14 +42,18 @@ STACK, FREE = 4, 1.5  # runs of a stack in a search on a GPU, and the most times
 INTERRUPTED = (KeyboardInterrupt, SystemExit)  # what Ctrl-C and SIGTERM raise
 
 
-def runs_of(plan: Plan) -> Runs:
-    """Every run that the search may train."""
+def runs_of(plan: Plan, *, ways: bool = True) -> Runs:
+    """Every run that the search may train, with those of ways to tune or without them."""
     lengths = {run.num_train_epochs for run in plan.runs}  # as those of the folder are named
-    return {
-        Candidate(run.named_among(lengths), run.learning_rate, run.seed): run
-        for run in plan.requested
-        if run.learning_rate is not None
-    }
+    found = {}
+    for run in plan.requested:
+        if run.recipe.is_way and not ways:
+            continue
+        assert run.learning_rate is not None
+        rates = {run.way.rate_factor * rate: rate for rate in plan.spec.learning_rate}
+        rate = rates[run.learning_rate] if run.recipe.is_way else run.learning_rate
+        found[Candidate(run.named_among(lengths), rate, run.seed)] = run
+    return found
 
 
 def _order(candidate: Candidate) -> tuple[float, Any]:
@@ -148,6 +152,7 @@ class Search:
         *,
         processes: int | None = None,
         ray: Driver | None = None,
+        ways_if_better: bool = False,
     ) -> Self:
         """Cache the hidden states, fit models that train no layer, and set up the observations.
 
@@ -157,6 +162,7 @@ class Search:
             budget: Wall-clock seconds for all runs; None: the default budget.
             processes: How many processes or tasks of Ray train the runs; None: this one, or all that fit into the cluster.
             ray: Trains the runs as tasks of Ray; None trains them here.
+            ways_if_better: Whether the ways of the plan are left out unless probes score better on the mean of all tokens.
         """
         for damage in plan.store.check():
             progress.note(damage)
@@ -167,23 +173,35 @@ class Search:
         prepare_hidden_states(plan, early, progress)
         of_folds = list({run.fold: run for run in reversed(early)}.values())[::-1]
         fitted = fit_alternatives(plan, of_folds, progress)
+        ways = ", ".join(dict.fromkeys(one.recipe.trained for one in runs if one.recipe.is_way))
+        if ways and ways_if_better and fitted.mean_is_better:
+            progress.note(
+                "Probes score better on the mean of all tokens than on what the head of this model reads. The search therefore "
+                f"also tries {ways}."
+            )
+        elif ways_if_better:
+            runs = runs_of(plan, ways=False)
         together = run_together(plan, runs, processes, ray)
         return cls._of(plan, progress, runs, budget, fitted, together=together, ray=ray)
 
     @classmethod
-    def request_first_step(cls, plan: Plan, progress: Progress, budget: float | None, *, exhaustive: bool) -> None:
+    def request_first_step(
+        cls, plan: Plan, progress: Progress, budget: float | None, *, exhaustive: bool, ways: bool
+    ) -> None:
         """Write the first step into the folder, which no result decides, so that other processes can begin with it."""
-        search = cls.without_probes(plan, progress, budget)
+        search = cls.without_probes(plan, progress, budget, ways=ways)
         search._request(search.whole_grid() if exhaustive else next(policy(search.seen)))
 
     @classmethod
-    def without_probes(cls, plan: Plan, progress: Progress, budget: float | None, processes: int | None = None) -> Self:
-        """A search before models that train no layer are fitted. Nothing is written.
+    def without_probes(
+        cls, plan: Plan, progress: Progress, budget: float | None, processes: int | None = None, *, ways: bool
+    ) -> Self:
+        """A search before models that train no layer are fitted, with ways to tune or without them. Nothing is written.
 
         The estimate of k is that of an earlier search in the folder. Without one, learning rates are compared at the dearest
         k that probes may suggest.
         """
-        runs = runs_of(plan)
+        runs = runs_of(plan, ways=ways)
         together, earlier = run_together(plan, runs, processes, None), read_search(plan.store.out)
         nothing = Alternatives(estimated_k=earlier.estimated_k if earlier else plan.identity.layers)
         return cls._of(plan, progress, runs, budget, nothing, together=together)
@@ -215,6 +233,7 @@ class Search:
         evidence = RunPredictions(rows, logits, interim_analyses(len(spec.seeds)))
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
         costs, space = plan.cost_model, {}
+        one_each, anatomy = {one.recipe: run for one, run in runs.items()}, plan.experiment.pretrained.anatomy
         if estimate := alternatives.estimated_k:
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
@@ -226,9 +245,8 @@ class Search:
                 learning_rates=tuple(sorted(spec.learning_rate)),
                 head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(HEAD_ONLY) if rate is not None),
                 seeds=spec.seeds,
-                operations={
-                    one: costs.operations(run) for one, run in {one.recipe: run for one, run in runs.items()}.items()
-                },
+                operations={one: costs.operations(run) for one, run in one_each.items()},
+                shares={one: tuned_share(run, anatomy) for one, run in one_each.items() if one.is_way},
                 **space,
             ),
             Rule.of(settings_of(spec), rows.chance),
@@ -336,7 +354,7 @@ class Search:
         tried = [
             Tried(
                 recipe=one.recipe,
-                learning_rate=one.learning_rate,
+                learning_rate=runs[one].learning_rate,
                 seed=one.seed,
                 score=found.score,
                 seconds=found.seconds / found.workers,
@@ -378,7 +396,12 @@ class Search:
     def _write(self, stop: Stop | None = None, *, over: bool = False) -> None:
         """Write search.json. ``stop`` says why the search ended or was interrupted; None while it continues."""
         seen, space, store = self.seen, self.seen.space, self.plan.store
-        rates = {recipe: seen.best_learning_rate(recipe) for recipe in space.recipes}
+        rates = {
+            str(one): own
+            for one in space.recipes
+            if (rate := seen.best_learning_rate(one)) is not None
+            and (own := self.runs[Candidate(one, rate, space.seeds[0])].learning_rate) is not None
+        }
         reference, untried = space.reference, [one for one in space.recipes if not seen.tried(one)]
         record = SearchRecord(
             train_size=next(iter(self.runs.values())).train_size,
@@ -392,9 +415,9 @@ class Search:
             num_train_epochs=list(self.plan.spec.num_train_epochs),
             learning_rates=list(space.learning_rates),
             head_learning_rates=list(space.head_learning_rates),
-            selected_learning_rates={recipe: rate for recipe, rate in rates.items() if rate is not None},
+            selected_learning_rates=rates,
             results_so_far=seen.results_so_far(),
-            skipped=[one for one in untried if one in space.shortest],
+            skipped=[one for one in untried if one in space.curve],
             failed_reference=reference if stop and stop.no_reference else None,
             enough_budget=stop.enough if stop else None,
             requested=sorted(self.requested),

@@ -429,6 +429,7 @@ class Answer(TaskAnswer):
         unusable_runs: The number of finished runs that failed.
         next_command, next_seconds: The one step that would make the answer surer, and how long it trains.
         search: The record of the search, if one trained the runs.
+        refit_rows: The number of rows that the saved model was trained on, if it was trained once more on all labelled ones.
         data: Facts of the data; ``notes`` and ``columns`` are among them.
     """
 
@@ -453,6 +454,7 @@ class Answer(TaskAnswer):
     threshold: Threshold | None = None
     tested: bool = False
     opened_by: str = "frostline"
+    refit_rows: int | None = None
     data: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     columns: dict[str, Any] | None = None

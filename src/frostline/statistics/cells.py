@@ -253,14 +253,15 @@ def by_depth(runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
 
     The runs of a k are sorted by train size, learning rate and seed, so the order of the table's rows does not matter.
     """
+
+    def order(run: RunResult) -> tuple[Any, ...]:
+        size, rate = run.train_size or 0, run.learning_rate or 0.0
+        return Recipe(run.recipe).order, size, rate, isinstance(run.seed, str), run.seed
+
     cells: dict[str, list[RunResult]] = {}
-    for run in sorted(runs, key=lambda run: (Recipe(run.recipe).order, _order_of(run))):
+    for run in sorted(runs, key=order):
         cells.setdefault(run.recipe, []).append(run)
     return cells
-
-
-def _order_of(run: RunResult) -> tuple[Any, ...]:
-    return run.train_size or 0, run.learning_rate or 0.0, isinstance(run.seed, str), run.seed
 
 
 def counted(runs: Sequence[RunResult], settings: AnalysisSettings) -> list[RunResult]:

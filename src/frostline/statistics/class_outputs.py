@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
 from frostline.data.tags import are_entities, entity_types
 from frostline.statistics.answer import CalibrationError, ClassScores
-from frostline.statistics.inference import Ratio
+from frostline.statistics.inference import Ratio, row_groups, score_interval
 from frostline.statistics.metrics import defined, entity_counts, is_scored, predict, scored_rows
 from frostline.statistics.predictions import Labelled
 from frostline.statistics.threshold_rule import RECALL, ThresholdRule
@@ -56,24 +56,62 @@ def scores_by_class(split: Labelled, logits: Sequence[NDArray[Any]]) -> list[Cla
         For each class its ``label``, the number of ``examples`` that any run is scored on (entities or words for tags), and for
         each score its ``estimate`` with the ``lowest`` and ``highest`` of the single runs.
     """
-    entities = split.task_type == TOKENS and are_entities(split.labels)
-    counted = _of_label_sets if split.task_type == MULTI_LABEL else _of_entities if entities else _of_classes
-    counts = np.stack([counted(split, one) for one in logits])  # [runs, rows, K, 3]
+
+    def with_range(estimate: float, single: NDArray[np.float64]) -> Ratio:
+        known = single[~np.isnan(single)].tolist()
+        return Ratio(defined(float(estimate)), min(known, default=None), max(known, default=None))
+
+    counts = np.stack([_counts(split, one) for one in logits])  # [runs, rows, K, 3]
     single, pooled = _class_scores(counts.sum(1)), _class_scores(counts.sum((0, 1)))  # [3, runs, K] and [3, K]
     examples = counts[..., 2].max(0).sum(0)
     return [
         ClassScores(
             label=label,
             examples=int(examples[c]),
-            **{name: _with_range(pooled[n, c], single[n, :, c]) for n, name in enumerate(SCORES)},
+            **{name: with_range(pooled[n, c], single[n, :, c]) for n, name in enumerate(SCORES)},
         )
-        for c, label in enumerate(entity_types(split.labels) if entities else split.labels)
+        for c, label in enumerate(_kinds(split))
     ]
 
 
-def _of_entities(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
-    """``[rows, K, 3]``: correct, predicted and expected entities of each type."""
-    return entity_counts(split.targets, predict(logits, split.task_type), split.labels)
+def intervals_by_class(split: Labelled, logits: NDArray[Any]) -> list[ClassScores]:
+    """The same of one model, for logits ``[rows, C]``. The ends are those of the interval for the sample of rows."""
+    counts = _counts(split, logits)  # [rows, K, 3]
+    total = counts.sum(0)
+    scores = _class_scores(total)  # [3, K]
+    left_out = np.stack([_class_scores(counts[rows].sum(0)) for rows in row_groups(len(counts))])  # [groups, 3, K]
+
+    def interval(n: int, c: int, examples: float) -> Ratio:
+        """``examples`` are what the score is a share of."""
+        low, high = score_interval(float(scores[n, c]), left_out[:, n, c], 1 / max(examples, 1.0))
+        unknown = np.isnan(scores[n, c])
+        return Ratio(
+            defined(float(scores[n, c])), None if unknown else max(low, 0.0), None if unknown else min(high, 1.0)
+        )
+
+    return [
+        ClassScores(
+            label=label,
+            examples=int(expected),
+            precision=interval(0, c, predicted),
+            recall=interval(1, c, expected),
+            f1=interval(2, c, (predicted + expected) / 2),
+        )
+        for c, (label, (_, predicted, expected)) in enumerate(zip(_kinds(split), total.tolist(), strict=True))
+    ]
+
+
+def _kinds(split: Labelled) -> Sequence[str]:
+    """What is counted: types of entities, else labels."""
+    entities = split.task_type == TOKENS and are_entities(split.labels)
+    return entity_types(split.labels) if entities else split.labels
+
+
+def _counts(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
+    """``[rows, K, 3]``: correct, predicted and expected of each class, label, or type of entity."""
+    if split.task_type == TOKENS and are_entities(split.labels):
+        return entity_counts(split.targets, predict(logits, split.task_type), split.labels)
+    return (_of_label_sets if split.task_type == MULTI_LABEL else _of_classes)(split, logits)
 
 
 def _of_label_sets(split: Labelled, logits: NDArray[Any]) -> NDArray[np.int64]:
@@ -97,11 +135,6 @@ def _class_scores(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     correct, predicted, expected = np.moveaxis(counts, -1, 0).astype(np.float64)
     with np.errstate(invalid="ignore"):
         return np.stack([correct / predicted, correct / expected, 2 * correct / (predicted + expected)])
-
-
-def _with_range(estimate: float, single: NDArray[np.float64]) -> Ratio:
-    known = single[~np.isnan(single)].tolist()
-    return Ratio(defined(float(estimate)), min(known, default=None), max(known, default=None))
 
 
 Values = NDArray[np.float64]

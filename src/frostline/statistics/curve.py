@@ -61,13 +61,6 @@ def share_point(
     return OperatingPoint(target=target, corrected=corrected, margin=None, **found)
 
 
-def margin_point(cells: Sequence[Cell], reference: Cell | None, margin: float) -> OperatingPoint:
-    """The smallest k that is at most ``margin`` below the reference, in units of the metric; see :func:`share_point`."""
-    differences = [cell.difference for cell in cells]
-    found = _smallest(cells, reference, differences, -margin, defined=reference is not None, by_mean=False)
-    return OperatingPoint(target=None, corrected=False, margin=margin, **found)
-
-
 def _smallest(
     cells: Sequence[Cell],
     reference: Cell | None,
@@ -220,7 +213,9 @@ def _points(cells: Sequence[Cell], reference: Cell | None, settings: AnalysisSet
         for corrected in (False, True)
         for share in settings.targets
     ]
-    return [*points, margin_point(cells, reference, settings.margin)]
+    differences, defined = [cell.difference for cell in cells], reference is not None
+    within = _smallest(cells, reference, differences, -settings.margin, defined=defined, by_mean=False)
+    return [*points, OperatingPoint(target=None, corrected=False, margin=settings.margin, **within)]
 
 
 def _relate(cells: Sequence[Cell], reference: Cell | None) -> None:

@@ -40,7 +40,9 @@ def f1(targets: Array, predictions: Array) -> float:
 
 
 def f1_macro(targets: Array, predictions: Array) -> float:
-    """The mean F1 of the classes that occur or are predicted."""
+    """The mean F1 of the classes that occur or are predicted; of label sets, that of all labels."""
+    if targets.ndim > 1:
+        return f1_macro_of_sets(targets, predictions)
     correct, predicted, expected = _counts(targets, predictions)
     both = predicted + expected
     return float((2 * correct[both > 0] / both[both > 0]).mean())
@@ -138,31 +140,6 @@ def tag_tally(targets: Array, predictions: Array, labels: Sequence[str]) -> tupl
     return (*entities, (scored & (targets == predictions)).sum(1), scored.sum(1))
 
 
-def entity_precision(correct: Array, predicted: Array, expected: Array, right: Array, words: Array) -> float:
-    """The share of the predicted entities that are correct."""
-    return _share(correct.sum(), predicted.sum())
-
-
-def entity_recall(correct: Array, predicted: Array, expected: Array, right: Array, words: Array) -> float:
-    """The share of the expected entities that are found."""
-    return _share(correct.sum(), expected.sum())
-
-
-def entity_f1(correct: Array, predicted: Array, expected: Array, right: Array, words: Array) -> float:
-    """The harmonic mean of entity_precision and entity_recall."""
-    return _share(2 * correct.sum(), predicted.sum() + expected.sum())
-
-
-def token_accuracy(correct: Array, predicted: Array, expected: Array, right: Array, words: Array) -> float:
-    """The share of the words with the correct tag."""
-    return _share(right.sum(), words.sum())
-
-
-def _share(part: int, whole: int) -> float:
-    """``part / whole``; 0 where the whole is 0, as in seqeval."""
-    return float(part / whole) if whole else 0.0
-
-
 Tally = tuple[Array, ...]  # what a metric reads of n examples, [n, ...] each: targets and predictions, or counts
 Score = Callable[..., float]  # of a tally
 CONSTANT_BASELINE, MEAN_BASELINE = "constant baseline", "mean baseline"
@@ -200,8 +177,17 @@ class Metric:
     aliases: tuple[str, ...] = ()
 
 
-def _f1_macro(targets: Array, predictions: Array) -> float:
-    return (f1_macro_of_sets if targets.ndim > 1 else f1_macro)(targets, predictions)
+CORRECT, PREDICTED, EXPECTED, RIGHT, WORDS = range(5)  # places in the counts of tag_tally
+
+
+def _share(part: int, *wholes: int) -> Score:
+    """The count at one place, as a share of the mean of others; 0 where that is 0, as in seqeval."""
+
+    def score(*counts: Array) -> float:
+        whole = sum(counts[n].sum() for n in wholes)
+        return float(len(wholes) * counts[part].sum() / whole) if whole else 0.0
+
+    return score
 
 
 def _correlation(name: str) -> Score:
@@ -234,7 +220,12 @@ _ALL = (
     ),
     Metric(name="f1", label="F1", task_types=(CLASSIFICATION,), score=f1, classes=2),
     Metric(name="f1_micro", label="micro F1", task_types=(MULTI_LABEL,), score=f1_micro),
-    Metric(name="f1_macro", label="macro F1", task_types=(CLASSIFICATION, MULTI_LABEL), score=_f1_macro),
+    Metric(
+        name="f1_macro",
+        label="macro F1",
+        task_types=(CLASSIFICATION, MULTI_LABEL),
+        score=f1_macro,
+    ),
     Metric(name="subset_accuracy", label="subset accuracy", task_types=(MULTI_LABEL,), score=subset_accuracy),
     Metric(
         name="matthews_correlation",
@@ -276,16 +267,32 @@ _ALL = (
         bounded=False,
         constant=0.0,
     ),
-    Metric(name="entity_f1", label="entity F1", task_types=(TOKENS,), score=entity_f1, entities=True),
     Metric(
-        name="entity_precision", label="entity precision", task_types=(TOKENS,), score=entity_precision, entities=True
+        name="entity_f1",
+        label="entity F1",
+        task_types=(TOKENS,),
+        score=_share(CORRECT, PREDICTED, EXPECTED),
+        entities=True,
     ),
-    Metric(name="entity_recall", label="entity recall", task_types=(TOKENS,), score=entity_recall, entities=True),
+    Metric(
+        name="entity_precision",
+        label="entity precision",
+        task_types=(TOKENS,),
+        score=_share(CORRECT, PREDICTED),
+        entities=True,
+    ),
+    Metric(
+        name="entity_recall",
+        label="entity recall",
+        task_types=(TOKENS,),
+        score=_share(CORRECT, EXPECTED),
+        entities=True,
+    ),
     Metric(
         name="token_accuracy",
         label="token accuracy",
         task_types=(TOKENS,),
-        score=token_accuracy,
+        score=_share(RIGHT, WORDS),
         baseline="majority-tag baseline",
     ),
 )

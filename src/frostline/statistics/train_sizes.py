@@ -177,10 +177,11 @@ def over_sizes(curves: Sequence[SizeAnswer]) -> list[KOverSizes]:
     """
     rising, generator = sorted(curves, key=_size), np.random.default_rng(0)
     names = dict.fromkeys(cell.recipe for curve in rising for cell in curve.cells if cell.recipe != curve.reference)
-    found = [
-        KOverSizes(recipe=name, **_better(rising, name), **_slope(rising, name), **_spread(rising, name, generator))
-        for name in names
-    ]
+    found = []
+    for name in names:
+        found.append(row := KOverSizes(recipe=name, full_better_from=_full_better_from(rising, name)))
+        _add_slope(row, rising)
+        _add_spread(row, rising, generator)
     for key in ("slope", "spread"):
         known = [(row, p) for row in found if (p := getattr(row, f"{key}_p")) is not None]
         for (row, _), p in zip(known, holm([p for _, p in known]), strict=True):
@@ -194,40 +195,37 @@ def _size(curve: SizeAnswer) -> int:
     return curve.train_size
 
 
-def _better(rising: Sequence[SizeAnswer], name: Recipe) -> dict[str, Any]:
+def _full_better_from(rising: Sequence[SizeAnswer], name: Recipe) -> int | None:
     """The smallest size at which the whole interval of ``k - full`` lies below 0, as at every larger size."""
     differences = _differences(rising, name)
     worse = [n for n, difference in differences if difference.high is not None and difference.high < 0]
-    tail = [n for n, _ in differences if all(m in worse for m, _ in differences if m >= n)]
-    return {"full_better_from": min(tail, default=None)}
+    return min((n for n, _ in differences if all(m in worse for m, _ in differences if m >= n)), default=None)
 
 
-def _slope(rising: Sequence[SizeAnswer], name: Recipe) -> dict[str, Any]:
-    """How much ``k - full`` changes with ten times as many examples, with interval and p-value."""
-    known = [(n, d) for n, d in _differences(rising, name) if d.error is not None]
+def _add_slope(row: KOverSizes, rising: Sequence[SizeAnswer]) -> None:
+    """Add how much ``k - full`` changes with ten times as many examples, with interval and p-value."""
+    known = [(n, d) for n, d in _differences(rising, row.recipe) if d.error is not None]
     if len(known) < 2:
-        return {}
+        return
     x = np.log10([n for n, _ in known])
     weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-    slope = float(weights @ [d.estimate for _, d in known])
+    row.slope = slope = float(weights @ [d.estimate for _, d in known])
     parts = [(w * d.error) ** 2 for w, (_, d) in zip(weights, known, strict=True)]
     error = sum(parts) ** 0.5
     own = [d.degrees_of_freedom for _, d in known]
     degrees_of_freedom = error**4 / sum(part**2 / df for part, df in zip(parts, own, strict=True)) if error else 1.0
     half = float(scipy.stats.t.ppf(QUANTILE, degrees_of_freedom)) * error
-    p = float(2 * scipy.stats.t.sf(abs(slope) / error, degrees_of_freedom)) if error else float(slope == 0)
-    return {"slope": slope, "slope_low": slope - half, "slope_high": slope + half, "slope_p": p}
+    row.slope_low, row.slope_high = slope - half, slope + half
+    row.slope_p = float(2 * scipy.stats.t.sf(abs(slope) / error, degrees_of_freedom)) if error else float(slope == 0)
 
 
-def _spread(rising: Sequence[SizeAnswer], name: Recipe, generator: np.random.Generator) -> dict[str, Any]:
-    """The spread between seeds relative to that of full fine-tuning, and the p-value of equal spreads."""
-    pairs = [_equally_many(curve, name) for curve in rising if curve.reference_is_full]
-    both = [pair for pair in pairs if len(pair[0]) > 1]
-    if not both:
-        return {}
-    ours, theirs = (sum(float(pair[side].var(ddof=1)) * (len(pair[0]) - 1) for pair in both) for side in (0, 1))
-    ratio = (ours / theirs) ** 0.5 if theirs > 0 else None
-    return {"spread_ratio": ratio, "spread_p": _permutation_p(both, generator)}
+def _add_spread(row: KOverSizes, rising: Sequence[SizeAnswer], generator: np.random.Generator) -> None:
+    """Add the spread between seeds relative to that of full fine-tuning, and the p-value of equal spreads."""
+    pairs = [_equally_many(curve, row.recipe) for curve in rising if curve.reference_is_full]
+    if both := [pair for pair in pairs if len(pair[0]) > 1]:
+        ours, theirs = (sum(float(pair[side].var(ddof=1)) * (len(pair[0]) - 1) for pair in both) for side in (0, 1))
+        row.spread_ratio = (ours / theirs) ** 0.5 if theirs > 0 else None
+        row.spread_p = _permutation_p(both, generator)
 
 
 def _equally_many(curve: SizeAnswer, name: str) -> tuple[Array, Array]:

@@ -79,7 +79,11 @@ def publication_of(protocol: Protocol, analysis: Analysis) -> Publication:
         worst = max(same, key=lambda row: abs(row.gap)).published
         where = f"{worst.table}, {worst.model}, {worst.task}"
         gaps = f"{len(same)} means of the same models differ by {mean:.2f} points on average and {largest:.2f} at most ({where})."
-        large = [_large_gap(row) for row in same if abs(row.gap) > LARGE]
+        for row in (row for row in same if abs(row.gap) > LARGE):
+            of, errors = row.published, row.gap_in_errors
+            about = "" if errors is None else f", {errors:.1f} standard errors"
+            gap = f"{100 * row.gap:+.2f} points{about}, {row.runs} runs here"
+            large.append(f"{of.table}, {of.model}, {of.task}, {of.tuned} tuned: {gap}")
     return Publication(
         question=protocol.question,
         source=protocol.source,
@@ -88,14 +92,6 @@ def publication_of(protocol: Protocol, analysis: Analysis) -> Publication:
         table=published_table(rows) if rows else None,
         contradictions=protocol.contradictions,
         differences=protocol.differences,
-    )
-
-
-def _large_gap(row: Compared) -> str:
-    of, errors = row.published, row.gap_in_errors
-    about = "" if errors is None else f", {errors:.1f} standard errors"
-    return (
-        f"{of.table}, {of.model}, {of.task}, {of.tuned} tuned: {100 * row.gap:+.2f} points{about}, {row.runs} runs here"
     )
 
 

@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from frostline import FrostlineError
 from frostline.data.load import Data
-from frostline.frozen.forward_pass import ForwardPass, Lengths, Rows, StateSelection, selection_for
+from frostline.fast.switch import release_freed_memory
+from frostline.frozen.exactness import Check, check
+from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, selection_for
 from frostline.frozen.hidden_states import (
     RESERVED_BYTES,
     SHARD_ROWS,
@@ -23,15 +26,15 @@ from frostline.frozen.hidden_states import (
 from frostline.model.anatomy import Anatomy, count_parameters
 from frostline.model.device import DeviceMemory, Machine, free_bytes
 from frostline.model.pretrained import Pretrained
-from frostline.model.terms import OWN_HEAD
-from frostline.statistics.recipe import Recipe
+from frostline.model.terms import OWN_HEAD, HeadKind
+from frostline.statistics.recipe import FULL, NAMED, Recipe
 from frostline.sweeps.grid import Identity, Origin, expand, one_of_each, read_sweep
 from frostline.sweeps.operations import CostModel
 from frostline.sweeps.parameter_groups import Group, groups_by_tune
 from frostline.sweeps.results.forecast_record import Forecast, KindForecast
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.settings import Settings
-from frostline.training.experiment import Experiment
+from frostline.training.experiment import Experiment, starting_cut
 from frostline.training.forward import subset_rows, train_rows
 from frostline.training.probes import features_after
 from frostline.training.run import Run, trainings_of
@@ -91,10 +94,60 @@ class Plan:
         """The hidden states that are cached."""
         return self.states.cached
 
+    def check_cuts(self) -> None:
+        """Check in fp32, once, that the cuts are exact with every head. That also chooses packed or padded batches.
+
+        Raises:
+            FrostlineError: A cut is not exact.
+        """
+        experiment, by_head = self.experiment, {OWN_HEAD: list[Run]()}
+        if experiment.worker.checked:
+            return
+        for spec in (spec for spec in self.runs if spec.way.in_loop):
+            by_head.setdefault(experiment.for_run(spec).pretrained.head, []).append(spec)
+        checks_of = {kind: self._checks(runs, kind) for kind, runs in by_head.items()}
+        release_freed_memory()
+        checks = [one for some in checks_of.values() for one in some]
+        for one in (one for one in checks if one.refused):
+            at = "" if one.recipe is None else f" with {one.recipe}"
+            raise FrostlineError(
+                f"The model {experiment.pretrained.name} cannot be cut exactly{at}: {one.refused} Run `frostline check` for "
+                "details, or choose another model."
+            )
+        experiment.worker.packed = all(one.batches == "packed" for one in checks)
+        for kind, some in checks_of.items():
+            as_checked = all(one.head_token and one.batches == checks[0].batches for one in some)
+            experiment.worker.head_tokens[kind] = some[0].head_token if as_checked else None
+        experiment.worker.checked = True
+
+    def _checks(self, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
+        """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
+        pretrained = self.experiment.pretrained.with_head(kind)
+        depths = [spec.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
+        ks = {max(depth, kind.layers) for depth in depths if depth is not None}
+        ends = {min(ks), max(ks)} if ks else set()
+        all_cut = all(starting_cut(self.cached, pretrained.anatomy, spec) is not None for spec in runs)
+        return check(
+            pretrained.model,
+            # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches
+            tune=[*sorted(ends), FULL],
+            tune_modules=next((spec.way.modules for spec in runs if spec.recipe == NAMED), None),
+            max_uncut_layers=max(ends) if ends and all_cut else None,
+        )
+
     @cached_property
     def cost_model(self) -> CostModel:
-        """Operations and memory of the runs. They depend on packing and head tokens, so the cuts must be checked before."""
+        """Operations and memory of the runs. They depend on packing and head tokens, which the check of the cuts chooses."""
+        self.check_cuts()
         return CostModel(self.experiment, self.cached)
+
+    @property
+    def refit_rows(self) -> int | None:
+        """The number of rows that the saved model is trained on once more; None if it is that of a run."""
+        if not (self.identity.folds if self.spec.refit is None else self.spec.refit):
+            return None
+        splits = self.experiment.splits
+        return len(splits["validation"]) + (0 if self.identity.folds else len(splits["train"]))
 
     def missing(self, runs: Sequence[Run]) -> list[Run]:
         """Those of ``runs`` that have no result in the folder."""
@@ -192,7 +245,8 @@ def planned_states(
     needed, tokens, pretrained = rows_needed(experiment, runs), experiment.tokens, experiment.pretrained
     unique = needed[np.unique(tokens.keys[needed], return_index=True)[1]]  # one row of each distinct example
     count, width = int(tokens.lengths[unique].sum()), pretrained.anatomy.width
-    free, most = free_cache_bytes(), math.inf if limit is None else limit * 1e9
+    free = max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
+    most = math.inf if limit is None else limit * 1e9
 
     def fits(part: StateSelection) -> bool:
         """Whether the disk has space for the states that are not cached yet, and the limit allows all of them."""
@@ -202,7 +256,10 @@ def planned_states(
         recipes = [one for one in similar_recipes(recipe) if bool(one.head_token) != whole]
         missing = min((missing_rows(tokens, unique, part, one) for one in recipes), key=len, default=unique)
         lengths = tokens.lengths[missing]
-        more = part.bytes(len(missing), int(lengths.sum()), width) + passage_bytes(pretrained, lengths)
+        between = 0  # bytes of the hidden states between layers while examples are streamed
+        if pretrained.stream:
+            between = 4 * width * int(np.sort(lengths)[-SHARD_ROWS:].sum())
+        more = part.bytes(len(missing), int(lengths.sum()), width) + between
         return more <= free and part.bytes(len(unique), count, width) <= most
 
     cached = wanted.largest_part(fits)
@@ -245,17 +302,6 @@ def recipe_of(pretrained: Pretrained, machine: Machine, forward_pass: ForwardPas
         packed=forward_pass.packed,
         head_token=" ".join(forward_pass.head_token.modules) if forward_pass.head_token else "",
     )
-
-
-def passage_bytes(pretrained: Pretrained, lengths: Lengths) -> int:
-    """The size of the hidden states between layers while examples of these lengths are streamed, else 0."""
-    longest = int(np.sort(lengths)[-SHARD_ROWS:].sum())
-    return 4 * pretrained.anatomy.width * longest if pretrained.stream else 0
-
-
-def free_cache_bytes() -> int:
-    """How many more bytes of disk the cache may take."""
-    return max(0, free_bytes(nearest_existing(cache_folder())) - RESERVED_BYTES)
 
 
 def nearest_existing(path: Path) -> Path:

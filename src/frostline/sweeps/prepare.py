@@ -44,7 +44,7 @@ def prepare(
     sources: Mapping[str, Any],
     progress: Progress,
     *,
-    tunes: Callable[[int], tuple[Recipe, ...]] | None = None,
+    tunes: Callable[[int, Task], tuple[Recipe, ...]] | None = None,
     probes: bool = False,
     data: Data | None = None,
 ) -> Plan:
@@ -54,7 +54,7 @@ def prepare(
         spec: The sweep.
         sources: Tables given in Python, which replace the paths of ``train``, ``validation`` and ``test``.
         progress: Shows progress.
-        tunes: Maps the number of layers to values of k, which replace those of ``spec``.
+        tunes: What is trained instead of the values of ``spec``, from the number of layers and the task.
         probes: Also cache the hidden states that probes after every layer read.
         data: The data, if they have been read before, maybe on another machine.
 
@@ -77,7 +77,7 @@ def prepare(
     progress.begin("loading the model")
     pretrained = load_model(spec, task, machine)
     if tunes is not None:
-        spec = spec.model_copy(update={"tune": searchable(tunes(pretrained.anatomy.count), pretrained, machine)})
+        spec = spec.model_copy(update={"tune": searchable(tunes(pretrained.anatomy.count, task), pretrained, machine)})
     spec = _with_ways(spec, pretrained)
     max_length = length_limit(spec, pretrained)
     identity = Identity(
@@ -96,7 +96,8 @@ def prepare(
     progress.begin("tokenizing the examples")
     runs = tuple(expand(grid, identity))
     require_suitable_runs(runs, pretrained, data)
-    encoded = encode_splits(spec, data, max_length, pretrained, trained=rows_trained(runs, data))
+    trained = None if spec.refit else rows_trained(runs, data)
+    encoded = encode_splits(spec, data, max_length, pretrained, trained=trained)
     experiment = make_experiment(spec, pretrained, machine, data, encoded, identity.metric)
     origin = Origin.here(store.out, tuple(name for name in SPLITS if name in sources))
     named = next((run for run in runs if run.recipe == NAMED), None)

@@ -138,6 +138,11 @@ class OutputSettings(Strict):
     margin: float | None = Field(
         None, gt=0, description="replaces --target: largest acceptable gap to full fine-tuning, in the metric's units"
     )
+    refit: bool | None = Field(
+        None,
+        description="train the saved model once more, on all labelled rows except the test set",
+        json_schema_extra=of_help("with folds"),
+    )
     keep_adapter: bool = Field(
         False, description="save a LoRA model also as an adapter of PEFT, in model/adapter; needs the package peft"
     )
@@ -228,6 +233,7 @@ GROUPS: Mapping[str, type[Strict]] = {  # the panels of ``--help``, in their ord
     "output": OutputSettings,
 }
 CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")
+AUTO, NO_WAYS = "auto", "none"  # values of the ways of a search
 OF_MODEL_AND_DATA = {
     *ModelSettings.model_fields,
     *DataSettings.model_fields,
@@ -292,7 +298,29 @@ def comparison(ways: str | Sequence[str], values: Mapping[str, Any]) -> dict[str
     return {**DEFAULT_RATES, **values, "tune": tunes}
 
 
-def search_settings(values: Mapping[str, Any], max_k: int | None = None) -> Settings:
+def search_ways(ways: str | Sequence[str]) -> tuple[Recipe, ...]:
+    """The ways to tune that a search also tries; none for ``auto``, which needs the number of layers, and for ``none``.
+
+    Raises:
+        FrostlineError: One of them is no way that tunes layers.
+    """
+    if ways in (AUTO, NO_WAYS):
+        return ()
+    try:
+        found = TypeAdapter(Tunes).validate_python(ways)
+    except ValidationError as error:
+        raise FrostlineError(f"ways cannot be {ways!r}: {_advice(error.errors()[0], 'ways')}.") from None
+    for recipe in found:
+        way = way_named(recipe)
+        if not recipe.is_way or way.head_only or not way.in_loop:
+            raise FrostlineError(
+                f"ways cannot have {recipe}: a search tries every k and linear probes anyway, and of other ways those that tune "
+                "layers. Leave it out, or run `frostline compare`."
+            )
+    return found
+
+
+def search_settings(values: Mapping[str, Any], max_k: int | None = None, ways: str | Sequence[str] = AUTO) -> Settings:
     """The settings of a search, before the layers of the model are known.
 
     Raises:
@@ -303,6 +331,7 @@ def search_settings(values: Mapping[str, Any], max_k: int | None = None) -> Sett
             raise FrostlineError(f"A search chooses {name} itself: leave it out, or run `frostline sweep`.")
     if max_k is not None and max_k < 1:
         raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more.")
+    search_ways(ways)
     settings = make_settings({**values, "tune": 0})
     if settings.train_size and len(settings.train_size) > 1:
         raise FrostlineError(

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from frostline.data.examples import Examples
 from frostline.data.kinds import TOKENS
 from frostline.fast.last_layer import HeadTokenPart
-from frostline.frozen.exactness import Check
 from frostline.frozen.forward_pass import ForwardPass, Rows, StateSelection, embeddings_are_lookups, tokens_per_batch
 from frostline.frozen.hidden_states import HiddenStates
 from frostline.frozen.readers import DeviceCopies
@@ -46,7 +45,7 @@ class Worker:
         as_trainer: Compute like transformers' Trainer, to time it: no scoring in chunks, and a gradient for every row of an
             embedding table.
         forward_pass_seconds: Wall-clock seconds of computing and loading the hidden states.
-        checks: The exactness check of the cuts, once made.
+        checked: Whether the cuts were found to be exact.
         stack_sizes: The sizes of stacks that were found (:mod:`frostline.sweeps.execution.stacks`).
         micro_batches: By the key of a stack: how many examples of each run are computed together in training, if memory ran out
             with more (:mod:`frostline.sweeps.execution.execute`).
@@ -60,7 +59,7 @@ class Worker:
     at_a_time: int = 1
     as_trainer: bool = False
     forward_pass_seconds: float = 0.0
-    checks: list[Check] | None = None
+    checked: bool = False
     stack_sizes: dict[Hashable, StackSize] = field(default_factory=dict)
     micro_batches: dict[str, int] = field(default_factory=dict)
     scoring_tokens: dict[int | None, int] = field(default_factory=dict)

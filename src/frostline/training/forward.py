@@ -24,7 +24,6 @@ from frostline.frozen.readers import Reader, reader_of
 from frostline.model.anatomy import Anatomy
 from frostline.model.device import memory_ran_out, random_state_restored, release_unused, to_device
 from frostline.model.packing import packable
-from frostline.model.pretrained import Pretrained
 from frostline.model.terms import HEAD
 from frostline.training.experiment import Experiment
 from frostline.training.linear_models import ridge
@@ -216,7 +215,7 @@ def forward_function(experiment: Experiment, specs: Sequence[Run]) -> Iterator[F
         cut_at(
             pretrained.model, pretrained.anatomy, cut, packing=packing, runs=runs, head_token=experiment.head_token
         ) as upper,
-        checkpointed(_running_layers(pretrained, cut), upper, dropout)
+        checkpointed(pretrained.anatomy.layers(pretrained.model)[cut or 0 :], upper, dropout)
         if specs[0].gradient_checkpointing
         else nullcontext(),
         random_state_restored(experiment.machine.device),  # for dropout without nn.Dropout
@@ -237,10 +236,6 @@ def _reader(experiment: Experiment, cut: int | None) -> Iterator[Reader | None]:
     name = "head" if experiment.reads_one_token(cut) else f"tokens-{cut}"
     with closing(reader_of(experiment.states, name, experiment.machine.device, experiment.worker.copies)) as reader:
         yield reader
-
-
-def _running_layers(pretrained: Pretrained, cut: int | None) -> Sequence[nn.Module]:
-    return pretrained.anatomy.layers(pretrained.model)[cut or 0 :]
 
 
 def last_linear(model: PreTrainedModel, anatomy: Anatomy) -> nn.Linear:

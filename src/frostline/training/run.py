@@ -145,6 +145,10 @@ class StepPlan:
             evaluations.add(min(total, math.ceil(n * per_epoch / times)))
         return cls(per_epoch, total, math.ceil(warmup), frozenset(evaluations))
 
+    def after(self, epochs: float) -> int:
+        """The number of steps of these ``epochs``, at least 1 and at most all."""
+        return max(1, min(self.total, math.ceil(epochs * self.per_epoch - ROUNDING)))
+
 
 def trainings_of(spec: Run, anatomy: "Anatomy") -> list[Run]:
     """Everything that a run computes from hidden states: its phases, and the fit of its head."""
@@ -180,6 +184,12 @@ def phases_of(spec: Run, anatomy: "Anatomy") -> list[Run]:
         )
         for number, (tune, begin, end) in enumerate(zip(unfrozen, ends[:-1], ends[1:], strict=True), 1)
     ]
+
+
+def tuned_share(spec: Run, anatomy: "Anatomy") -> float:
+    """The share of the model's layers that run in each training step: the mean over its phases, without those of a BiLSTM."""
+    depths = [anatomy.depth(phase.parameters(anatomy)) for phase in phases_of(spec, anatomy)]
+    return sum(1.0 if depth is None else depth / anatomy.count for depth in depths) / len(depths)
 
 
 State = dict[str, Any]

@@ -1,6 +1,6 @@
 """The page of a sweep: one self-contained file, built from the sweep's folder. It can be read without JavaScript."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from frostline.data.files import replace_file
@@ -19,6 +19,7 @@ from frostline.report.explanations import (
     loading,
     machines,
     next_command,
+    refit_sentence,
     sentence_without_command,
     training_time,
     trouble,
@@ -39,13 +40,13 @@ from frostline.report.tables.sweep_tables import (
     threshold_table,
 )
 from frostline.report.tables.table import ReportTable, save_tables
-from frostline.statistics.answer import Answer, SizeAnswer
+from frostline.statistics.answer import Answer
 from frostline.statistics.cells import outcomes_at_each_size, total
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.forecast_record import recorded
 from frostline.sweeps.results.search_record import SearchRecord
-from frostline.training.result import AuditRecord, ProbeReport, RunRecord
+from frostline.training.result import ProbeReport
 
 
 def write_page(folder: Folder, answer: Answer) -> None:
@@ -79,10 +80,15 @@ def write_page(folder: Folder, answer: Answer) -> None:
         command=next_command(answer),
         command_time=training_time(answer),
         loading=loading(answer, out / "model"),
+        refit=refit_sentence(answer),
         trouble=trouble(answer.runs, answer.unusable_runs),
         failed_runs=total(rate.failures for rate in answer.rates),
         errors=errors,
-        classes=_class_sentences(answer),
+        classes={
+            "calibration": calibration_sentences(answer.calibration) if answer.calibration else [],
+            "threshold": threshold_sentences(answer.threshold) if answer.threshold else [],
+            "saved": WHO_APPLIES if is_saved(answer) else "",
+        },
         machines=machines([result.provenance for result in results.values()]),
         model=names.model_name(answer.model),
     )
@@ -93,12 +99,15 @@ def write_page(folder: Folder, answer: Answer) -> None:
 
 def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[str, ReportTable]:
     """The tables of runs, data, classes and search. A table that would be about nothing is left out."""
-    labels, task_type = folder.identity.labels, answer.task_type
+    labels, task_type, results = folder.identity.labels, answer.task_type, folder.results
+    firsts = {cell.recipe: cell.points[0].run for cell in answer.sizes[0].cells if cell.points}
+    # of the first run of each k that was trained in the training loop, which checks what it trains
+    audits = {str(name): audit for name, run in firsts.items() if (audit := results[run].audit).checks}
     tables = {
         "failed_runs": failed_runs_table(runs),
         "splits": splits_table(folder.data),
-        "audit": audit_table(_audits(answer.sizes[0], folder.results)),
-        "predicted": forecast_table(recorded(folder.out), folder.results.values()),
+        "audit": audit_table(audits),
+        "predicted": forecast_table(recorded(folder.out), results.values()),
     }
     if labels:
         tables["classes"] = classes_table(folder.data, labels, task_type)
@@ -114,22 +123,6 @@ def _tables(folder: Folder, answer: Answer, runs: Sequence[RunResult]) -> dict[s
     if answer.threshold:
         tables["threshold"] = threshold_table(answer.threshold)
     return tables
-
-
-def _class_sentences(answer: Answer) -> dict[str, Any]:
-    """The sentences on the probabilities of the recommended model, and on its threshold."""
-    calibration, threshold = answer.calibration, answer.threshold
-    return {
-        "calibration": calibration_sentences(calibration) if calibration else [],
-        "threshold": threshold_sentences(threshold) if threshold else [],
-        "saved": WHO_APPLIES if is_saved(answer) else "",
-    }
-
-
-def _audits(size: SizeAnswer, results: Mapping[str, RunRecord]) -> dict[str, AuditRecord]:
-    """The audit of the first run of each k that was trained in the training loop, which checks what it trains."""
-    firsts = {cell.recipe: cell.points[0].run for cell in size.cells if cell.points}
-    return {name: audit for name, run in firsts.items() if (audit := results[run].audit).checks}
 
 
 def _tuned(places: Sequence[str]) -> dict[str, Any]:

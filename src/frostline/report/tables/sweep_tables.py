@@ -163,7 +163,10 @@ def audit_table(audits: Mapping[str, AuditRecord]) -> ReportTable:
         Column("merged", of=lambda of: len(of[1].merged)),
         Column("trainable_parameters", "parameters", count, of=lambda of: of[1].trainable_parameters, small=share),
         Column("parameters", of=lambda of: of[1].parameters),
-        *(Column(key, title, _yes_no, of=holds(key), bad=failed(key)) for key, title in CHECKS.items()),
+        *(
+            Column(key, title, lambda value: "yes" if value else "no", of=holds(key), bad=failed(key))
+            for key, title in CHECKS.items()
+        ),
         Column("clipped_parameters", "tensors\nclipped", count, of=lambda of: of[1].clipped_parameters),
     )
     caption = (
@@ -174,10 +177,6 @@ def audit_table(audits: Mapping[str, AuditRecord]) -> ReportTable:
     if any(audit.phases for audit in audits.values()):
         caption += " Of each phase: what has other values at its end than at its start."
     return ReportTable("audit", "Audit", caption, columns, tuple(map(Row, audits.items())))
-
-
-def _yes_no(value: bool) -> str:
-    return "yes" if value else "no"
 
 
 def _parts(places: Iterable[str]) -> str:

@@ -12,18 +12,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from frostline import FrostlineError
-from frostline.fast.switch import memory_reused, release_freed_memory
-from frostline.frozen.exactness import Check, check
+from frostline.fast.switch import memory_reused
 from frostline.frozen.forward_pass import ForwardPass, Rows
 from frostline.frozen.hidden_states import load_or_compute
-from frostline.model.terms import OWN_HEAD, HeadKind
-from frostline.statistics.recipe import FULL, NAMED
 from frostline.sweeps.execution.queue import POLL, Queue, Stack, shared_out
 from frostline.sweeps.execution.stacks import in_stacks, name_of, stack_size, train_stack
 from frostline.sweeps.execution.stopping import STOP
 from frostline.sweeps.execution.workers import run_concurrently, workers_for
-from frostline.sweeps.grid import one_of_each
 from frostline.sweeps.plan import Plan, recipe_of, rows_needed
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.leases import SILENT_AFTER, Leases
@@ -101,7 +96,6 @@ def execute(
     missing = [run for run in runs if run.digest not in ended]
     if not missing:
         return
-    check_cuts(plan)
     executor = executor or partial(on_this_machine, plan, progress, shared=shared)
     costs, in_seconds = plan.costs(missing)
     progress.lengths = {run.num_train_epochs for run in plan.runs}
@@ -194,7 +188,7 @@ def prepare_hidden_states(plan: Plan, runs: Sequence[Run], progress: Progress, c
 
     ``cost`` is the predicted cost of the forward pass over the frozen layers, for the progress display.
     """
-    check_cuts(plan)
+    plan.check_cuts()
     if from_cache := runs_from_cache(plan, runs):
         rows, states = rows_needed(plan.experiment, from_cache), plan.experiment.states
         if states is not None and states.selection == plan.cached:
@@ -234,48 +228,3 @@ def load_hidden_states(
         )
     experiment.worker.forward_pass_seconds = perf_counter() - begun
     progress.finish(cost)
-
-
-def check_cuts(plan: Plan) -> list[Check]:
-    """Check in fp32 that the cuts of this sweep are exact, with every head; choose packed or padded batches.
-
-    Raises:
-        FrostlineError: A cut is not exact.
-    """
-    if plan.experiment.worker.checks is not None:
-        return plan.experiment.worker.checks
-    experiment, by_head = plan.experiment, {OWN_HEAD: list[Run]()}
-    for spec in (spec for spec in plan.runs if spec.way.in_loop):
-        by_head.setdefault(experiment.for_run(spec).pretrained.head, []).append(spec)
-    checks_of = {kind: _checks(plan, runs, kind) for kind, runs in by_head.items()}
-    checks = [one for some in checks_of.values() for one in some]
-    release_freed_memory()
-    refused = next((one for one in checks if one.refused), None)
-    if refused:
-        at = "" if refused.recipe is None else f" with {refused.recipe}"
-        raise FrostlineError(
-            f"The model {experiment.pretrained.name} cannot be cut exactly{at}: {refused.refused} Run `frostline check` for "
-            "details, or choose another model."
-        )
-    experiment.worker.packed = all(one.batches == "packed" for one in checks)
-    for kind, some in checks_of.items():
-        as_checked = all(one.head_token and one.batches == checks[0].batches for one in some)
-        experiment.worker.head_tokens[kind] = some[0].head_token if as_checked else None
-    experiment.worker.checks = checks
-    return checks
-
-
-def _checks(plan: Plan, runs: Sequence[Run], kind: HeadKind) -> list[Check]:
-    """The check of the smallest k and the largest one of some runs, and of full fine-tuning, with the head of these runs."""
-    pretrained, cached = plan.experiment.pretrained.with_head(kind), plan.cached
-    depths = [spec.depth(pretrained.anatomy) for spec in one_of_each(runs) if spec.recipe != NAMED]
-    ks = {max(depth, kind.layers) for depth in depths if depth is not None}
-    ends = {min(ks), max(ks)} if ks else set()
-    all_cut = all(starting_cut(cached, pretrained.anatomy, spec) is not None for spec in runs)
-    return check(
-        pretrained.model,
-        # always with full fine-tuning: a sweep to which it is added later then uses the same kind of batches
-        tune=[*sorted(ends), FULL],
-        tune_modules=next((spec.way.modules for spec in runs if spec.recipe == NAMED), None),
-        max_uncut_layers=max(ends) if ends and all_cut else None,
-    )

@@ -27,7 +27,7 @@ from frostline.model.device import Machine, memory_ran_out, peak_memory
 from frostline.model.streaming import stream_of
 from frostline.model.tokens import Tokens
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
-from frostline.sweeps.execution.execute import check_cuts, runs_from_cache
+from frostline.sweeps.execution.execute import runs_from_cache
 from frostline.sweeps.execution.stacks import stack_size
 from frostline.sweeps.execution.workers import run_in_each_worker, workers_for
 from frostline.sweeps.operations import (
@@ -146,7 +146,7 @@ def make_forecast(
     if not missing:
         return Forecast((), 0.0)
     progress.begin("checking that the model can be cut")
-    check_cuts(plan)
+    plan.check_cuts()
     progress.begin("timing a few steps")
     begun, experiment, cached = perf_counter(), plan.experiment, plan.cached
     costs, from_cache = plan.cost_model, runs_from_cache(plan, missing)

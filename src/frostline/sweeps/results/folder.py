@@ -82,12 +82,6 @@ def read_rows(out: Path, split: str) -> Examples | None:
     )
 
 
-def read_folds(out: Path) -> Folds | None:
-    """The fold of each validation row; None without folds."""
-    table = _read(out, "validation")
-    return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
-
-
 def _read(out: Path, split: str) -> pa.Table | None:
     """The table of a split; None if it does not exist.
 
@@ -210,7 +204,8 @@ class Folder:
     @cached_property
     def folds(self) -> NDArray[np.int64] | None:
         """The fold of each validation row; None without folds."""
-        return read_folds(self.out) if self.identity.folds else None
+        table = _read(self.out, "validation") if self.identity.folds else None
+        return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
 
     def require_trust(self, *, trusted: bool) -> None:
         """Refuse runs that need code that comes with the model, unless the user trusts that code.

@@ -233,7 +233,9 @@ class Store:
         """
         results = [(self._result(digest), _read_all) for digest in sorted(self.done())]
         failures = [(path, _read_failure) for path in sorted(self.runs.glob(f"[!.]*{FAILED}"))]
-        search = [(path, _read_sealed) for path in (self.out / SEARCH,) if path.exists()]
+        search = [
+            (path, lambda path: unseal(read_inside(path, self.out))) for path in (self.out / SEARCH,) if path.exists()
+        ]
         readers: list[tuple[Path, Callable[[Path], object]]] = [*results, *failures, *search]
         for path, read in readers:
             try:
@@ -359,10 +361,6 @@ def _read_test(path: Path) -> tuple[TestRecord, NDArray[np.float32]] | None:
 
 def _read_failure(path: Path) -> Failure:
     return unseal_as(Failure, read_inside(path, path.parent, FAILURE_BYTES))
-
-
-def _read_sealed(path: Path) -> dict[str, Any]:
-    return unseal(read_inside(path, path.parent))
 
 
 def set_aside(path: Path, folder: Path) -> Path:

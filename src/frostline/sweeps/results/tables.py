@@ -46,25 +46,27 @@ def write_tables(out: Path, runs: Sequence[RunResult], scores: Sequence[Mapping[
     replace_file(out / "results.parquet", buffer.getvalue(), inside=out)
 
 
-def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
-    """Rows as CSV. Text that a spreadsheet would take for a formula gets a leading apostrophe; numbers do not."""
+def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, safe: bool = True) -> bytes:
+    """Rows as CSV. With ``safe``, text that a spreadsheet would take for a formula gets a leading apostrophe; numbers do not."""
     text = io.StringIO(newline="")
     writers = [csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)]
     for row in ({name: name for name in columns}, *rows):
-        cells = [_cell(row[name]) for name in columns]
+        cells = [_cell(row[name], safe=safe) for name in columns]
         has_return = any("\r" in str(cell) for cell in cells)  # QUOTE_MINIMAL leaves a bare \r unquoted
         writers[has_return].writerow(cells)
     return text.getvalue().encode()
 
 
-def _cell(value: Any) -> Any:
-    if isinstance(value, str) and _is_formula(value):
+def _cell(value: Any, *, safe: bool) -> Any:
+    if safe and is_formula(value):
         return f"'{value}"
     return "" if value is None else value
 
 
-def _is_formula(text: str) -> bool:
-    """Whether a spreadsheet may run a text. Some skip blanks and invisible characters, and take full-width signs for others."""
+def is_formula(cell: Any) -> bool:
+    """Whether a spreadsheet may run a cell. Some skip blanks and invisible characters, and take full-width signs for others."""
+    if not isinstance(text := cell, str):
+        return False
     if text.startswith(("\t", "\r", "\n")):
         return True
     start = next((n for n, one in enumerate(text) if one.isprintable() and not one.isspace()), len(text))

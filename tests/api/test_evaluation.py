@@ -1,0 +1,63 @@
+"""Scores of predictions for texts whose labels are known."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import precision_recall_fscore_support
+
+from frostline.api.evaluation import evaluate
+from frostline.api.prediction import Outputs, Predictions, TagPredictions
+from frostline.data.examples import Examples, Texts
+from frostline.data.kinds import CLASSIFICATION, MULTI_LABEL, REGRESSION, TOKENS
+from frostline.statistics.metrics import METRICS
+
+N, LABELS = 300, ("a", "b", "c")
+RNG = np.random.default_rng(0)
+
+
+def texts_of(rows: np.ndarray[Any, Any]) -> dict[str, Any]:
+    return {"texts": ("text",) * len(rows), "pairs": None, "rows": rows, "name": "new.csv"}
+
+
+@pytest.mark.parametrize("task_type", [CLASSIFICATION, MULTI_LABEL, REGRESSION])
+def test_scores_are_those_of_the_predictions_with_their_threshold(task_type: str) -> None:
+    """Every second text has a label."""
+    labels = () if task_type == REGRESSION else LABELS[:2] if task_type == CLASSIFICATION else LABELS
+    logits, rows = RNG.normal(size=(N, max(1, len(labels)))), np.arange(2, N + 2)
+    outputs = Outputs.of_task(task_type, labels, 0.3 if labels else None)
+    predictions = outputs.of_logits(Texts(**texts_of(rows)), logits, 0)
+    assert isinstance(predictions, Predictions)
+    own = np.arange(0, N, 2)
+    predicted: Any = predictions.values[:, 0]
+    if task_type == CLASSIFICATION:
+        predicted = (predictions.values[:, 1] >= np.float32(0.3)).astype(int)
+        targets: Any = np.where(RNG.random(N) < 0.7, predicted, 1 - predicted)
+    elif task_type == MULTI_LABEL:
+        predicted = predictions.values >= 0.3
+        targets = predicted ^ (RNG.random(predicted.shape) < 0.2)
+    else:
+        targets = predicted + RNG.normal(size=N)
+    found = evaluate(predictions, Examples(**texts_of(rows[own]), targets=targets[own]))
+    for name, score in found.scores.items():
+        assert score.estimate == pytest.approx(METRICS[name].score(targets[own], predicted[own]))
+        assert score.low < score.estimate < score.high < score.low + 0.6  # type: ignore[operator]
+    assert found.examples == N // 2 and (found.calibration is None) == (task_type == REGRESSION)
+    if labels:
+        reference = precision_recall_fscore_support(targets[own], predicted[own])
+        for n, one in enumerate(found.classes):
+            ours = (one.precision, one.recall, one.f1)
+            assert [part.estimate for part in ours] == pytest.approx([part[n] for part in reference[:3]])
+            assert all(part.low < part.estimate < part.high for part in ours) and one.examples == reference[3][n]  # type: ignore[operator]
+
+
+def test_words_that_were_cut_off_are_not_scored() -> None:
+    tags = [["O", "B-x", "I-x"], ["B-x", "O", None]]
+    outputs = Outputs.of_task(TOKENS, ("O", "B-x", "I-x"), None)
+    probabilities: list[list[float | None]] = [[0.5] * 3] * 2
+    texts = Texts(**texts_of(np.arange(1, 3)))
+    predictions = TagPredictions(**vars(outputs), texts=texts, tags=tags, probabilities=probabilities, truncated=1)
+    found = evaluate(predictions, Examples(**vars(texts), targets=np.array([[0, 1, 2], [0, 0, 1]])))
+    assert found.scores["entity_f1"].estimate == pytest.approx(2 / 3)
+    assert found.scores["token_accuracy"].estimate == pytest.approx(4 / 5)
+    assert [(one.label, one.examples, one.recall.estimate) for one in found.classes] == [("x", 1, 1.0)]
