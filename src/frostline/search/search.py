@@ -23,7 +23,6 @@ from frostline.statistics.answer import Answer
 from frostline.statistics.decision import Lengths, Rule
 from frostline.statistics.predictions import Labelled, RunPredictions
 from frostline.statistics.recipe import HEAD_ONLY, Recipe
-from frostline.statistics.run_result import Alternative
 from frostline.sweeps.execution.execute import execute, prepare_hidden_states
 from frostline.sweeps.execution.ray_tasks import Driver
 from frostline.sweeps.execution.stacks import stack_size
@@ -384,12 +383,9 @@ class Search:
             return f"  {in_words(full, capital=True)} has not run yet. {spent}"
         best = surrogate.best
         if best is surrogate.full:
-            return f"  Best so far: {tuning(best.name)} ({score(best.score)}). {spent}"
-        recipe = next((one for one in seen.space.recipes if str(Recipe(one)) == best.name), None)
-        full = Recipe(surrogate.full.name)
-        runs = [Alternative(best.name)] if recipe is None else seen.runs(recipe)
-        same = seen.evidence.on_same_rows(runs, seen.runs(full))
-        scores = f"{score(same.ours)}; {in_words(full)} {score(same.theirs)}" if same else score(best.score)
+            return f"  Best so far: {tuning(best.name)} (expected {score(best.expected)}). {spent}"
+        of_full = f"{in_words(Recipe(surrogate.full.name))} {score(surrogate.full.expected)}"
+        scores = f"expected {score(best.expected)}; {of_full}"
         sure = f"{probability(surrogate.probability(best))} sure to reach the target"
         return f"  Best so far: {tuning(best.name)} ({scores}), {sure}. {spent}"
 
