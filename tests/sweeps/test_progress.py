@@ -150,10 +150,10 @@ def test_a_notebook_shows_one_output_that_is_updated_in_place(
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     code = f"""
 import frostline
-answer = frostline.Sweep(
+found = frostline.sweep(
     model={str(tiny_bert)!r}, train={str(tiny_table)!r}, tune="0,1", seeds=1, num_train_epochs=1, train_size=20,
     out={str(tmp_path / "o")!r}, task="<b>films</b>",
-).run()
+)
 """
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()

@@ -2,8 +2,8 @@
 
 import html
 import sys
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from time import monotonic
 
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from frostline.data.wording import HarmlessStream, harmless, unchecked
+from frostline.data.wording import HarmlessStream, harmless, spoken, unchecked
 from frostline.training.result import Failure, RunRecord
 
 ENOUGH = 0.05  # of all work is done before its speed predicts the rest: the first steps are slow
@@ -126,7 +126,7 @@ class LineProgress(Progress):
 
     def note(self, sentence: str) -> None:
         with suppress(OSError):  # nobody reads the log any more; training continues
-            print(harmless(sentence, keep=""), file=sys.stderr, flush=True)
+            print(harmless(spoken(sentence), keep=""), file=sys.stderr, flush=True)
         self.last = monotonic()
 
     def begin(self, what: str) -> None:
@@ -169,7 +169,7 @@ class TerminalProgress(Progress):
                 setattr(sys, name, HarmlessStream(getattr(sys, name)))
 
     def note(self, sentence: str) -> None:
-        self.bar.console.print(harmless(sentence, keep=""), markup=False, highlight=False, emoji=False)
+        self.bar.console.print(harmless(spoken(sentence), keep=""), markup=False, highlight=False, emoji=False)
 
     def show(self) -> None:
         runs = f"{self.runs_done} of {self.runs} runs" if self.runs else ""
@@ -198,7 +198,7 @@ class NotebookProgress(Progress):
         self.handle = display(HTML(self._page()), display_id=True)
 
     def note(self, sentence: str) -> None:
-        self.lines.append(harmless(sentence, keep=""))
+        self.lines.append(harmless(spoken(sentence), keep=""))
         self._update()
 
     def show(self) -> None:
@@ -229,3 +229,13 @@ def suitable_progress() -> Progress:
         if type(get_ipython()).__name__ == "ZMQInteractiveShell":
             return NotebookProgress()
     return TerminalProgress() if sys.stderr.isatty() else LineProgress()
+
+
+@contextmanager
+def displayed(progress: Progress | None) -> Iterator[Progress]:
+    """The given display, or the suitable one. It is closed at the end."""
+    shown = progress or suitable_progress()
+    try:
+        yield shown
+    finally:
+        shown.close()
