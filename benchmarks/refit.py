@@ -18,7 +18,6 @@ from measuring import Facts, Journal, write_result
 from scipy.stats import spearmanr
 
 import frostline
-from frostline import Sweep
 from frostline.sweeps.progress import Progress
 
 ROWS, FOLDS, RECIPE = 300, 5, {"tune": 3, "learning_rate": 2e-4, "num_train_epochs": 5.0}
@@ -38,7 +37,7 @@ def of_columns(path: Path, text: str, label: str) -> Rows:
 
 def tasks(data: Path) -> dict[str, tuple[Rows, Rows, dict[str, Any]]]:
     """Of each task the training rows, the dev rows, and settings of its sweep."""
-    splits, short = ("train", "dev"), {"max_length": 128, "max_truncated": 1.0}
+    splits, short = ("train", "dev"), {"max_length": 64, "max_truncated": 1.0}
     films, reviews = (tuple(data / name / f"{split}.tsv" for split in splits) for name in ("sst2", "amazon_reviews"))
     pairs = [list(lines(data / "stsb" / f"sts-{split}.csv")) for split in splits]
     train, dev = ([{"text": row[5], "text_pair": row[6], "label": row[4]} for row in rows] for rows in pairs)
@@ -51,8 +50,8 @@ def tasks(data: Path) -> dict[str, tuple[Rows, Rows, dict[str, Any]]]:
     return {
         "SST-2": of_table(films, "sentence", "label", {}),
         "STS-B": (train, dev, {"text_column": "text", "text_pair_column": "text_pair", "task_type": "regression"}),
-        "reviews, sentiment": of_table(reviews, "text", "label", short),
-        "reviews, kind of product": of_table(reviews, "text", "domain", short),
+        "reviews: sentiment": of_table(reviews, "text", "label", short),
+        "reviews: kind of product": of_table(reviews, "text", "domain", short),
     }
 
 
@@ -74,8 +73,7 @@ def measure(folder: Path, model: str, train: Rows, dev: Rows, settings: dict[str
     given = {**RECIPE, **settings, "train": table, "folds": FOLDS, "seeds": FOLDS, "data_seed": draw, "model": model}
     found: Facts = {"draw": draw}
     for name, refit in (("without", False), ("with", True)):
-        sweep = Sweep(**given, refit=refit, out=folder / "sweep", progress=Progress())
-        answer = sweep.run()
+        answer = frostline.sweep(**given, refit=refit, out=folder / "sweep", progress=Progress()).answer
         found["validated"] = answer.sizes[0].cells[0].validation.mean
         found[name] = score(list(frostline.predict(folder / "sweep" / "model", new).rows()), dev)
     return found
@@ -114,12 +112,14 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--tasks", help="names with commas between them; by default all")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     journal, known = Journal(options.out / "journal.jsonl"), tasks(options.data)
     journal.begin({"rows": ROWS, "folds": FOLDS, **RECIPE})
     for draw in range(options.draws):
-        for name, (train, dev, settings) in known.items():
+        for name in options.tasks.split(",") if options.tasks else known:
+            train, dev, settings = known[name]
             if not any((line.get("task"), line.get("draw")) == (name, draw) for line in journal.lines()):
                 folder = options.out / f"{list(known).index(name)}-{draw}"
                 journal.add({"task": name, **measure(folder, options.model, train, dev, settings, draw)})

@@ -128,7 +128,7 @@ def known(choice: str, score: float, cost: float, half: float = 1.0, dominated_b
     """A choice of an answer; full fine-tuning is expected to score 0.9. ``half`` of its interval is in points."""
     below = 100 * (0.9 - score)
     facts = {"low": below - half, "high": below + half, "cost_of_full": cost, "dominated_by": dominated_by}
-    measured = {"comparable": score + MEASURED_HIGHER, "part_of_rows": False, "expected": score}
+    measured = {"comparable": score + MEASURED_HIGHER, "score": score + MEASURED_HIGHER, "expected": score}
     return SimpleNamespace(choice=choice, **facts, **measured)
 
 

@@ -146,7 +146,7 @@ class Choice:
 
     Attributes:
         choice: A recipe, or a model that trains no layer.
-        score: Its mean, on the rows that the reference is scored on, too.
+        score: Its mean, on the rows that its own runs are scored on.
         below_full, low, high: The points that it is expected to be below the reference, with the 95 % interval.
         probability: That it reaches the target.
         cost_of_full: The share of layers that it tunes.
@@ -156,9 +156,6 @@ class Choice:
         probabilities: Of the usual targets.
         better_than_previous: The probability that it is better than the next smaller k.
         dominated_by: A choice with at least as high a score at no higher cost.
-        reference_score: The mean of the reference on the same rows; None if there are none.
-        compared_seeds: How many seeds both means are of.
-        part_of_rows: Whether one of the two is scored on further rows, too.
     """
 
     choice: str
@@ -175,9 +172,6 @@ class Choice:
     better_than_previous: float | None
     dominated_by: str | None
     beside_k: BesideK | None
-    reference_score: float | None = None
-    compared_seeds: int | None = None
-    part_of_rows: bool = False
 
 
 @dataclass(kw_only=True)

@@ -28,7 +28,7 @@ from frostline.statistics.decision import JointEstimate, Lengths, Rule, decide
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import Ratio, holm
 from frostline.statistics.recipe import Recipe
-from frostline.statistics.run_result import Alternative, RunResult, Scored
+from frostline.statistics.run_result import Alternative, RunResult
 
 DECIDED, UNDECIDED, UNDEFINED = "decided", "undecided", "undefined"  # verdicts
 
@@ -123,11 +123,6 @@ def compare(
     others = [name for name in alternatives if name not in cells]
     lengths = Lengths.of(runs, settings.longest)
     decision, choices = _decide([*steps, *ways], cells, evidence, settings, reference, others, lengths)
-    for choice in [decision, *choices] if decision else ():
-        name = choice.choice
-        own: Sequence[Scored] = cells[name].good if name in cells else [Alternative(name)]
-        if same := evidence.on_same_rows(own, full):
-            choice.score, choice.reference_score, choice.compared_seeds, choice.part_of_rows = same
     comparable = {one.choice: one.comparable for one in choices}
     for cell in described:
         mean = cell.validation.mean

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,21 +22,6 @@ from frostline.statistics.posterior import Observed
 from frostline.statistics.run_result import Scored
 
 Score = TypeVar("Score")
-
-
-class SameRows(NamedTuple):
-    """The mean scores of two choices on the rows that both are scored on.
-
-    Attributes:
-        ours, theirs: The means.
-        seeds: How many runs of the one with fewer runs they are means of.
-        partial: Whether one of the two is scored on further rows, too.
-    """
-
-    ours: float
-    theirs: float
-    seeds: int
-    partial: bool
 
 
 class Evidence(Protocol):
@@ -59,12 +44,6 @@ class Evidence(Protocol):
 
     def pair(self, cell: Sequence[Scored], full: Sequence[Scored]) -> Pair | None:
         """The comparison of the runs of a cell with those of full fine-tuning; None if one side has no runs."""
-
-    def on_same_rows(self, cell: Sequence[Scored], full: Sequence[Scored]) -> SameRows | None:
-        """The mean scores of both on the rows that both are scored on; None if there are none.
-
-        Numbers that stand beside each other are these. If rows are unknown, all runs count as scored on the same rows.
-        """
 
     def baseline(self, runs: Sequence[Scored]) -> float | None:
         """The score of the best constant prediction on the rows that these runs are scored on; None if it is unknown."""
@@ -146,12 +125,6 @@ class Scores:
             return pair(both)
         ours, theirs = (np.array([_score(run) for run in runs]) for runs in (cell, full))
         return unpaired(ours, theirs)
-
-    def on_same_rows(self, cell: Sequence[Scored], full: Sequence[Scored]) -> SameRows | None:
-        if not cell or not full:
-            return None
-        ours, theirs = (float(np.mean([_score(run) for run in runs])) for runs in (cell, full))
-        return SameRows(ours, theirs, min(len(cell), len(full)), partial=False)
 
     def baseline(self, runs: Sequence[Scored]) -> float | None:
         return self.chance

@@ -10,7 +10,6 @@ The effects are random effects with mean zero, estimated by best linear unbiased
 are linear in the scores, so the jackknife over rows (``inference.py``) also covers the error of the effects.
 """
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from frostline import FrostlineError
 from frostline.data.kinds import MULTI_LABEL, REGRESSION, TOKENS
-from frostline.statistics.evidence import SameRows, by_seed, same_seeds, summary_with_interval
+from frostline.statistics.evidence import by_seed, same_seeds, summary_with_interval
 from frostline.statistics.inference import (
     QUANTILE,
     Array,
@@ -181,32 +180,6 @@ class RunPredictions:
             means = np.stack([ours[:, 1:].mean(0), theirs[:, 1:].mean(0)], 1)
             found = unpaired(ours[:, 0], theirs[:, 0], means, self._max_row_effect(rows), self.quantile)
         return replace(found, covered=rows / self.rows)
-
-    def on_same_rows(self, cell: Sequence[Scored], full: Sequence[Scored]) -> SameRows | None:
-        if not cell or not full:
-            return None
-        sides = [{run.run: self._rows_scored(run.run) for run in runs} for runs in (cell, full)]
-        counts = [Counter(mask.tobytes() for mask in side.values()) for side in sides]
-        if counts[0] == counts[1] or len(counts[0] | counts[1]) == 1:
-            ours, theirs = (float(np.mean([self[name][0] for name in side])) for side in sides)
-            return SameRows(ours, theirs, min(len(cell), len(full)), partial=False)
-        masks = {mask.tobytes(): mask for side in sides for mask in side.values()}
-        weights, means, used = list[int](), list[list[float]](), np.zeros(self.rows, bool)
-        for key, fold in masks.items():
-            if any((mask <= fold).all() and (mask < fold).any() for mask in masks.values()):
-                continue  # a run on more rows than others is scored on the rows of the others
-            found = [
-                [self._on_fold(name, fold)[0] for name, mask in side.items() if (fold <= mask).all()] for side in sides
-            ]
-            if all(found):
-                weights.append(min(count[key] for count in counts if count[key]))
-                means.append([float(np.mean(scores)) for scores in found])
-                used |= fold
-        if not weights or not np.isfinite(means).all():
-            return None
-        ours, theirs = np.average(means, 0, weights).tolist()
-        partial = any((np.any(list(side.values()), 0) != used).any() for side in sides)
-        return SameRows(ours, theirs, sum(weights), partial)
 
     def baseline(self, runs: Sequence[Scored]) -> float:
         return self.split.chance_on(np.any([self._rows_scored(run.run) for run in runs], 0)) if runs else self.chance

@@ -1,4 +1,4 @@
-"""What the user asked for: the keys of a TOML file, the flags of the command line, the arguments of :class:`frostline.Sweep`."""
+"""What the user asked for: the keys of a TOML file, the flags of the command line, the arguments of a call in Python."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
@@ -23,6 +23,7 @@ from frostline.training.settings import (
     Tunes,
 )
 
+PLANNED_FOLDER = "frostline-sweep"  # the default ``out`` of a plan, which writes nothing
 GRID = ("tune", "seeds", "train_size", "learning_rate", "num_train_epochs")  # the dimensions of a grid of runs
 
 
@@ -276,7 +277,7 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        raise FrostlineError(_refusal(error.errors()[0], values)) from error
+        raise FrostlineError(_refusal(error.errors()[0], values)) from None
     require_free(settings.way)
     tunes = settings.values_of("tune")
     for tune in tunes:
@@ -309,7 +310,7 @@ def comparison(ways: str | Sequence[str], values: Mapping[str, Any]) -> dict[str
     try:
         tunes = TypeAdapter(Tunes).validate_python(ways)
     except ValidationError as error:
-        raise FrostlineError(f"ways cannot be {ways!r}: {_advice(error.errors()[0], 'ways')}.") from error
+        raise FrostlineError(f"ways cannot be {ways!r}: {_advice(error.errors()[0], 'ways')}.") from None
     return {**DEFAULT_RATES, **values, "tune": tunes}
 
 

@@ -83,7 +83,7 @@ def quality_against_cost(curve: SizeAnswer, *, metric: str) -> Figure | None:
                 axes.annotate(word, (mark.x, high), **place, weight="bold")
         draw_frame(axes, names.metric(metric))
         expected = f"{_named(reference.name)}, expected {formatting.score(reference.score)}"
-        differ = any(choice.part_of_rows for choice in curve.choices)
+        differ = any(choice.comparable != choice.score for choice in curve.choices)
         measured = "measured mean, without the effects of folds" if differ else "measured mean"
         handles = _legend(drawn, word, expected, measured)
         figure.legend(

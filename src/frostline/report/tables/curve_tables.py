@@ -211,16 +211,13 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
     def probability(key: str) -> Read:
         return lambda choice: choice.probabilities[key]
 
-    parts = any(choice.part_of_rows for choice in choices)
-    beside = "full" if curve.reference_is_full else names.printed(curve.reference) if curve.reference else ""
     targets = {"gain_90": "90 %\nof gain", "gain_95": "95 %\nof gain", "gain_99": "99 %\nof gain", "margin": "margin"}
     columns = (
         Column("choice", "tuned", names.printed, number=False, strong=True),
-        Column("score", "mean\nscore", formatting.score),
-        Column("reference_score", f"{beside} on\nthe same rows" if parts else "", formatting.score),
+        Column("expected", "expected\nscore", formatting.score),
         Column("below_full", "expected\npoints lost", formatting.points, ends=ends, between=formatting.points_interval),
         Column("cost_of_full", "layers\n(cost)", formatting.percent),
-        *(Column("expected"), Column("value", "value", formatting.score)),
+        Column("value", "value", formatting.score),
         *(Column(key, title, formatting.percent, of=probability(key)) for key, title in targets.items()),
         Column("better_than_previous", "better than the\nnext smaller k", formatting.percent),
         Column("dominated_by"),
@@ -235,11 +232,6 @@ def choices_table(curve: SizeAnswer, *, price: float) -> ReportTable:
         "points lost: their 95 % interval, which is the posterior's. It also uses the scores of similar choices. The 95 % "
         "confidence intervals of other tables use only the runs of the k themselves."
     )
-    if parts:
-        caption += (
-            " A mean score is over the folds that the reference is scored on, too, and beside it is the reference’s on these "
-            "folds. Expected scores are for all folds."
-        )
     rows = tuple(Row(choice, tags(choice), choice.choice == chosen) for choice in choices)
     return ReportTable("choices", "Choices", caption, columns, rows)
 
