@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
+import frostline
 import frostline.report.recommended_model as recommended_model
-from frostline.api.sweep import Sweep
 from frostline.statistics.answer import Answer
 from frostline.sweeps.results.folder import Folder
 from frostline.training.train import run
-from tiny import QUICK, Notes, sentences
+from tiny import QUICK, Notes, plan_of, sentences
 
 LAST = {"load_best_model_at_end": False, "evaluations_per_epoch": 0}
 
@@ -23,7 +23,7 @@ def trained(out: Path, **settings: Any) -> tuple[Answer, list[str]]:
     """The answer of a sweep of one recipe, and what a user read."""
     notes = Notes()
     given = {**QUICK, "tune": 2, "test": "none", "workers": 1, "out": out, **settings}
-    return Sweep(**given, progress=notes).run(), notes.notes
+    return frostline.sweep(**given, progress=notes).answer, notes.notes
 
 
 def weights(out: Path) -> dict[str, Any]:
@@ -94,8 +94,7 @@ def test_a_way_without_the_loop_is_fitted_again(tiny_bert: Path, tmp_path: Path)
 
 
 def test_the_schedule_of_a_training_that_ends_early_is_that_of_the_whole(tiny_bert: Path, tmp_path: Path) -> None:
-    sweep = Sweep(model=tiny_bert, train=pd.DataFrame(sentences(60)), tune=2, seeds=1, out=tmp_path / "o", **QUICK)
-    plan = sweep.plan(timed=False)
+    plan = plan_of(model=tiny_bert, train=pd.DataFrame(sentences(60)), tune=2, seeds=1, out=tmp_path / "o", **QUICK)
     (spec,) = plan.runs
 
     def losses(**more: Any) -> list[float | None]:
