@@ -293,3 +293,12 @@ def test_a_sweep_can_train_runs_that_were_abandoned(search_settings: dict[str, A
     write_search(out, search.model_copy(update={"abandoned": [run.digest]}))
     Folder(out).store.fail(failure(run))
     assert run.digest in {one.digest for one in Folder(out).runs}  # failed runs are not hidden
+
+
+@pytest.mark.parametrize(("size", "batch", "lengths"), [(40, 8, {3.0, 10.0}), (100, 2, {3.0})])
+def test_a_short_training_of_few_steps_is_compared_with_a_longer_one(
+    search_settings: dict[str, Any], size: int, batch: int, lengths: set[float]
+) -> None:
+    own = {"num_train_epochs": "auto", "train_size": size, "per_device_train_batch_size": batch}
+    made = find_module.plan(**{**search_settings, **own})
+    assert {run.num_train_epochs for run in made.plan.runs} == lengths

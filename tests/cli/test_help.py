@@ -31,7 +31,12 @@ def test_every_setting_is_a_flag_with_a_description(frostline: Frostline) -> Non
 SHOWN = {
     "sweep": ("[default: 5e-05]", "[default: held out of training data]", "[default: 0,1,2,3,4]", "[required]"),
     "find": (
-        *("[default: 5e-05,0.0001,0.0002,0.0005]", "[default: 0.001,0.003,0.01,0.03]", "[default: 5]", "[default: auto]"),
+        *(
+            "[default: 5e-05,0.0001,0.0002,0.0005]",
+            "[default: 0.001,0.003,0.01,0.03]",
+            "[default: 5]",
+            "[default: auto]",
+        ),
         *("[default: 0]", "[default: the larger of 4 full fine-tunings and 120 s]", "a number alone is seconds"),
     ),
     "compare": (

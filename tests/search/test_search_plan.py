@@ -63,5 +63,6 @@ def test_the_default_budget_is_four_runs_of_the_reference(search_settings: dict[
 def test_the_plan_of_the_whole_grid_is_one_step(search_settings: dict[str, Any]) -> None:
     made = find.plan(**{**search_settings, "exhaustive": True})
     (step,) = made.steps
-    assert step.runs == len(made.plan.runs) and step.seconds is not None
+    own = [run for run in made.plan.runs if not run.recipe.is_way]  # probes decide later whether ways are tried
+    assert step.runs == len(own) and step.seconds is not None
     assert step.seconds == sum(40.0 if run.recipe == "full" else 2.0 for run in made.plan.runs)

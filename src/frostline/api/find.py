@@ -9,9 +9,9 @@ from frostline.api.keywords import Location, Training, require_known, split_off_
 from frostline.api.results import Results
 from frostline.data.files import make_folder
 from frostline.data.kinds import TOKENS
-from frostline.data.task import Task
+from frostline.data.load import Data
 from frostline.fast.switch import objects_frozen
-from frostline.search import DEFAULTS
+from frostline.search import DEFAULTS, ENOUGH_STEPS, LONG, SHORT
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
 from frostline.statistics.recipe import FULL, Recipe
@@ -20,7 +20,7 @@ from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress, displayed
-from frostline.sweeps.settings import AUTO, CHOSEN_BY_SEARCH, budget_seconds, search_settings, search_ways
+from frostline.sweeps.settings import AUTO, CHOSEN_BY_SEARCH, MoreRuns, budget_seconds, search_settings, search_ways
 
 
 @takes(Training)
@@ -56,7 +56,8 @@ def find(
         progress: Shows progress; by default on the terminal.
         **settings: The settings of :func:`frostline.api.sweep.sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one
             train size. ``learning_rate`` lists the learning rates to try for k > 0, ``head_learning_rate`` those for k = 0.
-            ``seeds`` is the largest number of seeds of any k. :data:`frostline.search.DEFAULTS` has the defaults that differ.
+            ``seeds`` is the largest number of seeds of any k. ``num_train_epochs`` is by default ``auto``: 3, and also 10 where
+            these are fewer than 100 steps. :data:`frostline.search.DEFAULTS` has the defaults that differ.
 
     Raises:
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
@@ -133,18 +134,24 @@ def _prepared(
     progress: Progress | None,
 ) -> Iterator[tuple[Plan, Progress]]:
     """Load the model and the data, and show what the user should know of them."""
-    spec = search_settings({**DEFAULTS, **plain}, max_k, ways)
+    settings = {**DEFAULTS, **plain}
+    spec = search_settings(settings, max_k, ways)
 
-    def tunes(layers: int, task: Task) -> tuple[Recipe, ...]:
-        """Every k that the search may train, then the ways, and the reference last."""
+    def grid(layers: int, data: Data) -> MoreRuns:
+        """Every k that the search may train, then the ways, and the reference last; and the training lengths."""
         *smaller, reference = _values_of_k(layers, max_k)
         # up to half of the layers: with more of them it matters less what the head reads
-        most = min(max_k or layers, -(-layers // 2)) if ways == AUTO and task.task_type != TOKENS else 0
+        most = min(max_k or layers, -(-layers // 2)) if ways == AUTO and data.task.task_type != TOKENS else 0
         pooled = [Recipe(f"mean-pooled-{k}") for k in range(1, most + 1)]
-        return (*smaller, *search_ways(ways), *pooled, reference)
+        lengths = spec.num_train_epochs
+        if settings["num_train_epochs"] == AUTO:
+            examples = spec.train_size[0] if spec.train_size else data.train_rows
+            batch = spec.per_device_train_batch_size * spec.gradient_accumulation_steps
+            lengths = (SHORT, LONG) if SHORT * -(-examples // batch) < ENOUGH_STEPS else (SHORT,)
+        return MoreRuns(tune=(*smaller, *search_ways(ways), *pooled, reference), num_train_epochs=lengths)
 
     with displayed(progress) as shown:
-        plan = prepare(spec, tables, shown, tunes=tunes, probes=True)
+        plan = prepare(spec, tables, shown, grid_of=grid, probes=True)
         for note in plan.notes:
             shown.note(note)
         if max_k is None and FULL not in plan.spec.tune:

@@ -209,7 +209,8 @@ def find(
 
     Needs --model and one of --train, --data and --glue. Ctrl-C interrupts the search and writes the best answer so far; the
     same command continues it. The report shows every step of the search and its reason. --plan shows beforehand what it costs.
-    --seeds is the largest number of seeds of any k.
+    --seeds is the largest number of seeds of any k. --num-train-epochs auto are 3 epochs, and also 10 where 3 are fewer than 100
+    steps.
 
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """

@@ -29,7 +29,7 @@ from frostline.sweeps.parameter_groups import notes_on_modules, notes_on_seeds
 from frostline.sweeps.plan import Plan, planned_states, rows_trained, states_wanted
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import Store
-from frostline.sweeps.settings import Settings
+from frostline.sweeps.settings import MoreRuns, Settings
 from frostline.sweeps.streaming import LOAD_ANYWAY, load_upper_layers, searchable, whether_to_stream
 from frostline.sweeps.suitable import require_suitable_runs, without_unsuitable_sizes
 from frostline.training.estimators import estimator_of
@@ -44,7 +44,7 @@ def prepare(
     sources: Mapping[str, Any],
     progress: Progress,
     *,
-    tunes: Callable[[int, Task], tuple[Recipe, ...]] | None = None,
+    grid_of: Callable[[int, Data], MoreRuns] | None = None,
     probes: bool = False,
     data: Data | None = None,
 ) -> Plan:
@@ -54,7 +54,7 @@ def prepare(
         spec: The sweep.
         sources: Tables given in Python, which replace the paths of ``train``, ``validation`` and ``test``.
         progress: Shows progress.
-        tunes: What is trained instead of the values of ``spec``, from the number of layers and the task.
+        grid_of: The grid of a search, from the number of layers and the data. It replaces that of ``spec``.
         probes: Also cache the hidden states that probes after every layer read.
         data: The data, if they have been read before, maybe on another machine.
 
@@ -76,8 +76,10 @@ def prepare(
     known = identity_of_data(spec, data)
     progress.begin("loading the model")
     pretrained = load_model(spec, task, machine)
-    if tunes is not None:
-        spec = spec.model_copy(update={"tune": searchable(tunes(pretrained.anatomy.count, task), pretrained, machine)})
+    if grid_of is not None:
+        chosen = grid_of(pretrained.anatomy.count, data).values()
+        chosen["tune"] = searchable(chosen["tune"], pretrained, machine)
+        spec = spec.model_copy(update=chosen)
     spec = _with_ways(spec, pretrained)
     max_length = length_limit(spec, pretrained)
     identity = Identity(

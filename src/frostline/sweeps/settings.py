@@ -249,7 +249,7 @@ GROUPS: Mapping[str, type[Strict]] = {  # the panels of ``--help``, in their ord
     "output": OutputSettings,
 }
 CHOSEN_BY_SEARCH = ("tune", "tune_modules", "way", "grid")
-AUTO, NO_WAYS = "auto", "none"  # values of the ways of a search
+AUTO, NO_WAYS = "auto", "none"  # of the ways and the training lengths of a search
 OF_MODEL_AND_DATA = {
     *ModelSettings.model_fields,
     *DataSettings.model_fields,
@@ -348,6 +348,8 @@ def search_settings(values: Mapping[str, Any], max_k: int | None = None, ways: s
     if max_k is not None and max_k < 1:
         raise FrostlineError(f"max_k cannot be {max_k}: give 1 or more.")
     search_ways(ways)
+    if values.get("num_train_epochs") == AUTO:
+        values = {name: value for name, value in values.items() if name != "num_train_epochs"}
     settings = make_settings({**values, "tune": 0})
     if settings.train_size and len(settings.train_size) > 1:
         raise FrostlineError(
