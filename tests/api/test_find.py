@@ -12,6 +12,7 @@ import pytest
 from transformers import pipeline
 
 import frostline
+import frostline.api.find as find_plan
 import frostline.search.search as search_module
 from frostline.report.rebuild import rebuild
 from frostline.search import DEFAULTS, SECONDS
@@ -300,5 +301,5 @@ def test_a_short_training_of_few_steps_is_compared_with_a_longer_one(
     search_settings: dict[str, Any], size: int, batch: int, lengths: set[float]
 ) -> None:
     own = {"num_train_epochs": "auto", "train_size": size, "per_device_train_batch_size": batch}
-    made = find_module.plan(**{**search_settings, **own})
+    made = find_plan.plan(**{**search_settings, **own})
     assert {run.num_train_epochs for run in made.plan.runs} == lengths

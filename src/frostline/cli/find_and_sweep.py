@@ -209,8 +209,7 @@ def find(
 
     Needs --model and one of --train, --data and --glue. Ctrl-C interrupts the search and writes the best answer so far; the
     same command continues it. The report shows every step of the search and its reason. --plan shows beforehand what it costs.
-    --seeds is the largest number of seeds of any k. --num-train-epochs auto are 3 epochs, and also 10 where 3 are fewer than 100
-    steps.
+    --seeds is the largest number of seeds of any k. A run has 3 epochs. Where these are fewer than 100 steps, 10 are tried too.
 
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """
