@@ -34,7 +34,7 @@ import pandas as pd
 from measuring import Facts, Failed, flags_of, settings_of, timed, write_result
 from simulation.recorded import RecordedRuns, replayed
 
-from frostline import Sweep
+import frostline
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps.progress import LineProgress
 from frostline.sweeps.results.folder import Folder
@@ -63,7 +63,7 @@ def record(out: Path, settings: Mapping[str, str], recipes: Sequence[str], fresh
 
     def run(**grid: Any) -> None:
         fixed = {"evaluations_per_epoch": "0", "head_learning_rate": OF_HEAD, "num_train_epochs": LENGTHS}
-        Sweep(**{**settings, **fixed, **grid}, out=out, progress=LineProgress()).run(save_model=False)
+        frostline.sweep(save_model=False, **{**settings, **fixed, **grid}, out=out, progress=LineProgress())
 
     run(tune=list(recipes), learning_rate=RATES, seeds=list(CHOOSING))
     best = RecordedRuns(Folder(out), CHOOSING).best_rates

@@ -23,6 +23,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import frostline
+
 START, CACHE = perf_counter(), tempfile.TemporaryDirectory()
 os.environ["HF_ASSETS_CACHE"] = CACHE.name  # read at import; an empty cache, so there is a forward pass
 
@@ -30,7 +32,6 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
-from frostline import Sweep  # noqa: E402
 from frostline.frozen.forward_pass import tokens_per_batch  # noqa: E402
 from frostline.frozen.hidden_states import cache_folder, missing_rows  # noqa: E402
 from frostline.sweeps.execution.execute import runs_from_cache  # noqa: E402
@@ -143,9 +144,9 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
     """Run the sweep with an empty cache; returns every phase with its seconds and its bound."""
     with tempfile.TemporaryDirectory() as folder:
         clock = Clock()
-        sweep = Sweep(progress=clock, **settings, out=Path(folder) / "o")
+        sweep = dict(progress=clock, **settings, out=Path(folder) / "o")
         begun = perf_counter()
-        plan = sweep._prepare(clock)
+        plan = frostline.plan(timed=False, **sweep)
         clock.begin("checking that the model can be cut")
         plan.check_cuts()  # from here on, the work that needs only the head's token is known
         clock.lap("calibration")
@@ -156,7 +157,7 @@ def measure(settings: dict[str, Any]) -> dict[str, Any]:
         usual = [usual_rate(plan, runs, steps)]
         spent = perf_counter() - clock.since
         clock.lap("start-up")
-        sweep.run()
+        frostline.sweep(**sweep)
         clock.lap("end")
         wall = perf_counter() - begun - spent + IMPORTS
         usual.append(usual_rate(plan, runs, steps))

@@ -24,7 +24,7 @@ from measuring import Facts, markdown, write_result
 from random_model import SIZES, write_model, write_rows
 from stand_in import install
 
-from frostline import Sweep
+import frostline
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import register
 from frostline.sweeps.results.store import Store
@@ -69,7 +69,7 @@ def child(executor: str, workers: int, seconds: float, folder: Path) -> None:
         else:
             ray = on_this_machine(workers, seconds) if executor == "ray" else None
             with patch.object(module, "finish"):
-                Sweep(**settings(folder, workers, WAVES), workers=workers).run(save_model=False, ray=ray)
+                frostline.sweep(save_model=False, ray=ray, **settings(folder, workers, WAVES), workers=workers)
     print(json.dumps({"processor": used() - before}))
 
 
@@ -97,7 +97,7 @@ def measure(executor: str, workers: int, seconds: float) -> Facts:
         folder = Path(name)
         write_model(folder / "m", *SIZES["tiny"])
         write_rows(folder / "t.csv", 200, (8, 24), SIZES["tiny"][3])
-        register(Sweep(**settings(folder, workers, WAVES))._prepare(Progress()))
+        register(frostline.plan(timed=False, **settings(folder, workers, WAVES)))
         words = [executor, str(workers), str(seconds), name]
         count = workers if executor == "work" else 1
         here = {

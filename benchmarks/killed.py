@@ -29,6 +29,7 @@ from typing import Any
 import pandas as pd
 import psutil
 
+import frostline
 from frostline.sweeps.results.tables import COST
 
 ALL_KILLED = 0.2  # the share of kills that hit all processes
@@ -86,7 +87,7 @@ def with_stand_in(folder: Path, inputs: Path) -> tuple[Callable[[], Any], Callab
     from random_model import SIZES, write_model, write_rows
     from stand_in import install
 
-    from frostline import Sweep, work
+    from frostline import work
     from frostline.sweeps.progress import Progress
 
     if not (inputs / "t.csv").exists():
@@ -96,7 +97,7 @@ def with_stand_in(folder: Path, inputs: Path) -> tuple[Callable[[], Any], Callab
     data: dict[str, Any] = {"model": inputs / "m", "train": inputs / "t.csv", "train_size": 100, "tune": "0,1,2,all"}
     settings = {**data, "seeds": SEEDS, "stack": 1, "workers": 2, "out": folder / "out", "progress": Progress()}
     return (
-        lambda: Sweep(**settings).run(save_model=False),
+        lambda: frostline.sweep(save_model=False, **settings),
         lambda: work(folder / "out", wait=True, workers=2, progress=Progress()),
     )
 

@@ -14,12 +14,11 @@ import numpy as np
 import psutil
 import torch
 
-from frostline import Sweep
+import frostline
 from frostline.cli.printing import size_of
 from frostline.frozen.hidden_states import load_or_compute
 from frostline.model.device import anonymous_memory, sampled_peak
 from frostline.sweeps.plan import recipe_of
-from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import LineProgress
 
 
@@ -28,11 +27,11 @@ def main() -> None:
         zip([f.removeprefix("--").replace("-", "_") for f in sys.argv[1::2]], sys.argv[2::2], strict=True)
     )
     with tempfile.TemporaryDirectory(dir=flags.pop("scratch", None)) as scratch:
-        sweep = Sweep(seeds=1, test="none", out=Path(scratch) / "out", **flags)
+        sweep = dict(seeds=1, test="none", out=Path(scratch) / "out", **flags)
         process = psutil.Process()
         start = perf_counter()
         with sampled_peak(lambda: anonymous_memory(process)) as peak_before:
-            plan = prepare(sweep.spec, {}, LineProgress())
+            plan = frostline.plan(timed=False, progress=LineProgress(), **sweep)
         loaded = perf_counter() - start
         experiment = plan.experiment
         print(

@@ -20,7 +20,7 @@ from unittest.mock import patch
 from measuring import Facts, Spread, as_json, markdown, settings_of, spread_text, write_result
 from random_model import SIZES, write_model, write_rows
 
-from frostline import Sweep
+import frostline
 from frostline.sweeps.execution.queue import Queue, shared_out
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder, register
@@ -69,9 +69,9 @@ def seconds(do: Callable[[], object]) -> float:
 def fill(out: Path, flags: Sequence[str]) -> Facts:
     """Write the folder of a sweep in which every run has a result. Returns what a result takes."""
     settings: dict[str, Any] = {**settings_of(flags), "progress": Progress()}
-    register(Sweep(**{**settings, "out": out})._prepare(Progress()))
+    register(frostline.plan(timed=False, **{**settings, "out": out}))
     first = out.with_name("first")
-    Sweep(**{**settings, "out": first, "tune": 1, "seeds": 1, "learning_rate": 1e-5}).run()
+    frostline.sweep(**{**settings, "out": first, "tune": 1, "seeds": 1, "learning_rate": 1e-5})
     (digest,) = Store(first).done()
     whole = Store(first)
     result, test = Result(whole.result(digest), whole.predictions(digest)), whole.test(digest)

@@ -36,9 +36,10 @@ RESULT = Path(__file__).parent / "results" / "memory.json"
 SETTINGS = {"tune": "2", "train_size": "64", "seeds": "1", "num_train_epochs": "1", "test": "none", "workers": "1"}
 
 
-def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
+def frostline(settings: dict[str, Any], work: Path) -> dict[str, Facts]:
     """Peak bytes above the imports: of the preparation, and of a run that starts from cached hidden states."""
-    from frostline import Sweep
+
+    from frostline import plan
     from frostline.fast.switch import memory_reused
     from frostline.sweeps.execution.execute import prepare_hidden_states
     from frostline.sweeps.progress import Progress
@@ -46,12 +47,11 @@ def frostline(settings: dict[str, str], work: Path) -> dict[str, Facts]:
 
     before = _held()
     with _peaks() as until:
-        sweep = Sweep(progress=Progress(), **settings, out=work / "out")
-        plan = sweep._prepare(Progress())
-        (spec,) = plan.requested
-        prepare_hidden_states(plan, [spec], Progress())
+        made = plan(timed=False, progress=Progress(), out=work / "out", **settings)
+        (spec,) = made.requested
+        prepare_hidden_states(made, [spec], Progress())
     with memory_reused(release_large=True), _peaks() as most:
-        run(spec, plan.experiment)
+        run(spec, made.experiment)
     return {"frostline, until hidden states are cached": _above(until, before), OURS: _above(most, before)}
 
 

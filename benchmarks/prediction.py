@@ -21,26 +21,28 @@ from typing import Any
 
 from measuring import settings_of
 
+import frostline
+
 WITHIN = {"total": 0.20, "cell": 0.30}
 
 
 def once(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Make a plan and run the sweep; returns the predicted and the measured seconds of every part."""
-    from frostline import Sweep
+
     from frostline.sweeps.progress import Progress
     from frostline.sweeps.results.folder import Folder
     from frostline.sweeps.results.forecast_record import recorded
 
     with tempfile.TemporaryDirectory() as folder:
-        sweep = Sweep(progress=Progress(), **settings, out=Path(folder) / "o")
+        sweep = dict(progress=Progress(), **settings, out=Path(folder) / "o")
         begun = perf_counter()
-        forecast = sweep.plan().forecast
+        forecast = frostline.plan(**sweep).forecast
         planned = perf_counter() - begun
         if forecast is None:
             raise SystemExit("No step could be timed, so nothing is predicted.")
-        sweep.run(save_model=False)
-        (call,) = recorded(sweep.out)
-        runs, results = Folder(sweep.out).runs, Folder(sweep.out).store.results()
+        frostline.sweep(save_model=False, **sweep)
+        (call,) = recorded(sweep["out"])
+        runs, results = Folder(sweep["out"]).runs, Folder(sweep["out"]).store.results()
     parts: list[dict[str, Any]] = []
     for cell in call.cells:
         costs = [results[run.digest].cost for run in runs if run.kind == cell.kind]

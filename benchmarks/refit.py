@@ -18,7 +18,6 @@ from measuring import Facts, Journal, write_result
 from scipy.stats import spearmanr
 
 import frostline
-from frostline import Sweep
 from frostline.sweeps.progress import Progress
 
 ROWS, FOLDS, RECIPE = 300, 5, {"tune": 3, "learning_rate": 2e-4, "num_train_epochs": 5.0}
@@ -74,8 +73,7 @@ def measure(folder: Path, model: str, train: Rows, dev: Rows, settings: dict[str
     given = {**RECIPE, **settings, "train": table, "folds": FOLDS, "seeds": FOLDS, "data_seed": draw, "model": model}
     found: Facts = {"draw": draw}
     for name, refit in (("without", False), ("with", True)):
-        sweep = Sweep(**given, refit=refit, out=folder / "sweep", progress=Progress())
-        answer = sweep.run()
+        answer = frostline.sweep(**given, refit=refit, out=folder / "sweep", progress=Progress()).answer
         found["validated"] = answer.sizes[0].cells[0].validation.mean
         found[name] = score(list(frostline.predict(folder / "sweep" / "model", new).rows()), dev)
     return found

@@ -19,12 +19,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import torch
 from measuring import Facts, write_result
 from random_model import write_rows, write_tokenizer
 from safetensors.torch import save_file
 from transformers import AutoModelForSequenceClassification, LlamaConfig, LlamaForSequenceClassification
+
+import frostline
 
 RESULT = Path(__file__).parent / "results" / "streaming.json"
 SIDES = {"streamed": "layers streamed", "loaded": "all weights loaded"}
@@ -70,7 +73,7 @@ def write_model(folder: Path, options: argparse.Namespace) -> float:
 
 def measure(side: str, work: Path, tune: int) -> Facts:
     """Train the last layers on one side. Returns seconds and the peaks of both kinds of memory, in all and by phase."""
-    from frostline import Sweep
+
     from frostline.model.classifier import save_files
     from frostline.sweeps.execution.execute import execute, prepare_hidden_states
     from frostline.sweeps.progress import Progress
@@ -84,7 +87,7 @@ def measure(side: str, work: Path, tune: int) -> Facts:
         "validation": work / "validation.csv",
         "test": "none",
     }
-    sweep = Sweep(
+    sweep: dict[str, Any] = dict(
         progress=progress,
         **settings,
         tune=tune,
@@ -96,7 +99,7 @@ def measure(side: str, work: Path, tune: int) -> Facts:
     )
     begun = _memory()
     with _phase("load", phases):
-        plan = sweep._prepare(progress)
+        plan = frostline.plan(timed=False, **sweep)
     requested = plan.requested
     with _phase("check and hidden states", phases):
         prepare_hidden_states(plan, requested, progress)

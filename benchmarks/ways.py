@@ -22,7 +22,7 @@ from typing import Any
 
 from measuring import settings_of, write_result
 
-from frostline.api.sweep import sweep_of
+import frostline
 from frostline.sweeps.progress import LineProgress
 
 WAYS = (
@@ -43,7 +43,9 @@ def train(folder: Path, ways: Sequence[str], sizes: Sequence[str], settings: Map
     """Compare these ways on one task, with results in ``folder``."""
     for size in sizes:
         fixed = {"learning_rate": RATES, "evaluations_per_epoch": 0, "test": "none", **GRIDS[size]}
-        sweep_of(ways, progress=LineProgress(), out=folder / size, **{**fixed, **settings}).run(save_model=False)
+        frostline.compare(
+            save_model=False, ways=ways, progress=LineProgress(), out=folder / size, **{**fixed, **settings}
+        )
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:

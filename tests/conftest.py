@@ -24,6 +24,7 @@ import pytest
 import torch
 from hypothesis import settings as of_properties
 
+from frostline.data import wording
 from pages import draw_nothing, drawn
 from tiny import QUICK, SMALL, CommandResult, Frostline, run_sweep, sentences, tiny_bert_folder, write_csv
 
@@ -37,6 +38,7 @@ of_properties.register_profile("same examples", deadline=None, max_examples=60, 
 of_properties.register_profile("new examples", deadline=None, max_examples=300)
 of_properties.load_profile("same examples")
 draw_nothing()
+wording._for_shell[0] = True  # tests read messages as they are written, with flags
 # Flushing a file to the disk takes milliseconds and changes nothing that a reader finds. Tests of faults still count it.
 setattr(os, "fsync", lambda descriptor: None)  # noqa: B010
 # For each kind of device that is not there, torch.manual_seed would record where it was called: half a millisecond inside pytest.
@@ -83,13 +85,13 @@ def tiny_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def finished_sweep(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished sweep: k = 0, 1 and all, two seeds. All tests share it, so copy it before changing it."""
-    from frostline import Sweep
+    from frostline import sweep
     from frostline.sweeps.progress import Progress
 
     out = tmp_path_factory.mktemp("finished") / "films"
     torch.set_num_threads(1)
     with drawn():
-        Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=Progress(), **QUICK).run()
+        sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=Progress(), **QUICK)
     return out
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from frostline import Sweep
+import frostline
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import Store
 from tiny import TrainWith
@@ -38,7 +38,7 @@ def test_a_stand_in_for_training_publishes_the_same_results_each_time(
     train_with(stand_in(0.0))
     given = {"model": tiny_bert, "train": tiny_table, "tune": "1,all", "seeds": 2, "stack": 1, "workers": 1}
     for name in ("one", "other"):
-        Sweep(**given, out=tmp_path / name, progress=Progress()).run(save_model=False)
+        frostline.sweep(save_model=False, **given, out=tmp_path / name, progress=Progress())
     one, other = (Store(tmp_path / name).results() for name in ("one", "other"))
     assert len(one) == 4
     assert {digest: facts.scores for digest, facts in one.items()} == {d: facts.scores for d, facts in other.items()}

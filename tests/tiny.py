@@ -13,9 +13,11 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from frostline import FrostlineError
-from frostline.api.sweep import Sweep
+from frostline.api.results import Results
+from frostline.api.sweep import plan, split_off_tables, sweep
 from frostline.data.files import seal_toml, unseal_toml
 from frostline.sweeps.execution.execute import execute
+from frostline.sweeps.plan import Plan
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder, read_rows, register
 from frostline.sweeps.results.store import DAMAGED, Store, set_aside
@@ -114,15 +116,23 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def run_sweep(settings: Mapping[str, Any], *, progress: Progress | None = None, **other: Any) -> Sweep:
+def settings_of(**settings: Any) -> Settings:
+    """The settings of a call of :func:`frostline.sweep`."""
+    return make_settings({name: value for name, value in split_off_tables(settings)[1].items() if name != "progress"})
+
+
+def plan_of(**settings: Any) -> Plan:
+    """The plan of a sweep. Nothing is timed."""
+    return plan(timed=False, **{"progress": Progress(), **settings})
+
+
+def run_sweep(settings: Mapping[str, Any], *, progress: Progress | None = None, **other: Any) -> Results:
     """Train the runs of a sweep, without report and model. ``progress`` shows the training."""
-    sweep = Sweep(progress=Progress(), **{**settings, **other})
-    plan = sweep._prepare(Progress())
-    requested = plan.requested
-    plan.store.retry({run.digest for run in requested}, ("failed",))
-    register(plan)
-    execute(plan, requested, progress or Progress())
-    return sweep
+    made = plan_of(**{**settings, **other, "progress": Progress()})
+    made.store.retry({run.digest for run in made.requested}, ("failed",))
+    register(made)
+    execute(made, made.requested, progress or Progress())
+    return Results(made.store.out)
 
 
 class CommandResult(NamedTuple):
@@ -179,9 +189,9 @@ class SetsAside(Progress):
             set_aside(Store(self.out).runs / ended.digest, self.out / DAMAGED)
 
 
-def table(sweep: Sweep) -> pd.DataFrame:
+def table(results: Results) -> pd.DataFrame:
     """The results of a sweep without times and memory, which differ between two runs of the same sweep."""
-    return sweep.table().drop(columns=list(COST))
+    return results.table().drop(columns=list(COST))
 
 
 def assert_same_predictions(ours: Store, theirs: Store) -> None:
@@ -210,12 +220,11 @@ def saved_sweep(base: Path, out: Path, label: Callable[[int], Any], **settings: 
     first = rng.integers(0, 4, 160)
     texts = [f"{WORDS[n]} {' '.join(rng.choice(OTHER, rng.integers(2, 20)))}" for n in first]
     rows = pd.DataFrame({"text": texts, "label": [label(n) for n in first]})
-    sweep = Sweep(
+    sweep(
         model=str(base), train=rows[:80], validation=rows[80:], test="none", seeds=2, out=str(out),
         learning_rate=5e-3, max_length=MAX_LENGTH, max_truncated=1.0, precision="float32", task="films | <b>",
         **{"tune": "0,all", "head_learning_rate": 2e-2, "num_train_epochs": 4, **settings},
     )  # fmt: skip
-    sweep.run()
     return out
 
 

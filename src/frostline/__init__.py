@@ -1,8 +1,8 @@
 """How many of the last layers of a pretrained transformer should I fine-tune on my data, what does it cost, how sure is that?
 
 >>> import frostline
->>> answer = frostline.Sweep(model="...", train="reviews.csv", tune="0,1,2,4,full", seeds=5, out="reviews").run()
->>> print(answer.sentence)
+>>> found = frostline.find(model="...", train="reviews.csv", out="found")
+>>> print(found.sentence)
 """
 
 from importlib import import_module
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     from frostline.api.find import find
     from frostline.api.prediction import Predictions, TagPredictions, predict
     from frostline.api.probe import probe
-    from frostline.api.sweep import Sweep, compare
+    from frostline.api.results import Results, open
+    from frostline.api.sweep import compare, plan, sweep
     from frostline.api.work import work
     from frostline.frozen.exactness import Check, check
-    from frostline.report.rebuild import write_report
     from frostline.search.probing import Probed
+    from frostline.statistics.answer import Answer
     from frostline.sweeps.execution.ray_tasks import Ray
     from frostline.sweeps.merge import merge
     from frostline.sweeps.plan import Plan
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from frostline.training.run import Run
 
 __all__ = [
+    "Answer",
     "Bundle",
     "Bundled",
     "Check",
@@ -33,9 +35,9 @@ __all__ = [
     "Predictions",
     "Probed",
     "Ray",
+    "Results",
     "Run",
     "Settings",
-    "Sweep",
     "TagPredictions",
     "bundle",
     "check",
@@ -43,13 +45,16 @@ __all__ = [
     "find",
     "load_bundle",
     "merge",
+    "open",
+    "plan",
     "predict",
     "probe",
+    "sweep",
     "work",
-    "write_report",
 ]
 
 _MODULES = {
+    "Answer": "statistics.answer",
     "Bundle": "api.bundle",
     "Bundled": "api.bundle",
     "Check": "frozen.exactness",
@@ -57,8 +62,8 @@ _MODULES = {
     "Predictions": "api.prediction",
     "Probed": "search.probing",
     "Ray": "sweeps.execution.ray_tasks",
+    "Results": "api.results",
     "Run": "training.run",
-    "Sweep": "api.sweep",
     "Settings": "sweeps.settings",
     "TagPredictions": "api.prediction",
     "bundle": "api.bundle",
@@ -67,18 +72,26 @@ _MODULES = {
     "find": "api.find",
     "load_bundle": "api.bundle",
     "merge": "sweeps.merge",
+    "open": "api.results",
+    "plan": "api.sweep",
     "predict": "api.prediction",
     "probe": "api.probe",
+    "sweep": "api.sweep",
     "work": "api.work",
-    "write_report": "report.rebuild",
 }
 
 
 class FrostlineError(ValueError):
     """A mistake that the user can correct. The message says what is wrong, where (file, row, key), and what to do.
 
-    The command line prints the message and exits with code 2. In Python it is an ordinary ``ValueError``.
+    The command line prints the message and exits with code 2. In Python it is an ordinary ``ValueError``, whose message names
+    arguments in place of flags.
     """
+
+    def __str__(self) -> str:
+        from frostline.data.wording import spoken
+
+        return spoken(super().__str__())
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,6 @@ from scipy.special import softmax
 
 import frostline
 from frostline import FrostlineError
-from frostline.api.sweep import Sweep, sweep_of
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.ways import DEFAULT_WAYS
 from frostline.report.answer.analysis import analyze
@@ -22,9 +21,10 @@ from frostline.statistics.recipe import Recipe
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.forecast_record import recorded
+from frostline.sweeps.settings import comparison
 from frostline.training.saved_estimators import read_estimator
 from tagged import conll, tagged
-from tiny import sentences, write_csv
+from tiny import plan_of, sentences, settings_of, write_csv
 
 SETTINGS = {"seeds": 2, "learning_rate": "1e-3,3e-3", "num_train_epochs": 2}
 ONE_RATE = {"learning_rate": 1e-3, "head_learning_rate": 1e-3}
@@ -35,7 +35,7 @@ def compared(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPat
     """The folder of a finished comparison, and its answer."""
     out = tmp_path_factory.mktemp("compared") / "o"
     given = {"model": tiny_bert, "train": tiny_table, "out": out, **SETTINGS}
-    return out, frostline.compare(ways="last-1,lora-1,gradual,lp-ft,full", progress=Progress(), **given)
+    return out, frostline.compare(ways="last-1,lora-1,gradual,lp-ft,full", progress=Progress(), **given).answer
 
 
 def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, Answer]) -> None:
@@ -54,7 +54,8 @@ def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, Answer]) ->
 
 
 def test_by_default_every_way_has_as_many_learning_rates() -> None:
-    spec = sweep_of("head,last-1,lora-1,bilstm,mean-pooled-0,setfit,full", model="m", train="t.csv", out="o").spec
+    ways = "head,last-1,lora-1,bilstm,mean-pooled-0,setfit,full"
+    spec = settings_of(**comparison(ways, {"model": "m", "train": "t.csv", "out": "o"}))
     assert {tune: len(spec.learning_rate_pairs(tune)) for tune in spec.tune} == dict.fromkeys(spec.tune, 3)
 
 
@@ -86,13 +87,13 @@ def test_a_killed_comparison_goes_on_to_the_same_results(tiny_bert: Path, tiny_t
 
     given = {"model": tiny_bert, "train": tiny_table, "workers": 1, "seeds": 1, "learning_rate": 1e-3}
 
-    def sweep(out: str, progress: Progress) -> Sweep:
-        return sweep_of("full,gradual", progress=progress, out=tmp_path / out, **given)
+    def train(out: str, progress: Progress) -> None:
+        frostline.compare(ways="full,gradual", save_model=False, progress=progress, out=tmp_path / out, **given)
 
     with pytest.raises(KeyboardInterrupt):
-        sweep("killed", Killed()).run()
+        train("killed", Killed())
     for out in ("killed", "undisturbed"):
-        sweep(out, Progress()).run(save_model=False)
+        train(out, Progress())
     ours, theirs = Folder(tmp_path / "killed").store, Folder(tmp_path / "undisturbed").store
     for run in Folder(tmp_path / "killed").runs:
         one, other = ours.predictions(run.digest), theirs.predictions(run.digest)
@@ -102,14 +103,14 @@ def test_a_killed_comparison_goes_on_to_the_same_results(tiny_bert: Path, tiny_t
 def test_more_ways_add_to_the_folder(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "learning_rate": 1e-3}
     own = {"mine": {"tune": 1, "patience": 1}}
-    sweep_of("full,mine", way=own, progress=Progress(), **given).run(save_model=False)
-    grown = sweep_of("last-1,spectrum-34", progress=Progress(), **given)
-    grown.run(save_model=False)
+    frostline.compare(save_model=False, ways="full,mine", way=own, progress=Progress(), **given)
+    more = {"ways": "last-1,spectrum-34", "save_model": False, "progress": Progress(), **given}
+    frostline.compare(**more)
     folder = Folder(tmp_path / "o")
     assert {run.recipe for run in folder.runs} == {"full", "mine", "last 1", "spectrum-34"} and folder.is_complete
-    assert folder.spec.way["spectrum-34"].modules and grown.run(save_model=False).runs.done == 8
+    assert folder.spec.way["spectrum-34"].modules and frostline.compare(**more).answer.runs.done == 8
     with pytest.raises(FrostlineError, match="its way 'mine' is different"):
-        sweep_of("full,mine", way={"mine": {"tune": 2}}, progress=Progress(), **given).run()
+        frostline.compare(ways="full,mine", way={"mine": {"tune": 2}}, progress=Progress(), **given)
 
 
 @pytest.mark.parametrize(
@@ -138,12 +139,13 @@ def test_heads_that_read_something_else_share_the_cached_hidden_states(
 ) -> None:
     given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "learning_rate": 1e-3}
     own = {"last-token": {"tune": 2, "head_reads": "last"}}
-    sweep = sweep_of("head,last-1,mean-pooled-0,mean-pooled-1,last-token,full", way=own, progress=Progress(), **given)
-    plan = sweep.plan(timed=False)
+    ways = "head,last-1,mean-pooled-0,mean-pooled-1,last-token,full"
+    settings = {"way": own, "progress": Progress(), **given}
+    plan = plan_of(**comparison(ways, settings))
     assert plan.cached == StateSelection((1, 2, 3), head=True)
     places = {tune: [group.places for group in groups if group.trained] for tune, groups in plan.groups.items()}
     assert places["mean-pooled-0"] == [("head",), ("head",)] and "pooler" in str(places["head only"])
-    answer = sweep.run(save_model=False)
+    answer = frostline.compare(ways=ways, save_model=False, **settings).answer
     shares = {cell.recipe: cell.tuned_share for cell in answer.sizes[0].cells}
     assert shares["mean-pooled-0"] == 0 and shares["mean-pooled-1"] == shares["last 1"] == pytest.approx(1 / 3)
     costs = {choice.choice: choice.cost_of_full for choice in answer.sizes[0].choices}
@@ -176,14 +178,14 @@ def test_the_default_ways_exist() -> None:
 
 def test_tune_is_no_setting_of_a_comparison(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     with pytest.raises(FrostlineError, match="has ways instead of tune"):
-        sweep_of("full,lora-1", tune="0,1", model=tiny_bert, train=tiny_table, out=tmp_path / "o")
+        frostline.compare(ways="full,lora-1", tune="0,1", model=tiny_bert, train=tiny_table, out=tmp_path / "o")
 
 
 def test_without_full_fine_tuning_the_costs_of_k_and_of_ways_are_alike(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path
 ) -> None:
     given = {"model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", **SETTINGS, "learning_rate": 3e-3}
-    answer = sweep_of("last-1,llrd-1", progress=Progress(), **given).run(save_model=False)
+    answer = frostline.compare(save_model=False, ways="last-1,llrd-1", progress=Progress(), **given).answer
     choices = {choice.choice: choice for choice in answer.sizes[0].choices}
     assert choices["last 1"].cost_of_full == choices["llrd-1"].cost_of_full == 1.0
     assert choices["llrd-1"].beside_k.choice == "last 1"
@@ -204,7 +206,7 @@ def beside_a_probe(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) ->
         for name, some in (("train", rows[:120]), ("validation", rows[120:]))
     }
     given = {"model": tiny_bert, **tables, "test": "none", "out": folder / "o", **SETTINGS, **ONE_RATE}
-    return folder, frostline.compare(ways="head,probe,full", progress=Progress(), **given)
+    return folder, frostline.compare(ways="head,probe,full", progress=Progress(), **given).answer
 
 
 def test_a_probe_is_one_run_for_each_seed(beside_a_probe: tuple[Path, Answer]) -> None:
@@ -249,9 +251,9 @@ def test_a_comparison_with_probes_goes_on_and_grows(
     tables = {name: beside_a_probe[0] / f"{name}.csv" for name in ("train", "validation")}
     given = {"model": tiny_bert, **tables, "test": "none", "out": out, **SETTINGS, **ONE_RATE}
     saved = (out / "model" / "estimator.json").stat().st_mtime_ns
-    answer = sweep_of("probe,full", progress=Progress(), **given).run()
+    answer = frostline.compare(ways="probe,full", progress=Progress(), **given).answer
     assert answer.runs.done == 6 and (out / "model" / "estimator.json").stat().st_mtime_ns == saved
-    answer = sweep_of("words,full", progress=Progress(), **given).run()
+    answer = frostline.compare(ways="words,full", progress=Progress(), **given).answer
     assert answer.runs == Counts(done=8, failed=0, pending=0)
     (cell,) = recorded(out)[-1].cells
     assert (cell.recipe, cell.runs) == ("words", 2) and 0 < cell.seconds < 60

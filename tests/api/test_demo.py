@@ -9,7 +9,7 @@ import pytest
 import frostline.api.sweep as demo
 from frostline import FrostlineError
 from frostline.sweeps.progress import Progress
-from tiny import Frostline
+from tiny import Frostline, plan_of
 
 
 def test_the_packaged_model_is_installed() -> None:
@@ -30,13 +30,11 @@ def test_a_missing_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_demo_with_few_examples(tmp_path: Path) -> None:
-    sweep = demo.demo_sweep(
-        tmp_path / "o", seeds=1, progress=Progress(), tune="0,1,all", num_train_epochs=1, train_size=16
-    )
-    answer = sweep.run()
+    settings = demo.demo_settings(tmp_path / "o", seeds=1, tune="0,1,all", num_train_epochs=1, train_size=16)
+    answer = demo.sweep(progress=Progress(), **settings).answer
     assert answer.task == "film reviews (generated)" and answer.layers == 6 and answer.runs.done == 3
     assert (tmp_path / "o" / "report.html").exists()
-    data = sweep._prepare(Progress()).data
+    data = plan_of(**settings).data
     assert (len(data.train), len(data.validation), len(data.test or ())) == (512, 400, 400)
     assert not any(data.report.shared.values()) and not any(data.report.repeated.values())
     assert {tuple(split.label_counts.values()) for split in data.report.splits.values()} == {(256, 256), (200, 200)}

@@ -16,14 +16,12 @@ import frostline.search.search as search_module
 from frostline.report.rebuild import rebuild
 from frostline.search import DEFAULTS, SECONDS
 from frostline.search.probing import Alternatives
-from frostline.sweeps.prepare import prepare
-from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.search_record import read_search, request_again, write_search
 from frostline.training.train import run as train
 from records import failure
 from search_runs import runs_in
-from tiny import TrainWith
+from tiny import TrainWith, plan_of
 
 NOT_KEYS = {"negative", "positive", "train", "validation/test", "train/validation"}  # names of labels and splits
 
@@ -31,7 +29,7 @@ SEARCH_ONLY = ("out", "budget", "progress")  # a sweep has no budget; the tests 
 
 
 def test_search_json_and_the_report_record_every_step(search_settings: dict[str, Any]) -> None:
-    answer = frostline.find(**search_settings)
+    answer = frostline.find(**search_settings).answer
     out = search_settings["out"]
     record, search = read_search(out), answer.search
     assert record is not None and record.model_dump(mode="json") == search
@@ -57,7 +55,7 @@ def test_seconds_of_parallel_steps_are_wall_clock_seconds(
     search_settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_module, "workers_for", lambda plan, runs: 2)
-    search = frostline.find(**{**search_settings, "workers": 2, "budget": None}).search
+    search = frostline.find(**{**search_settings, "workers": 2, "budget": None}).answer.search
     assert search["budget_seconds"] == SECONDS  # four runs take less
     assert search["spent_seconds"] == pytest.approx(sum(step["seconds"] for step in search["steps"]))
     parallel = [step for step in search["steps"] if len(step["runs"]) == 2 and step["runs"][0]["recipe"] != "head only"]
@@ -83,7 +81,7 @@ def test_every_key_of_the_answer_is_documented(search_settings: dict[str, Any]) 
                         keys(one) if name not in ("operations", "selected_learning_rates") else ()
                     )  # keys of these two are values of k
 
-    assert sorted(set(keys(frostline.find(**search_settings).to_json())) - documented) == []
+    assert sorted(set(keys(frostline.find(**search_settings).answer.to_json())) - documented) == []
 
 
 def test_a_run_of_a_search_is_scored_once(search_settings: dict[str, Any]) -> None:
@@ -97,7 +95,7 @@ def test_a_run_of_a_search_is_scored_once(search_settings: dict[str, Any]) -> No
 def test_an_interrupted_search_continues_to_the_same_answer(
     search_settings: dict[str, Any], tmp_path: Path, monkeypatch: Any
 ) -> None:
-    whole = frostline.find(**search_settings)
+    whole = frostline.find(**search_settings).answer
     execute, calls = search_module.execute, []
 
     def interrupted(*args: Any, **more: Any) -> None:
@@ -114,7 +112,7 @@ def test_an_interrupted_search_continues_to_the_same_answer(
         so_far = read_search(again["out"])
         assert so_far is not None and "interrupted" in so_far.why
         assert Path(again["out"], "report.html").exists()
-    end = frostline.find(**again)
+    end = frostline.find(**again).answer
     assert runs_in(again["out"]).keys() == runs_in(search_settings["out"]).keys()
     assert end.sizes[0].cells[0].validation == whole.sizes[0].cells[0].validation
     assert (end.decision and end.decision.choice) == (whole.decision and whole.decision.choice)
@@ -134,7 +132,7 @@ def test_a_search_that_is_stopped_before_its_first_run_starts_again(
         with pytest.raises(stop):
             frostline.find(**search_settings)
     assert not Path(search_settings["out"], "sweep.toml").exists()
-    assert frostline.find(**search_settings).decision
+    assert frostline.find(**search_settings).answer.decision
 
 
 @pytest.mark.parametrize("exhaustive", [False, True])
@@ -164,16 +162,16 @@ def test_exhaustive_recommends_the_best_of_the_rest_if_full_failed(
         return train(spec, experiment, **more)
 
     train_with(fails_for_full)
-    answer = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)
+    answer = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True).answer
     assert answer.search["failed_reference"] == "full" and answer.decision.choice == "words"
     assert "The whole grid was trained. Every run of full fine-tuning failed" in answer.sentence
     train_with(train)
-    again = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True)  # trains the failed runs again
+    again = frostline.find(**{**search_settings, "seeds": 2}, exhaustive=True).answer  # trains the failed runs again
     assert again.search["failed_reference"] is None and again.runs.failed == 0
 
 
 def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> None:
-    answer = frostline.find(**{**search_settings, "learning_rate": 1e-3}, exhaustive=True)
+    answer = frostline.find(**{**search_settings, "learning_rate": 1e-3}, exhaustive=True).answer
     assert len(runs_in(search_settings["out"])) == 5 * 5 and answer.search["why"].startswith(
         "The whole grid was trained."
     )
@@ -182,7 +180,7 @@ def test_exhaustive_trains_the_whole_grid(search_settings: dict[str, Any]) -> No
 def test_the_saved_model_reproduces_the_scores_of_its_run(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
-    answer = frostline.find(**search_settings, max_k=1, folds=0)
+    answer = frostline.find(**search_settings, max_k=1, folds=0).answer
     folder, recommended = Folder(search_settings["out"]), answer.sizes[0].recommended
     assert recommended.recipe == answer.decision.choice
     logits = folder.predictions(recommended.run)
@@ -201,7 +199,7 @@ def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -
     rows = pd.DataFrame({"text": [f"the film number {n}" for n in range(60)], "label": labels})
     for exhaustive in (False, True):
         out = search_settings["out"] / str(exhaustive)
-        answer = frostline.find(**{**search_settings, "train": rows, "out": out}, exhaustive=exhaustive)
+        answer = frostline.find(**{**search_settings, "train": rows, "out": out}, exhaustive=exhaustive).answer
         search = answer.search
         assert "No run scores above the baseline with 95 % confidence." in search["why"]
         constant = "There is no answer: all"  # every run diverged or predicts a constant
@@ -210,7 +208,7 @@ def test_no_recommendation_on_shuffled_labels(search_settings: dict[str, Any]) -
 
 def test_too_few_validation_examples_are_reported(search_settings: dict[str, Any]) -> None:
     rows = pd.DataFrame({"text": [f"film {n}" for n in range(24)], "label": ["yes", "no"] * 12})
-    answer = frostline.find(**{**search_settings, "train": rows, "train_size": None})
+    answer = frostline.find(**{**search_settings, "train": rows, "train_size": None}).answer
     assert answer.validation_rows < 10 and "validation examples are too few for any conclusion" in answer.sentence
 
 
@@ -227,19 +225,19 @@ def test_test_scores_are_hidden_until_the_search_is_over(
         assert not folder.is_complete and all(row.test is None for row in folder.rows)
 
     monkeypatch.setattr(search_module, "execute", execute_and_check)
-    answer = frostline.find(**{**search_settings, "test": search_settings["train"]})
+    answer = frostline.find(**{**search_settings, "test": search_settings["train"]}).answer
     assert len(scored) > 2 and not any(scored) and answer.tested
     assert all(row.test is not None for row in Folder(search_settings["out"]).rows)
 
 
 def test_the_budget_can_be_a_duration(search_settings: dict[str, Any]) -> None:
-    assert frostline.find(**{**search_settings, "budget": "10min"}).search["budget_seconds"] == 600
+    assert frostline.find(**{**search_settings, "budget": "10min"}).answer.search["budget_seconds"] == 600
 
 
 def test_max_k_can_be_the_recommended_k(search_settings: dict[str, Any], monkeypatch: Any) -> None:
     monkeypatch.setattr(search_module.Observations, "above_baseline", lambda seen, recipe: True)
     monkeypatch.setattr(search_module, "fit_alternatives", lambda *given: Alternatives())
-    answer = frostline.find(**search_settings, max_k=1, sure=0.99, target=1.0)
+    answer = frostline.find(**search_settings, max_k=1, sure=0.99, target=1.0).answer
     assert answer.decision.choice == "last 1" and "last 1" in answer.search["selected_learning_rates"]
 
 
@@ -257,11 +255,11 @@ def test_unfinished_runs_of_other_settings_are_abandoned(search_settings: dict[s
         frostline.find(**search_settings)
     assert not Folder(search_settings["out"]).is_complete
     monkeypatch.setattr(search_module, "execute", execute)
-    answer = frostline.find(**search_settings, max_k=1)
+    answer = frostline.find(**search_settings, max_k=1).answer
     assert answer.search["abandoned"] and answer.runs.pending == 0 and "So far" not in answer.sentence
     assert Folder(search_settings["out"]).is_complete
     assert "full" in {run.recipe for run in Folder(search_settings["out"]).requested}
-    again = frostline.find(**search_settings)  # this search requests the run again
+    again = frostline.find(**search_settings).answer  # this search requests the run again
     assert not again.search["abandoned"] and "full" in {key[0] for key in runs_in(search_settings["out"])}
 
 
@@ -270,11 +268,11 @@ def test_runs_of_a_sweep_are_not_abandoned(search_settings: dict[str, Any]) -> N
         search_settings["out"],
         {name: value for name, value in search_settings.items() if name not in SEARCH_ONLY},
     )
-    sweep = frostline.Sweep(**{**DEFAULTS, **settings}, out=out, tune="2,all", progress=Progress())
-    search_module.register(prepare(sweep.spec, {}, Progress()))  # the sweep is interrupted before its first run
+    plan = plan_of(**{**DEFAULTS, **settings}, out=out, tune="2,all")
+    search_module.register(plan)  # the sweep is interrupted before its first run
     requested = {run.digest for run in Folder(out).requested}
     for _ in range(2):
-        search = frostline.find(**search_settings, max_k=1).search
+        search = frostline.find(**search_settings, max_k=1).answer.search
         assert not requested & set(search["abandoned"]) and not Folder(out).is_complete
 
 
@@ -284,8 +282,7 @@ def test_a_sweep_can_train_runs_that_were_abandoned(search_settings: dict[str, A
         search_settings["out"],
         {name: value for name, value in search_settings.items() if name not in SEARCH_ONLY},
     )
-    sweep = frostline.Sweep(**{**DEFAULTS, **settings}, out=out, tune="full", progress=Progress())
-    search_module.register(prepare(sweep.spec, {}, Progress()))
+    search_module.register(plan_of(**{**DEFAULTS, **settings}, out=out, tune="full"))
     (run, *_) = [run for run in Folder(out).requested if run.recipe == "full"]
     search = read_search(out)
     assert search is not None and not Folder(out).is_complete

@@ -49,7 +49,7 @@ def finished(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished sweep, with report, thresholds, temperature and model."""
     out = tmp_path_factory.mktemp("labels") / "o"
     settings = {"model": base, "train": table(120), "out": out, "threshold": "f1_macro", "calibrate": True}
-    frostline.Sweep(progress=Progress(), **settings, **SETTINGS).run()
+    frostline.sweep(progress=Progress(), **settings, **SETTINGS)
     return out
 
 
@@ -71,9 +71,9 @@ def test_predictions_are_those_of_the_sweep_and_of_a_pipeline(finished: Path, tm
     edit_config(folder, **{TEMPERATURE: 1.0, THRESHOLDS: {}})
     texts = rows["text"].tolist()
     plain = frostline.predict(folder, texts)
-    assert isinstance(plain, Predictions) and plain.labels == LABELS and plain.thresholds == (0.5,) * 3
+    assert isinstance(plain, Predictions) and plain.classes == LABELS and plain.thresholds == (0.5,) * 3
     np.testing.assert_allclose(plain.values, 1 / (1 + np.exp(-logits)), atol=1e-6)
-    assert plain.predicted == [[label for label, z in zip(LABELS, own, strict=True) if z >= 0] for own in logits]
+    assert plain.labels == [[label for label, z in zip(LABELS, own, strict=True) if z >= 0] for own in logits]
     classify = pipeline("text-classification", str(folder), top_k=None, function_to_apply="sigmoid")
     for ours, theirs in zip(plain.values, classify(texts), strict=True):
         assert {one["label"]: one["score"] for one in theirs} == pytest.approx(
@@ -82,7 +82,7 @@ def test_predictions_are_those_of_the_sweep_and_of_a_pipeline(finished: Path, tm
     saved = frostline.predict(finished / "model", texts)
     temperature, limits = saved.temperature, answer_of(finished).threshold.by_label
     np.testing.assert_allclose(saved.values, 1 / (1 + np.exp(-logits / temperature)), atol=1e-6)
-    assert saved.predicted[0] == [x for x, p in zip(LABELS, saved.values[0], strict=True) if p >= limits[x]]
+    assert saved.labels[0] == [x for x, p in zip(LABELS, saved.values[0], strict=True) if p >= limits[x]]
     assert frostline.predict(finished / "model", texts, threshold=0.99).thresholds == (0.99,) * 3
 
 
@@ -150,7 +150,7 @@ def test_probes_and_the_words_model_predict_labels(base: Path, tmp_path: Path) -
     report = found.report
     assert report.metric == "f1_micro" and report.best.score > report.chance and report.tfidf_score is not None
     predictions = frostline.predict(tmp_path / "probes" / "probe", table(5)["text"].tolist())
-    assert isinstance(predictions, Predictions) and predictions.labels == LABELS
+    assert isinstance(predictions, Predictions) and predictions.classes == LABELS
     with pytest.raises(FrostlineError, match="--kind logistic is for one label for each text"):
         probe(kind="logistic", **settings)
 
@@ -158,7 +158,7 @@ def test_probes_and_the_words_model_predict_labels(base: Path, tmp_path: Path) -
 @pytest.mark.slow
 def test_a_search_compares_with_models_that_train_no_layer(base: Path, tmp_path: Path) -> None:
     settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
-    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1})
+    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1}).answer
     assert answer.metric == "f1_micro" and answer.search["probes"]["metric"] == "f1_micro"
 
 

@@ -25,7 +25,7 @@ from transformers import (
 )
 
 import frostline
-from frostline import FrostlineError, Sweep
+from frostline import FrostlineError
 from frostline.data.files import read_record, write_sealed
 from frostline.model.tokens import ZEROED_TYPES
 from frostline.sweeps.progress import Progress
@@ -119,9 +119,9 @@ def test_pairs_for_a_model_with_one_token_type(tmp_path: Path) -> None:
         RobertaModel(config).save_pretrained(tmp_path / "base")
     pairs = pd.DataFrame(sentences(160)).assign(second="the film was warm")
     settings = {"model": tmp_path / "base", "train": pairs, "text_column": "text", "text_pair_column": "second"}
-    sweep = Sweep(**settings, out=tmp_path / "o", tune="0,all", seeds=1, progress=Progress(), **QUICK)
-    assert sweep.plan(timed=False).notes.count(ZEROED_TYPES) == 1
-    sweep.run()
+    sweep = dict(**settings, out=tmp_path / "o", tune="0,all", seeds=1, progress=Progress(), **QUICK)
+    assert frostline.plan(timed=False, **sweep).notes.count(ZEROED_TYPES) == 1
+    frostline.sweep(**sweep)
     new = pd.DataFrame(sentences(20, seed=4)).assign(second="a plot")[["text", "second"]]
     predictions = frostline.predict(tmp_path / "o" / "model", new)
     classifier = AutoModelForSequenceClassification.from_pretrained(tmp_path / "o" / "model").eval()
@@ -251,13 +251,13 @@ def test_a_temperature_and_a_threshold_of_the_configuration(finished_sweep: Path
     found = frostline.predict(with_keys(finished_sweep / "model", tmp_path / "two", **keys), texts)
     odds = np.sqrt(plain.values[:, 0] / plain.values[:, 1])  # dividing logits by 2 takes the square root of the odds
     assert found.values[:, 0] == pytest.approx(odds / (1 + odds), abs=1e-5)
-    assert [row["label"] for row in found.rows()] == found.predicted
-    assert found.predicted == ["negative" if p >= 0.7 else "positive" for p in found.values[:, 0]]
+    assert [row["label"] for row in found.rows()] == found.labels
+    assert found.labels == ["negative" if p >= 0.7 else "positive" for p in found.values[:, 0]]
     other = frostline.predict(tmp_path / "two", texts, threshold=0.2)
-    assert other.predicted == ["negative" if p >= 0.2 else "positive" for p in found.values[:, 0]]
+    assert other.labels == ["negative" if p >= 0.2 else "positive" for p in found.values[:, 0]]
     assert (other.values == found.values).all()
     second = frostline.predict(finished_sweep / "model", texts, threshold=0.9)
-    assert second.predicted == ["positive" if p >= 0.9 else "negative" for p in plain.values[:, 1]]
+    assert second.labels == ["positive" if p >= 0.9 else "negative" for p in plain.values[:, 1]]
 
 
 @pytest.mark.parametrize(

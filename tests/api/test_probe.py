@@ -94,7 +94,7 @@ def test_mistakes_are_one_message_and_write_nothing(
 
 
 def test_a_setting_of_training_is_refused(tiny_bert: Path, tables: dict[str, Any]) -> None:
-    with pytest.raises(FrostlineError, match="Probes have no setting 'tune'"):
+    with pytest.raises(FrostlineError, match="There is no setting 'tune' of `frostline probe`"):
         frostline.probe(model=tiny_bert, tune="0,1", **tables)
 
 

@@ -1,4 +1,4 @@
-""":class:`frostline.Sweep`."""
+""":func:`frostline.sweep`, and the results."""
 
 import gc
 import json
@@ -11,17 +11,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from matplotlib.figure import Figure
 from safetensors.torch import load_file, save_file
 from transformers import pipeline
 
 import frostline
 from frostline.report.recommended_model import save_recommended
-from frostline.statistics.answer import Answer
-from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress
-from frostline.sweeps.results.tables import COLUMNS
-from tiny import QUICK, Notes, sentences
+from tiny import QUICK, Notes, plan_of, sentences
 
 
 def test_all_exported_names_exist_and_are_sorted() -> None:
@@ -42,9 +38,9 @@ def test_tables_in_memory_are_the_same_data_as_a_file(
     kind: Any, tiny_bert: Path, tiny_table: Path, tmp_path: Path
 ) -> None:
     def plan(train: Any) -> frostline.Plan:
-        return frostline.Sweep(
+        return frostline.plan(
             model=tiny_bert, train=train, tune="0,all", seeds=1, out=tmp_path / "o", progress=Progress()
-        ).plan()
+        )
 
     made = plan(kind(pd.DataFrame(sentences(160))))
     assert [run.digest for run in made.runs] == [run.digest for run in plan(tiny_table).runs]
@@ -53,20 +49,12 @@ def test_tables_in_memory_are_the_same_data_as_a_file(
 def test_splits_in_memory(tiny_bert: Path, tmp_path: Path) -> None:
     frames = {name: pd.DataFrame(sentences(40, seed=n)) for n, name in enumerate(("train", "validation", "test"))}
     out = tmp_path / "o"
-    sweep = frostline.Sweep(
-        model=tiny_bert, **frames, tune="0,1", seeds=1, out=out, task="mine", progress=Progress(), **QUICK
-    )
-    answer = sweep.run()
+    settings = {"model": tiny_bert, **frames, "tune": "0,1", "seeds": 1, "out": out, **QUICK, "progress": Progress()}
+    answer = frostline.sweep(**settings, task="mine").answer
     assert answer.task == "mine" and answer.tested
     assert pd.read_parquet(out / "validation.parquet").text.tolist() == frames["validation"].text.tolist()
     assert pd.read_parquet(out / "test.parquet").text.tolist() == frames["test"].text.tolist()
-    table = sweep.table()
-    assert tuple(table.columns) == COLUMNS and set(table.status) == {"done"}
-    assert sweep.answer() == answer == Answer.read(out / "answer.json")
-    assert isinstance(sweep.plot(), Figure)
-    again = frostline.Sweep(
-        model=tiny_bert, **frames, tune="0,1", seeds=1, out=out, progress=Progress(), **QUICK
-    ).plan()
+    again = frostline.plan(**settings)
     assert len(again.runs) == 2 and not again.missing(again.runs)
 
 
@@ -109,7 +97,7 @@ def test_undefined_scores_are_null_in_the_answer(tiny_bert: Path, tmp_path: Path
     rows = sentences(18)
     train = pd.DataFrame({"text": [row["text"] for row in rows], "label": [n / 7 for n in range(18)]})
     settings = {"tune": "0,1", "seeds": 2, "margin": 0.1, "task_type": "regression", "out": tmp_path / "o", **QUICK}
-    answer = frostline.Sweep(model=tiny_bert, train=train, **settings).run(save_model=False)
+    answer = frostline.sweep(save_model=False, model=tiny_bert, train=train, **settings).answer
     assert json.loads(json.dumps(answer.to_json(), allow_nan=False)) == json.loads(
         (tmp_path / "o" / "answer.json").read_text()
     )
@@ -122,7 +110,7 @@ def test_undefined_scores_are_null_in_the_answer(tiny_bert: Path, tmp_path: Path
 def test_one_row_is_enough_for_an_answer(tiny_bert: Path, tiny_table: Path, tmp_path: Path, split: str) -> None:
     one = pd.DataFrame(sentences(161, seed=9)[-1:])
     settings = {"tune": "0,1", "seeds": 2, "train_size": 20, "out": tmp_path / "o", **QUICK, split: one}
-    answer = frostline.Sweep(model=tiny_bert, train=tiny_table, **settings).run(save_model=False)
+    answer = frostline.sweep(save_model=False, model=tiny_bert, train=tiny_table, **settings).answer
     assert answer.runs.done == 4 and (tmp_path / "o" / "report.html").is_file()
     assert split == "test" or "1 validation example is too few for any conclusion" in answer.sentence
     json.dumps(answer.to_json(), allow_nan=False)
@@ -132,8 +120,8 @@ def test_the_model_is_saved_again_only_when_the_answer_changed(
     finished_sweep: Path, tiny_bert: Path, tiny_table: Path, tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(finished_sweep, tmp_path / "o"))
-    sweep = frostline.Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, **QUICK)
-    plan, answer = prepare(sweep.spec, {}, Progress()), sweep.answer()
+    plan = plan_of(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, **QUICK)
+    answer = frostline.open(out).answer
     before = (out / "model" / "README.md").stat().st_mtime_ns
     save_recommended(plan, answer, Progress())
     assert (out / "model" / "README.md").stat().st_mtime_ns == before
@@ -185,7 +173,7 @@ def test_a_model_that_was_changed_is_set_aside_and_saved_again(
     model, notes = out / "model", Notes()
     change(model)
     changed = {path.name: path.read_bytes() for path in model.iterdir()}
-    frostline.Sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=notes, **QUICK).run()
+    frostline.sweep(model=tiny_bert, train=tiny_table, tune="0,1,all", seeds=2, out=out, progress=notes, **QUICK)
     if reason is None:
         assert {path.name: path.read_bytes() for path in model.iterdir()} == changed
         return
@@ -210,9 +198,9 @@ def test_objects_are_frozen_only_while_a_sweep_runs(
 
     monkeypatch.setattr("frostline.api.sweep.execute", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        frostline.Sweep(
+        frostline.sweep(
             model=tiny_bert, train=pd.DataFrame(sentences(160)), out=tmp_path / "o", **{**QUICK, "tune": "0"}
-        ).run()
+        )
     assert frozen[0] > 10_000 and gc.get_freeze_count() == 0
 
 
@@ -231,17 +219,12 @@ def test_failed_runs_that_are_not_trained_again_are_not_forecast(
     settings = {"tune": "0", "seeds": 1, "out": tmp_path / "o", **QUICK, "progress": Shown()}
     for retry, trained in (("failed",), True), ((), False):
         begun.clear()
-        answer = frostline.Sweep(model=tiny_bert, train=tiny_table, **settings).run(retry=retry)
+        answer = frostline.sweep(retry=retry, model=tiny_bert, train=tiny_table, **settings).answer
         assert answer.runs.failed == 1 and ("checking that the model can be cut" in begun) == trained
 
 
 def test_an_unknown_setting_is_an_ordinary_value_error(tiny_bert: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="did you mean 'learning_rate'"):
-        frostline.Sweep(model=tiny_bert, train="t.csv", tune=0, out=tmp_path, learning_rates=1e-4)
+        frostline.sweep(model=tiny_bert, train="t.csv", tune=0, out=tmp_path, learning_rates=1e-4)
     with pytest.raises(frostline.FrostlineError, match="either --train FILE or --data NAME"):
-        frostline.Sweep(model=tiny_bert, tune=0, out=tmp_path / "o", progress=Progress()).plan()
-
-
-def test_the_report_of_a_folder_without_a_sweep(tmp_path: Path) -> None:
-    with pytest.raises(frostline.FrostlineError, match="holds no sweep"):
-        frostline.write_report(tmp_path)
+        frostline.plan(model=tiny_bert, tune=0, out=tmp_path / "o", progress=Progress())

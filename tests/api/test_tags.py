@@ -13,7 +13,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tokenizers.trainers import BpeTrainer
 from transformers import AutoModel, PreTrainedTokenizerFast, pipeline
 
-from frostline import FrostlineError, Sweep
+import frostline
+from frostline import FrostlineError
 from frostline.api.bundle import bundle
 from frostline.api.find import find
 from frostline.api.prediction import TagPredictions
@@ -47,7 +48,7 @@ def table(count: int, seed: int = 0) -> pd.DataFrame:
 def finished(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a finished sweep on sentences with tags, with report and model."""
     out = tmp_path_factory.mktemp("tags") / "o"
-    Sweep(model=base, train=table(120), out=out, **SETTINGS).run()
+    frostline.sweep(model=base, train=table(120), out=out, **SETTINGS)
     return out
 
 
@@ -84,7 +85,7 @@ def test_a_pipeline_finds_the_entities_of_running_text(tmp_path: Path, model_typ
         AutoModel.from_config(config).save_pretrained(tmp_path / "base")
     train = pd.DataFrame({"tokens": words, "ner_tags": tags})
     settings = {**SETTINGS, "tune": "full", "seeds": 1, "learning_rate": 3e-3}
-    answer = Sweep(model=tmp_path / "base", train=train, out=tmp_path / "o", **settings).run()
+    answer = frostline.sweep(model=tmp_path / "base", train=train, out=tmp_path / "o", **settings).answer
     tagger = pipeline("token-classification", str(tmp_path / "o" / "model"), aggregation_strategy="simple")
     found, expected = [], []
     for sentence, of_sentence in zip(*tagged(30, seed=1), strict=True):
@@ -103,13 +104,13 @@ def test_a_pipeline_finds_the_entities_of_running_text(tmp_path: Path, model_typ
 
 def test_a_threshold_is_refused(base: Path, tmp_path: Path) -> None:
     with pytest.raises(FrostlineError, match="--threshold is for labels of texts, but words have tags"):
-        Sweep(model=base, train=table(60), out=tmp_path / "o", threshold=0.4, **SETTINGS).run()
+        frostline.sweep(model=base, train=table(60), out=tmp_path / "o", threshold=0.4, **SETTINGS)
 
 
 def test_a_temperature_divides_the_logits_of_words(base: Path, tmp_path: Path) -> None:
     out = tmp_path / "o"
     settings = {"model": base, "train": table(60), "out": out, "calibrate": True, "progress": Progress(), **SHORT}
-    calibration = Sweep(**settings).run().calibration
+    calibration = frostline.sweep(**settings).answer.calibration
     logits = Folder(out).predictions(json.loads((out / "answer.json").read_bytes())["sizes"][0]["recommended"]["run"])
     rows = pd.read_parquet(out / "validation.parquet")
     found = frostline_predict(out / "model", [text.split("\n") for text in rows["text"]])
@@ -126,7 +127,7 @@ def predicted_and_expected(out: Path) -> tuple[list[Any], list[Any]]:
     run = json.loads((out / "answer.json").read_bytes())["sizes"][0]["recommended"]["run"]
     expected = predict(folder.predictions(run), TOKENS)
     found = frostline_predict(out / "model", [text.split("\n") for text in rows["text"]])
-    assert isinstance(found, TagPredictions) and found.labels == LABELS and found.truncated == 0
+    assert isinstance(found, TagPredictions) and found.classes == LABELS and found.truncated == 0
     assert all(0 < p <= 1 for row in found.rows() for p in row["probabilities"])
     tags = [[LABELS[tag] for tag in of_sentence if tag >= 0] for of_sentence in expected]
     words = [text.split("\n") for text in rows["text"]]
@@ -232,14 +233,14 @@ def test_all_tokens_are_labelled_on_request(base: Path, tmp_path: Path, tiny_tab
 
 @pytest.mark.slow
 def test_a_forecast_times_the_scoring_of_words(base: Path, tmp_path: Path) -> None:
-    plan = Sweep(model=base, train=table(60), out=tmp_path / "o", **SETTINGS).plan()
+    plan = frostline.plan(model=base, train=table(60), out=tmp_path / "o", **SETTINGS)
     assert plan.forecast is not None and all(cell.seconds > 0 for cell in plan.forecast.cells)
 
 
 @pytest.mark.slow
 def test_a_search_fits_probes_of_words(base: Path, tmp_path: Path) -> None:
     settings = {"model": base, "train": table(100), "out": tmp_path / "o", "budget": 1000.0, "progress": Progress()}
-    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1})
+    answer = find(**settings, **{**QUICK, "num_train_epochs": 1, "seeds": 2, "max_k": 1}).answer
     assert answer.metric == "entity_f1" and answer.decision.choice == "probe"
     (found,) = frostline_predict(tmp_path / "o" / "model", [["Anna", "sings", "in", "Rome"]]).rows()
     assert found["tags"] == ["B-person", "O", "O", "B-place"]
@@ -251,7 +252,7 @@ def test_a_probe_of_words_competes_and_is_saved(base: Path, tmp_path: Path) -> N
     out = tmp_path / "o"
     given = {**SETTINGS, "ways": "head,probe", "price": 0, "num_train_epochs": 1, "head_learning_rate": 1e-4}
     given.pop("tune")
-    answer = compare(model=base, train=table(120), out=out, **given)
+    answer = compare(model=base, train=table(120), out=out, **given).answer
     assert answer.decision.choice == "probe"
     predicted, expected = predicted_and_expected(out)
     assert predicted == expected
@@ -262,7 +263,7 @@ def test_a_bilstm_on_frozen_states_is_saved_and_predicts_as_in_the_sweep(
 ) -> None:
     out, own = tmp_path / "o", {"lstm": {"tune": 0, "lstm_width": 12, "lstm_states": 2}}
     given = {**SETTINGS, "tune": "0,lstm", "way": own, "price": 0, "head_learning_rate": 3e-2}
-    answer = Sweep(model=base, train=table(120), out=out, **given).run()
+    answer = frostline.sweep(model=base, train=table(120), out=out, **given).answer
     assert answer.decision.choice == "lstm" and answer.opened_by == "frostline"
     predicted, expected = predicted_and_expected(out)
     assert predicted == expected

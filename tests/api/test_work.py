@@ -14,15 +14,16 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import frostline
 import frostline.sweeps.results.leases as leases_module
-from frostline import FrostlineError, Sweep, work
+from frostline import FrostlineError, work
 from frostline.cli.program import main
 from frostline.sweeps.execution.stopping import StopRequest
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder, register
 from frostline.sweeps.results.store import Store
 from frostline.training.train import run
-from tiny import Frostline, Notes, TrainWith, assert_same_predictions, run_sweep, sentences
+from tiny import Frostline, Notes, TrainWith, assert_same_predictions, plan_of, run_sweep, sentences
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the processes are forks")
 FORK = multiprocessing.get_context("fork")
@@ -32,7 +33,7 @@ DONE = {"done": 4, "failed": 0, "pending": 0}
 @pytest.fixture
 def planned(settings: dict[str, Any]) -> Path:
     """The folder of a sweep with four runs, of which none has been trained."""
-    register(Sweep(progress=Progress(), **settings, stack=1, workers=1)._prepare(Progress()))
+    register(plan_of(progress=Progress(), **settings, stack=1, workers=1))
     return Path(settings["out"])
 
 
@@ -123,7 +124,7 @@ def test_a_sweep_shares_its_runs_with_a_process_that_joins(
 
     train_with(let_another_join)
     shown = Shown()
-    answer = Sweep(progress=shown, **{**settings, "stack": 1, "workers": 1}).run(save_model=False)
+    answer = frostline.sweep(save_model=False, progress=shown, **{**settings, "stack": 1, "workers": 1}).answer
     assert answer.runs.done == 4 and len(own) == 1
     assert sorted(results) == sorted(Store(finished_small).results()) and shown.runs_done == shown.runs == 4
     assert shown.done == pytest.approx(shown.total)
@@ -146,8 +147,17 @@ def test_relative_paths_are_found_from_another_folder(
 ) -> None:
     shutil.copytree(tiny_bert, tmp_path / "m")
     shutil.copy(tiny_table, tmp_path / "t.csv")
-    sweep = Sweep(model="m", train="t.csv", tune=0, seeds=1, train_size=20, test="none", out="o", progress=Progress())
-    register(sweep._prepare(Progress()))
+    sweep = {
+        "model": "m",
+        "train": "t.csv",
+        "tune": 0,
+        "seeds": 1,
+        "train_size": 20,
+        "test": "none",
+        "out": "o",
+        "progress": Progress(),
+    }
+    register(plan_of(**sweep))
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
     got = frostline("work", "../o", "--workers", "1")
@@ -162,8 +172,8 @@ def test_relative_paths_are_found_from_another_folder(
 
 
 def test_tables_that_are_in_no_file_are_refused(tiny_bert: Path, tmp_path: Path) -> None:
-    sweep = Sweep(model=tiny_bert, train=pd.DataFrame(sentences(60)), tune=0, seeds=1, out=tmp_path / "o")
-    register(sweep._prepare(Progress()))
+    sweep = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "tune": 0, "seeds": 1, "out": tmp_path / "o"}
+    register(plan_of(**sweep))
     with pytest.raises(FrostlineError, match=r"The train table of .* was given in Python .*: start the program"):
         work(tmp_path / "o", progress=Progress())
 
@@ -185,7 +195,7 @@ def test_runs_that_are_added_meanwhile_are_trained_too(
     settings: dict[str, Any], planned: Path, train_with: TrainWith
 ) -> None:
     def add_more(spec: Any, experiment: Any, **more: Any) -> Any:
-        register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
+        register(plan_of(progress=Progress(), **{**settings, "seeds": 3}))
         train_with(run)
         return run(spec, experiment, **more)
 
@@ -206,7 +216,7 @@ def test_another_result_of_a_run_is_reported_and_the_first_one_stands(
         return result
 
     train_with(another_is_first)
-    Sweep(progress=progress, **{**settings, "tune": 1, "stack": 1, "workers": 1}).run(save_model=False)
+    frostline.sweep(save_model=False, progress=progress, **{**settings, "tune": 1, "stack": 1, "workers": 1})
     (said,) = (note for note in progress.notes if "Another process has also trained" in note)
     assert "last 1, seed 1, with other predictions (by " in said and said.endswith("stands.")
 

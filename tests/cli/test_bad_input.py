@@ -10,10 +10,9 @@ from unittest.mock import patch
 
 import pytest
 
-from frostline.api.sweep import Sweep
 from frostline.cli.flags import as_words
 from small_models import edit_config
-from tiny import SMALL, Frostline, run_sweep, sentences, write_csv
+from tiny import SMALL, Frostline, plan_of, run_sweep, sentences, write_csv
 
 BAD = [
     ("--train none.csv", "none.csv: there is no such file"),
@@ -279,7 +278,7 @@ def test_labels_with_commas_and_quotes(frostline: Frostline, here: Path, case: s
     words = ["--model", "m", "--train", "t.csv", "--tune", "0", "--seeds", "1", "--out", "o"]
     shown = frostline("sweep", *words, *flags, "--executor", "slurm", "--print")
     assert shown.code == 0
-    plan = Sweep(model="m", train="t.csv", tune=0, seeds=1, out="o", labels=labels).plan(timed=False)
+    plan = plan_of(model="m", train="t.csv", tune=0, seeds=1, out="o", labels=labels)
     assert f"Classification into 2 classes in this order: {labels[0]!r}, {labels[1]!r}." in plan.notes
     got = frostline("sweep", *words, *flags, "--dry-run")
     assert got.code == 0 and f"{labels[0]!r}, {labels[1]!r}" in got.out
@@ -304,7 +303,7 @@ def test_rows_without_a_label_are_skipped_in_every_command(frostline: Frostline,
     got = frostline("plan", "s.toml")
     assert got.code == 0 and note in " ".join(got.out.split())
     assert frostline("plan", "s.toml", "--no-skip-unlabelled").code == 2
-    notes = Sweep(model="m", train="missing.csv", tune=0, out="o", skip_unlabelled=True).plan(timed=False).notes
+    notes = plan_of(model="m", train="missing.csv", tune=0, out="o", skip_unlabelled=True).notes
     assert note in notes
     got = frostline("probe", "--model", "m", "--train", "missing.csv", "--skip-unlabelled", "--out", "p")
     assert got.code == 0 and note in " ".join(got.out.split())

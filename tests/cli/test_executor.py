@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import frostline as package
-from frostline import FrostlineError, Sweep
+from frostline import FrostlineError
+from frostline.api.sweep import submit
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.store import Store
 from ray_here import RayHere
@@ -133,7 +134,7 @@ def test_tasks_of_ray_train_the_runs(
 def test_tables_that_are_in_no_file_are_refused(tiny_bert: Path, tmp_path: Path) -> None:
     import pandas as pd
 
-    sweep = Sweep(model=tiny_bert, train=pd.DataFrame(sentences(60)), tune=0, seeds=1, out=tmp_path / "o")
+    sweep = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "tune": 0, "seeds": 1, "out": tmp_path / "o"}
     with pytest.raises(FrostlineError, match="The train table was given in Python: write it into a file"):
-        sweep.submit()
+        submit(**sweep)
     assert not (tmp_path / "o").exists()

@@ -20,7 +20,7 @@ NAMES = ("head only", "last 1", "full")
 @pytest.fixture
 def plan(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> frostline.Plan:
     settings = {**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "tune": "0,1,all", "seeds": 8}
-    return frostline.Sweep(progress=Progress(), **settings).plan(timed=False)
+    return frostline.plan(timed=False, progress=Progress(), **settings)
 
 
 def cell(plan: frostline.Plan, name: str, memory_bytes: float, stack: int = 1) -> KindForecast:
@@ -70,7 +70,7 @@ def test_a_plan_prints_its_forecast(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = {**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "o", "seeds": 2}
-    made = frostline.Sweep(progress=Progress(), **settings | {"tune": "0,named,all", "tune_modules": "layer.1"}).plan()
+    made = frostline.plan(progress=Progress(), **settings | {"tune": "0,named,all", "tune_modules": "layer.1"})
     print_plan(made)
     print_forecast(made.forecast)
     printed = capsys.readouterr().out

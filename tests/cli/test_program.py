@@ -100,12 +100,12 @@ def test_a_killed_and_continued_sweep_equals_an_uninterrupted_one(
     ("command", "what", "sentence"),
     [
         ("find --plan", "frostline.api.find.plan", STARTS_AGAIN),
-        ("plan --tune 0", "frostline.api.sweep.Sweep.plan", STARTS_AGAIN),
-        ("sweep --dry-run --tune 0", "frostline.api.sweep.Sweep.plan", STARTS_AGAIN),
-        ("compare --dry-run", "frostline.api.sweep.Sweep.plan", STARTS_AGAIN),
+        ("plan --tune 0", "frostline.api.sweep.plan", STARTS_AGAIN),
+        ("sweep --dry-run --tune 0", "frostline.api.sweep.plan", STARTS_AGAIN),
+        ("compare --dry-run", "frostline.api.sweep.plan", STARTS_AGAIN),
         ("find", "frostline.api.find.find", CONTINUES),
-        ("sweep --tune 0", "frostline.api.sweep.Sweep.run", CONTINUES),
-        ("compare", "frostline.api.sweep.Sweep.run", CONTINUES),
+        ("sweep --tune 0", "frostline.api.sweep.sweep", CONTINUES),
+        ("compare", "frostline.api.sweep.sweep", CONTINUES),
     ],
 )
 def test_only_a_command_that_trains_says_that_runs_are_saved(
@@ -138,11 +138,11 @@ def test_a_signal_decides_the_exit_code_whatever_a_library_makes_of_it(
         finally:
             raise made_of_it
 
-    monkeypatch.setattr("frostline.api.sweep.Sweep.run", stopped)
+    monkeypatch.setattr("frostline.api.sweep.sweep", stopped)
     words = ("sweep", "--tune", 0, "--model", "m", "--train", "t.csv", "--out", "o")
     got = frostline(*words)
     assert got.code == 128 + number and got.err.strip() == f"frostline: stopped. {CONTINUES}"
-    monkeypatch.setattr("frostline.api.sweep.Sweep.run", raising(made_of_it))
+    monkeypatch.setattr("frostline.api.sweep.sweep", raising(made_of_it))
     assert frostline(*words).code not in (130, 143)  # the next command was not stopped
 
 

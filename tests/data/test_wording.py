@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frostline import FrostlineError
 from frostline.data.wording import (
     NUMBER,
+    SWITCHES,
     HarmlessStream,
     capitalized,
     comma_joined,
@@ -22,9 +24,11 @@ from frostline.data.wording import (
     normalized_name,
     parse_duration,
     ranges,
+    shell_spoken,
     similar_names,
     unchecked,
 )
+from frostline.sweeps.settings import Settings
 
 
 @given(st.sets(st.integers(0, 30)))
@@ -166,3 +170,29 @@ def test_parts_are_read_as_they_are_joined(words: list[str]) -> None:
 )
 def test_commas_in_quotes_separate_nothing(text: str, parts: list[str]) -> None:
     assert comma_separated(text) == parts
+
+
+def test_messages_name_arguments_and_calls_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same messages name flags and commands in a shell."""
+    monkeypatch.setattr("frostline.data.wording._for_shell", [False])
+    in_python = {
+        "leave --labels out, or --no-stream.": "leave labels= out, or stream=False.",
+        "with --frozen-dropout, or --test none": 'with frozen_dropout=True, or test="none"',
+        "pass --task-type token-classification or --train FILE": 'pass task_type="token-classification" or train=FILE',
+        "--num-train-epochs 3,9 --label-column 'a b' --max-length 64": 'num_train_epochs="3,9" label_column="a b" max_length=64',
+        "run `frostline predict`; `frostline status o --watch`": "run `frostline.predict`; `frostline status o --watch`",
+        "`frostline sweep 'o b/sweep.toml' --tune last-2,full --seeds 5`": (
+            '`frostline.open("o b").more(tune="last-2,full", seeds=5)`'
+        ),
+        "`frostline work o --wait && frostline sweep sweep.toml --no-stream`": (
+            '`frostline.work("o", wait=True); frostline.open(".").more(stream=False)`'
+        ),
+        "model is missing: give --model, or the key in a TOML file (hub name).": "model is missing: give model= (hub name).",
+    }
+    for message, expected in in_python.items():
+        error = FrostlineError(message)
+        assert str(error) == expected
+        with shell_spoken():
+            assert str(error) == message
+    switches = {name for name, field in Settings.model_fields.items() if field.annotation in (bool, bool | None)}
+    assert switches == {*SWITCHES} - {"exhaustive", "overwrite", "wait"}

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import frostline
-from frostline import FrostlineError, Sweep
+from frostline import FrostlineError
 from frostline.fast.switch import SPEED_UPS, enabled, forwards_replaced, objects_frozen
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
@@ -62,7 +62,7 @@ def scores(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathF
         out = tmp_path_factory.mktemp("switch") / "out"
         settings = {"tune": "0,1,all", "seeds": 1, "num_train_epochs": 1, "train_size": 48, "test": "none"}
         model = without_dropout(tiny_bert, out.parent / "model")
-        Sweep(model=model, train=tiny_table, out=out, progress=Progress(), precision="float32", **settings).run()
+        frostline.sweep(model=model, train=tiny_table, out=out, progress=Progress(), precision="float32", **settings)
         return {
             (str(run.spec.recipe), score.metric): score.value
             for run in Folder(out).store.results().values()

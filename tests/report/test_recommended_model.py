@@ -22,11 +22,11 @@ from transformers import (
     pipeline,
 )
 
+import frostline
 import frostline.report.recommended_model as model_folder
 from frostline import FrostlineError
 from frostline.api.bundle import bundle
 from frostline.api.prediction import predict
-from frostline.api.sweep import Sweep, sweep_of
 from frostline.data.load import read_unlabelled
 from frostline.model.loading import load_pretrained
 from frostline.model.terms import OUTPUT_KEYS
@@ -36,9 +36,10 @@ from frostline.report.rebuild import write_report
 from frostline.report.recommended_model import Saved, save_model, save_recommended
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.settings import comparison
 from frostline.training.start import require_peft
 from pages import answer_of
-from tiny import LABELS, MAX_LENGTH, OTHER, WORDS, recommended_predictions, saved_sweep, tiny_tokenizer
+from tiny import LABELS, MAX_LENGTH, OTHER, WORDS, plan_of, recommended_predictions, saved_sweep, tiny_tokenizer
 
 
 def test_pipeline_gives_the_labels_and_the_logits_of_the_run(classified: Path) -> None:
@@ -233,16 +234,16 @@ def test_the_card_of_an_unfinished_sweep_has_no_test_scores_yet(licensed_bert: P
         **{"model": str(licensed_bert), "train": rows, "tune": "0", "out": tmp_path / "out", "num_train_epochs": 4},
         **{"head_learning_rate": 2e-2, "precision": "float32"},
     }
-    Sweep(**settings, seeds=2).run(save_model=False)
+    frostline.sweep(save_model=False, **settings, seeds=2)
     folder = Folder(tmp_path / "out")
     second = next(spec for spec in folder.runs if spec.seed != folder.runs[0].seed)
     shutil.rmtree(folder.store.runs / second.digest)
-    Sweep(**settings, seeds=1).run()
+    frostline.sweep(**settings, seeds=1)
     said = (tmp_path / "out" / "model" / "README.md").read_text()
     assert (
         "the test set is evaluated when every run of the grid is done" in said and "no test set was given" not in said
     )
-    Sweep(**settings, seeds=2).run()
+    frostline.sweep(**settings, seeds=2)
     done = (tmp_path / "out" / "model" / "README.md").read_text()
     assert "is evaluated when" not in done and "no test set" not in done
 
@@ -320,13 +321,13 @@ def saved_model_of(way: str, model: Path, table: Path, out: Path, **more: Any) -
         "precision": "float32",
         **more,
     }
-    sweep = sweep_of(f"{way},last-1", progress=Progress(), **given)
-    answer = sweep.run(save_model=False)
+    own = {"ways": f"{way},last-1", "progress": Progress(), **given}
+    answer = frostline.compare(save_model=False, **own).answer
     folder = Folder(out)
     run = next(run for run in folder.runs if run.recipe == way)
     first = answer.sizes[0]
     first.recommended = best_run(first.cell(way))
-    saved = save_recommended(sweep._prepare(Progress()), answer, Progress())
+    saved = save_recommended(plan_of(**comparison(own.pop("ways"), own)), answer, Progress())
     assert saved is not None and json.loads((saved / "frostline.json").read_bytes())["run"] == run.digest
     return saved, folder, folder.store.predictions(run.digest)["validation_best"]
 

@@ -11,7 +11,6 @@ from safetensors.numpy import load_file
 
 import frostline
 import frostline.report.recommended_model as recommended_model
-from frostline.api.sweep import Sweep
 from frostline.statistics.answer import Answer
 from tiny import QUICK, Notes, sentences
 
@@ -22,7 +21,7 @@ def trained(out: Path, **settings: Any) -> tuple[Answer, list[str]]:
     """The answer of a sweep of one recipe, and what a user read."""
     notes = Notes()
     given = {**QUICK, "tune": 2, "test": "none", "workers": 1, "out": out, **settings}
-    return Sweep(**given, progress=notes).run(), notes.notes
+    return frostline.sweep(**given, progress=notes).answer, notes.notes
 
 
 def weights(out: Path) -> dict[str, Any]:

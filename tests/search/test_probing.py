@@ -24,7 +24,7 @@ def test_models_that_train_no_layer_are_scored_on_test_as_they_are_saved(
         return finish(*args, **more)
 
     monkeypatch.setattr(search_module, "finish", keep)
-    answer = frostline.find(**{**search_settings, "test": search_settings["train"], "budget": 1.0})
+    answer = frostline.find(**{**search_settings, "test": search_settings["train"], "budget": 1.0}).answer
     found = read_alternatives(search_settings["out"], TEST)
     assert set(found) == set(read_alternatives(search_settings["out"])) == {PROBE, WORDS}
     own = {"task": answer.task, "task_type": answer.task_type, "labels": ("negative", "positive")}

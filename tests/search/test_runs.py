@@ -70,9 +70,9 @@ def test_a_search_with_tasks_of_ray_takes_the_same_steps_and_finds_the_same(
     settings = {**search_settings, "stack": 1, "workers": 1, "budget": 8.0, "max_k": 1, "seeds": 4}
     monkeypatch.setattr(search_module, "finish", lambda plan, *_, **more: rebuild(plan.store.out))
     loaded = node_module._prepared.cache_info().misses
-    here = frostline.find(**{**settings, "out": tmp_path / "here", "processes": 2})
+    here = frostline.find(**{**settings, "out": tmp_path / "here", "processes": 2}).answer
     monkeypatch.setitem(sys.modules, "ray", RayHere())  # type: ignore[arg-type]
-    on_ray = frostline.find(**settings, ray=Ray())
+    on_ray = frostline.find(**settings, ray=Ray()).answer
     assert on_ray.decision == here.decision and on_ray.sentence == here.sentence
     steps = [[{**one, "seconds": None} for one in step["runs"]] for step in on_ray.search["steps"]]
     assert steps == [[{**one, "seconds": None} for one in step["runs"]] for step in here.search["steps"]]

@@ -39,11 +39,11 @@ def test_a_plan_writes_nothing_and_says_what_the_search_then_does(
     assert not out.exists()
     assert made.of_reference is not None and made.reference_seconds is not None and made.reference_seconds > 0
     assert made.budget == made.budget_given == 1000 and made.spent == 0
-    steps = find.find(**search_settings).search["steps"]
+    steps = find.find(**search_settings).answer.search["steps"]
     assert [(step.why, step.runs) for step in made.steps[:2]] == [(one["why"], len(one["runs"])) for one in steps[:2]]
     again = find.plan(**search_settings)
     assert again.spent > 0 and again.steps[0].done == again.steps[0].runs and again.steps[0].seconds == 0
-    whole = find.find(**search_settings, exhaustive=True).search["steps"][-1]["runs"]
+    whole = find.find(**search_settings, exhaustive=True).answer.search["steps"][-1]["runs"]
     seconds = [run["seconds"] for run in whole if run["recipe"] == "last 1"]
     assert made.measured is None
     assert find.plan(**search_settings).reference_seconds == pytest.approx(np.median(seconds))

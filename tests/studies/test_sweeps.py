@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import frostline
 from frostline import FrostlineError, work
 from frostline.report.answer.run_groups import load_groups, sweep_groups
 from frostline.studies.protocol import Protocol, load_protocol
@@ -100,10 +101,10 @@ def test_a_further_validation_set_is_a_separate_task(tmp_path: Path, tiny_bert: 
         lines = ["sentence1\tsentence2\tgold_label"]
         lines += [f"{row['text']}\tthe film {n}\t{words[n % 3]}" for n, row in enumerate(sentences(rows_of, seed=seed))]
         (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-    from frostline import Sweep
 
     out = tmp_path / "out"
-    Sweep(
+    frostline.sweep(
+        save_model=False,
         model=tiny_bert,
         data=tmp_path,
         glue="MNLI",
@@ -113,7 +114,7 @@ def test_a_further_validation_set_is_a_separate_task(tmp_path: Path, tiny_bert: 
         test="none",
         progress=Progress(),
         **QUICK,
-    ).run(save_model=False)
+    )
     matched, mismatched = sweep_groups(Folder(out))
     assert (matched.task, mismatched.task) == ("MNLI", "MNLI-mm")
     assert (matched.evidence.rows, mismatched.evidence.rows) == (30, 24)

@@ -7,13 +7,13 @@ import psutil
 import pytest
 import torch
 
-from frostline.api.sweep import Sweep
 from frostline.sweeps.execution import stacks
 from frostline.sweeps.execution.execute import prepare_hidden_states
 from frostline.sweeps.execution.stacks import limit_copies, stack_size
 from frostline.sweeps.execution.workers import MIN_OPERATIONS, workers_for
 from frostline.sweeps.progress import Progress
 from records import spec_of_run
+from tiny import plan_of
 
 GB = 1 << 30
 
@@ -75,7 +75,7 @@ def test_the_number_of_workers(
 def test_the_size_of_a_stack_at_k_0(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch, wanted: int | str, shared_by: int, memory: int, size: int
 ) -> None:
-    plan = Sweep(progress=Progress(), **settings)._prepare(Progress())
+    plan = plan_of(progress=Progress(), **settings)
     prepare_hidden_states(plan, plan.runs, Progress())
     head = 4 * (32 * 32 + 32 + 32 * 2 + 2)  # bytes of the pooler and the classifier
     monkeypatch.setattr(stacks, "memory_limit", lambda device: memory * 5 * head)  # copies for the optimizer

@@ -13,7 +13,6 @@ import pytest
 
 import frostline
 from frostline import FrostlineError
-from frostline.api.sweep import Sweep
 from frostline.frozen.exactness import Check
 from frostline.report.rebuild import rebuild
 from frostline.statistics.recipe import FULL, Recipe
@@ -25,7 +24,7 @@ from frostline.sweeps.results.store import Store
 from frostline.sweeps.results.tensor_files import BestWeights
 from frostline.training.forward import train_rows, validation_rows
 from frostline.training.train import run
-from tiny import Notes, SetsAside, TrainWith, contents, run_sweep, table
+from tiny import Notes, SetsAside, TrainWith, contents, plan_of, run_sweep, table
 
 
 def test_finished_runs_are_not_trained_again(
@@ -56,7 +55,7 @@ def test_a_resumed_sweep_has_the_same_results_as_an_uninterrupted_one(
     assert len(Store(settings["out"]).results()) == 2
     again = run_sweep(settings)
     assert len(trained) == 5
-    pd.testing.assert_frame_equal(table(again), table(Sweep(**{**settings, "out": finished_small})))
+    pd.testing.assert_frame_equal(table(again), table(frostline.open(finished_small)))
     ours, theirs = Store(settings["out"]), Store(finished_small)
     for digest in theirs.results():
         for name, logits in theirs.predictions(digest).items():
@@ -64,13 +63,13 @@ def test_a_resumed_sweep_has_the_same_results_as_an_uninterrupted_one(
 
 
 def test_trained_parameters_that_cannot_be_stored_do_not_fail_the_run(settings: dict[str, Any], tmp_path: Path) -> None:
-    sweep, notes = Sweep(progress=Progress(), **settings), []
-    plan, progress = sweep._prepare(Progress()), Progress()
+    notes: list[str] = []
+    plan, progress = plan_of(**settings), Progress()
     progress.note = notes.append  # type: ignore[method-assign]
     register(plan)
     (tmp_path / "file").touch()
     execute(plan, plan.requested, progress, weights=BestWeights(tmp_path / "file"))
-    assert set(sweep.table().status) == {"done"}
+    assert set(frostline.open(settings["out"]).table().status) == {"done"}
     assert any(re.search(r"The trained parameters of last \d, seed \d could not be stored", note) for note in notes)
 
 
@@ -109,8 +108,7 @@ def test_a_damaged_result_is_set_aside_and_its_run_is_repeated(
     file = out / "runs" / digest / name
     file.write_bytes(file.read_bytes()[:-1])
     progress = Notes()
-    sweep = Sweep(progress=progress, **settings)
-    sweep.run(save_model=False)
+    frostline.sweep(save_model=False, progress=progress, **settings)
     (damage,) = (note for note in progress.notes if f"{out / 'runs' / digest} is damaged" in note)
     assert str(out / "damaged" / digest) in damage
     assert contents(out / "damaged")[f"{digest}/{name}"] == before[f"{digest}/{name}"][:-1]
@@ -134,7 +132,7 @@ def test_a_run_is_published_if_the_earlier_result_of_another_process_is_torn(
 
     progress = Notes()
     train_with(publish_torn)
-    Sweep(**{**settings, "tune": "0", "seeds": 1, "progress": progress}).run(save_model=False)
+    frostline.sweep(save_model=False, **{**settings, "tune": "0", "seeds": 1, "progress": progress})
     assert list(Store(settings["out"]).results()) == trained
     assert [path.name for path in (settings["out"] / "damaged").iterdir()] == trained
     assert sum(f"{trained[0]} is damaged" in note for note in progress.notes) == 1
@@ -151,7 +149,7 @@ def test_a_result_that_another_process_sets_aside_at_once_is_trained_again(
         return taken(leases, ended)
 
     monkeypatch.setattr(Leases, "taken", taken_in_time)
-    plan = Sweep(**{**settings, "stack": 1, "workers": workers, "progress": Progress()})._prepare(Progress())
+    plan = plan_of(**{**settings, "stack": 1, "workers": workers, "progress": Progress()})
     register(plan)
     execute(plan, plan.runs, shown)
     assert len(plan.store.done()) == 4 and shown.runs_done == 5
@@ -179,8 +177,8 @@ def test_unfinished_files_of_a_killed_process_do_not_block_the_folder(settings: 
 
 def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(settings: dict[str, Any]) -> None:
     settings = {**settings, "tune": "0,1", "seeds": 5, "folds": 5, "train_size": None}
-    sweep = run_sweep(settings)
-    plan, folder = sweep._prepare(Progress()), Folder(settings["out"])
+    run_sweep(settings)
+    plan, folder = plan_of(**settings), Folder(settings["out"])
     experiment, answer = plan.experiment, rebuild(settings["out"])
     texts = plan.data.train.texts
     for spec in folder.runs:
@@ -194,14 +192,13 @@ def test_with_folds_every_row_is_scored_by_a_run_that_did_not_train_on_it(settin
     assert answer.sizes[0].train_size == plan.data.train_rows < len(texts)
     again = run_sweep({**settings, "seeds": 6})
     assert len(again.table()) == 12 and again.table().status.eq("done").all()
-    frostline.Sweep(progress=Progress(), **settings).run()
+    frostline.sweep(progress=Progress(), **settings)
     assert (folder.out / "report.html").exists() and (folder.out / "model" / "config.json").exists()
 
 
 def test_runs_of_different_folds_are_not_stacked(settings: dict[str, Any]) -> None:
     folds = [
-        spec.stack_key
-        for spec in frostline.Sweep(**{**settings, "tune": "0", "seeds": 4, "folds": 2}).plan(timed=False).runs
+        spec.stack_key for spec in frostline.plan(timed=False, **{**settings, "tune": "0", "seeds": 4, "folds": 2}).runs
     ]
     assert len(set(folds)) == 2 and folds[0] == folds[2] and folds[1] == folds[3]
 
@@ -212,5 +209,5 @@ def test_a_model_that_cannot_be_cut_exactly_leaves_no_folder(
 ) -> None:
     monkeypatch.setattr("frostline.sweeps.plan.check", lambda *_, **__: [Check(k, refused="Its layers talk.")])
     with pytest.raises(FrostlineError, match=rf"cannot be cut exactly{shown}: Its layers talk\."):
-        Sweep(progress=Progress(), **settings).run()
+        frostline.sweep(progress=Progress(), **settings)
     assert not settings["out"].exists()

@@ -21,13 +21,13 @@ from frostline.sweeps.execution.forecast import make_forecast, seconds_of
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.forecast_record import Forecast, KindForecast, Taken, record, record_measured, recorded
 from frostline.sweeps.results.store import Store
-from tiny import SMALL, contents, run_sweep
+from tiny import SMALL, contents, plan_of, run_sweep
 
 PLANNED = {"tune": "0,1,2,all", "seeds": 2}
 
 
-def sweep_of(tiny_bert: Path, tiny_table: Path, out: Path, **other: Any) -> frostline.Sweep:
-    return frostline.Sweep(
+def settings_of(tiny_bert: Path, tiny_table: Path, out: Path, **other: Any) -> dict[str, Any]:
+    return dict(
         progress=Progress(), **{**SMALL, "model": tiny_bert, "train": tiny_table, "out": out, **PLANNED, **other}
     )
 
@@ -43,10 +43,10 @@ def states(model: torch.nn.Module) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("empty_cache")
 def test_a_plan_forecasts_every_cell_and_leaves_no_trace(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
-    sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "o", tune="0,1,2,all,probe", train_size="20,40")
-    plan = sweep._prepare(Progress())
+    sweep = settings_of(tiny_bert, tiny_table, tmp_path / "o", tune="0,1,2,all,probe", train_size="20,40")
+    plan = plan_of(**sweep)
     model, before = plan.experiment.pretrained.model, states(plan.experiment.pretrained.model)
-    found = sweep.plan().forecast
+    found = make_forecast(plan, plan.requested, plan.requested, Progress(), plain=True)
     assert found is not None and found.runs == 20 and found.forward_pass_seconds > 0
     assert {(cell.recipe, cell.train_size) for cell in found.cells} == {
         (k, n) for k in ("head only", "last 1", "last 2", "full", "probe") for n in (20, 40)
@@ -70,17 +70,17 @@ def test_states_for_estimators_alone_take_time_on_the_disk(
 ) -> None:
     run_sweep(settings, tune="0")
     monkeypatch.setattr(forecast_module, "disk_speed", lambda folder: 1.0)
-    found = frostline.Sweep(progress=Progress(), **{**settings, "tune": "0,probe"}).plan().forecast
+    found = frostline.plan(progress=Progress(), **{**settings, "tune": "0,probe"}).forecast
     assert found is not None and {cell.recipe for cell in found.cells} == {"probe"}
     assert found.forward_pass_seconds > 1000  # a byte each second
 
 
 def test_results_after_a_forecast_are_bitwise_identical(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     plain = run_sweep({**SMALL, "model": tiny_bert, "train": tiny_table, "out": tmp_path / "plain", **PLANNED})
-    sweep = sweep_of(tiny_bert, tiny_table, tmp_path / "timed")
-    sweep.plan()
-    sweep.run(save_model=False)
-    ours, theirs = Store(sweep.out), Store(plain.out)
+    sweep = settings_of(tiny_bert, tiny_table, tmp_path / "timed")
+    frostline.plan(**sweep)
+    frostline.sweep(save_model=False, **sweep)
+    ours, theirs = Store(sweep["out"]), Store(plain.folder)
     assert ours.results().keys() == theirs.results().keys() and len(ours.results()) == 8
     for digest in theirs.results():
         for name, logits in theirs.predictions(digest).items():
@@ -88,24 +88,24 @@ def test_results_after_a_forecast_are_bitwise_identical(tiny_bert: Path, tiny_ta
 
 
 def test_finished_runs_cost_nothing(finished_small: Path, settings: dict[str, Any], capsys: Any) -> None:
-    sweep = frostline.Sweep(progress=Progress(), **{**settings, "out": finished_small})
+    sweep = dict(progress=Progress(), **{**settings, "out": finished_small})
     before = contents(finished_small / "runs")
-    made = sweep.plan()
+    made = frostline.plan(**sweep)
     assert made.forecast == Forecast((), 0.0) and made.forecast.seconds == made.forecast.memory_bytes == 0
     assert made.forecast.trainer_seconds is None and contents(finished_small / "runs") == before
     print_forecast(made.forecast)
     assert "All requested runs are done" in capsys.readouterr().out
-    more = frostline.Sweep(progress=Progress(), **{**settings, "out": finished_small, "tune": "0,1,2"}).plan()
+    more = frostline.plan(progress=Progress(), **{**settings, "out": finished_small, "tune": "0,1,2"})
     assert more.forecast is not None and [(cell.recipe, cell.runs) for cell in more.forecast.cells] == [("last 2", 2)]
 
 
 def test_a_short_sweep_times_nothing_and_records_no_forecast(settings: dict[str, Any]) -> None:
-    sweep = frostline.Sweep(progress=Progress(), **settings)
-    plan = sweep._prepare(Progress())
+    settings["progress"] = Progress()
+    plan = plan_of(**settings)
     assert make_forecast(plan, runs := plan.requested, runs, Progress()) is None
-    sweep.run(save_model=False)
-    assert recorded(sweep.out) == []
-    assert (sweep.out / "tables" / "predicted.csv").read_text().count("\n") == 1
+    frostline.sweep(save_model=False, **settings)
+    assert recorded(settings["out"]) == []
+    assert (settings["out"] / "tables" / "predicted.csv").read_text().count("\n") == 1
 
 
 def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny_table: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_class_without_examples_can_be_forecast(settings: dict[str, Any], tiny
     kinds = Features({"text": Value("string"), "label": ClassLabel(names=names)})
     table = {"text": [row["text"] for row in rows], "label": [names.index(row["label"]) for row in rows]}
     train = Dataset.from_dict(table, features=kinds)
-    sweep = frostline.Sweep(progress=Progress(), **{**settings, "train": train, "class_weights": "balanced"})
-    made = sweep.plan()
+    sweep = dict(progress=Progress(), **{**settings, "train": train, "class_weights": "balanced"})
+    made = frostline.plan(**sweep)
     assert made.forecast is not None and made.forecast.seconds > 0
     assert set(run_sweep({**settings, "train": train, "class_weights": "balanced"}).table().status) == {"done"}
 
@@ -124,18 +124,18 @@ def test_a_sweep_records_its_forecast_and_the_measured_time(
     settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forecast_module, "TIMING_SHARE", 1e6)
-    sweep = frostline.Sweep(progress=Progress(), **settings)
-    sweep.run(save_model=False)
-    (call,) = recorded(sweep.out)
+    settings["progress"] = Progress()
+    frostline.sweep(save_model=False, **settings)
+    (call,) = recorded(settings["out"])
     assert [cell.recipe for cell in call.cells] == ["head only", "last 1"]
     assert call.measured is not None and call.measured.seconds >= call.measured.forward_pass_seconds > 0
-    sweep.run(save_model=False)
-    assert len(recorded(sweep.out)) == 1
-    table = (sweep.out / "tables" / "predicted.csv").read_text().splitlines()
+    frostline.sweep(save_model=False, **settings)
+    assert len(recorded(settings["out"])) == 1
+    table = (settings["out"] / "tables" / "predicted.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in table[1:]] == ["head only", "last 1", "forward pass", "total"]
-    assert "Forecast and measured cost" in (sweep.out / "report.html").read_text()
-    frostline.Sweep(progress=Progress(), **{**settings, "tune": "2"}).run(save_model=False)
-    assert len(recorded(sweep.out)) == 2
+    assert "Forecast and measured cost" in (settings["out"] / "report.html").read_text()
+    frostline.sweep(save_model=False, **{**settings, "tune": "2"})
+    assert len(recorded(settings["out"])) == 2
 
 
 def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:
@@ -154,10 +154,10 @@ def test_a_damaged_record_is_an_empty_record(tmp_path: Path) -> None:
 
 
 def test_progress_is_measured_in_forecast_seconds(settings: dict[str, Any]) -> None:
-    sweep, shown = frostline.Sweep(progress=Progress(), **settings), Progress()
-    forecast = sweep.plan().forecast
+    shown = Progress()
+    plan = frostline.plan(progress=Progress(), **settings)
+    forecast = plan.forecast
     assert forecast is not None
-    plan = sweep._prepare(Progress())
     execute(plan, plan.requested, shown)
     assert shown.runs == 4 and shown.predicted == forecast.seconds == pytest.approx(shown.total)
     assert shown.done == pytest.approx(shown.total)

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
+import frostline
 import frostline.sweeps.execution.workers as gpus_module
-from frostline import Sweep, find, work
+from frostline import find, work
 from frostline.cli.plan_output import print_device
 from frostline.model.device import Machine
 from frostline.search.search import run_together, runs_of
@@ -20,7 +21,7 @@ from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import register
 from frostline.sweeps.results.store import Store
 from frostline.training.train import run
-from tiny import Notes, TrainWith, sentences
+from tiny import Notes, TrainWith, plan_of, sentences
 
 STAND_IN = """
 import os, sys
@@ -67,14 +68,14 @@ def test_gpus_have_the_names_of_the_variable(
 
 def test_a_sweep_trains_on_each_gpu(settings: dict[str, Any], calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = Path(settings["out"])
-    plan = Sweep(progress=Progress(), **settings).plan()
+    plan = frostline.plan(progress=Progress(), **settings)
     print_device(plan)
     assert "3 GPUs: one process trains on each." in capsys.readouterr().out
     assert plan.processes == 3 and plan.forecast and plan.forecast.processes == 3
     one_by_one = sum(cell.runs * cell.seconds for cell in plan.forecast.cells)
     assert plan.forecast.seconds - plan.forecast.forward_pass_seconds < 0.8 * one_by_one
     for _ in range(2):  # the second time, there is nothing to train
-        assert Sweep(progress=Progress(), **settings).run(save_model=False).runs.done == 4
+        assert frostline.sweep(save_model=False, progress=Progress(), **settings).answer.runs.done == 4
         assert lines(calls) == [f"5 {out}", f"7 {out}"]
 
 
@@ -91,14 +92,14 @@ def test_the_processes_train_some_of_the_runs(
         return run(spec, experiment, **more)
 
     train_with(wait_for_others)
-    Sweep(progress=Progress(), **{**settings, "stack": 1, "workers": 1}).run(save_model=False)
+    frostline.sweep(save_model=False, progress=Progress(), **{**settings, "stack": 1, "workers": 1})
     assert Store(out).results().keys() == Store(finished_small).results().keys()
     assert not list((out / "leases").iterdir())
 
 
 def test_work_trains_on_each_gpu(settings: dict[str, Any], calls: Path) -> None:
     out = Path(settings["out"])
-    register(Sweep(progress=Progress(), **settings)._prepare(Progress()))
+    register(plan_of(progress=Progress(), **settings))
     assert work(out, wait=True, silent_after=19.5, progress=Progress()) == DONE
     assert lines(calls) == [f"{gpu} {out} --silent-after=19.5 --wait" for gpu in (5, 7)]
 
@@ -106,10 +107,10 @@ def test_work_trains_on_each_gpu(settings: dict[str, Any], calls: Path) -> None:
 def test_work_goes_on_while_its_processes_wait(settings: dict[str, Any], calls: Path, train_with: TrainWith) -> None:
     until_six = "while len(list((Path(sys.argv[1]) / 'runs').glob('*/result.json'))) < 6:\n    time.sleep(0.01)\n"
     (calls.parent / "work.py").write_text(f"{STAND_IN}\nimport time\n{until_six}")
-    register(Sweep(progress=Progress(), **settings, stack=1)._prepare(Progress()))
+    register(plan_of(progress=Progress(), **settings, stack=1))
 
     def add_more(spec: Any, experiment: Any, **more: Any) -> Any:
-        register(Sweep(progress=Progress(), **{**settings, "seeds": 3})._prepare(Progress()))
+        register(plan_of(progress=Progress(), **{**settings, "seeds": 3}))
         train_with(run)
         return run(spec, experiment, **more)
 
@@ -126,7 +127,7 @@ def test_a_search_ends_before_the_processes(settings: dict[str, Any], calls: Pat
 
 
 def test_a_step_of_a_search_has_runs_for_each_gpu(settings: dict[str, Any], calls: Path) -> None:
-    plan = Sweep(progress=Progress(), **settings)._prepare(Progress())
+    plan = plan_of(progress=Progress(), **settings)
     runs = runs_of(plan)
     assert [run_together(plan, runs, processes, None) for processes in (None, 1, 2)] == [3, None, 2]
 
@@ -134,15 +135,15 @@ def test_a_step_of_a_search_has_runs_for_each_gpu(settings: dict[str, Any], call
 def test_tables_in_memory_are_trained_on_one_gpu(tiny_bert: Path, calls: Path, tmp_path: Path) -> None:
     import pandas as pd
 
-    sweep = Sweep(model=tiny_bert, train=pd.DataFrame(sentences(60)), tune=0, seeds=2, out=tmp_path / "o")
-    assert sweep.plan(timed=False).processes == 1
+    sweep = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "tune": 0, "seeds": 2, "out": tmp_path / "o"}
+    assert frostline.plan(timed=False, **sweep).processes == 1
 
 
 @pytest.mark.parametrize("ends", ["by itself", "with an error"])
 def test_no_process_is_left(settings: dict[str, Any], calls: Path, ends: str) -> None:
     sleeps = f"import time\ntime.sleep({0.5 if ends == 'by itself' else 1000})"
     (calls.parent / "work.py").write_text(f"{STAND_IN}{sleeps}")
-    plan = Sweep(progress=Progress(), **settings)._prepare(Progress())
+    plan = plan_of(progress=Progress(), **settings)
     expected = nullcontext() if ends == "by itself" else pytest.raises(KeyError)
     with expected, OtherGpus(plan, Progress()) as others:
         others.start(2)
@@ -170,7 +171,7 @@ def test_a_process_that_ends_too_early_is_named(
 ) -> None:
     (calls.parent / "work.py").write_text(f"{STAND_IN}\n{does}")
     notes = Notes()
-    with OtherGpus(Sweep(progress=Progress(), **settings)._prepare(Progress()), notes) as others:
+    with OtherGpus(plan_of(progress=Progress(), **settings), notes) as others:
         others.start(2)
     expected = [f"The process on GPU 5 has ended ({said}): the others train its runs."] if said else []
     assert notes.notes == expected

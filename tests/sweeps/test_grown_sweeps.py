@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from frostline import FrostlineError
-from frostline.api.sweep import Sweep
+import frostline
+from frostline import FrostlineError, Results
 from frostline.report.rebuild import finish, rebuild
 from frostline.statistics.recipe import Recipe
 from frostline.sweeps.execution.execute import execute, prepare_hidden_states
@@ -17,11 +17,11 @@ from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.folder import Folder, register
 from frostline.training.train import run
-from tiny import run_sweep, table
+from tiny import plan_of, run_sweep, settings_of, table
 
 
-def cells(sweep: Sweep) -> set[tuple[Any, ...]]:
-    done = sweep.table().query("status == 'done'")
+def cells(results: Results) -> set[tuple[Any, ...]]:
+    done = results.table().query("status == 'done'")
     return set(done[["recipe", "seed", "train_size", "learning_rate"]].itertuples(index=False, name=None))
 
 
@@ -30,7 +30,7 @@ def test_an_extended_sweep_equals_the_same_grid_in_one_call(settings: dict[str, 
     run_sweep(settings, seeds=2, tune="all,1")
     grown = run_sweep(settings, seeds=2, tune="0")
     whole = run_sweep(settings, seeds=2, tune="0,1,all", out=tmp_path / "whole")
-    assert grown.spec.tune == ("head only",) and set(grown.table().recipe) == {"head only", "last 1", "full"}
+    assert set(grown.table().recipe) == {"head only", "last 1", "full"}
     pd.testing.assert_frame_equal(table(grown), table(whole))
 
 
@@ -60,17 +60,17 @@ def test_what_has_no_training_length_is_fitted_once(settings: dict[str, Any]) ->
 def test_ways_of_several_training_lengths_have_a_report(settings: dict[str, Any]) -> None:
     found = run_sweep(settings, tune="1,bitfit", seeds=1, num_train_epochs="1,2")
     assert {"bitfit for 1 epoch", "bitfit for 2 epochs"} < set(found.table().recipe)
-    assert {cell.recipe.trained for cell in rebuild(found.out).sizes[0].cells} == {"last 1", "bitfit"}
+    assert {cell.recipe.trained for cell in rebuild(found.folder).sizes[0].cells} == {"last 1", "bitfit"}
 
 
 def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: dict[str, Any]) -> None:
-    first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
-    plan = first._prepare(Progress())  # it has read the folder before the other call changes it
+    first = dict(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
+    plan = plan_of(**first)  # it has read the folder before the other call changes it
     run_sweep(settings, tune="1,all", seeds=2)
     register(plan)
     execute(plan, plan.requested, Progress())
     both = {(k, seed, 20, 1e-3) for k in ("last 1", "full") for seed in (0, 1)} | {("head only", 0, 20, 1e-2)}
-    assert cells(first) == both
+    assert cells(frostline.open(settings["out"])) == both
 
     notes: list[str] = []
 
@@ -83,12 +83,12 @@ def test_two_processes_that_extend_one_folder_train_the_runs_of_both(settings: d
 
 
 def test_a_sweep_in_a_folder_that_was_extended_since_saves_the_recommended_model(settings: dict[str, Any]) -> None:
-    first = Sweep(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
-    first.run()
+    first = dict(progress=Progress(), **{**settings, "tune": "0", "seeds": 1})
+    frostline.sweep(**first)
     run_sweep({**settings, "target": 1.0}, tune="0,all", seeds=3)
-    shutil.rmtree(first.out / "model", ignore_errors=True)
-    first.run()
-    assert (first.out / "model" / "config.json").exists()
+    shutil.rmtree(first["out"] / "model", ignore_errors=True)
+    frostline.sweep(**first)
+    assert (first["out"] / "model" / "config.json").exists()
 
 
 def test_a_smaller_grid_later_removes_nothing_and_trains_only_its_own_runs(settings: dict[str, Any]) -> None:
@@ -108,13 +108,13 @@ def test_train_sizes_can_be_added_to_a_sweep_on_all_examples(settings: dict[str,
 def test_results_do_not_depend_on_the_order_of_calls(settings: dict[str, Any], tmp_path: Path) -> None:
     wanted = {**settings, "tune": "1,2,all", "workers": 1}
     whole = run_sweep({**wanted, "out": tmp_path / "whole"})
-    sweep = Sweep(progress=Progress(), **wanted)
-    plan = sweep._prepare(Progress())
+    sweep = dict(progress=Progress(), **wanted)
+    plan = plan_of(**sweep)
     register(plan)
     runs = plan.requested
     for tune in ("last 1", "full", "last 2"):
         execute(plan, [spec for spec in runs if spec.recipe == tune], Progress())
-    one, other = (Folder(out).store for out in (settings["out"], whole.out))
+    one, other = (Folder(out).store for out in (settings["out"], whole.folder))
     assert one.results().keys() == other.results().keys() and one.results()
     for digest in one.results():
         mine, theirs = one.predictions(digest), other.predictions(digest)
@@ -133,8 +133,8 @@ def test_named_parts_can_be_added_but_other_named_parts_need_another_folder(sett
 def test_an_older_run_of_an_extended_sweep_reads_its_own_rows(settings: dict[str, Any]) -> None:
     """Every seed has its own training examples. Their hidden states are loaded when an older run is trained again."""
     run_sweep(settings, tune="1", seeds=1, num_train_epochs=1)
-    grown = Sweep(progress=Progress(), **{**settings, "tune": "1", "seeds": 2})
-    plan = prepare(grown.spec, {}, Progress())
+    grown = dict(progress=Progress(), **{**settings, "tune": "1", "seeds": 2})
+    plan = prepare(settings_of(**grown), {}, Progress())
     execute(plan, plan.runs, Progress())
     older = next(spec for spec in plan.runs if spec.seed == 0)
     with pytest.raises(AssertionError, match="hidden states of these rows were not loaded"):

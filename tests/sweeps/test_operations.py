@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import frostline
 from frostline.frozen.exactness import find_head_token_part
 from frostline.frozen.forward_pass import StateSelection
 from frostline.model.anatomy import find_layers, probe_batch
@@ -24,6 +23,7 @@ from frostline.sweeps.progress import Progress
 from frostline.training.run import Run
 from frostline.training.train import run
 from small_models import small_model
+from tiny import plan_of
 from training.runs import context_of, spec_of, with_states
 
 LENGTHS = st.lists(st.integers(1, 64), min_size=1, max_size=60).map(np.array)
@@ -99,10 +99,16 @@ def test_training_a_lower_layer_costs_more(matrices: Matrices) -> None:
 @pytest.fixture(scope="module")
 def workload(tiny_bert: Path, tiny_table: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[CostModel, Run]:
     out = tmp_path_factory.mktemp("cost") / "o"
-    sweep = frostline.Sweep(
-        progress=Progress(), model=tiny_bert, train=tiny_table, out=out, tune="2", seeds=1, train_size=40
-    )
-    plan = sweep._prepare(Progress())
+    sweep = {
+        "progress": Progress(),
+        "model": tiny_bert,
+        "train": tiny_table,
+        "out": out,
+        "tune": "2",
+        "seeds": 1,
+        "train_size": 40,
+    }
+    plan = plan_of(**sweep)
     return CostModel(plan.experiment, plan.cached), plan.requested[0]
 
 

@@ -9,7 +9,6 @@ from weakref import ref
 import numpy as np
 import pytest
 import torch
-from sweep.test_stacks import stacked_of
 
 from frostline.model.stacking import _Stack
 from frostline.sweeps.execution import stacks
@@ -17,6 +16,7 @@ from frostline.sweeps.results.store import Store
 from frostline.training.forward import ForwardFunction
 from frostline.training.train import run_stacked
 from model.test_stacking import context_of, spec_of
+from sweeps.test_stacks import stacked_of
 from tiny import Notes, run_sweep
 
 LARGE = {"per_device_train_batch_size": 16, "num_train_epochs": 1}
@@ -57,7 +57,7 @@ def test_stacks_are_halved_and_then_micro_batches(settings: dict[str, Any], memo
         f"Memory ran out with 16 examples at a time in a run of head only ({reason}); it is retried with 8. An optimizer step "
         "still has 16 examples.",
     ]
-    stores = [Store(Path(sweep.spec.out)) for sweep in (plenty, short)]
+    stores = [Store(sweep.folder) for sweep in (plenty, short)]
     assert stacked_of(short) == {0: [1, 1]} and stacked_of(plenty) == {0: [2, 2]}
     for digest, facts in stores[0].results().items():
         other = stores[1].result(digest)
@@ -79,7 +79,7 @@ def test_after_an_evaluation_without_memory_no_run_is_trained_again(
     memory_lacks(lacks)
     sweep = run_sweep(settings, tune="1", seeds=2, **LARGE, progress=shown)
     assert any(failures) and not [note for note in shown.notes if "emory" in note]
-    stored = Store(Path(sweep.spec.out)).results().values()
+    stored = Store(sweep.folder).results().values()
     assert [facts.provenance.micro_batch for facts in stored] == [16, 16]
 
 
@@ -110,7 +110,7 @@ def test_copies_of_hidden_states_are_given_up_first(
         "Memory ran out in runs of last 1 (OutOfMemoryError: CUDA out of memory); they are retried without hidden states on "
         "the GPU."
     ]
-    stored = Store(Path(sweep.spec.out)).results().values()
+    stored = Store(sweep.folder).results().values()
     assert [facts.provenance.micro_batch for facts in stored] == [16, 16]
 
 

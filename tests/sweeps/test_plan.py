@@ -15,12 +15,9 @@ from frostline.sweeps.progress import Progress
 from frostline.sweeps.settings import make_settings
 from frostline.training.train import run
 from frozen.passes import bytes_of
+from tiny import plan_of
 
 IDENTITY = Identity("w", "v", "d", 6, "accuracy", "float32", 128, 1000, 0, "t", "text-classification", ("a", "b"))
-
-
-def plan_of(**settings: Any) -> frostline.Plan:
-    return frostline.Sweep(progress=Progress(), **settings).plan(timed=False)
 
 
 def spec(**values: Any) -> Any:
@@ -77,9 +74,9 @@ def test_the_plan_of_a_tiny_sweep(tiny_bert: Path, tiny_table: Path, tmp_path: P
 @pytest.mark.usefixtures("empty_cache")
 def test_the_planned_size_of_the_cache_is_exact(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     settings = {"model": tiny_bert, "train": tiny_table, "tune": "0,2", "seeds": 1, "num_train_epochs": 0.1}
-    sweep = frostline.Sweep(progress=Progress(), out=tmp_path / "o", precision="float32", **settings)
-    planned = sweep.plan(timed=False).states.bytes
-    sweep.run()
+    sweep = dict(progress=Progress(), out=tmp_path / "o", precision="float32", **settings)
+    planned = frostline.plan(timed=False, **sweep).states.bytes
+    frostline.sweep(**sweep)
     (shard,) = (tmp_path / "cache").rglob("*.safetensors")
     assert sum(map(len, bytes_of(shard).values())) == planned + 8  # offsets have one more than rows
 
@@ -163,9 +160,9 @@ def test_every_parameter_is_in_exactly_one_group(tiny_bert: Path, tiny_table: Pa
 def test_the_planned_groups_are_the_groups_of_the_optimizer(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tune: Any
 ) -> None:
-    sweep = frostline.Sweep(model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress(), **NAMED)
-    planned = [group for group in sweep.plan(timed=False).groups[tune] if group.trained]
-    spec = next(run for run in sweep.plan(timed=False).runs if run.recipe == tune)
+    sweep = dict(model=tiny_bert, train=tiny_table, out=tmp_path / "o", progress=Progress(), **NAMED)
+    planned = [group for group in frostline.plan(timed=False, **sweep).groups[tune] if group.trained]
+    spec = next(run for run in frostline.plan(timed=False, **sweep).runs if run.recipe == tune)
     given: list[Any] = []
 
     def spy(forward: Any, learners: Any, *rest: Any, **more: Any) -> Any:
@@ -174,7 +171,7 @@ def test_the_planned_groups_are_the_groups_of_the_optimizer(
 
     monkeypatch.setattr("frostline.training.train.train", spy)
     with pytest.raises(StopIteration):
-        run(spec, sweep._prepare(Progress()).experiment)
+        run(spec, plan_of(**sweep).experiment)
     assert [(g.tensors, g.parameters, g.learning_rates, g.weight_decay) for g in planned] == [
         (len(g["params"]), sum(p.numel() for p in g["params"]), (g["lr"],), g["weight_decay"]) for g in given
     ]

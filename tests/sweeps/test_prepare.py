@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from transformers import AutoTokenizer
 
+import frostline
 from frostline import FrostlineError
-from frostline.api.sweep import Sweep
 from frostline.sweeps.plan import rows_needed
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress
-from tiny import Frostline, contents, run_sweep, sentences, tiny_bert_folder, write_csv
+from tiny import Frostline, contents, plan_of, run_sweep, sentences, settings_of, tiny_bert_folder, write_csv
 
 OTHER_DATA = "results of other data (other rows or labels, or other rows are for validation or test)"
 
@@ -44,7 +44,7 @@ def test_a_folder_with_another_sweep_is_refused_and_the_message_names_the_differ
         other = {"model": tiny_bert_folder(tmp_path / "other", seed=1)}
     before = contents(out / "runs")
     with pytest.raises(FrostlineError) as caught:
-        Sweep(progress=Progress(), **{**settings, **other}).run()
+        frostline.sweep(progress=Progress(), **{**settings, **other})
     assert f"{out} holds {named}." in str(caught.value)
     assert str(caught.value).endswith(f"add to that sweep with its own settings: `frostline sweep {out}/sweep.toml`.")
     assert contents(out / "runs") == before
@@ -57,7 +57,7 @@ def test_other_data_come_before_what_follows_from_them(
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     rows = [{"text": row["text"], "label": f"{n / 7:.2f}"} for n, row in enumerate(sentences(160))]
     with pytest.raises(FrostlineError) as caught:
-        Sweep(progress=Progress(), **{**settings, "train": write_csv(tmp_path / "t.csv", rows)}).run()
+        frostline.sweep(progress=Progress(), **{**settings, "train": write_csv(tmp_path / "t.csv", rows)})
     other = "results of other data (text-classification there, regression now)"
     assert str(caught.value).startswith(f"{out} holds {other}. Choose another --out, or add to that sweep")
 
@@ -66,7 +66,7 @@ def test_the_folder_of_a_search_names_find(finished_small: Path, settings: dict[
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     (out / "search.json").touch()
     with pytest.raises(FrostlineError) as caught:
-        Sweep(progress=Progress(), **{**settings, "data_seed": 1}).run()
+        frostline.sweep(progress=Progress(), **{**settings, "data_seed": 1})
     assert str(caught.value).endswith(
         "Choose another --out, or continue that search with its own `frostline find` command."
     )
@@ -78,10 +78,10 @@ def test_cached_hidden_states_need_no_more_disk_space(
     """A sweep whose hidden states have filled the disk can be resumed."""
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     monkeypatch.setattr("frostline.sweeps.plan.free_bytes", lambda path: 0)
-    again = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
+    again = prepare(settings_of(**{**settings, "out": out}), {}, Progress())
     assert again.cached == again.states.wanted and again.cached.cuts
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "empty"))
-    elsewhere = prepare(Sweep(**{**settings, "out": out}).spec, {}, Progress())
+    elsewhere = prepare(settings_of(**{**settings, "out": out}), {}, Progress())
     assert not elsewhere.cached.cuts
     assert not (tmp_path / "empty").exists()  # planning creates no cache
 
@@ -90,7 +90,7 @@ def test_precision_auto_uses_the_precision_of_the_sweep_in_the_folder(
     finished_small: Path, settings: dict[str, Any], tmp_path: Path
 ) -> None:
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
-    plan = prepare(Sweep(**{**settings, "precision": "auto", "out": out}).spec, {}, Progress())
+    plan = prepare(settings_of(**{**settings, "precision": "auto", "out": out}), {}, Progress())
     assert plan.identity.precision == "float32" and len(plan.store.done()) == 4
 
 
@@ -103,7 +103,7 @@ def test_a_token_that_the_model_does_not_know_is_refused(
     tokenizer.save_pretrained(model)
     rows = pd.DataFrame({"text": [f"the zzq film {n}" for n in range(60)], "label": ["a", "b"] * 30})
     with pytest.raises(FrostlineError, match="The tokenizer gives the token 'zzq' the number"):
-        Sweep(progress=Progress(), **{**settings, "model": model, "train": rows, "validation": rows}).run()
+        frostline.sweep(progress=Progress(), **{**settings, "model": model, "train": rows, "validation": rows})
     assert not settings["out"].exists()
 
 
@@ -123,21 +123,21 @@ def test_settings_that_the_data_do_not_allow_leave_no_folder(
 ) -> None:
     rows = pd.DataFrame({"text": texts or [f"the film {n}" for n in range(60)], "label": labels})
     with pytest.raises(FrostlineError, match=message):
-        Sweep(progress=Progress(), **{**settings, "train": rows, **other}).run()
+        frostline.sweep(progress=Progress(), **{**settings, "train": rows, **other})
     assert not settings["out"].exists()
 
 
 def test_the_truncated_share_is_planned(settings: dict[str, Any]) -> None:
     rows = pd.DataFrame({"text": LONG, "label": ["a", "b"] * 30})
-    made = Sweep(progress=Progress(), **{**settings, "train": rows, "max_truncated": 1}).plan(timed=False)
+    made = frostline.plan(timed=False, progress=Progress(), **{**settings, "train": rows, "max_truncated": 1})
     assert made.truncated == {"train": 1.0, "validation": 1.0} and made.truncated_by_class == {"a": 1.0, "b": 1.0}
 
 
 @pytest.mark.parametrize("folds", [0, 3])
 def test_only_used_examples_are_tokenized(settings: dict[str, Any], folds: int) -> None:
     given = {**settings, "train_size": [8, 16], "seeds": [0, 1], "folds": folds}
-    sweep = Sweep(progress=Progress(), **(given if not folds else {**given, "validation": None}))
-    plan = prepare(sweep.spec, sweep.sources, Progress())
+    sweep = dict(progress=Progress(), **(given if not folds else {**given, "validation": None}))
+    plan = plan_of(**sweep)
     experiment = plan.experiment
     used = rows_needed(experiment, plan.runs)
     train = experiment.splits["train"]
@@ -151,11 +151,11 @@ def test_a_folder_with_other_files_is_refused_and_not_changed(settings: dict[str
     settings["out"].mkdir()
     (settings["out"] / "thesis.tex").write_text("mine")
     with pytest.raises(FrostlineError, match="exists and holds no sweep"):
-        Sweep(progress=Progress(), **settings).run()
+        frostline.sweep(progress=Progress(), **settings)
     assert [path.name for path in settings["out"].iterdir()] == ["thesis.tex"]
     file = settings["out"] / "thesis.tex"
     with pytest.raises(FrostlineError, match=r"thesis\.tex is a file, or in a file: give a folder"):
-        Sweep(progress=Progress(), **{**settings, "out": file}).run()
+        frostline.sweep(progress=Progress(), **{**settings, "out": file})
     assert file.read_text() == "mine"
 
 
@@ -186,7 +186,7 @@ def test_a_renamed_file_does_not_rename_the_sweep(
     out = Path(shutil.copytree(finished_small, tmp_path / "o"))
     copy = shutil.copy(tiny_table, tmp_path / "copy.csv")
     for task, named in ((None, "films"), ("reviews", "reviews")):
-        plan = prepare(Sweep(**{**settings, "train": copy, "out": out, "task": task}).spec, {}, Progress())
+        plan = prepare(settings_of(**{**settings, "train": copy, "out": out, "task": task}), {}, Progress())
         assert plan.identity.task == named and len(plan.store.done()) == 4
 
 
@@ -196,9 +196,9 @@ def test_a_glue_task_sets_the_metric_unless_another_is_requested(settings: dict[
         lines = [f"gj04\t{i % 2}\t\tthe film was very {name} {i}\n" for i in range(rows)]
         (tmp_path / "CoLA" / f"{name}.tsv").write_text("".join(lines))
     requested = {**settings, "train": None, "data": tmp_path / "CoLA", "glue": "cola"}
-    identity = prepare(Sweep(**requested).spec, {}, Progress()).identity
+    identity = prepare(settings_of(**requested), {}, Progress()).identity
     assert (identity.task, identity.metric) == ("CoLA", "matthews_correlation")
     assert identity.labels == ("unacceptable", "acceptable")
-    assert prepare(Sweep(**requested, metric="f1").spec, {}, Progress()).identity.metric == "f1"
+    assert prepare(settings_of(**requested, metric="f1"), {}, Progress()).identity.metric == "f1"
     with pytest.raises(FrostlineError, match="did you mean 'CoLA'"):
-        prepare(Sweep(**{**requested, "glue": "colla"}).spec, {}, Progress())
+        prepare(settings_of(**{**requested, "glue": "colla"}), {}, Progress())

@@ -51,6 +51,16 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+def test_the_time_left_of_a_search_is_shown_beside_that_of_its_step(now: list[float]) -> None:
+    progress = Progress()
+    progress.start(2, 10.0, 20.0)
+    progress.limit(240.0)
+    now[0] += 60.0
+    assert progress.state == " · 0 of 2 runs · ETA 20 s, search at most 3 min"
+    progress.limit(None)
+    assert progress.eta == "ETA 20 s"
+
+
 def test_the_time_left_follows_from_the_speed_so_far(now: list[float]) -> None:
     progress = Progress()
     now[0] = 150.0  # the model was loaded
@@ -140,10 +150,10 @@ def test_a_notebook_shows_one_output_that_is_updated_in_place(
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     code = f"""
 import frostline
-answer = frostline.Sweep(
+found = frostline.sweep(
     model={str(tiny_bert)!r}, train={str(tiny_table)!r}, tune="0,1", seeds=1, num_train_epochs=1, train_size=20,
     out={str(tmp_path / "o")!r}, task="<b>films</b>",
-).run()
+)
 """
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()

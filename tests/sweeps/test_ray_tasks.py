@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from frostline import FrostlineError, Ray, Sweep
+from frostline import FrostlineError, Ray
 from frostline.cli.program import signals_heeded
 from frostline.sweeps.execution import ray_tasks, stacks
 from frostline.sweeps.execution.execute import execute
@@ -29,7 +29,7 @@ from frostline.training.train import run
 from ray_here import RayError, RayHere
 from records import spec_of_run
 from tagged import small_base, tagged
-from tiny import Notes, TrainWith, assert_same_predictions
+from tiny import Notes, TrainWith, assert_same_predictions, plan_of
 
 Train = Callable[..., Store]
 
@@ -45,7 +45,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> RayHere:
 @pytest.fixture
 def plan(settings: dict[str, Any]) -> Plan:
     """A sweep with four runs."""
-    made = Sweep(**{**settings, "stack": 1, "progress": Progress()})._prepare(Progress())
+    made = plan_of(**{**settings, "stack": 1, "progress": Progress()})
     register(made)
     return made
 
@@ -195,7 +195,7 @@ def test_tables_that_are_in_no_file_reach_the_nodes(
     settings: dict[str, Any], here: RayHere, tiny_table: Path, finished_small: Path
 ) -> None:
     given = {**settings, "train": pd.read_csv(tiny_table), "stack": 1, "progress": Progress()}
-    made = Sweep(**given)._prepare(Progress())
+    made = plan_of(**given)
     register(made)
     with driver_on(made, Progress(), Ray()) as driver:
         execute(made, made.runs[:1], Progress(), executor=driver.begin)
@@ -211,8 +211,7 @@ def test_nodes_cache_what_probes_read(settings: dict[str, Any], here: RayHere, t
         words, tags = tagged(40)
         settings |= {"model": small_base(settings["out"].with_name("base"), "bert")}
         settings |= {"train": pd.DataFrame({"tokens": words, "ner_tags": tags})}
-    sweep = Sweep(**{**settings, "tune": tune, "train_size": 20, "progress": Progress()})
-    with driver_on(sweep._prepare(Progress()), Progress(), Ray()) as driver:
+    with driver_on(plan_of(**{**settings, "tune": tune, "train_size": 20}), Progress(), Ray()) as driver:
         assert loads(driver.work).probes == ("probe" in tune)
 
 

@@ -10,16 +10,15 @@ import pytest
 import torch
 
 import frostline.sweeps.execution.stacks as stacks_module
-from frostline.api.sweep import Sweep
+from frostline import Results
 from frostline.frozen.forward_pass import StateSelection
 from frostline.sweeps.execution.execute import prepare_hidden_states
 from frostline.sweeps.execution.stacks import _fastest_size, in_stacks, stack_size
-from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import Store
 from frostline.training.experiment import Experiment
 from frostline.training.run import Run
-from tiny import Notes, run_sweep
+from tiny import Notes, plan_of, run_sweep
 
 
 def spec_of(tune: int | str, seed: int, rate: float = 1e-3, **more: Any) -> Run:
@@ -82,7 +81,7 @@ def test_a_stack_that_runs_out_of_memory_ends_the_doubling() -> None:
 
 @pytest.fixture
 def experiment(settings: dict[str, Any]) -> Experiment:
-    plan = prepare(Sweep(progress=Progress(), **settings).spec, {}, Progress())
+    plan = plan_of(**settings)
     prepare_hidden_states(plan, plan.runs, Progress())
     return plan.experiment
 
@@ -117,10 +116,10 @@ def test_a_given_size_stacks_every_k(settings: dict[str, Any]) -> None:
     assert stacked_of(sweep) == {0: [3] * 3, 1: [3] * 3, "full": [3] * 3}
     alone = run_sweep(settings, tune="0,1,all", stack=1, seeds=3, out=Path(settings["out"]).with_name("alone"))
     assert stacked_of(alone) == {0: [1] * 3, 1: [1] * 3, "full": [1] * 3}
-    digests = [sorted(Store(Path(one.spec.out)).results()) for one in (sweep, alone)]
+    digests = [sorted(Store(one.folder).results()) for one in (sweep, alone)]
     assert digests[0] == digests[1]
     for digest in digests[0]:
-        mine, theirs = (Store(Path(one.spec.out)).predictions(digest) for one in (sweep, alone))
+        mine, theirs = (Store(one.folder).predictions(digest) for one in (sweep, alone))
         assert mine.keys() == theirs.keys() and all(mine[name].shape == theirs[name].shape for name in mine)
 
 
@@ -128,8 +127,8 @@ def test_a_stack_at_k_0_gives_the_same_predictions_as_single_runs(settings: dict
     together = run_sweep(settings, tune="0", seeds=4)
     alone = run_sweep(settings, tune="0", seeds=4, stack=1, out=Path(settings["out"]).with_name("alone"))
     assert (stacked_of(together), stacked_of(alone)) == ({0: [4] * 4}, {0: [1] * 4})
-    for digest in Store(Path(alone.spec.out)).results():
-        mine, theirs = (Store(Path(one.spec.out)).predictions(digest) for one in (together, alone))
+    for digest in Store(alone.folder).results():
+        mine, theirs = (Store(one.folder).predictions(digest) for one in (together, alone))
         assert all(np.array_equal(mine[name], theirs[name]) for name in theirs)
 
 
@@ -154,10 +153,10 @@ def test_a_stack_that_fails_is_retried_in_halves_with_a_note(
     assert set(sweep.table().status) == {"done"}
 
 
-def stacked_of(sweep: Sweep) -> dict[Any, list[int]]:
+def stacked_of(sweep: Results) -> dict[Any, list[int]]:
     """The size of the stack that each run was trained in, by k and seed."""
     found: dict[Any, dict[int, int]] = {}
-    for one in Store(Path(sweep.spec.out)).results().values():
+    for one in Store(sweep.folder).results().values():
         k = one.spec.recipe.k
         found.setdefault("full" if k is None else k, {})[one.spec.seed] = one.provenance.stacked
     return {k: [of_seed[seed] for seed in sorted(of_seed)] for k, of_seed in found.items()}

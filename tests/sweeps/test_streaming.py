@@ -8,7 +8,8 @@ import pytest
 import torch
 from huggingface_hub import constants
 
-from frostline import FrostlineError, Sweep
+import frostline
+from frostline import FrostlineError
 from frostline.model.device import DeviceMemory
 from frostline.model.model_files import weight_files
 from frostline.model.weights import weight_bytes
@@ -19,20 +20,20 @@ from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import Store
 from frozen.passes import bytes_of
 from small_models import same_weights, sharded
-from tiny import QUICK, SMALL, run_sweep
+from tiny import QUICK, SMALL, plan_of, run_sweep, settings_of
 
 
 def settings(model: Path, table: Path, out: Path, **other: Any) -> dict[str, Any]:
     return {"model": model, "train": table, "tune": "0,2", "seeds": 1, "out": out, **SMALL, "test": None, **other}
 
 
-def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
+def results_of(sweep: dict[str, Any], *, streamed: bool) -> dict[str, Any]:
     """The results of all runs without their costs, their predictions, and the cached hidden states, bit by bit."""
-    plan, store = sweep._prepare(Progress()), Store(sweep.out)
+    plan, store = plan_of(**sweep), Store(sweep["out"])
     assert (plan.experiment.pretrained.stream is not None) == streamed
     digests = {run.digest for run in plan.runs}
     assert digests == store.done()
-    shards = list(sweep.out.with_suffix(".cache").rglob("*.safetensors"))
+    shards = list(sweep["out"].with_suffix(".cache").rglob("*.safetensors"))
     assert shards
     return {
         "facts": {digest: store.result(digest).model_dump(exclude={"cost"}) for digest in digests},
@@ -44,15 +45,17 @@ def results_of(sweep: Sweep, *, streamed: bool) -> dict[str, Any]:
 
 
 @pytest.fixture
-def both(tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sweep]]:
+def both(tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
     """Trains grids of a sweep in one folder with loaded layers and in another with streamed ones; the results are the same."""
 
-    def train(model: Path, *grids: dict[str, Any], run: Any = run_sweep, **own: Any) -> list[Sweep]:
+    def train(model: Path, *grids: dict[str, Any], run: Any = run_sweep, **own: Any) -> list[dict[str, Any]]:
         made = []
         for name, stream in (("loaded", False), ("streamed", True)):
             monkeypatch.setattr(constants, "HF_ASSETS_CACHE", str(tmp_path / f"{name}.cache"))
             given = settings(model, tiny_table, tmp_path / name, stream=stream, **own)
-            made.append([run({**given, **grid}) for grid in grids or ({},)][-1])
+            for grid in grids or ({},):
+                run(last := {**given, **grid})
+            made.append(last)
         assert results_of(made[0], streamed=False) == results_of(made[1], streamed=True)
         return made
 
@@ -84,19 +87,17 @@ def test_ways_and_several_workers(both: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_whole_sweep_with_its_saved_model(both: Any, tmp_path: Path) -> None:
-    def run(given: dict[str, Any]) -> Sweep:
-        sweep = Sweep(progress=Progress(), **given)
-        sweep.run()
-        return sweep
+    def run(given: dict[str, Any]) -> None:
+        frostline.sweep(progress=Progress(), **given)
 
     model = sharded(tmp_path / "model", "llama", dtype=torch.bfloat16)
-    same_weights(*(one.out / "model" for one in both(model, run=run, **{**QUICK, "train_size": None})))
+    same_weights(*(one["out"] / "model" for one in both(model, run=run, **{**QUICK, "train_size": None})))
 
 
 def test_each_seed_trains_other_layers(both: Any, tmp_path: Path) -> None:
     """The last seed needs fewer layers in memory than the first one."""
     loaded, _ = both(sharded(tmp_path / "model", "bert"), seeds=(0, 3), tune="0,random-1")
-    plan = loaded.plan(timed=False)
+    plan = plan_of(**loaded)
     anatomy = plan.experiment.pretrained.anatomy
     assert [run.depth(anatomy) for run in plan.runs if run.recipe == "random-1"] == [3, 1]
 
@@ -118,19 +119,22 @@ def test_what_cannot_be_streamed_is_refused_before_anything_runs(
 ) -> None:
     own = settings(tiny_bert, tiny_table, tmp_path / "o", **{"stream": True, **REFUSED[message]})
     with pytest.raises(FrostlineError) as caught:
-        Sweep(progress=Progress(), **own).plan()
+        frostline.plan(progress=Progress(), **own)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value) and not (tmp_path / "o").exists()
 
 
 def test_a_model_of_words_needs_no_layer(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     own = settings(tiny_bert, tiny_table, tmp_path / "o", stream=True, tune="0,words")
-    assert {run.recipe for run in Sweep(progress=Progress(), **own).plan(timed=False).runs} == {"head only", "words"}
+    assert {run.recipe for run in frostline.plan(timed=False, progress=Progress(), **own).runs} == {
+        "head only",
+        "words",
+    }
 
 
 def test_a_forecast_compares_no_run_with_plain_transformers(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
     own = settings(tiny_bert, tiny_table, tmp_path / "o", stream=True, tune="0,probe")
-    found = Sweep(progress=Progress(), **own).plan().forecast
+    found = frostline.plan(progress=Progress(), **own).forecast
     assert found is not None and [cell.trainer_seconds for cell in found.cells] == [None, None]
 
 
@@ -140,7 +144,7 @@ def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
 
 def notes_of(own: dict[str, Any]) -> str:
-    return "\n".join(Sweep(progress=Progress(), **own).plan(timed=False).notes)
+    return "\n".join(frostline.plan(timed=False, progress=Progress(), **own).notes)
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +172,7 @@ def test_a_search_compares_what_fits(
     deep_model: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free(monkeypatch, weight_bytes(weight_files(deep_model)) - 1)
-    spec = Sweep(**settings(deep_model, tiny_table, tmp_path / "o", tune=0)).spec
+    spec = settings_of(**settings(deep_model, tiny_table, tmp_path / "o", tune=0))
     plan = prepare(
         spec, {}, Progress(), tunes=lambda layers: tuple(map(Recipe, (*range(layers + 1), "full"))), probes=True
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from frostline import write_report
+from frostline.report.rebuild import write_report
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.tables import COLUMNS, COST, SCORE_COLUMNS, csv_bytes, frame, write_tables
 from records import failure

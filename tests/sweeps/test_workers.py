@@ -133,7 +133,7 @@ def test_an_interrupted_sweep_is_resumed(settings: dict[str, Any], monkeypatch: 
 
     settings = {**settings, "workers": 2, "stack": 1}
     with pytest.raises(KeyboardInterrupt):
-        frostline.Sweep(progress=Interrupting(), **settings).run()
+        frostline.sweep(progress=Interrupting(), **settings)
     before = Store(settings["out"]).results()
     assert before and not children()
     again = run_sweep(settings)
@@ -161,7 +161,7 @@ def test_results_record_how_many_runs_were_trained_at_the_same_time(settings: di
         other = run_sweep(
             {**settings, "tune": tune, "seeds": 3, "stack": 3, "out": Path(settings["out"]).with_name(tune)}
         )
-        assert {one.provenance.workers for one in Store(Path(other.spec.out)).results().values()} == {together}
+        assert {one.provenance.workers for one in Store(other.folder).results().values()} == {together}
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

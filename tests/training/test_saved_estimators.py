@@ -154,6 +154,21 @@ def test_a_token_that_the_model_does_not_know_is_refused(tiny_bert: Path, tiny_t
         frostline.predict(tmp_path / "o" / "probe", ["a good film", "a zzq film"])
 
 
+def test_the_model_of_a_probe_can_be_moved(tiny_bert: Path, tiny_table: Path, tmp_path: Path) -> None:
+    model, probe, texts = tmp_path / "bert", tmp_path / "o" / "probe", ["a good film"]
+    shutil.copytree(tiny_bert, model)
+    frostline.probe(model=model, train=tiny_table, out=tmp_path / "o", **EXACT)
+    before = frostline.predict(probe, texts).values
+    moved = model.rename(tmp_path / "moved")
+    with pytest.raises(
+        FrostlineError, match=r"reads another model. There is no model folder .* give its folder with --base"
+    ):
+        frostline.predict(probe, texts)
+    assert frostline.predict(probe, texts, base=moved).values.tolist() == before.tolist()
+    with pytest.raises(FrostlineError, match="reads no other one: leave --base out"):
+        frostline.predict(tiny_bert, texts, base=moved)
+
+
 def test_a_prediction_does_not_depend_on_the_other_examples(finished: Path, tiny_table: Path) -> None:
     frame = pd.read_csv(tiny_table)[["text"]]
     many, one = (frostline.predict(finished, some).values for some in (frame, frame[7:8]))

@@ -126,9 +126,7 @@ def test_an_interrupted_run_is_trained_again_from_its_start(
             "learning_rate": 3e-3,
             "out": out,
         }
-        frostline.Sweep(**own, train_size=12, num_train_epochs=1, test="none", progress=Progress()).run(
-            save_model=False
-        )
+        frostline.sweep(save_model=False, **own, train_size=12, num_train_epochs=1, test="none", progress=Progress())
         return Store(out)
 
     train = setfit.Trainer.train

@@ -45,7 +45,7 @@ def evaluate(predictions: Predictions | TagPredictions, examples: Examples) -> E
         examples: The texts of the same table that have a label.
     """
     rows = np.flatnonzero(np.isin(predictions.texts.rows, examples.rows))
-    labels, targets = predictions.labels, examples.targets
+    labels, targets = predictions.classes, examples.targets
     if isinstance(predictions, TagPredictions):
         outputs = _of_tags(predictions, rows, targets.shape[1])
     else:
@@ -68,13 +68,13 @@ def evaluate(predictions: Predictions | TagPredictions, examples: Examples) -> E
 
 def _of_labels(predictions: Predictions) -> NDArray[np.float32]:
     """Logits ``[N, C]`` whose labels are the predicted ones, whatever their threshold."""
-    chosen = [[label] if isinstance(label, str) else label for label in predictions.predicted]
-    return np.array([[1 if label in own else -1 for label in predictions.labels] for own in chosen], np.float32)
+    chosen = [[label] if isinstance(label, str) else label for label in predictions.labels]
+    return np.array([[1 if label in own else -1 for label in predictions.classes] for own in chosen], np.float32)
 
 
 def _of_tags(predictions: TagPredictions, rows: NDArray[np.int64], words: int) -> NDArray[np.float32]:
     """The same for the tags of these sentences, ``[n, W, C]``; NaN for words without a tag."""
-    place = {label: n for n, label in enumerate(predictions.labels)}
+    place = {label: n for n, label in enumerate(predictions.classes)}
     outputs = np.full((len(rows), words, len(place)), np.nan, np.float32)
     for n, row in enumerate(rows.tolist()):
         for word, tag in enumerate(predictions.tags[row]):

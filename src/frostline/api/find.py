@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, Unpack
 
 from frostline import FrostlineError
+from frostline.api.keywords import Location, Training, require_known, takes
+from frostline.api.results import Results
 from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder
 from frostline.data.kinds import TOKENS
@@ -13,18 +15,19 @@ from frostline.fast.switch import objects_frozen
 from frostline.search import DEFAULTS
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
-from frostline.statistics.answer import Answer
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps import slurm
 from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
-from frostline.sweeps.progress import Progress, suitable_progress
-from frostline.sweeps.settings import AUTO, budget_seconds, search_settings, search_ways
+from frostline.sweeps.progress import Progress, displayed
+from frostline.sweeps.settings import AUTO, CHOSEN_BY_SEARCH, budget_seconds, search_settings, search_ways
 
 
+@takes(Training)
 def find(
     *,
+    out: Location,
     budget: float | str | None = None,
     max_k: int | None = None,
     ways: str | Sequence[str] = AUTO,
@@ -32,13 +35,14 @@ def find(
     processes: int | None = None,
     ray: Ray | None = None,
     progress: Progress | None = None,
-    **settings: Any,
-) -> Answer:
+    **settings: Unpack[Training],
+) -> Results:
     """Search for what to tune, with few runs.
 
     Ctrl-C interrupts the search and writes the best answer so far. The same call continues it.
 
     Args:
+        out: The folder for results, answer, report and model.
         budget: Wall-clock seconds of training, or a text such as ``90s``, ``10min`` or ``2h``. By default it is the larger
             of four full fine-tunings and two minutes.
         max_k: The largest k to train. It then replaces full fine-tuning as the reference.
@@ -51,12 +55,9 @@ def find(
             same time, by default all that fit into the cluster.
         ray: Train the runs as tasks of Ray instead of here.
         progress: Shows progress; by default on the terminal.
-        **settings: The settings of :class:`frostline.Sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one train
-            size. ``learning_rate`` lists the learning rates to try for k > 0, ``head_learning_rate`` those for k = 0. ``seeds``
-            is the largest number of seeds of any k. :data:`frostline.search.DEFAULTS` has the defaults that differ.
-
-    Returns:
-        The answer, as in ``answer.json``.
+        **settings: The settings of :func:`frostline.api.sweep.sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one
+            train size. ``learning_rate`` lists the learning rates to try for k > 0, ``head_learning_rate`` those for k = 0.
+            ``seeds`` is the largest number of seeds of any k. :data:`frostline.search.DEFAULTS` has the defaults that differ.
 
     Raises:
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
@@ -64,12 +65,15 @@ def find(
     seconds = budget_seconds(budget, processes)
     if ray is not None:
         package()
-    with _prepared(settings, max_k, ways, progress) as (plan, shown):
+    require_known(settings, find, but=CHOSEN_BY_SEARCH)
+    tables, plain = split_off_tables({**settings, "out": out})
+    with _prepared(plain, tables, max_k, ways, progress) as (plan, shown):
         make_folder(plan.store.out, inside=plan.store.out)
         with nullcontext() if ray is None else driver_on(plan, shown, ray) as driver:
             search = Search.start(plan, shown, seconds, processes=processes, ray=driver, ways_if_better=ways == AUTO)
             with search.others:
-                return search.run(exhaustive=exhaustive)
+                search.run(exhaustive=exhaustive)
+        return Results(plan.store.out, tables)
 
 
 def plan(
@@ -87,7 +91,8 @@ def plan(
     A few training steps are timed, which takes about ten seconds.
     """
     seconds = budget_seconds(budget, processes)
-    with _prepared(settings, max_k, ways, progress) as (plan, shown):
+    tables, plain = split_off_tables(settings)
+    with _prepared(plain, tables, max_k, ways, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
         plan.check_cuts()
         search = Search.without_probes(plan, shown, seconds, processes, ways=ways != AUTO)
@@ -111,7 +116,8 @@ def submit(
         The number of the job.
     """
     seconds = budget_seconds(budget)
-    with _prepared(settings, max_k, ways, progress) as (plan, shown):
+    tables, plain = split_off_tables(settings)
+    with _prepared(plain, tables, max_k, ways, progress) as (plan, shown):
         shown.begin("checking that the model can be cut")
         plan.check_cuts()
         make_folder(plan.store.out, inside=plan.store.out)
@@ -121,11 +127,14 @@ def submit(
 
 @contextmanager
 def _prepared(
-    settings: Mapping[str, Any], max_k: int | None, ways: str | Sequence[str], progress: Progress | None
+    plain: Mapping[str, Any],
+    tables: Mapping[str, Any],
+    max_k: int | None,
+    ways: str | Sequence[str],
+    progress: Progress | None,
 ) -> Iterator[tuple[Plan, Progress]]:
     """Load the model and the data, and show what the user should know of them."""
-    sources, plain = split_off_tables(settings)
-    spec, shown = search_settings({**DEFAULTS, **plain}, max_k, ways), progress or suitable_progress()
+    spec = search_settings({**DEFAULTS, **plain}, max_k, ways)
 
     def tunes(layers: int, task: Task) -> tuple[Recipe, ...]:
         """Every k that the search may train, then the ways, and the reference last."""
@@ -135,8 +144,8 @@ def _prepared(
         pooled = [Recipe(f"mean-pooled-{k}") for k in range(1, most + 1)]
         return (*smaller, *search_ways(ways), *pooled, reference)
 
-    try:
-        plan = prepare(spec, sources, shown, tunes=tunes, probes=True)
+    with displayed(progress) as shown:
+        plan = prepare(spec, tables, shown, tunes=tunes, probes=True)
         for note in plan.notes:
             shown.note(note)
         if max_k is None and FULL not in plan.spec.tune:
@@ -145,8 +154,6 @@ def _prepared(
                 "optimizer. Full fine-tuning cannot be streamed."
             )
         yield plan, shown
-    finally:
-        shown.close()
 
 
 def _values_of_k(layers: int, max_k: int | None) -> tuple[Recipe, ...]:

@@ -1,5 +1,6 @@
 """``frostline.predict``: labels of texts, and tags of the words of sentences."""
 
+import html
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from frostline.model.tokens import Tokens
 
+    TextSource = str | Path | pd.DataFrame | Sequence[str] | Sequence[Sequence[str]] | Texts
+
 
 @dataclass(frozen=True)
 class Threshold:
@@ -43,14 +46,14 @@ class Outputs:
 
     Attributes:
         task_type: The type of its task.
-        labels: Its C labels; empty for regression.
+        classes: The names of its C classes, labels or tags; empty for regression.
         temperature: What its logits are divided by, from the model's config.json; 1 if it has none.
         threshold: The threshold for one of two labels; None: the label with the highest probability is predicted.
         thresholds: If a text can have any number of labels, the probability of each from which it is predicted, ``[C]``.
     """
 
     task_type: str
-    labels: tuple[str, ...]
+    classes: tuple[str, ...]
     temperature: float = 1.0
     threshold: Threshold | None = None
     thresholds: tuple[float, ...] = ()
@@ -81,7 +84,7 @@ class Outputs:
         keys = keys or {}
         shared: dict[str, Any] = {
             "task_type": task_type,
-            "labels": tuple(labels),
+            "classes": tuple(labels),
             "temperature": _number(keys, TEMPERATURE, 1.0),
         }
         if task_type == MULTI_LABEL:
@@ -102,7 +105,7 @@ class Outputs:
 
     def values_of(self, logits: NDArray[Any]) -> NDArray[np.float32]:
         """Probabilities ``[N, C]``, or numbers ``[N, 1]``."""
-        scaled = logits / self.temperature if self.labels else logits
+        scaled = logits / self.temperature if self.classes else logits
         return OUTPUTS[self.task_type](scaled).astype(np.float32)
 
     def of_logits(self, texts: Texts, logits: NDArray[Any], truncated: int) -> "Predictions":
@@ -116,15 +119,45 @@ class Outputs:
         first = tokens.labelled(np.arange(len(tokens)))
         for of_word, example, word in zip(self.values_of(logits), first.example, first.word, strict=True):
             best = int(of_word.argmax())
-            tags[example][word], probabilities[example][word] = self.labels[best], float(of_word[best])
+            tags[example][word], probabilities[example][word] = self.classes[best], float(of_word[best])
         return TagPredictions(**vars(self), texts=texts, tags=tags, probabilities=probabilities, truncated=truncated)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Predictions(Outputs):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Predicted(Outputs):
+    """What is predicted for N texts: a table with a row for each."""
+
+    texts: Texts
+    truncated: int
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One dictionary per text."""
+        raise NotImplementedError
+
+    def columns(self) -> list[str]:
+        """The keys of :meth:`rows`."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """One row per text, as :meth:`rows`."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows(), columns=self.columns())
+
+    def __repr__(self) -> str:
+        about = f", {self.truncated} of them truncated" if self.truncated else ""
+        classes = f"; classes {', '.join(map(quoted, self.classes))}" if self.classes else ""
+        return f"<{type(self).__name__} of {self.task_type} for {len(self.texts)} texts{about}{classes}>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self).strip('<>'))}</p>{self.to_pandas()._repr_html_()}"  # type: ignore[operator]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Predictions(Predicted):
     """Predictions for N texts, with how the outputs of the model are read.
 
-    ``labels``, ``temperature``, and ``threshold`` or ``thresholds`` are those of the model.
+    ``classes``, ``temperature``, and ``threshold`` or ``thresholds`` are those of the model.
 
     Attributes:
         texts: The texts, with their row numbers in the source.
@@ -132,14 +165,12 @@ class Predictions(Outputs):
         truncated: The number of texts that were truncated to the model's length limit.
     """
 
-    texts: Texts
     values: NDArray[np.float32]
-    truncated: int
 
     @property
-    def predicted(self) -> Sequence[Any]:
-        """The predicted label of each text, or the list of its labels; empty for regression."""
-        return [self._label(n) for n in range(len(self.values))] if self.labels else []
+    def labels(self) -> list[Any]:
+        """The predicted label of each text, the list of its labels, or for regression the number."""
+        return [self._label(n) if self.classes else float(self.values[n, 0]) for n in range(len(self.values))]
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dictionary per text: ``row``, ``text``, ``label`` and a probability ``p(LABEL)`` for each label.
@@ -155,7 +186,7 @@ class Predictions(Outputs):
 
     def cells(self, n: int) -> dict[str, Any]:
         """What is predicted for text ``n``: the keys of :meth:`rows` without row number and text."""
-        if not self.labels:
+        if not self.classes:
             return {"prediction": round(float(self.values[n, 0]), 6)}
         found = (self._label(n), *(round(float(p), 6) for p in self.values[n]))
         return dict(zip(self.cell_columns(), found, strict=True))
@@ -163,18 +194,18 @@ class Predictions(Outputs):
     def cell_columns(self) -> list[str]:
         """The keys of :meth:`cells`."""
         name = "labels" if self.task_type == MULTI_LABEL else "label"
-        return [name, *(f"p({label})" for label in self.labels)] if self.labels else ["prediction"]
+        return [name, *(f"p({label})" for label in self.classes)] if self.classes else ["prediction"]
 
     def _label(self, n: int) -> str | list[str]:
         """The predicted label of text ``n``, or all its labels."""
         if self.task_type == MULTI_LABEL:
-            both = zip(self.labels, self.values[n], self.thresholds, strict=True)
+            both = zip(self.classes, self.values[n], self.thresholds, strict=True)
             return [label for label, probability, least in both if probability >= least]
         if self.threshold is None:
-            return self.labels[int(self.values[n].argmax())]
-        place = self.labels.index(self.threshold.label)
+            return self.classes[int(self.values[n].argmax())]
+        place = self.classes.index(self.threshold.label)
         enough = self.values[n, place] >= self.threshold.probability
-        return self.labels[place if enough else 1 - place]
+        return self.classes[place if enough else 1 - place]
 
 
 def text_cells(texts: Texts, n: int) -> dict[str, Any]:
@@ -214,11 +245,11 @@ def _number(config: Mapping[str, Any], key: str, default: float) -> float:
     return float(value)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TagPredictions(Outputs):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TagPredictions(Predicted):
     """The tags of the words of N sentences, with how the outputs of the model are read.
 
-    ``labels`` are the tags that the model knows, and ``temperature`` is what its logits are divided by.
+    ``classes`` are the tags that the model knows, and ``temperature`` is what its logits are divided by.
 
     Attributes:
         texts: The sentences (:mod:`frostline.data.tags`), with their row numbers in the source.
@@ -227,10 +258,8 @@ class TagPredictions(Outputs):
         truncated: The number of sentences that were truncated to the model's length limit.
     """
 
-    texts: Texts
     tags: Sequence[Sequence[str | None]]
     probabilities: Sequence[Sequence[float | None]]
-    truncated: int
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dictionary per sentence: ``row``, ``tokens``, ``tags`` and ``probabilities``."""
@@ -310,7 +339,7 @@ def _record_of(folder: str | Path) -> dict[str, Any] | None:
 
 def predict(
     folder: str | Path,
-    texts: "str | Path | pd.DataFrame | Sequence[str] | Sequence[Sequence[str]] | Texts",
+    texts: "TextSource",
     *,
     text_column: str | None = None,
     text_pair_column: str | None = None,
@@ -318,6 +347,7 @@ def predict(
     encoding: str | None = None,
     threshold: float | None = None,
     stream: bool | None = None,
+    base: str | Path | None = None,
     trust_remote_code: bool = False,
 ) -> Predictions | TagPredictions:
     """Predict the labels of texts, or the tags of the words of sentences.
@@ -335,6 +365,7 @@ def predict(
             predicted; of every label if a text can have several. By default it is that of the model's config.json, else 0.5.
         stream: Whether the layers are read from the folder one at a time, for a model that is larger than memory. By default
             they are if the weights do not fit into the memory that is free.
+        base: The pretrained model that a probe reads, if it is elsewhere than when the probe was fitted.
         trust_remote_code: Whether to run code that comes with the model.
 
     Raises:
@@ -350,6 +381,8 @@ def predict(
         raise FrostlineError(f"The model in {folder} predicts tags of words: leave {' and '.join(given)} out.")
     if stream and saved and saved.facts.probe is None:
         raise FrostlineError(f"The model in {folder} has no layers that can be streamed: leave --stream out.")
+    if base and not (saved and saved.facts.probe):
+        raise FrostlineError(f"The model in {folder} reads no other one: leave --base out.")
     texts = as_texts(
         texts,
         trained_columns(folder),
@@ -369,7 +402,7 @@ def predict(
     tokens: Tokens | None
     if saved:
         outputs = Outputs.of_task(saved.facts.task_type, saved.facts.labels, threshold)
-        logits, tokens = saved.logits(texts, **options)
+        logits, tokens = saved.logits(texts, base=base, **options)
     else:
         classifier = load_classifier(Path(folder), of_words=of_words, **options)
         outputs = Outputs.of_config(classifier.model.config, threshold, of_words=of_words)

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
 from frostline import FrostlineError
+from frostline.api.keywords import ModelAndData, require_known, takes
 from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder, new_folder
 from frostline.data.load import load_data
@@ -18,7 +19,7 @@ from frostline.statistics.metrics import check_metric
 from frostline.sweeps.execution.execute import load_hidden_states
 from frostline.sweeps.prepare import encode_splits, length_limit, load_model, make_experiment
 from frostline.sweeps.progress import Progress
-from frostline.sweeps.settings import OF_MODEL_AND_DATA, make_settings
+from frostline.sweeps.settings import make_settings
 from frostline.training.estimators import fit_words
 from frostline.training.linear_models import FITS
 from frostline.training.probes import features_after, probe_forward_pass
@@ -27,13 +28,14 @@ from frostline.training.probes import features_after, probe_forward_pass
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")
 
 
+@takes(ModelAndData)
 def probe(
     *,
     label_columns: str | Sequence[str] | None = None,
     kind: str = "ridge",
     out: str | Path | None = None,
     progress: Progress | None = None,
-    **settings: Any,
+    **settings: Unpack[ModelAndData],
 ) -> list[Probed]:
     """Fit probes on the first, mean and last token after every layer, and on the last four layers together.
 
@@ -65,10 +67,7 @@ def probe(
         own = [name in WRITTEN or name.startswith(("probe_", ".")) for name in files]
         if "probes.json" not in files and not all(own):  # an earlier call may have been interrupted
             raise FrostlineError(f"{folder} exists and contains no probes: choose another --out, or an empty folder.")
-    if unsuitable := [name for name in settings if name not in OF_MODEL_AND_DATA]:
-        raise FrostlineError(
-            f"Probes have no setting {unsuitable[0]!r}: choose from {', '.join(sorted(OF_MODEL_AND_DATA))}."
-        )
+    require_known(settings, probe)
     tables, plain = split_off_tables(settings)
     spec = make_settings({**plain, "test": "none", "out": "", "tune": 0})
     named = comma_separated(label_columns) if isinstance(label_columns, str) else label_columns

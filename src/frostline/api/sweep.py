@@ -1,20 +1,20 @@
-"""A grid of runs: :class:`Sweep`, the comparison of ways to tune, and the built-in example."""
+"""A grid of runs: :func:`sweep`, its plan, the comparison of ways to tune, and the built-in example."""
 
 import hashlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
 from frostline import FrostlineError
+from frostline.api.keywords import Grid, Location, Ways, require_known, takes
+from frostline.api.results import Results
 from frostline.data.load import SPLITS
 from frostline.fast.switch import objects_frozen
 from frostline.model.ways import DEFAULT_WAYS
-from frostline.report.rebuild import finish, rebuild
-from frostline.statistics.answer import Answer
+from frostline.report.rebuild import finish
 from frostline.sweeps import slurm
 from frostline.sweeps.execution.execute import execute
 from frostline.sweeps.execution.forecast import make_forecast
@@ -22,18 +22,13 @@ from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.execution.workers import OtherGpus
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
-from frostline.sweeps.progress import Progress, suitable_progress
-from frostline.sweeps.results.folder import Folder, register
+from frostline.sweeps.progress import Progress, displayed
+from frostline.sweeps.results.folder import register
 from frostline.sweeps.results.forecast_record import Taken, record, record_measured
 from frostline.sweeps.results.search_record import request_again
-from frostline.sweeps.results.tables import frame
 from frostline.sweeps.results.tensor_files import BestWeights
-from frostline.sweeps.settings import Settings, comparison, make_settings
+from frostline.sweeps.settings import PLANNED_FOLDER, Settings, comparison, make_settings
 from frostline.sweeps.slurm import TASKS
-from frostline.training.run import Run
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def split_off_tables(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -55,201 +50,176 @@ def split_off_tables(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
     return tables, plain
 
 
-class Sweep:
-    """A grid of runs (k x train size x seed x learning rate) with one model on one data set.
+@takes(Grid)
+def sweep(
+    *,
+    out: Location,
+    save_model: bool = True,
+    retry: Collection[str] = ("failed",),
+    ray: Ray | None = None,
+    progress: Progress | None = None,
+    **settings: Unpack[Grid],
+) -> Results:
+    """Train a grid of runs (k x train size x seed x learning rate), and write tables, answer, report and model into ``out``.
+
+    Runs that have a result are not trained again, so the same call continues where it stopped, and more values add to the grid.
 
     Args:
-        progress: Shows progress; by default on the terminal.
+        out: The folder for results, answer, report and model.
+        save_model: Whether to save the model of the recommended run.
+        retry: Which runs that have ended are trained again: ``failed``, ``diverged``. What is known of them is kept in
+            ``retried/``.
+        ray: Train them as tasks of Ray instead of here.
+        progress: Shows progress; by default on the terminal, or below the cell of a notebook.
         **settings: The settings of :class:`frostline.Settings`. ``train``, ``validation`` and ``test`` may also be a
             ``datasets.Dataset``, a pandas ``DataFrame`` or a ``pyarrow.Table``.
 
     Raises:
-        FrostlineError: A setting is unknown or impossible.
+        FrostlineError: Data, model or settings are unusable, or the folder contains another sweep.
     """
+    require_known(settings, sweep)
+    tables, plain = split_off_tables({**settings, "out": out})
+    spec = make_settings(plain)
+    if ray is not None:
+        package()
+    with displayed(progress) as shown:
+        plan = _begun(spec, tables, shown, retry)
+        out, results = plan.store.out, Results(plan.store.out, tables)
+        with objects_frozen():
+            ended = plan.store.ended()
+            missing = [run for run in plan.requested if run.digest not in ended]
+            shown.done_before(len(plan.requested) - len(missing), len(plan.requested))
+            plan = replace(plan, forecast=make_forecast(plan, plan.requested, missing, shown))
+            _register(plan)
+            weights = BestWeights(out) if save_model else None
+            if ray is not None:
+                if missing:
+                    with driver_on(plan, shown, ray) as driver:
+                        execute(plan, missing, shown, executor=driver.begin, weights=weights)
+                finish(plan, shown, save_model=save_model)
+                return results
+            forecast = plan.forecast
+            call = record(out, forecast) if missing and forecast else None
+            begun = perf_counter()
+            with OtherGpus(plan, shown) as others:
+                others.start(len(missing))
+                execute(plan, plan.requested, shown, weights=weights)
+            if call is not None:
+                of_pass = plan.experiment.worker.forward_pass_seconds
+                record_measured(out, call, Taken(seconds=perf_counter() - begun, forward_pass_seconds=of_pass))
+            finish(plan, shown, save_model=save_model)
+            return results
 
-    def __init__(self, *, progress: Progress | None = None, **settings: Any) -> None:
-        self.sources, plain = split_off_tables(settings)
-        self.spec: Settings = make_settings(plain)
-        self._progress = progress
-        self._prepared: Plan | None = None
 
-    @property
-    def out(self) -> Path:
-        """The folder of the sweep."""
-        return Path(self.spec.out).expanduser()
+@takes(Grid)
+def plan(
+    *, out: Location = PLANNED_FOLDER, timed: bool = True, progress: Progress | None = None, **settings: Unpack[Grid]
+) -> Plan:
+    """Plan what :func:`sweep` would do with these settings: its runs, what they share, and what they cost. Nothing is written.
 
-    def plan(self, *, timed: bool = True) -> Plan:
-        """What will run, what the runs share, and what they cost. Nothing is written.
+    Args:
+        out: The folder of the sweep, which may have runs already.
+        timed: Whether to time a few training steps, to forecast time and memory. This takes about ten seconds.
+        progress: Shows progress, as in :func:`sweep`.
+        **settings: Those of :func:`sweep`.
 
-        Args:
-            timed: Whether to time a few training steps, to forecast time and memory. This takes about ten seconds.
-
-        Raises:
-            FrostlineError: The same errors that :meth:`run` raises before the first run.
-        """
-        with self._shown() as progress:
-            plan = self._prepare(progress)
-            if timed:
-                with objects_frozen():
-                    plan = self._timed(plan, plan.missing(plan.requested), progress, plain=True)
-            return plan
-
-    def run(self, *, save_model: bool = True, retry: Collection[str] = ("failed",), ray: Ray | None = None) -> Answer:
-        """Train every run that has no result yet, and write tables, answer, report and model into ``out``.
-
-        Args:
-            save_model: Whether to save the model of the recommended run.
-            retry: Which runs that have ended are trained again: ``failed``, ``diverged``. What is known of them is kept in
-                ``retried/``.
-            ray: Train them as tasks of Ray instead of here.
-
-        Returns:
-            The answer, as in answer.json.
-
-        Raises:
-            FrostlineError: Data, model or settings are unusable, or the folder contains another sweep.
-        """
-        if ray is not None:
-            package()
-        with self._shown() as progress:
-            plan = self._prepare(progress)
+    Raises:
+        FrostlineError: The same errors that :func:`sweep` raises before the first run.
+    """
+    require_known(settings, plan)
+    tables, plain = split_off_tables({**settings, "out": out})
+    spec = make_settings(plain)
+    with displayed(progress) as shown:
+        made = prepare(spec, tables, shown)
+        if timed:
             with objects_frozen():
-                self._begin(plan, progress, retry)
-                ended = plan.store.ended()
-                missing = [run for run in plan.requested if run.digest not in ended]
-                plan = self._timed(plan, missing, progress)
-                self._register(plan)
-                weights = BestWeights(self.out) if save_model else None
-                if ray is not None:
-                    if missing:
-                        with driver_on(plan, progress, ray) as driver:
-                            execute(plan, missing, progress, executor=driver.begin, weights=weights)
-                    return finish(plan, progress, save_model=save_model)
-                forecast = plan.forecast
-                call = record(self.out, forecast) if missing and forecast else None
-                begun = perf_counter()
-                with OtherGpus(plan, progress) as others:
-                    others.start(len(missing))
-                    execute(plan, plan.requested, progress, weights=weights)
-                if call is not None:
-                    of_pass = plan.experiment.worker.forward_pass_seconds
-                    measured = Taken(seconds=perf_counter() - begun, forward_pass_seconds=of_pass)
-                    record_measured(self.out, call, measured)
-                return finish(plan, progress, save_model=save_model)
-
-    def submit(self, *, tasks: int = TASKS, options: str = "", retry: Collection[str] = ("failed",)) -> str:
-        """Plan the sweep in ``out``, and submit a SLURM job array that trains its runs. :meth:`run` then makes the answer.
-
-        Args:
-            tasks: The number of tasks of the array. Each is one ``frostline work``.
-            options: Options of sbatch for each task, as on a command line, such as ``--partition=gpu --gres=gpu:1``.
-            retry: As for :meth:`run`.
-
-        Returns:
-            The number of the job.
-
-        Raises:
-            FrostlineError: As for :meth:`run`. Or a table is in no file, or sbatch is not there or refuses the options.
-        """
-        text = slurm.script(self.out, tasks=tasks, options=options, trust_remote_code=self.spec.trust_remote_code)
-        if self.sources:
-            raise FrostlineError(
-                f"The {next(iter(self.sources))} table was given in Python: write it into a file that other machines can read."
-            )
-        with self._shown() as progress:
-            plan = self._prepare(progress)
-            self._begin(plan, progress, retry)
-            if plan.missing(plan.requested):
-                progress.begin("checking that the model can be cut")
-                plan.check_cuts()
-            self._register(plan)
-        return slurm.submit(self.out, text)
-
-    def table(self) -> "pd.DataFrame":
-        """One row per run, as in results.csv.
-
-        Raises:
-            FrostlineError: ``out`` contains no sweep.
-        """
-        return frame(Folder(self.out).rows)
-
-    def answer(self) -> Answer:
-        """The answer, rebuilt from the results in ``out``.
-
-        Raises:
-            FrostlineError: ``out`` contains no sweep.
-        """
-        return rebuild(self.out)
-
-    def plot(self) -> Any:
-        """The validation curve as a matplotlib figure.
-
-        Raises:
-            FrostlineError: ``out`` contains no sweep.
-        """
-        from frostline.report.figures.score_figures import validation_curve
-
-        answer = self.answer()
-        return validation_curve(answer.sizes[0], metric=answer.metric, chance=answer.chance)
-
-    def _begin(self, plan: Plan, progress: Progress, retry: Collection[str]) -> None:
-        """Show the notes, and set aside damaged results and those that no longer count."""
-        for note in (*plan.notes, *plan.store.check()):
-            progress.note(note)
-        plan.store.retry({run.digest for run in plan.requested}, retry)
-
-    def _register(self, plan: Plan) -> None:
-        register(plan)
-        request_again(self.out, {run.digest for run in plan.requested})
-
-    def _prepare(self, progress: Progress) -> Plan:
-        if self._prepared is None or self._prepared.grown():
-            self._prepared = prepare(self.spec, self.sources, progress)
-        return self._prepared
-
-    def _timed(self, plan: Plan, missing: Sequence[Run], progress: Progress, *, plain: bool = False) -> Plan:
-        """The plan with a forecast of the ``missing`` runs, after the cuts are checked; ``plain``: also for Trainer."""
-        if plan.forecast is None or plan.forecast.runs != len(missing):
-            forecast = make_forecast(plan, plan.requested, missing, progress, plain=plain)
-            self._prepared = plan = replace(plan, forecast=forecast)
-        return plan
-
-    @contextmanager
-    def _shown(self) -> Iterator[Progress]:
-        progress = self._progress or suitable_progress()
-        try:
-            yield progress
-        finally:
-            progress.close()
+                forecast = make_forecast(made, made.requested, made.missing(made.requested), shown, plain=True)
+                made = replace(made, forecast=forecast)
+        return made
 
 
-def compare(*, ways: str | Sequence[str] = DEFAULT_WAYS, progress: Progress | None = None, **settings: Any) -> Answer:
+def submit(
+    *,
+    tasks: int = TASKS,
+    options: str = "",
+    retry: Collection[str] = ("failed",),
+    progress: Progress | None = None,
+    **settings: Any,
+) -> str:
+    """Plan a sweep in ``out``, and submit a SLURM job array that trains its runs. :func:`sweep` then makes the answer.
+
+    Args:
+        tasks: The number of tasks of the array. Each is one ``frostline work``.
+        options: Options of sbatch for each task, as on a command line, such as ``--partition=gpu --gres=gpu:1``.
+        retry: As for :func:`sweep`.
+        progress: As for :func:`sweep`.
+        **settings: Those of :func:`sweep`.
+
+    Returns:
+        The number of the job.
+
+    Raises:
+        FrostlineError: As for :func:`sweep`. Or a table is in no file, or sbatch is not there or refuses the options.
+    """
+    tables, plain = split_off_tables(settings)
+    spec = make_settings(plain)
+    out = Path(spec.out).expanduser()
+    text = slurm.script(out, tasks=tasks, options=options, trust_remote_code=spec.trust_remote_code)
+    if tables:
+        raise FrostlineError(
+            f"The {next(iter(tables))} table was given in Python: write it into a file that other machines can read."
+        )
+    with displayed(progress) as shown:
+        plan = _begun(spec, tables, shown, retry)
+        if plan.missing(plan.requested):
+            shown.begin("checking that the model can be cut")
+            plan.check_cuts()
+        _register(plan)
+    return slurm.submit(out, text)
+
+
+def _begun(spec: Settings, tables: Mapping[str, Any], progress: Progress, retry: Collection[str]) -> Plan:
+    """The plan, after its notes are shown, and damaged results and those that no longer count are set aside."""
+    plan = prepare(spec, tables, progress)
+    for note in (*plan.notes, *plan.store.check()):
+        progress.note(note)
+    plan.store.retry({run.digest for run in plan.requested}, retry)
+    return plan
+
+
+def _register(plan: Plan) -> None:
+    register(plan)
+    request_again(plan.store.out, {run.digest for run in plan.requested})
+
+
+@takes(Ways)
+def compare(
+    *,
+    out: Location,
+    ways: str | Sequence[str] = DEFAULT_WAYS,
+    save_model: bool = True,
+    ray: Ray | None = None,
+    progress: Progress | None = None,
+    **settings: Unpack[Ways],
+) -> Results:
     """Train ways to tune on the same examples, and recommend one.
 
     By default, each has three learning rates. Those of what trains only a head are ``head_learning_rate``.
 
     Args:
+        out: As for :func:`sweep`.
         ways: Names of ways, or a text with commas between them. At least one of them is a k or full fine-tuning.
-        progress: Shows progress; by default on the terminal.
-        **settings: The settings of :class:`frostline.Sweep`, except ``tune``. ``way`` defines ways of your own
-            by name, as dictionaries of the fields of :class:`frostline.model.ways.Way`.
-
-    Returns:
-        The answer, as in ``answer.json``.
+        save_model: As for :func:`sweep`.
+        ray: As for :func:`sweep`.
+        progress: As for :func:`sweep`.
+        **settings: The settings of :func:`sweep`, except ``tune``. ``way`` defines ways of your own by name, as dictionaries of
+            the fields of :class:`frostline.model.ways.Way`.
 
     Raises:
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
-    return sweep_of(ways, progress=progress, **settings).run()
-
-
-def sweep_of(ways: str | Sequence[str], *, progress: Progress | None = None, **settings: Any) -> Sweep:
-    """The sweep that compares these ways.
-
-    Raises:
-        FrostlineError: A setting is unknown or impossible.
-    """
-    return Sweep(progress=progress, **comparison(ways, settings))
+    require_known(settings, compare, but=("tune",))
+    return sweep(out=out, save_model=save_model, ray=ray, progress=progress, **comparison(ways, settings))
 
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors
@@ -282,8 +252,8 @@ def packaged_model() -> Path:
     return Path(MODEL_DIR)
 
 
-def demo_sweep(out: str | Path, *, seeds: int = 3, progress: Progress | None = None, **settings: Any) -> Sweep:
-    """The demo: an ordinary sweep on the generated film reviews in ``demo.csv``. ``settings`` replace those of the demo."""
+def demo_settings(out: str | Path, *, seeds: int = 3, **settings: Any) -> dict[str, Any]:
+    """The demo: settings of an ordinary sweep on the generated film reviews in ``demo.csv``. ``settings`` replace them."""
     from pyarrow import compute, csv
 
     table = csv.read_csv(Path(__file__).with_name("demo.csv")).replace_schema_metadata({"note": NOTE})
@@ -291,7 +261,5 @@ def demo_sweep(out: str | Path, *, seeds: int = 3, progress: Progress | None = N
         name: table.filter(compute.equal(table["split"], name)).drop_columns("split")
         for name in ("train", "validation", "test")
     }
-    shared = {**DEMO, **splits, **settings}
-    return Sweep(
-        model=packaged_model(), task="film reviews (generated)", seeds=seeds, out=out, progress=progress, **shared
-    )
+    own = {"model": packaged_model(), "task": "film reviews (generated)", "seeds": seeds, "out": out}
+    return {**own, **DEMO, **splits, **settings}

@@ -15,15 +15,13 @@ from frostline.sweeps.execution.queue import POLL
 from frostline.sweeps.execution.workers import OtherGpus
 from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
-from frostline.sweeps.progress import Progress, suitable_progress
+from frostline.sweeps.progress import Progress, displayed
 from frostline.sweeps.results.folder import Folder
 from frostline.sweeps.results.leases import SILENT_AFTER
 from frostline.sweeps.results.search_record import read_search
 from frostline.sweeps.results.store import Store
 from frostline.sweeps.results.tensor_files import BestWeights
-from frostline.sweeps.toml import TRUST, require_trust
-
-PATHS = ("model", "train", "validation", "test", "data")
+from frostline.sweeps.toml import TRUST
 
 
 def work(
@@ -57,20 +55,16 @@ def work(
     Raises:
         FrostlineError: The folder holds no sweep, or its model or data cannot be read here. Or it needs code that is not trusted.
     """
-    out, shown = Path(out), progress or suitable_progress()
-    try:
+    out = Path(out)
+    with displayed(progress) as shown:
         store = Store(out)
         for damage in store.check():
             shown.note(damage)
         folder = Folder(out)
-        require_trust(
-            {TRUST: folder.written.own_code, "model": folder.spec.model}, out / "sweep.toml", trusted=trust_remote_code
-        )
+        folder.require_trust(trusted=trust_remote_code)
         store.retry({run.digest for run in folder.runs}, retry)
         _train(out, shown, wait=wait, workers=workers, silent_after=silent_after, trusted=trust_remote_code)
         return Folder(out).counts()
-    finally:
-        shown.close()
 
 
 def _train(out: Path, shown: Progress, *, wait: bool, workers: int | None, silent_after: float, trusted: bool) -> None:
@@ -104,12 +98,8 @@ def _prepare(folder: Folder, workers: int | None, progress: Progress, data: Data
             f"The {splits[0]} table of {folder.out} was given in Python and is in no file: start the program that has it once "
             "more instead. Both then share the runs."
         )
-    changes: dict[str, Any] = {"out": str(folder.out), TRUST: folder.written.own_code and trusted}
-    for name in PATHS:  # those that do not exist from here start from the folder where the sweep was started
-        path = getattr(folder.spec, name)
-        if path is not None and not Path(path).expanduser().exists():
-            moved = folder.written.origin.folder_for(folder.out) / path
-            changes |= {name: str(moved)} if moved.exists() else {}
+    own_code = folder.written.own_code and trusted
+    changes: dict[str, Any] = {"out": str(folder.out), TRUST: own_code, **folder.moved_paths()}
     changes |= {} if workers is None else {"workers": workers}
     searched = folder.search is not None and not folder.search.over
     # A search also caches what its probes read. Without it, the states of the last layer would differ in the last bits.

@@ -20,6 +20,7 @@ from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweeps.settings import (
     AUTO,
     CHOSEN_BY_SEARCH,
+    PLANNED_FOLDER,
     Settings,
     budget_seconds,
     comparison,
@@ -30,11 +31,9 @@ from frostline.sweeps.slurm import FILE, TASKS, script
 from frostline.sweeps.toml import TRUST
 
 if TYPE_CHECKING:  # they import torch, which --help does not need
-    from frostline.api.sweep import Sweep
     from frostline.sweeps.execution.ray_tasks import Ray
 
 CLUSTER, SEARCH = "Cluster", "Search"
-PLANNED_FOLDER = "frostline-sweep"  # the default --out of a plan, which writes nothing
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the plan and all parameter groups; train and write nothing.")
 ]
@@ -102,17 +101,20 @@ class WhoTrains:
             raise FrostlineError(misplaced.format("--address, --cpus and --gpus", "ray"))
 
     @runs_saved()
-    def run(self, sweep: "Sweep", retry: Collection[str] = ("failed",)) -> None:
+    def run(self, settings: dict[str, Any], retry: Collection[str] = ("failed",)) -> None:
         """Train the runs of a sweep and print its answer, or submit them and print what to do next."""
+        from frostline.api import sweep as api
+
+        out = Path(settings["out"]).expanduser()
         if self.name != "slurm":
-            print_answer(sweep.run(retry=retry, ray=self.ray), sweep.out)
+            print_answer(api.sweep(retry=retry, ray=self.ray, **settings).answer, out)
         elif self.print_only:
-            trust = sweep.spec.trust_remote_code
-            print(script(sweep.out, tasks=self.tasks, options=self.sbatch, trust_remote_code=trust), end="")
+            trust = settings.get(TRUST) is True
+            print(script(out, tasks=self.tasks, options=self.sbatch, trust_remote_code=trust), end="")
         else:
-            job = sweep.submit(tasks=self.tasks, options=self.sbatch, retry=retry)
+            job = api.submit(tasks=self.tasks, options=self.sbatch, retry=retry, **settings)
             print(
-                f"Job {job} trains the runs: {self.tasks} tasks of {sweep.out / FILE}. `frostline status {sweep.out} --watch` "
+                f"Job {job} trains the runs: {self.tasks} tasks of {out / FILE}. `frostline status {out} --watch` "
                 "shows them.\nWhen they have ended, the same command without --executor writes the answer, the report and the "
                 "model."
             )
@@ -124,7 +126,7 @@ class WhoTrains:
 
         out = Path(settings["out"]).expanduser()
         if self.name != "slurm":
-            print_answer(find.find(processes=processes, ray=self.ray, **settings), out)
+            print_answer(find.find(processes=processes, ray=self.ray, **settings).answer, out)
             return
         exhaustive = settings["exhaustive"] or None  # it has no flag for the opposite
         words = ["find", *as_words({**settings, "exhaustive": exhaustive, "processes": processes or self.tasks})]
@@ -240,12 +242,10 @@ def sweep(
     """
     kinds, settings = retry_kinds(retry), {"out": PLANNED_FOLDER, **settings} if dry_run else settings
     _check(make_settings(settings))
-    from frostline.api.sweep import Sweep
-
     if dry_run:
-        _print_dry_run(Sweep(**settings))
+        _print_dry_run(settings)
     else:
-        who.run(Sweep(**settings), kinds)
+        who.run(settings, kinds)
 
 
 @app.command(cls=PanelCommand, short_help="Show what a sweep would run, with its time, memory and disk space.")
@@ -267,9 +267,9 @@ def plan(
         print_parameter_counts(study, settings)
         return
     _check(make_settings(settings))
-    from frostline.api.sweep import Sweep
+    from frostline.api import sweep as api
 
-    made = Sweep(**settings).plan()
+    made = api.plan(**settings)
     print_plan(made)
     print_forecast(made.forecast)
 
@@ -298,14 +298,12 @@ def compare(
 
     Example: frostline compare --model ORG/NAME --train reviews.csv --ways last-2,lora-2,lp-ft,full --out ways
     """
-    _check(make_settings(comparison(ways, settings)))
-    from frostline.api.sweep import sweep_of
-
-    sweep = sweep_of(ways, **settings)
+    settings = comparison(ways, settings)
+    _check(make_settings(settings))
     if dry_run:
-        _print_dry_run(sweep)
+        _print_dry_run(settings)
     else:
-        who.run(sweep)
+        who.run(settings)
 
 
 @app.command(cls=PanelCommand, short_help="Run the built-in example, offline, in one to two minutes.")
@@ -314,14 +312,16 @@ def demo(
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs per k.")] = 3,
 ) -> None:
     """Run the built-in example offline, in one to two minutes."""
-    from frostline.api.sweep import demo_sweep
+    from frostline.api.sweep import demo_settings
 
-    WhoTrains().run(demo_sweep(out, seeds=seeds))
+    WhoTrains().run(demo_settings(out, seeds=seeds))
 
 
-def _print_dry_run(sweep: "Sweep") -> None:
+def _print_dry_run(settings: dict[str, Any]) -> None:
     """Print the plan and all parameter groups of a sweep."""
-    plan = sweep.plan(timed=False)
+    from frostline.api import sweep as api
+
+    plan = api.plan(timed=False, **settings)
     print_plan(plan)
     print_groups(plan.groups)
 

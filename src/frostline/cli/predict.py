@@ -62,9 +62,6 @@ WRITTEN = either(*(FORMAT_OF[ending] for ending in WRITERS))
 TAG_WRITERS = {".conll": _conll, ".jsonl": _json_lines, ".parquet": _parquet}  # of tags of words, which are lists
 
 
-Model = Annotated[
-    Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, OUT/probe of a probe, or a bundle.")
-]
 TextColumn = Annotated[str | None, typer.Option(help="Column with the text. [default: as in training]")]
 TextPairColumn = Annotated[
     str | None, typer.Option(help="Column with the second text of a pair. [default: as in training]")
@@ -92,11 +89,17 @@ Stream = Annotated[
         show_default=False,
     ),
 ]
+Base = Annotated[
+    str | None,
+    typer.Option(help="Pretrained model that a probe reads, if it was moved. [default: as when the probe was fitted]"),
+]
 
 
 @app.command(cls=PanelCommand, short_help="Predict labels and probabilities for a table of texts.")
 def predict(
-    model: Model,
+    model: Annotated[
+        Path, typer.Argument(help="Folder of a classifier: OUT/model of a sweep, OUT/probe of a probe, or a bundle.")
+    ],
     file: Annotated[Path, typer.Argument(help=f"Table of texts: {either(*ENDINGS)}.")],
     *,
     out: Annotated[
@@ -121,6 +124,7 @@ def predict(
     ] = False,
     threshold: Threshold = None,
     stream: Stream = None,
+    base: Base = None,
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Predict labels and probabilities for a table of texts.
@@ -151,8 +155,18 @@ def predict(
     _require_writable(target, file, writers, overwrite=overwrite)
     if safe_csv and target.suffix != ".csv":
         raise FrostlineError(f"--safe-csv is for CSV files, but the output is {target}: leave it out.")
-    options: dict[str, Any] = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
-    unsuitable = {"--stream": stream, "--trust-remote-code": trust_remote_code, "--threshold": threshold is not None}
+    options: dict[str, Any] = {
+        "threshold": threshold,
+        "stream": stream,
+        "base": base,
+        "trust_remote_code": trust_remote_code,
+    }
+    unsuitable = {
+        "--stream": stream,
+        "--base": base,
+        "--trust-remote-code": trust_remote_code,
+        "--threshold": threshold is not None,
+    }
     if several and (given := [flag for flag, value in unsuitable.items() if value]):
         raise FrostlineError(
             f"{model} is a bundle: leave {' and '.join(given)} out, or predict with the model of each task."
@@ -208,7 +222,7 @@ def predict(
 
 @app.command(cls=PanelCommand, short_help="Score a model on a table of texts with labels.")
 def evaluate(
-    model: Model,
+    model: Annotated[Path, typer.Argument(help="Folder of a model: OUT/model of a sweep, or OUT/probe of a probe.")],
     file: Annotated[Path, typer.Argument(help=f"Table of texts with labels: {either(*ENDINGS)}.")],
     *,
     text_column: TextColumn = None,
@@ -223,6 +237,7 @@ def evaluate(
     encoding: Encoding = None,
     threshold: Threshold = None,
     stream: Stream = None,
+    base: Base = None,
     trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Print the scores of a model for texts with labels: every metric of its task, and precision, recall and F1 of each class.
@@ -272,7 +287,12 @@ def evaluate(
     from frostline.api.evaluation import evaluate as evaluation_of
 
     examples, without = labelled
-    options: dict[str, Any] = {"threshold": threshold, "stream": stream, "trust_remote_code": trust_remote_code}
+    options: dict[str, Any] = {
+        "threshold": threshold,
+        "stream": stream,
+        "base": base,
+        "trust_remote_code": trust_remote_code,
+    }
     predictions = predict_texts(model, examples, **options)
     labels = replace(task.columns, text=columns.text, text_pair=columns.text_pair)
     for note in (f"{file}: {labels}.", *table.notes, *without):

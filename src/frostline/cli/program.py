@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 
 from frostline import FrostlineError
 from frostline.data.files import CANNOT_WRITE
-from frostline.data.wording import HarmlessStream, first_line, harmless
+from frostline.data.wording import HarmlessStream, first_line, harmless, shell_spoken
 from frostline.sweeps.execution.stopping import STOP
 from frostline.sweeps.slurm import TERMINATED
 
@@ -155,7 +155,8 @@ def main() -> None:
     atexit.register(skip_final_garbage_collection)
     for stream in (sys.__stdout__, sys.__stderr__):
         atexit.register(is_unread, stream)  # else Python reports what it cannot write, and changes the exit code
-    with redirect_stdout(HarmlessStream(sys.stdout)), redirect_stderr(HarmlessStream(sys.stderr, bars=True)):
+    streams = redirect_stdout(HarmlessStream(sys.stdout)), redirect_stderr(HarmlessStream(sys.stderr, bars=True))
+    with shell_spoken(), streams[0], streams[1]:
         try:
             with signals_heeded():
                 app(prog_name="frostline")

@@ -1,10 +1,14 @@
-"""How messages show names, numbers, durations and foreign text, and how values that users write as text are parsed."""
+"""How messages show names, numbers, durations and foreign text, and speak Python or the command line; how values are parsed."""
 
 import difflib
+import json
+import os
 import re
+import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from math import ceil
 from typing import Any
 
@@ -216,3 +220,87 @@ def parse_duration(text: str) -> float:
     if not found:
         raise FrostlineError(f"{text!r} is not a duration: give seconds, or as in 90s, 10min, 2h.")
     return float(found[1]) * UNITS[found[2] or "s"]
+
+
+# Settings and arguments that are true or false. A flag for one of them has no value.
+SWITCHES = (
+    *("trust_remote_code", "skip_unlabelled", "gradient_checkpointing", "load_best_model_at_end", "label_all_tokens"),
+    *(
+        "tune_pooler",
+        "frozen_dropout",
+        "stream",
+        "keep_adapter",
+        "calibrate",
+        "refit",
+        "exhaustive",
+        "overwrite",
+        "wait",
+    ),
+)
+FUNCTIONS = ("find", "sweep", "compare", "plan", "work", "merge", "predict", "bundle", "probe", "check")  # and commands
+VALUE = (
+    r"'[^']*'|\"[^\"]*\"|[0-9][\w.,-]*\b|[\w.-]+(?:,[\w.-]+)+\b|[A-Z]{3,}\b|"
+    r"(?:none|named|full|auto|cpu|balanced|float32|logistic|ridge|utf-16|cp\d+|(?:\w+-)*classification|regression)\b|"
+    r"[a-z0-9]+_[a-z0-9_]+"
+)
+OF_SHELL = re.compile(
+    rf"`(?P<command>frostline (?P<name>\w+)[^`]*)`|(?<![\w-])--(?P<no>no-)?(?P<flag>[a-z][a-z-]*)=?(?: ?(?P<value>{VALUE}))?"
+)
+CLI_ONLY = {"same command": "same call", ", or the key in a TOML file": "", "give a TOML file, or ": "give "}
+_for_shell = [False]  # whether messages are read in a shell
+
+
+@contextmanager
+def shell_spoken() -> Iterator[None]:
+    """For the command line: messages name flags and commands, as they are written in this package."""
+    before, _for_shell[0] = _for_shell[0], True
+    try:
+        yield
+    finally:
+        _for_shell[0] = before
+
+
+def spoken(message: str) -> str:
+    """A message in the language of its reader: as it is in a shell, else with arguments for flags and calls for commands."""
+    if _for_shell[0]:
+        return message
+    for words, instead in CLI_ONLY.items():
+        message = message.replace(words, instead)
+    return OF_SHELL.sub(_in_python, message)
+
+
+def _in_python(found: re.Match[str]) -> str:
+    """``tune=`` for ``--tune``, and a call for a command: ``open("o").more(seeds=5)`` for ``sweep o/sweep.toml --seeds 5``."""
+    if found["command"]:
+        calls = [_call(part) for part in found["command"].split(" && ")]
+        return f"`{'; '.join(calls)}`" if found["name"] in FUNCTIONS else found[0]
+    name, value = found["flag"].replace("-", "_"), found["value"]
+    if found["no"] or name in SWITCHES:
+        return f"{name}={not found['no']}{'' if value is None else f' {value}'}"
+    return name + "=" + ("" if value is None else _literal(value.strip("'\"")))
+
+
+def _call(command: str) -> str:
+    """The call for a command with its arguments."""
+    _, name, *words = shlex.split(command)
+    given: list[str] = []
+    for word in words:
+        if word.startswith("--"):
+            flag = word.removeprefix("--no-").removeprefix("--").replace("-", "_")
+            given.append(f"{flag}=False" if word.startswith("--no-") else f"{flag}=")
+        elif given and given[-1].endswith("="):
+            given[-1] += _literal(word)
+        else:
+            given.append(_literal(word))
+    folder, toml = os.path.split(words[0]) if words else ("", "")
+    start = f"frostline.{name}"
+    if toml == "sweep.toml":
+        start, given = f"frostline.open({_literal(folder or '.')}).more", given[1:]
+    ends = ("..." if one.endswith("=") and one[:-1] not in SWITCHES else "True" * one.endswith("=") for one in given)
+    arguments = ", ".join(map("".join, zip(given, ends, strict=True)))
+    return f"{start}({arguments})" if words else start
+
+
+def _literal(word: str) -> str:
+    """A word of a command line as Python writes the value: a number, a placeholder such as FILE, or a text in quotes."""
+    return word if NUMBER.fullmatch(word) or word.isupper() else json.dumps(word, ensure_ascii=False)

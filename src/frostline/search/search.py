@@ -125,6 +125,7 @@ class Search:
         together: How many runs are trained at the same time, by all processes; None if this one is alone.
         ray: Trains the runs as tasks of Ray; None trains them here.
         steps: What was trained, for the record.
+        best: The best choice so far; None before the reference has run.
         others: The processes on other GPUs. Its context must be open until the search has ended.
     """
 
@@ -137,6 +138,7 @@ class Search:
     together: int | None = None
     ray: Driver | None = None
     steps: list[Step] = field(default_factory=list)
+    best: str | None = None
     others: OtherGpus = field(init=False)
 
     def __post_init__(self) -> None:
@@ -270,6 +272,7 @@ class Search:
         Returns:
             The answer, as in answer.json.
         """
+        self.progress.done_before(sum(self.plan.store.has(run.digest) for run in self.runs.values()))
         if probes := self.alternatives.probes:
             self.progress.note(f"Linear probes{', on the first fold' if self.seen.own_rows else ''}: {probes.sentence}")
         out = self.plan.store.out
@@ -294,7 +297,9 @@ class Search:
         batches = policy(self.seen)
         try:
             while True:
-                self._train_batch(next(batches))
+                batch = next(batches)
+                self.progress.limit(self.seen.budget - self.seen.spent if self.seen.budget_is_final else None)
+                self._train_batch(batch)
         except StopIteration as end:
             stop: Stop = end.value
             return stop
@@ -328,6 +333,8 @@ class Search:
         self._observe(batch.why, runs)
         self._write()
         self.progress.note(self._so_far())
+        if why := self._why_changed():
+            self.progress.note(f"  {why}")
 
     def _request(self, batch: Batch) -> Runs:
         """Write the runs of a batch into the folder, where other processes find them."""
@@ -388,6 +395,21 @@ class Search:
         scores = f"expected {score(best.expected)}; {of_full}"
         sure = f"{probability(surrogate.probability(best))} sure to reach the target"
         return f"  Best so far: {tuning(best.name)} ({scores}), {sure}. {spent}"
+
+    def _why_changed(self) -> str:
+        """Why the best choice so far is another one than after the step before; empty if it is not."""
+        surrogate = self.seen.surrogate()
+        if surrogate is None:
+            return ""
+        best, before = surrogate.best, self.best
+        self.best = best.name
+        earlier = next((one for one in surrogate.estimate.choices if one.name == before), None)
+        if earlier is None or earlier is best:
+            return ""
+        points, cost = 100 * (earlier.expected - best.expected), 100 * (earlier.cost - best.cost)
+        scores = f"{abs(points):.1f} points {'more' if points > 0 else 'less'}"
+        costs = f"{abs(cost):.0f} % of full fine-tuning {'more' if cost > 0 else 'less'}"
+        return f"It replaces {tuning(earlier.name)}, which is now expected to score {scores} and costs {costs}."
 
     def _write(self, stop: Stop | None = None, *, over: bool = False) -> None:
         """Write search.json. ``stop`` says why the search ended or was interrupted; None while it continues."""

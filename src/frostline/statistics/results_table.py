@@ -350,7 +350,7 @@ def read_results(
     try:
         table = read_table(source, encoding=encoding)
     except FrostlineError as error:  # such a table has known columns, so they cannot be named otherwise
-        raise FrostlineError(str(error).replace(NAME_COLUMNS, "write a header above it")) from None
+        raise FrostlineError(error.args[0].replace(NAME_COLUMNS, "write a header above it")) from None
     reader = RowReader(table, find_columns(table, columns or {}, constants or {}), constants or {})
     rows = [reader.row(n) for n in range(len(table))]
     groups: dict[tuple[str, str], list[Row]] = {}

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedConfig, PreTrainedModel
 
 from frostline import FrostlineError
-from frostline.api.sweep import Sweep
+from frostline.api.sweep import sweep
 from frostline.data.files import file_name, require_inside
 from frostline.data.glue import GLUE
 from frostline.data.kinds import CLASSIFICATION
@@ -155,13 +155,13 @@ class StudySweep:
         settings = {**self.settings, "out": self.out, "progress": progress}
         if self.line_search:
             search = {"tune": FULL, "tune_modules": None, "learning_rate": self.line_search}
-            Sweep(**{**settings, **search}).run(save_model=False)
+            sweep(save_model=False, **{**settings, **search})
             group = next(sweep_groups(Folder(self.out)))
             full = [run for run in group.runs if run.recipe.is_full and run.learning_rate in self.line_search]
             largest = max((run.train_size or 0, run.num_train_epochs or 0.0) for run in full)
             full = [run for run in full if (run.train_size, run.num_train_epochs) == largest]
             settings["learning_rate"] = best_learning_rate(full, group.evidence.chance, self.analysis)
-        return Sweep(**settings).run(save_model=False)
+        return sweep(save_model=False, **settings).answer
 
 
 def study_sweeps(

@@ -2,8 +2,8 @@
 
 import html
 import sys
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from time import monotonic
 
 from rich.console import Console
@@ -11,7 +11,7 @@ from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
-from frostline.data.wording import HarmlessStream, harmless, unchecked
+from frostline.data.wording import HarmlessStream, harmless, spoken, unchecked
 from frostline.training.result import Failure, RunRecord
 
 ENOUGH = 0.05  # of all work is done before its speed predicts the rest: the first steps are slow
@@ -32,6 +32,7 @@ class Progress:
         self.activity = ""
         self.runs = self.runs_done = 0
         self.lengths: Collection[float] = ()  # the training lengths of all runs
+        self.deadline: float | None = None  # when a search will have spent its budget; None: unknown, or no search
 
     def note(self, sentence: str) -> None:
         """Show a sentence that the user should read."""
@@ -63,6 +64,16 @@ class Progress:
         self.done, self.under_way = self.done + work, 0.0
         self.show()
 
+    def limit(self, seconds: float | None) -> None:
+        """All that follows takes at most so many seconds; None: that is unknown."""
+        self.deadline = None if seconds is None else monotonic() + seconds
+
+    def done_before(self, runs: int, requested: int | None = None) -> None:
+        """Say how many runs an earlier call has trained, of those that are ``requested`` if their number is known."""
+        if runs:
+            of = "" if requested is None else f" of {requested:,}"
+            self.note(f"{runs:,}{of} {'run was' if (requested or runs) == 1 else 'runs were'} done before.")
+
     def result(self, ended: RunRecord | Failure) -> None:
         """A run has ended."""
         self.runs_done += 1
@@ -77,11 +88,17 @@ class Progress:
         return (monotonic() - self.started) * (self.total - done) / done
 
     @property
+    def eta(self) -> str:
+        """The time left, and that of the whole search if this is a step of one."""
+        whole = "" if self.deadline is None else f", search at most {_rounded(self.deadline - monotonic())}"
+        return f"ETA {'-' if self.seconds_left is None else _rounded(self.seconds_left)}{whole}"
+
+    @property
     def state(self) -> str:
         """What is under way, how many runs have ended, and the time left."""
         if not self.runs:
             return self.activity
-        return f"{self.activity} · {self.runs_done} of {self.runs} runs · {eta(self.seconds_left)}"
+        return f"{self.activity} · {self.runs_done} of {self.runs} runs · {self.eta}"
 
 
 def describe(ended: RunRecord | Failure, lengths: Collection[float] = ()) -> str:
@@ -109,7 +126,7 @@ class LineProgress(Progress):
 
     def note(self, sentence: str) -> None:
         with suppress(OSError):  # nobody reads the log any more; training continues
-            print(harmless(sentence, keep=""), file=sys.stderr, flush=True)
+            print(harmless(spoken(sentence), keep=""), file=sys.stderr, flush=True)
         self.last = monotonic()
 
     def begin(self, what: str) -> None:
@@ -124,13 +141,11 @@ class LineProgress(Progress):
             self.note(self.state)
 
 
-def eta(seconds: float | None) -> str:
-    """The time left in a convenient unit."""
-    if seconds is None:
-        return "ETA -"
+def _rounded(seconds: float) -> str:
+    """A time left in a convenient unit."""
     if seconds < 90:
-        return f"ETA {max(0, round(seconds))} s"
-    return f"ETA {seconds / 60:.0f} min" if seconds < 5400 else f"ETA {seconds / 3600:.1f} h"
+        return f"{max(0, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class TerminalProgress(Progress):
@@ -147,14 +162,14 @@ class TerminalProgress(Progress):
             console=console or Console(file=unchecked(sys.stderr)),
             transient=True,
         )
-        self.task = self.bar.add_task("", total=None, runs="", eta=eta(None))
+        self.task = self.bar.add_task("", total=None, runs="", eta=self.eta)
         self.bar.start()
         for name in ("stdout", "stderr"):  # rich obeys what others print meanwhile
             if isinstance(getattr(sys, name), FileProxy):
                 setattr(sys, name, HarmlessStream(getattr(sys, name)))
 
     def note(self, sentence: str) -> None:
-        self.bar.console.print(harmless(sentence, keep=""), markup=False, highlight=False, emoji=False)
+        self.bar.console.print(harmless(spoken(sentence), keep=""), markup=False, highlight=False, emoji=False)
 
     def show(self) -> None:
         runs = f"{self.runs_done} of {self.runs} runs" if self.runs else ""
@@ -164,7 +179,7 @@ class TerminalProgress(Progress):
             total=self.total or None,
             completed=self.done + self.under_way,
             runs=runs,
-            eta=eta(self.seconds_left),
+            eta=self.eta,
         )
 
     def close(self) -> None:
@@ -183,7 +198,7 @@ class NotebookProgress(Progress):
         self.handle = display(HTML(self._page()), display_id=True)
 
     def note(self, sentence: str) -> None:
-        self.lines.append(harmless(sentence, keep=""))
+        self.lines.append(harmless(spoken(sentence), keep=""))
         self._update()
 
     def show(self) -> None:
@@ -214,3 +229,13 @@ def suitable_progress() -> Progress:
         if type(get_ipython()).__name__ == "ZMQInteractiveShell":
             return NotebookProgress()
     return TerminalProgress() if sys.stderr.isatty() else LineProgress()
+
+
+@contextmanager
+def displayed(progress: Progress | None) -> Iterator[Progress]:
+    """The given display, or the suitable one. It is closed at the end."""
+    shown = progress or suitable_progress()
+    try:
+        yield shown
+    finally:
+        shown.close()

@@ -49,7 +49,7 @@ def require_trust(written: Mapping[str, Any], path: Path, *, trusted: bool) -> N
     if written.get(TRUST, False) is not False and not trusted:
         raise FrostlineError(
             f"{path} asks to run code that comes with the model {written.get('model', '')}, and no file may decide that: read "
-            "that code, and add --trust-remote-code (in Python: trust_remote_code=True)."
+            "that code, and add --trust-remote-code."
         )
 
 

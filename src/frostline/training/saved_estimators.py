@@ -18,7 +18,7 @@ from frostline import FrostlineError
 from frostline.data.examples import Texts
 from frostline.data.files import FILES, read_record, replace_file, require_recorded, validated, write_record
 from frostline.data.kinds import TOKENS
-from frostline.model.model_files import Streams, never_streams, readable, require_intact
+from frostline.model.model_files import Streams, local_folder, never_streams, readable, require_intact
 from frostline.training.result import ProbeInput, TaskFacts
 
 if TYPE_CHECKING:
@@ -89,12 +89,18 @@ class SavedEstimator:
     arrays: Mapping[str, NDArray[np.float64]]
 
     def logits(
-        self, texts: Texts, *, trust_remote_code: bool = False, streams: Streams = never_streams
+        self,
+        texts: Texts,
+        *,
+        base: str | Path | None = None,
+        trust_remote_code: bool = False,
+        streams: Streams = never_streams,
     ) -> "tuple[NDArray[Any], Tokens | None]":
         """Predict new examples.
 
         Args:
             texts: The examples.
+            base: The model that a probe reads, if not where it was when the probe was fitted.
             trust_remote_code: Whether to run code that comes with the model.
             streams: Decides whether the layers of a probe's model are streamed.
 
@@ -112,11 +118,18 @@ class SavedEstimator:
             return model.logits(texts), None
         if self.facts.probe is None:
             return self._of_setfit(texts, trust_remote_code=trust_remote_code)
-        return self._of_probe(self.facts.probe, texts, trust_remote_code=trust_remote_code, streams=streams)
+        return self._of_probe(self.facts.probe, texts, base, trust_remote_code=trust_remote_code, streams=streams)
 
     def _of_probe(
-        self, facts: ProbeFacts, texts: Texts, *, trust_remote_code: bool, streams: Streams
+        self, facts: ProbeFacts, texts: Texts, base: str | Path | None, *, trust_remote_code: bool, streams: Streams
     ) -> "tuple[NDArray[Any], Tokens]":
+        task, name, revision = self.facts, str(base or facts.model), None if base else facts.revision
+        try:
+            local_folder(name, revision)
+        except FrostlineError as error:
+            raise FrostlineError(
+                f"The probe in {self.folder} reads another model. {error} If it was moved, give its folder with --base."
+            ) from error
         from frostline.fast.switch import memory_reused
         from frostline.model.device import this_machine
         from frostline.model.loading import load_pretrained
@@ -124,12 +137,11 @@ class SavedEstimator:
         from frostline.training.linear_models import LinearModel
         from frostline.training.probes import features_of, read_computed
 
-        task, name = self.facts, facts.model
         pretrained = load_pretrained(
             name,
             labels=task.labels,
             task_type=task.task_type,
-            revision=facts.revision,
+            revision=revision,
             trust_remote_code=trust_remote_code,
             streams=streams,
         )

@@ -318,7 +318,7 @@ def require_peft() -> None:
         FrostlineError: PEFT is not installed.
     """
     if importlib.util.find_spec("peft") is None:
-        raise FrostlineError("--keep-adapter needs PEFT: install it with `pip install peft`, or leave the flag out.")
+        raise FrostlineError("--keep-adapter needs PEFT: install it with `pip install peft`, or leave it out.")
 
 
 @torch.no_grad()

@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from frostline.data.files import replace_file
 from frostline.report.formatting import UNKNOWN, score_interval
 from frostline.sweeps.results.tables import csv_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Value = str | int | float | bool | None
 Ends = tuple[float | None, float | None]
@@ -130,17 +133,22 @@ class ReportTable:
         ends = {column.key: ("", *(("_low", "_high") if column.ends else ())) for column in self.columns}
         return csv_bytes(self.records(), [f"{key}{end}" for key, all_ends in ends.items() for end in all_ends])
 
-    def latex(self) -> str:
-        """The printed values as a LaTeX ``tabular``, which needs the packages ``booktabs`` and ``[T1]{fontenc}``."""
+    def printed(self) -> "pd.DataFrame":
+        """The printed values, with their small print in brackets."""
         import pandas as pd  # takes half a second
 
-        lines = [[column.title for column in self.shown]]
+        lines = []
         for row, entries in self.entries():
             beside = [", ".join((*entry.small, *(() if n else row.tags))) for n, entry in enumerate(entries)]
             lines.append([f"{one.text} ({beside[n]})" if beside[n] else one.text for n, one in enumerate(entries)])
-        head, *rows = ([_on_one_line(text) for text in line] for line in lines)
+        return pd.DataFrame(lines, columns=[column.title.replace("\n", " ") for column in self.shown])
+
+    def latex(self) -> str:
+        """The printed values as a LaTeX ``tabular``, which needs the packages ``booktabs`` and ``[T1]{fontenc}``."""
         alignment = "".join("r" if column.number else "l" for column in self.shown)
-        text = pd.DataFrame(rows, columns=head).to_latex(index=False, escape=True, column_format=alignment)
+        table = self.printed().map(_on_one_line)
+        table.columns = table.columns.map(_on_one_line)
+        text = table.to_latex(index=False, escape=True, column_format=alignment)
         # a bracket at the beginning of a line would be an option of the line break before
         return re.sub(r"^(?=[\[*])", "{}", text, flags=re.MULTILINE)
 

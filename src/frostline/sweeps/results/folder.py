@@ -39,6 +39,7 @@ from frostline.statistics.run_result import ALTERNATIVES, RunResult
 from frostline.sweeps.grid import expand, read_sweep
 from frostline.sweeps.results.search_record import read_search
 from frostline.sweeps.results.store import ALTERNATIVES_FILE, Store
+from frostline.sweeps.toml import TRUST, require_trust
 from frostline.training.result import Count, RunRecord, Score
 
 if TYPE_CHECKING:
@@ -205,6 +206,25 @@ class Folder:
         """The fold of each validation row; None without folds."""
         table = _read(self.out, "validation") if self.identity.folds else None
         return None if table is None or "fold" not in table.column_names else table["fold"].to_numpy().astype(np.int64)
+
+    def require_trust(self, *, trusted: bool) -> None:
+        """Refuse runs that need code that comes with the model, unless the user trusts that code.
+
+        Raises:
+            FrostlineError: The user has not said so.
+        """
+        require_trust(
+            {TRUST: self.written.own_code, "model": self.spec.model}, self.out / "sweep.toml", trusted=trusted
+        )
+
+    def moved_paths(self) -> dict[str, str]:
+        """Settings with a path that does not exist from here, but from the folder where the sweep was started."""
+        start, found = self.written.origin.folder_for(self.out), {}
+        for name in ("model", "train", "validation", "test", "data"):
+            path = getattr(self.spec, name)
+            if path is not None and not Path(path).expanduser().exists() and (start / path).exists():
+                found[name] = str(start / path)
+        return found
 
     @property
     def is_complete(self) -> bool:

@@ -1,0 +1,175 @@
+"""The results of a sweep, a search or a comparison: one object, which :func:`open` also makes of any of their folders."""
+
+import html
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from frostline import FrostlineError
+from frostline.api.keywords import Grid, require_known, takes
+from frostline.api.prediction import Predictions, TagPredictions, predict
+from frostline.data.wording import spoken
+from frostline.report.explanations import headline
+from frostline.report.rebuild import write_report
+from frostline.statistics.answer import Answer
+from frostline.sweeps.progress import Progress
+from frostline.sweeps.results.folder import Folder
+from frostline.sweeps.results.tables import frame
+from frostline.sweeps.settings import GRID, make_settings
+from frostline.sweeps.toml import NOT_SETTINGS, TRUST
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from frostline.api.prediction import TextSource
+
+
+class Results:
+    """The results of a sweep, a search or a comparison. They are read from its folder, so they always are those of now.
+
+    A notebook shows the answer, its figure and its choices.
+
+    Attributes:
+        folder: The folder.
+    """
+
+    def __init__(self, folder: Path, tables: Mapping[str, Any] | None = None) -> None:
+        self.folder, self._tables = folder, tables or {}
+
+    @property
+    def answer(self) -> Answer:
+        """The answer: choices, decision, costs and remarks. If runs have ended since it was written, it is written anew."""
+        try:
+            answer = Answer.read(self.folder / "answer.json")
+            if vars(answer.runs) == Folder(self.folder).counts():
+                return answer
+        except (OSError, ValueError):  # none yet, or one of another version
+            pass
+        write_report(self.folder)
+        return Answer.read(self.folder / "answer.json")
+
+    @property
+    def sentence(self) -> str:
+        """The answer in words."""
+        return spoken(self.answer.sentence)
+
+    @property
+    def report(self) -> Path:
+        """The page with the answer, figures and tables, for a browser."""
+        return self.folder / "report.html"
+
+    @property
+    def model_folder(self) -> Path:
+        """The folder of the recommended model.
+
+        Raises:
+            FrostlineError: None is saved.
+        """
+        if not (self.folder / "model").is_dir():
+            raise FrostlineError(
+                f"{self.folder} has no model yet: it is saved after the last run, unless nothing can be recommended or "
+                "save_model=False."
+            )
+        return self.folder / "model"
+
+    def table(self) -> "pd.DataFrame":
+        """One row per run, as in results.csv."""
+        return frame(Folder(self.folder).rows)
+
+    def plot(self) -> "Figure":
+        """The quality of every choice against its cost; the score of every run if nothing can be recommended."""
+        from frostline.report.figures.quality_against_cost import quality_against_cost
+        from frostline.report.figures.score_figures import validation_curve
+
+        answer = self.answer
+        size, metric = answer.sizes[0], answer.metric
+        return quality_against_cost(size, metric=metric) or validation_curve(size, metric=metric, chance=answer.chance)
+
+    def predict(
+        self,
+        texts: "TextSource",
+        *,
+        text_column: str | None = None,
+        text_pair_column: str | None = None,
+        threshold: float | None = None,
+    ) -> Predictions | TagPredictions:
+        """Predict with the recommended model, as :func:`frostline.predict` does with any model."""
+        return predict(
+            self.model_folder,
+            texts,
+            text_column=text_column,
+            text_pair_column=text_pair_column,
+            threshold=threshold,
+        )
+
+    @takes(Grid)
+    def more(self, *, save_model: bool = True, progress: Progress | None = None, **settings: Unpack[Grid]) -> "Results":
+        """Train more runs in this folder, such as ``more(seeds=5)`` or ``more(tune="3,4")``.
+
+        Without settings, runs that failed or have no result are trained. A search is continued by its own call, with a larger
+        budget.
+
+        Args:
+            save_model: As for :func:`sweep <frostline.api.sweep.sweep>`.
+            progress: As for :func:`sweep <frostline.api.sweep.sweep>`.
+            **settings: Those of :func:`sweep <frostline.api.sweep.sweep>`. What is not given is as in the folder. A value of
+                the grid (``tune``, ``seeds``, ``train_size``, ``learning_rate``, ``num_train_epochs``) replaces that of each of
+                its parts.
+
+        Raises:
+            FrostlineError: A setting is unusable, or a table was given in Python and is not known any more.
+        """
+        from frostline.api.sweep import sweep
+
+        require_known(settings, Results.more)
+        folder = Folder(self.folder)
+        folder.require_trust(trusted=settings.get(TRUST) is True)
+        given = {**self._tables, **settings}
+        if lost := [name for name in folder.written.origin.in_memory if name not in given]:
+            raise FrostlineError(
+                f"The {lost[0]} table of {self.folder} was given in Python and is in no file: give it again, as {lost[0]}=."
+            )
+        written = folder.spec.model_dump(mode="json", exclude=set(NOT_SETTINGS)) | folder.moved_paths()
+        changes = {name: value for name, value in settings.items() if name in GRID}
+        valid = make_settings({**written, **changes})
+        new = {name: getattr(valid, name) for name in changes}
+        grid = folder.spec.with_grids([part.model_copy(update=new) for part in folder.spec.grids_alone()])
+        values = {name: value for name, value in grid.model_dump(mode="json").items() if name in (*GRID, "grid")}
+        own = {name: value for name, value in given.items() if name not in GRID}
+        own["out"] = self.folder
+        return sweep(save_model=save_model, progress=progress, **{**written, **values, **own})
+
+    def __repr__(self) -> str:
+        try:
+            answer = self.answer
+        except FrostlineError as error:
+            return f"<Results in {self.folder}: {error}>"
+        return f"<Results in {self.folder}: {answer.runs.done} runs. {headline(answer.sentence)[0]}>"
+
+    def _repr_html_(self) -> str:
+        """The answer, its figure and its choices, as a notebook shows them."""
+        from frostline.report.figures.drawing import svg
+        from frostline.report.tables.curve_tables import choices_table
+
+        answer = self.answer
+        first, rest = headline(self.sentence)
+        choices = choices_table(answer.sizes[0], price=answer.price).printed()
+        lines = [[f"<th>{html.escape(name)}</th>" for name in choices.columns]] if len(choices) else []
+        lines += [[f"<td>{html.escape(cell)}</td>" for cell in row] for row in choices.itertuples(index=False)]
+        table = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
+        return (
+            f"<p><b>{html.escape(first)}</b> {html.escape(rest)}</p>{svg(self.plot(), str(self.folder))}"
+            f"<table>{table}</table>"
+        )
+
+
+def open(folder: str | Path) -> Results:
+    """The results in a folder of a sweep, a search or a comparison. No model is loaded.
+
+    Raises:
+        FrostlineError: The folder holds no results.
+    """
+    path = Path(folder).expanduser()
+    Folder(path)
+    return Results(path)
