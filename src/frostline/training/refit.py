@@ -1,7 +1,7 @@
 """A refit: the recommended recipe, trained once more on all labelled rows except the test set, to be the saved model.
 
-It has the settings, the seed and the epochs of the recommended run, and its whole schedule: no validation rows are left to choose
-the best evaluation, and a training that is cut off while the learning rate is high varies more over seeds (``docs/log.md``).
+It has the settings, the seed and the epochs of the recommended run, and its whole schedule. No validation rows are left to choose
+the best evaluation. A training that is cut off while the learning rate is high varies more over seeds (``docs/log.md``).
 Its only evaluation is on rows that it was trained on. That shows whether it diverged, and is no score.
 """
 
