@@ -86,4 +86,4 @@ def test_a_way_without_the_loop_is_fitted_again(tiny_bert: Path, tmp_path: Path)
     given = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "folds": 3, "tune": "words,0", "price": 50}
     answer, _ = trained(tmp_path / "o", seeds=3, **given)
     assert answer.sizes[0].recommended.recipe == "words" and answer.refit_rows == 60  # type: ignore[union-attr]
-    assert len(frostline.predict(tmp_path / "o" / "model", ["a warm film"]).predicted) == 1
+    assert len(list(frostline.predict(tmp_path / "o" / "model", ["a warm film"]).rows())) == 1
