@@ -114,7 +114,8 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     )
     page, splits = (search_settings["out"] / "report.html").read_text(), answer.data["report"]["splits"]
     assert answer.refit_rows == splits["train"]["rows"] + splits["validation"]["rows"]
-    assert f"on all {answer.refit_rows} labelled rows" in page
+    task = trained_task(model)
+    assert f"on all {answer.refit_rows} labelled rows" in page and task and set(task.labels) == set(labels)
     assert "Train no layer" in page and search["probes"]["sentence"] in page
     assert [row["label"] for row in frostline.predict(model, texts[:2]).rows()] == labels[:2]
     again = frostline.find(**settings).answer
