@@ -141,6 +141,8 @@ def test_a_model_of_words_can_be_recommended_and_is_saved(search_settings: dict[
     assert answer.decision.choice == "words" and answer.search["probes"] is None
     assert answer.sentence.startswith("Train no layer, but fit a TF-IDF model. Expect accuracy")
     predicted = frostline.predict(search_settings["out"] / "model", texts[:10])
+    task = trained_task(search_settings["out"] / "model")
+    assert task is not None and task.labels == ("negative", "positive") and task.columns.label == "label"
     assert [row["label"] for row in predicted.rows()] == labels[:10]
 
 
