@@ -114,6 +114,7 @@ assert "--tune LIST" in out.getvalue()"""
         "find --model m --train t.csv --train-size 900",
         "find --model m --train t.csv --out full",
         "sweep --model m --train {films} --tune 0 --out {sweep} --seeds 2 --per-device-train-batch-size 7",
+        "probe --model m --train t.csv --label-column score",
         "predict none t.csv",
         "predict {model} none.csv",
         "predict {model} t.csv --out t.csv",

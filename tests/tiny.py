@@ -13,8 +13,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 from frostline import FrostlineError
+from frostline.api.keywords import split_off_tables
 from frostline.api.results import Results
-from frostline.api.sweep import plan, split_off_tables, sweep
+from frostline.api.sweep import plan, sweep
 from frostline.data.files import seal_toml, unseal_toml
 from frostline.sweeps.execution.execute import execute
 from frostline.sweeps.plan import Plan

@@ -5,9 +5,8 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Unpack
 
 from frostline import FrostlineError
-from frostline.api.keywords import Location, Training, require_known, takes
+from frostline.api.keywords import Location, Training, require_known, split_off_tables, takes
 from frostline.api.results import Results
-from frostline.api.sweep import split_off_tables
 from frostline.data.files import make_folder
 from frostline.data.kinds import TOKENS
 from frostline.data.task import Task

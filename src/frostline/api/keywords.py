@@ -4,12 +4,14 @@ A test compares them with :class:`frostline.Settings`.
 """
 
 import inspect
+import os
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, TypeVar, get_type_hints
 
 from frostline import FrostlineError
 from frostline.data.kinds import TaskType
+from frostline.data.load import SPLITS
 from frostline.data.wording import did_you_mean
 from frostline.sweeps.settings import Settings
 
@@ -155,3 +157,22 @@ def require_known(settings: Mapping[str, Any], function: Callable[..., Any], but
         if name not in known and name not in but:
             hint = did_you_mean(name, known) or f": choose from {', '.join(sorted({*known} - {'self'}))}"
             raise FrostlineError(f"There is no setting {name!r} of `frostline {function.__name__}`{hint}.")
+
+
+def split_off_tables(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Separate the tables in ``settings`` from the values that a specification can have.
+
+    Returns:
+        The tables by split, and all other settings. Paths in these are text.
+    """
+    tables = {
+        name: settings[name]
+        for name in SPLITS
+        if name in settings and not isinstance(settings[name], str | os.PathLike | None)
+    }
+    plain = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in settings.items()
+        if name not in tables
+    }
+    return tables, plain

@@ -2,27 +2,22 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from frostline import FrostlineError
-from frostline.api.keywords import ModelAndData, require_known, takes
-from frostline.api.sweep import split_off_tables
+from frostline.api.keywords import ModelAndData, require_known, split_off_tables, takes
 from frostline.data.files import make_folder, new_folder
 from frostline.data.load import load_data
 from frostline.data.wording import comma_separated, listed
-from frostline.model.device import this_machine
-from frostline.report.probe_report import suffixes, write_probes
-from frostline.search.probing import Probed, probe_layers
+from frostline.model.model_files import local_folder
 from frostline.statistics.metrics import check_metric
-from frostline.sweeps.execution.execute import load_hidden_states
-from frostline.sweeps.prepare import encode_splits, length_limit, load_model, make_experiment
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.settings import make_settings
-from frostline.training.estimators import fit_words
-from frostline.training.linear_models import FITS
-from frostline.training.probes import features_after, probe_forward_pass
+
+if TYPE_CHECKING:
+    from frostline.search.probing import Probed
 
 # What is written into the folder. With several label columns, each has a probe_<column>.
 WRITTEN = ("probe", "figures", "tables", "report.html", "probes.json")
@@ -36,7 +31,7 @@ def probe(
     out: str | Path | None = None,
     progress: Progress | None = None,
     **settings: Unpack[ModelAndData],
-) -> list[Probed]:
+) -> "list[Probed]":
     """Fit probes on the first, mean and last token after every layer, and on the last four layers together.
 
     For tags of words, a probe reads the first token of each word.
@@ -59,8 +54,6 @@ def probe(
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
     """
     progress = progress or Progress()
-    if kind not in FITS:
-        raise FrostlineError(f"There is no kind of probe {kind!r}: give {' or '.join(FITS)}.")
     folder = None if out is None else Path(out).expanduser()
     if folder is not None and folder.exists():
         files = [path.name for path in folder.iterdir()] if folder.is_dir() else ["a file"]
@@ -72,9 +65,22 @@ def probe(
     spec = make_settings({**plain, "test": "none", "out": "", "tune": 0})
     named = comma_separated(label_columns) if isinstance(label_columns, str) else label_columns
     columns: Sequence[str | None] = named or [spec.label_column]
+    local_folder(spec.model, spec.revision)
     data = [
         load_data(spec.model_copy(update={"label_column": name}), tables, data_seed=spec.data_seed) for name in columns
     ]
+    metrics = [check_metric(spec.metric, one.task.task_type, len(one.task.labels), one.task.labels) for one in data]
+    from frostline.model.device import this_machine  # a mistake is answered before these import torch
+    from frostline.report.probe_report import write_probes
+    from frostline.search.probing import probe_layers
+    from frostline.sweeps.execution.execute import load_hidden_states
+    from frostline.sweeps.prepare import encode_splits, length_limit, load_model, make_experiment
+    from frostline.training.estimators import fit_words
+    from frostline.training.linear_models import FITS
+    from frostline.training.probes import features_after, probe_forward_pass
+
+    if kind not in FITS:
+        raise FrostlineError(f"There is no kind of probe {kind!r}: give {' or '.join(FITS)}.")
     if kind != "ridge" and any(one.train.has_label_sets for one in data):
         raise FrostlineError(
             f"{data[0].task.name}: --kind {kind} is for one label for each text; leave it out, and ridge fits every label."
@@ -88,15 +94,13 @@ def probe(
     if folder is not None:
         make_folder(folder, inside=folder)
     found = []
-    for one, tokens in zip(data, encoded, strict=True):
-        task = one.task
-        metric = check_metric(spec.metric, task.task_type, len(task.labels), task.labels)
+    for one, tokens, metric in zip(data, encoded, metrics, strict=True):
         experiment = make_experiment(spec, pretrained, machine, one, tokens, metric)
         every_layer = features_after(range(pretrained.anatomy.count + 1), of_words=experiment.tokens.of_words)
         forward_pass, count = probe_forward_pass(pretrained, machine, every_layer), len(experiment.tokens)
         progress.start(0, count)
         load_hidden_states(experiment, forward_pass, np.arange(count), progress, count)
-        progress.begin(f"fitting probes for {listed(task.columns.of_labels)}")
+        progress.begin(f"fitting probes for {listed(one.task.columns.of_labels)}")
         rows = experiment.splits["train"], experiment.splits["validation"]
         words = fit_words(experiment, rows[0])
         found.append(probe_layers(experiment, one, *rows, max_length=max_length, words=words, kind=kind))
@@ -108,6 +112,8 @@ def probe(
     return found
 
 
-def probe_folders(folder: Path, found: Sequence[Probed]) -> list[Path]:
+def probe_folders(folder: Path, found: "Sequence[Probed]") -> list[Path]:
     """The folder of the best probe of each label column, within ``folder``."""
+    from frostline.report.probe_report import suffixes
+
     return [folder / f"probe{suffix}" for suffix in suffixes([one.report for one in found])]

@@ -134,7 +134,7 @@ class Results:
         changes = {name: value for name, value in settings.items() if name in GRID}
         valid = make_settings({**written, **changes})
         new = {name: getattr(valid, name) for name in changes}
-        grid = folder.spec.with_grids([{**part, **new} for part in folder.spec.grid_values()])
+        grid = folder.spec.with_grids([part.model_copy(update=new) for part in folder.spec.grids_alone()])
         values = {name: value for name, value in grid.model_dump(mode="json").items() if name in (*GRID, "grid")}
         own = {name: value for name, value in given.items() if name not in GRID}
         own["out"] = self.folder

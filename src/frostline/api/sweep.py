@@ -1,7 +1,6 @@
 """A grid of runs: :func:`sweep`, its plan, the comparison of ways to tune, and the built-in example."""
 
 import hashlib
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -9,9 +8,8 @@ from time import perf_counter
 from typing import Any, Unpack
 
 from frostline import FrostlineError
-from frostline.api.keywords import Grid, Location, Ways, require_known, takes
+from frostline.api.keywords import Grid, Location, Ways, require_known, split_off_tables, takes
 from frostline.api.results import Results
-from frostline.data.load import SPLITS
 from frostline.data.wording import spoken
 from frostline.fast.switch import objects_frozen
 from frostline.model.ways import DEFAULT_WAYS
@@ -31,25 +29,6 @@ from frostline.sweeps.results.search_record import request_again
 from frostline.sweeps.results.tensor_files import BestWeights
 from frostline.sweeps.settings import PLANNED_FOLDER, Settings, comparison, make_settings
 from frostline.sweeps.slurm import TASKS
-
-
-def split_off_tables(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Separate the tables in ``settings`` from the values that a specification can have.
-
-    Returns:
-        The tables by split, and all other settings. Paths in these are text.
-    """
-    tables = {
-        name: settings[name]
-        for name in SPLITS
-        if name in settings and not isinstance(settings[name], str | os.PathLike | None)
-    }
-    plain = {
-        name: os.fspath(value) if isinstance(value, os.PathLike) else value
-        for name, value in settings.items()
-        if name not in tables
-    }
-    return tables, plain
 
 
 @takes(Grid)

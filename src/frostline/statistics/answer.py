@@ -203,12 +203,12 @@ class OperatingPoint:
         verdict: ``decided`` if the last two agree (by mean: if there is an estimate), ``undecided``, or ``undefined``.
     """
 
-    target: float | None
-    corrected: bool
-    margin: float | None
-    estimate: str | None
-    confident: str | None
-    not_ruled_out: str | None
+    target: float | None = None
+    corrected: bool = False
+    margin: float | None = None
+    estimate: str | None = None
+    confident: str | None = None
+    not_ruled_out: str | None = None
     verdict: str
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isclose
-from typing import Any
 
 from frostline.statistics.analysis_settings import AnalysisSettings, seeds_to_decide
 from frostline.statistics.answer import (
@@ -57,21 +56,22 @@ def share_point(
 
     of_reference = share_of(reference) if reference else None
     defined = of_reference is not None and of_reference.estimate is not None
-    found = _smallest(cells, reference, list(map(share_of, cells)), target, defined=defined, by_mean=by_mean)
-    return OperatingPoint(target=target, corrected=corrected, margin=None, **found)
+    point = OperatingPoint(target=target, corrected=corrected, verdict=UNDEFINED)
+    return _found(point, cells, reference, list(map(share_of, cells)), target, by_mean=by_mean) if defined else point
 
 
-def _smallest(
+def _found(
+    point: OperatingPoint,
     cells: Sequence[Cell],
     reference: Cell | None,
     intervals: Sequence[Ratio | Difference | None],
     threshold: float,
     *,
-    defined: bool,
-    by_mean: bool,
-) -> dict[str, Any]:
+    by_mean: bool = False,
+) -> OperatingPoint:
+    """The point with the smallest k whose interval reaches the threshold."""
     estimate = confident = not_ruled_out = None
-    for cell, interval in zip(cells, intervals, strict=True) if defined else ():
+    for cell, interval in zip(cells, intervals, strict=True):
         if interval is not None and interval.estimate is not None:
             if estimate is None and interval.estimate >= threshold:
                 estimate = cell.recipe
@@ -83,8 +83,8 @@ def _smallest(
         if cell is reference:
             break
     decided = estimate is not None if by_mean else confident == not_ruled_out
-    verdict = UNDEFINED if not defined else DECIDED if decided else UNDECIDED
-    return {"estimate": estimate, "confident": confident, "not_ruled_out": not_ruled_out, "verdict": verdict}
+    verdict = DECIDED if decided else UNDECIDED
+    return replace(point, estimate=estimate, confident=confident, not_ruled_out=not_ruled_out, verdict=verdict)
 
 
 ITSELF = Ratio(1.0, 1.0, 1.0)  # the reference's share of itself
@@ -208,9 +208,10 @@ def _points(cells: Sequence[Cell], reference: Cell | None, settings: AnalysisSet
         for corrected in (False, True)
         for share in settings.targets
     ]
-    differences, defined = [cell.difference for cell in cells], reference is not None
-    within = _smallest(cells, reference, differences, -settings.margin, defined=defined, by_mean=False)
-    return [*points, OperatingPoint(target=None, corrected=False, margin=settings.margin, **within)]
+    within = OperatingPoint(margin=settings.margin, verdict=UNDEFINED)
+    if reference is not None:
+        within = _found(within, cells, reference, [cell.difference for cell in cells], -settings.margin)
+    return [*points, within]
 
 
 def _relate(cells: Sequence[Cell], reference: Cell | None) -> None:

@@ -145,20 +145,24 @@ def _operating_point(
 ) -> OperatingPoint:
     """The smallest k that reaches the target in every task: by its means, with 95 % confidence, or not ruled out."""
 
-    def reaches(k: Recipe, end: str, unknown: bool) -> bool:
-        values = [None if share is None else getattr(share, end) for share in (shares[task][k] for task in counting)]
-        return bool(values) and all(unknown if value is None else value >= target for value in values)
+    def smallest(end: str, *, unknown: bool = False) -> Recipe | None:
+        """The smallest k of which this end of the interval reaches the target in every task; or ``unknown`` ends count, too."""
 
-    found = {
-        name: next((k for k in names if {k} == full or reaches(k, end, unknown)), None)
-        for name, end, unknown in (
-            ("estimate", "estimate", False),
-            ("confident", "low", False),
-            ("not_ruled_out", "high", True),
-        )
-    }
-    verdict = DECIDED if found["confident"] == found["not_ruled_out"] else UNDECIDED
-    return OperatingPoint(target=target, corrected=corrected, margin=None, verdict=verdict, **found)
+        def reaches(k: Recipe) -> bool:
+            values = [None if (share := shares[task][k]) is None else getattr(share, end) for task in counting]
+            return bool(values) and all(unknown if value is None else value >= target for value in values)
+
+        return next((k for k in names if {k} == full or reaches(k)), None)
+
+    confident, not_ruled_out = smallest("low"), smallest("high", unknown=True)
+    return OperatingPoint(
+        target=target,
+        corrected=corrected,
+        estimate=smallest("estimate"),
+        confident=confident,
+        not_ruled_out=not_ruled_out,
+        verdict=DECIDED if confident == not_ruled_out else UNDECIDED,
+    )
 
 
 PERMUTATIONS = 10_000

@@ -41,7 +41,7 @@ class ModelSettings(Strict):
 
 
 class MoreRuns(Strict):
-    """One more grid of runs. What it does not set is as in the sweep."""
+    """A grid of runs: all combinations of its values. What one more grid does not set is as in the sweep."""
 
     tune: Tunes | None = None
     seeds: Seeds | None = None
@@ -52,6 +52,22 @@ class MoreRuns(Strict):
     def values(self) -> dict[str, Any]:
         """The values that are set."""
         return {name: value for name in GRID if (value := getattr(self, name)) is not None}
+
+    def differs_in(self, other: Self) -> list[str]:
+        """The dimensions in which two grids have different values, whatever their order."""
+        return [name for name in GRID if {*(getattr(self, name) or ())} != {*(getattr(other, name) or ())}]
+
+    def joined(self, other: Self) -> Self:
+        """The grid with the values of both in the dimensions in which they differ."""
+        both: dict[str, Any] = {}
+        for name in self.differs_in(other):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            both[name] = ours if theirs is None else tuple(dict.fromkeys((*(ours or ()), *theirs)))
+        return type(self)(**{**vars(other), **both})
+
+    def covers(self, other: Self) -> bool:
+        """Whether this grid has every run of the other one."""
+        return all({*(getattr(self, name) or ())} >= {*(getattr(other, name) or ())} for name in GRID)
 
 
 class GridSettings(Strict):
@@ -170,9 +186,9 @@ class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings,
         plain = self.model_copy(update={"grid": ()})
         return [plain, *(plain.model_copy(update=part.values()) for part in self.grid)]
 
-    def grid_values(self) -> list[dict[str, Any]]:
-        """The values of each part of the grid, by dimension."""
-        return [{name: getattr(part, name) for name in GRID} for part in self.grids()]
+    def grids_alone(self) -> list[MoreRuns]:
+        """The values of each part of the grid, without other settings."""
+        return [MoreRuns(**{name: getattr(part, name) for name in GRID}) for part in self.grids()]
 
     def learning_rate_pairs(self, tune: Recipe) -> list[tuple[float | None, float | None]]:
         """The pairs (learning rate of the layers, learning rate of the head) at which this k is trained.
@@ -205,23 +221,23 @@ class Settings(OutputSettings, ResourceSettings, TrainingSettings, GridSettings,
             older: The sweep whose grids are added.
             train_rows: The train size of a grid that gives none.
         """
-        parts = [*older.grid_values(), *self.grid_values()]
-        if any(part["train_size"] for part in parts):
-            parts = [{**part, "train_size": part["train_size"] or (train_rows,)} for part in parts]
+        parts = [*older.grids_alone(), *self.grids_alone()]
+        if any(part.train_size for part in parts):
+            parts = [part.model_copy(update={"train_size": part.train_size or (train_rows,)}) for part in parts]
         modules = self.tune_modules or older.tune_modules
         return self.with_grids(parts).model_copy(update={"tune_modules": modules, "way": {**older.way, **self.way}})
 
-    def with_grids(self, parts: Sequence[Mapping[str, Any]]) -> Self:
+    def with_grids(self, parts: Sequence[MoreRuns]) -> Self:
         """This sweep with the runs of these grids instead of its own."""
-        joined: list[dict[str, Any]] = []  # fewer grids: two that differ in at most one dimension become one
-        for part in map(dict, parts):
-            while (other := next((one for one in joined if len(_differ(one, part)) < 2), None)) is not None:
-                joined.remove(other)
-                part |= {name: _both(other[name], part[name]) for name in _differ(other, part)}
-            if not any(_covers(one, part) for one in joined):
-                joined = [*(one for one in joined if not _covers(part, one)), part]
-        first, *others = joined
-        return self.model_copy(update={**first, "grid": tuple(MoreRuns(**part) for part in others)})
+        fewer: list[MoreRuns] = []  # two that differ in at most one dimension become one
+        for part in parts:
+            while (other := next((one for one in fewer if len(one.differs_in(part)) < 2), None)) is not None:
+                fewer.remove(other)
+                part = other.joined(part)
+            if not any(one.covers(part) for one in fewer):
+                fewer = [*(one for one in fewer if not part.covers(one)), part]
+        first, *others = fewer
+        return self.model_copy(update={**{name: getattr(first, name) for name in GRID}, "grid": tuple(others)})
 
 
 GROUPS: Mapping[str, type[Strict]] = {  # the panels of ``--help``, in their order
@@ -407,16 +423,3 @@ def _advice(error: ErrorDetails, name: str = "", description: str | None = None)
     }
     words += [word for start, word in kinds.items() if kind.startswith(start)]
     return f"give {words[0]} ({description})" if words else error["msg"].lower()
-
-
-def _covers(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return all(set(one[name] or ()) >= set(other[name] or ()) for name in GRID)
-
-
-def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The dimensions in which two grids have different values, whatever their order."""
-    return [name for name in GRID if set(one[name] or ()) != set(other[name] or ())]
-
-
-def _both(values: tuple[Any, ...] | None, more: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    return values if more is None else (*(values or ()), *(value for value in more if value not in (values or ())))

@@ -101,9 +101,10 @@ def without_unsuitable_sizes(
 def _without(spec: Settings, tune: Recipe, sizes: Collection[int], train_rows: int) -> Settings:
     """The sweep without the runs of one value of ``tune`` with these train sizes."""
     parts = []
-    for part in spec.grid_values():
-        every = part["train_size"] or (train_rows,)
-        parts.append({**part, "tune": tuple(one for one in part["tune"] if one != tune), "train_size": every})
-        if tune in part["tune"]:
-            parts.append({**part, "tune": (tune,), "train_size": tuple(size for size in every if size not in sizes)})
-    return spec.with_grids([part for part in parts if part["tune"] and part["train_size"]])
+    for part in spec.grids_alone():
+        every, others = part.train_size or (train_rows,), tuple(one for one in part.tune or () if one != tune)
+        parts.append(part.model_copy(update={"tune": others, "train_size": every}))
+        if part.tune and tune in part.tune:
+            fit = tuple(size for size in every if size not in sizes)
+            parts.append(part.model_copy(update={"tune": (tune,), "train_size": fit}))
+    return spec.with_grids([part for part in parts if part.tune and part.train_size])
