@@ -131,7 +131,9 @@ def test_rows_of_all_tasks_and_tables_as_input(bundled: frostline.Bundled) -> No
     rows = list(found)
     assert [list(row) for row in rows] == [columns] * 3
     assert columns[:5] == ["row", "text", "two.label", "two.p(no)", "two.p(yes)"]
-    assert rows[1]["text"] == texts[1] and rows[1]["stars.prediction"] == float(predictions["stars"].values[1, 0])
+    assert rows[1]["text"] == texts[1] and rows[1]["stars.prediction"] == round(
+        float(predictions["stars"].values[1, 0]), 6
+    )
 
 
 @pytest.mark.parametrize("as_sweeps", [True, False])

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import constants
 from torch import Tensor
 
 from frostline import FrostlineError
@@ -30,10 +29,9 @@ COUNT = 24
 
 
 @pytest.fixture(autouse=True)
-def small_batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def small_batches(monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> None:
     """Several batches, and a cache of its own."""
     monkeypatch.setattr(classifiers, "BATCH", 8)
-    monkeypatch.setattr(constants, "HF_ASSETS_CACHE", str(tmp_path / "assets"))
 
 
 def texts(*, of_words: bool = False) -> Texts:

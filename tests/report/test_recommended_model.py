@@ -147,7 +147,7 @@ def test_temperature_and_threshold_are_saved_and_applied(licensed_bert: Path, tm
     assert keys.items() <= config.items() and found.temperature == temperature != 1
     logits = np.log(plain.values)
     assert found.values == pytest.approx(softmax(logits / temperature, axis=1), abs=1e-5)
-    assert found.predicted == ["b" if p >= 0.7 else "a" for p in found.values[:, 1]] != plain.predicted
+    assert found.labels == ["b" if p >= 0.7 else "a" for p in found.values[:, 1]] != plain.labels
     card = " ".join((model / "README.md").read_text().split())
     assert "is saved as calibration\\_temperature in config.json" in card and "This threshold was given." in card
     assert card.count("frostline predict applies what is saved") == 1

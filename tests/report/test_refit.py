@@ -12,11 +12,9 @@ from safetensors.numpy import load_file
 import frostline
 import frostline.report.recommended_model as recommended_model
 from frostline.statistics.answer import Answer
-from frostline.sweeps.results.folder import Folder
-from frostline.training.train import run
-from tiny import QUICK, Notes, plan_of, sentences
+from tiny import QUICK, Notes, sentences
 
-LAST = {"load_best_model_at_end": False, "evaluations_per_epoch": 0}
+LAST = {"load_best_model_at_end": False, "evaluations_per_epoch": 0}  # as a refit, which has no validation rows
 
 
 def trained(out: Path, **settings: Any) -> tuple[Answer, list[str]]:
@@ -51,13 +49,11 @@ def test_it_is_the_model_of_a_sweep_that_trains_on_all_rows(tiny_bert: Path, tmp
     assert_same(weights(tmp_path / "o"), weights(tmp_path / "all"))
 
 
-def test_it_ends_where_validation_was_best_and_is_trained_once(tiny_bert: Path, tmp_path: Path) -> None:
+def test_it_is_trained_once(tiny_bert: Path, tmp_path: Path) -> None:
     """A second call finds it, also for another card; without the flag it is replaced."""
     given = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "folds": 3}
     answer, _ = trained(tmp_path / "o", seeds=3, **given)
-    epochs = [record.best_epoch for record in Folder(tmp_path / "o").results.values()]
     found = facts(tmp_path / "o")
-    assert found["refit"]["epochs"] == np.median([epoch for epoch in epochs if epoch is not None])
     assert found["run"] == answer.sizes[0].recommended.run and found["logit_gap"] is None  # type: ignore[union-attr]
     card = (tmp_path / "o" / "model" / "README.md").read_text()
     assert "on all 60 labelled" in card and "fine-tuned on 60 examples" in card and "metric_value" not in card
@@ -90,17 +86,4 @@ def test_a_way_without_the_loop_is_fitted_again(tiny_bert: Path, tmp_path: Path)
     given = {"model": tiny_bert, "train": pd.DataFrame(sentences(60)), "folds": 3, "tune": "words,0", "price": 50}
     answer, _ = trained(tmp_path / "o", seeds=3, **given)
     assert answer.sizes[0].recommended.recipe == "words" and answer.refit_rows == 60  # type: ignore[union-attr]
-    assert facts(tmp_path / "o")["refit"] == {**facts(tmp_path / "o")["refit"], "rows": 60, "epochs": None}
-
-
-def test_the_schedule_of_a_training_that_ends_early_is_that_of_the_whole(tiny_bert: Path, tmp_path: Path) -> None:
-    plan = plan_of(model=tiny_bert, train=pd.DataFrame(sentences(60)), tune=2, seeds=1, out=tmp_path / "o", **QUICK)
-    (spec,) = plan.runs
-
-    def losses(**more: Any) -> list[float | None]:
-        record = run(spec, plan.experiment, **more).record
-        return [one.value for one in record.scores if (one.split, one.metric) == ("validation", "loss")]
-
-    whole = losses()
-    assert losses(ends_after=2.0) == whole[:2] and losses(ends_after=9.0) == whole
-    assert len(losses(ends_after=1.5)) == 2 and len(losses(ends_after=1e-6)) == 1
+    assert len(list(frostline.predict(tmp_path / "o" / "model", ["a warm film"]).rows())) == 1

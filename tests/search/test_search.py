@@ -13,6 +13,7 @@ import pytest
 import frostline
 import frostline.search.search as search_module
 from frostline import FrostlineError
+from frostline.api.prediction import trained_task
 from frostline.report.answer.analysis import analyze
 from frostline.report.answer.run_groups import load_groups
 from frostline.search.probing import Alternatives
@@ -113,7 +114,8 @@ def test_a_probe_can_be_recommended_and_is_saved(search_settings: dict[str, Any]
     )
     page, splits = (search_settings["out"] / "report.html").read_text(), answer.data["report"]["splits"]
     assert answer.refit_rows == splits["train"]["rows"] + splits["validation"]["rows"]
-    assert f"on all {answer.refit_rows} labelled rows" in page
+    task = trained_task(model)
+    assert f"on all {answer.refit_rows} labelled rows" in page and task and set(task.labels) == set(labels)
     assert "Train no layer" in page and search["probes"]["sentence"] in page
     assert [row["label"] for row in frostline.predict(model, texts[:2]).rows()] == labels[:2]
     again = frostline.find(**settings).answer
@@ -139,6 +141,8 @@ def test_a_model_of_words_can_be_recommended_and_is_saved(search_settings: dict[
     assert answer.decision.choice == "words" and answer.search["probes"] is None
     assert answer.sentence.startswith("Train no layer, but fit a TF-IDF model. Expect accuracy")
     predicted = frostline.predict(search_settings["out"] / "model", texts[:10])
+    task = trained_task(search_settings["out"] / "model")
+    assert task is not None and task.labels == ("negative", "positive") and task.columns.label == "label"
     assert [row["label"] for row in predicted.rows()] == labels[:10]
 
 

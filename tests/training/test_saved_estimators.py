@@ -104,10 +104,10 @@ def test_a_saved_probe_gives_the_predictions_that_were_scored(tiny_bert: Path, t
         (got,) = frostline.probe(model=tiny_bert, label_columns=label, out=tmp_path / label, **tables, **more, **EXACT)
         result = frostline.predict(tmp_path / label / "probe", tables["validation"])
         if more:
-            assert not result.labels
+            assert not result.classes
             score = np.corrcoef(result.values[:, 0], frame["words"])[0, 1]
         else:
-            score = (np.array(result.predicted) == frame["label"]).mean()
+            score = (np.array(result.labels) == frame["label"]).mean()
             np.testing.assert_allclose(result.values.sum(1), 1, rtol=1e-6)
         assert score == pytest.approx(got.report.best.score, abs=1e-6)
 
@@ -177,10 +177,9 @@ def test_a_prediction_does_not_depend_on_the_other_examples(finished: Path, tiny
 
 @pytest.mark.parametrize("of_words", [False, True])
 def test_streamed_predictions_are_bitwise_identical(
-    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, of_words: bool
+    tiny_bert: Path, tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch, *, of_words: bool
 ) -> None:
     """In several groups of texts, some of which are equal; nothing is left on the disk."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "assets"))
     monkeypatch.setattr(probes, "SHARD_ROWS", 8)
     monkeypatch.setitem(batches.TOKENS, "cpu", 64)
     task_type, weights = TOKENS if of_words else CLASSIFICATION, np.random.default_rng(0).normal(size=(2 * 32, 2))
@@ -196,4 +195,4 @@ def test_streamed_predictions_are_bitwise_identical(
     expected, _ = saved.logits(given)
     streamed, _ = saved.logits(given, streams=lambda weight_bytes: True)
     assert expected.tobytes() == streamed.tobytes() and len(np.unique(streamed)) > 10
-    assert not [path for path in (tmp_path / "assets").rglob("*") if path.is_file() or path.suffix == ".part"]
+    assert not [path for path in empty_cache.rglob("*") if path.is_file() or path.suffix == ".part"]

@@ -90,7 +90,7 @@ def test_a_stored_model_is_restored_and_saved(texts_of_films: Experiment, tmp_pa
     predicted = frostline.predict(tmp_path, texts)
     assert isinstance(predicted, frostline.Predictions)
     np.testing.assert_allclose(predicted.values, probabilities, atol=1e-6)
-    assert predicted.predicted == [opened.labels[n] for n in probabilities.argmax(1)]
+    assert predicted.labels == [opened.labels[n] for n in probabilities.argmax(1)]
     (tmp_path / "stranger.py").write_text("raise AssertionError('the code of a stranger runs')")
     known = json.loads((tmp_path / "modules.json").read_text())
     for kind in ("stranger.Module", "os.path.Module", "sentence_transformers_.Module"):

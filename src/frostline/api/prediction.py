@@ -323,7 +323,8 @@ def trained_task(folder: str | Path) -> Task | None:
 
 def _record_of(folder: str | Path) -> dict[str, Any] | None:
     """What frostline has written beside a model, with its columns; None if there is no such file."""
-    for path in (Path(folder) / name for name in (ESTIMATOR, RECORD)):  # beside the first, the second names no task
+    # a sweep that saves an estimator writes both, and the task into the first
+    for path in (Path(folder) / name for name in (ESTIMATOR, RECORD)):
         if not path.is_file():
             continue
         try:

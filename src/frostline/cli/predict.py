@@ -359,7 +359,7 @@ def _evaluation(evaluation: "Evaluation", examples: "Texts") -> Iterator[str]:
         yield from table_lines(classes, tuple(classes[0]))
     if found := evaluation.calibration:
         yield ""
-        chance = " On so few examples, chance alone explains this." if found.error <= found.by_chance_high else ""
+        chance = " Chance alone explains this." if found.error <= found.by_chance_high else ""
         error, expected = map(formatting.score, (found.error, found.by_chance_high))
         yield from wrapped(
             f"The probability of the predicted class differs from the accuracy by {error} on average (expected calibration "

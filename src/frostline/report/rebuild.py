@@ -130,7 +130,9 @@ def _refit_rows(out: Path, answer: Answer) -> int | None:
         facts = read_record(out / "model" / "frostline.json")
     except (OSError, ValueError):
         return None
-    return facts["refit"]["rows"] if facts.get("run") == chosen and facts.get("refit") else None
+    refit = facts.get("refit")  # the folder may come from others
+    rows = refit.get("rows") if isinstance(refit, dict) and facts.get("run") == chosen else None
+    return rows if isinstance(rows, int) else None
 
 
 def _next_command(

@@ -42,8 +42,8 @@ from frostline.sweeps.results.tensor_files import UNUSABLE, BestWeights
 from frostline.training.estimators import Estimator, Fitted, estimator_of
 from frostline.training.experiment import Experiment
 from frostline.training.forward import validation_rows
-from frostline.training.refit import epochs_of_refit, refit_of
-from frostline.training.result import RunRecord, TaskFacts
+from frostline.training.refit import refit_of
+from frostline.training.result import TaskFacts
 from frostline.training.run import Run
 from frostline.training.saved_estimators import ESTIMATOR
 from frostline.training.start import write_adapter
@@ -75,7 +75,7 @@ class Saved:
     Attributes:
         gap: The largest difference between their validation logits and those in the run's result; None: this is a refit.
         trained_again: Whether the run was trained a second time. Otherwise its weights had been stored.
-        refit: Of a refit its digest, its number of training rows, and the number of epochs after which it ended (None: all).
+        refit: Of a refit its digest and its number of training rows.
     """
 
     gap: float | None
@@ -129,7 +129,7 @@ def save_recommended(
         spec = plan.runs[0].model_copy(update={"recipe": name, "way": way_named(name), "learning_rate": None})
         refit = None if interrupted else _fitted_again(plan, spec, progress)
         fitted, saved = refit or (alternatives[decision.choice], None)
-        facts = {**_shared_facts(answer, saved), "run": name} if saved else None
+        facts = {**_shared_facts(plan.identity, answer, saved), "run": name} if saved else None
         save_fitted(target, fitted, plan.identity, answer, facts)
         return target
     spec = next(spec for spec in plan.runs if spec.digest == recommended.run)
@@ -217,21 +217,17 @@ def _fitted_again(plan: Plan, spec: Run, progress: Progress) -> tuple[Fitted, Sa
     return estimator.fit(refit, experiment, None), saved
 
 
-def _refit_facts(refit: Run, epochs: float | None = None) -> dict[str, Any]:
-    """What frostline.json says of a refit: what it is, and the epochs after which it ended (None: all)."""
-    return {"run": refit.digest, "rows": refit.train_size, "epochs": epochs}
+def _refit_facts(refit: Run) -> dict[str, Any]:
+    """What frostline.json says of a refit."""
+    return {"run": refit.digest, "rows": refit.train_size}
 
 
 def _refit_is_saved(plan: Plan, answer: Answer, progress: Progress, spec: Run, *, adapter: bool) -> bool:
     """Train the recommended run once more on all labelled rows and save that; False if that is not wanted or failed."""
     if plan.refit_rows is None:
         return False
-    target, size = plan.store.out / "model", answer.sizes[0]
-    cell = next(cell for cell in size.cells if any(point.run == spec.digest for point in cell.points))
-    records = [plan.store.record(point.run) for point in cell.in_mean]
-    best = [one.best_epoch for one in records if isinstance(one, RunRecord) and one.best_epoch is not None]
-    (refit, experiment), epochs = refit_of(spec, plan.experiment), epochs_of_refit(spec, best)
-    facts = _refit_facts(refit, epochs)
+    target, (refit, experiment) = plan.store.out / "model", refit_of(spec, plan.experiment)
+    facts = _refit_facts(refit)
     if _is_saved(target, spec.digest, answer, facts) and (not adapter or (target / ADAPTER).is_dir()):
         return True
     prepare_hidden_states(replace(plan, experiment=experiment), [refit], progress)
@@ -241,7 +237,7 @@ def _refit_is_saved(plan: Plan, answer: Answer, progress: Progress, spec: Run, *
     else:
         progress.begin(f"training {refit.recipe} on all {refit.train_size:,} labelled rows")
         try:
-            record = run(refit, experiment, ends_after=epochs).record
+            record = run(refit, experiment).record
             failure = f"it is {record.outcome}: {record.reason}" if record.outcome != "ok" else ""
         except FAILURES as error:
             failure = first_line(error)
@@ -376,14 +372,10 @@ def _facts(identity: Identity, answer: Answer, spec: Run, saved: Saved) -> dict[
     recommended = answer.sizes[0].recommended
     assert recommended is not None
     return {
-        **_shared_facts(answer, saved),
+        **_shared_facts(identity, answer, saved),
         "run": spec.digest,
-        "task": identity.task,
-        "task_type": identity.task_type,
-        "labels": list(identity.labels),
         "metric": identity.metric,
         "validation": recommended.validation_best,
-        "max_length": identity.max_length,
         "precision": identity.precision,
         "logit_gap": saved.gap,
         "trained_again": saved.trained_again,
@@ -392,10 +384,18 @@ def _facts(identity: Identity, answer: Answer, spec: Run, saved: Saved) -> dict[
     }
 
 
-def _shared_facts(answer: Answer, saved: Saved) -> dict[str, Any]:
-    """What frostline.json has of every model: the answer, the columns, and its refit if it is one."""
-    shared = {"schema_version": SCHEMA_VERSION, "sentence": sentence_without_command(answer), "columns": answer.columns}
-    return shared | ({"refit": dict(saved.refit)} if saved.refit else {})
+def _shared_facts(identity: Identity, answer: Answer, saved: Saved) -> dict[str, Any]:
+    """What frostline.json has of every model: the task, the answer, and its refit if it is one."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "sentence": sentence_without_command(answer),
+        "task": identity.task,
+        "task_type": identity.task_type,
+        "labels": list(identity.labels),
+        "max_length": identity.max_length,
+        "columns": answer.columns,
+        **({"refit": dict(saved.refit)} if saved.refit else {}),
+    }
 
 
 @contextmanager

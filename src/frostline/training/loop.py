@@ -32,7 +32,6 @@ def train(
     prefetch: Callable[[Rows], None] | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
     patience: int = 0,
-    ends_after: float | None = None,
     checkpoints: Checkpoints = NO_CHECKPOINTS,
 ) -> list[TrainingRecord]:
     """Train the parameters of K runs, and set them to their values at the best evaluation. Returns a record of each run.
@@ -54,18 +53,16 @@ def train(
         prefetch: Called with the rows ``[K, B]`` of a batch or of its first part, while the device still computes another one.
         on_step: Called after each step with its number and the total number of steps.
         patience: End after this many evaluations in which no run has a new best score; 0: never.
-        ends_after: End after this many epochs of the schedule; None: after all.
         checkpoints: Keep states of this training, and have the one to continue from.
     """
     steps = StepPlan.of(settings, len(learners[0].rows))
-    end = steps.total if ends_after is None else steps.after(ends_after)
     micro_batch = min(micro_batch or settings.batch_size, settings.per_device_train_batch_size)
     updates = Updates(learners, settings, steps)
     training = _Training(forward, learners, problem, validation_rows, settings, updates, set_mode)
     if (saved := checkpoints.load()) is not None:
         training.load_state(saved)
     set_mode(True)
-    for step in range(training.step + 1, end + 1):
+    for step in range(training.step + 1, steps.total + 1):
         rows = np.stack([learner.next_rows(settings.batch_size) for learner in learners])
         for restraint in (one for learner in learners for one in learner.restraints):
             restraint.before_forward()
@@ -83,14 +80,14 @@ def train(
         training.step = step
         for n, learner in enumerate(learners):
             learner.add_batch(rows[n], logits[n], step)
-        on_step(step, end)
-        if step in steps.evaluate_after or step == end:
-            training.evaluate(epoch=step / steps.per_epoch, last=step == end)
+        on_step(step, steps.total)
+        if step in steps.evaluate_after:
+            training.evaluate(epoch=step / steps.per_epoch, last=step == steps.total)
             if patience and not any(learner.active and learner.improved_within(patience) for learner in learners):
                 break
         checkpoints.after_step(training.state)
         # After the last batch of an epoch, the rows of the next one are not known.
-        if prefetch and step < end and all(len(learner.upcoming) for learner in learners):
+        if prefetch and step < steps.total and all(len(learner.upcoming) for learner in learners):
             prefetch(np.stack([learner.upcoming[:micro_batch] for learner in learners]))
     training.finish()
     return [learner.record for learner in learners]

@@ -1,13 +1,11 @@
 """A refit: the recommended recipe, trained once more on all labelled rows except the test set, to be the saved model.
 
-It has the settings and the seed of the recommended run. How long it trains is what validation chose: its schedule is that of the
-run over the new rows, and it ends at the median of the best epochs of the choice's runs. Its only evaluation is on rows that it
-was trained on. That shows whether it diverged, and is no score.
+It has the settings, the seed and the epochs of the recommended run, and its whole schedule. No validation rows are left to choose
+the best evaluation. A training that is cut off while the learning rate is high varies more over seeds (``docs/log.md``).
+Its only evaluation is on rows that it was trained on. That shows whether it diverged, and is no score.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
 
 import numpy as np
 
@@ -33,15 +31,3 @@ def refit_of(spec: Run, experiment: Experiment) -> tuple[Run, Experiment]:
         micro_batches[refit.stack_key] = micro_batches[spec.stack_key]
     splits = {"train": rows, "validation": validation}
     return refit, replace(experiment, splits=splits, examples={**experiment.examples, "train": examples}, folds=None)
-
-
-def epochs_of_refit(spec: Run, best_epochs: Sequence[float]) -> float | None:
-    """After how many epochs a refit of ``spec`` ends; None: after all.
-
-    Args:
-        spec: The recommended run.
-        best_epochs: The epoch of the best evaluation of each run of the choice.
-    """
-    # phases have lengths of their own, so gradual unfreezing is not cut short
-    of_best = spec.load_best_model_at_end and spec.way.in_loop and spec.way.order != "gradual"
-    return median(best_epochs) if of_best and best_epochs else None

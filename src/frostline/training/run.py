@@ -145,10 +145,6 @@ class StepPlan:
             evaluations.add(min(total, math.ceil(n * per_epoch / times)))
         return cls(per_epoch, total, math.ceil(warmup), frozenset(evaluations))
 
-    def after(self, epochs: float) -> int:
-        """The number of steps of these ``epochs``, at least 1 and at most all."""
-        return max(1, min(self.total, math.ceil(epochs * self.per_epoch - ROUNDING)))
-
 
 def trainings_of(spec: Run, anatomy: "Anatomy") -> list[Run]:
     """Everything that a run computes from hidden states: its phases, and the fit of its head."""

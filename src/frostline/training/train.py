@@ -260,7 +260,6 @@ def run(
     experiment: Experiment,
     *,
     on_step: Callable[[int, int], None] = lambda step, total: None,
-    ends_after: float | None = None,
     checkpoints: Checkpoints = NO_CHECKPOINTS,
 ) -> Result:
     """Train and score one run. Afterwards the model has the weights of the best evaluation.
@@ -270,7 +269,7 @@ def run(
     """
     if estimator := estimator_of(spec.way):
         return fit_run(spec, experiment, estimator)
-    return run_stacked([spec], experiment, on_step=on_step, ends_after=ends_after, checkpoints=checkpoints)[0]
+    return run_stacked([spec], experiment, on_step=on_step, checkpoints=checkpoints)[0]
 
 
 def run_stacked(
@@ -279,7 +278,6 @@ def run_stacked(
     *,
     batched: bool | None = None,
     on_step: Callable[[int, int], None] = lambda step, total: None,
-    ends_after: float | None = None,
     checkpoints: Checkpoints = NO_CHECKPOINTS,
 ) -> list[Result]:
     """Train runs that differ only in seed and learning rate as one stack.
@@ -292,7 +290,6 @@ def run_stacked(
         batched: Compute the runs with batched operations instead of one after the other; by default on all devices except
             CPUs. See :mod:`frostline.model.stacking`.
         on_step: Called after each step with its number and the total number of steps.
-        ends_after: End after this many epochs of the schedule; None: after all.
         checkpoints: Keep states of these runs, and have the one to continue from, if there is one.
 
     Returns:
@@ -315,7 +312,6 @@ def run_stacked(
                 on_step_of_phase,
                 last=last,
                 batched=batched,
-                ends_after=ends_after,
             )
             if all(learner.record.outcome == "diverged" for learner in learners):
                 break
@@ -344,7 +340,6 @@ def _train(
     *,
     last: bool,
     batched: bool | None,
-    ends_after: float | None,
 ) -> tuple[Sequence[Learner], Mapping[str, NDArray[np.float32]]]:
     """Train and audit one phase of a stack, from where the phase before it has ended, and add it to the course.
 
@@ -373,7 +368,6 @@ def _train(
             prefetch=forward.prefetch,
             on_step=on_step,
             patience=first.way.patience,
-            ends_after=ends_after,
             checkpoints=course,
         )
         scored: dict[str, NDArray[np.float32]] = {}
