@@ -95,10 +95,10 @@ def table_of(found: Sequence[Facts]) -> Facts:
     for name in (*names, "all"):
         some = [line for line in found if name in ("all", line["task"])]
         gains = 100 * np.array([line["with"] - line["without"] for line in some])
-        error = gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else float("nan")
+        error = f" ± {gains.std(ddof=1) / np.sqrt(len(gains)):.2f}" if len(gains) > 1 else ""
         means = [np.mean([line[key] for line in some]) for key in ("validated", "without", "with")]
         wins = f"{int((gains > 0).sum())} of {len(gains)}"
-        rows.append([name, *(f"{mean:.3f}" for mean in means), f"{gains.mean():+.2f} ± {error:.2f}", wins])
+        rows.append([name, *(f"{mean:.3f}" for mean in means), f"{gains.mean():+.2f}{error}", wins])
     return {
         "caption": f"**The delivered model on rows that nobody has seen**: the last 3 of 6 layers, {ROWS} rows, {FOLDS} folds.",
         "header": ["task", "validated", "best fold's model", "refit", "points gained ± standard error", "draws won"],
