@@ -15,9 +15,9 @@ import psutil
 import torch
 
 import frostline
-from frostline.cli.printing import size_of
 from frostline.frozen.hidden_states import load_or_compute
 from frostline.model.device import anonymous_memory, sampled_peak
+from frostline.report.plain_text import size_of
 from frostline.sweeps.plan import recipe_of
 from frostline.sweeps.progress import LineProgress
 

@@ -5,6 +5,7 @@
 >>> print(found.sentence)
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,13 @@ if TYPE_CHECKING:
     from frostline.api.prediction import Predictions, TagPredictions, predict
     from frostline.api.probe import probe
     from frostline.api.results import Results, open
-    from frostline.api.sweep import compare, plan, sweep
+    from frostline.api.sweep import Plan, compare, plan, sweep
     from frostline.api.work import work
     from frostline.frozen.exactness import Check, check
     from frostline.search.probing import Probed
     from frostline.statistics.answer import Answer
     from frostline.sweeps.execution.ray_tasks import Ray
     from frostline.sweeps.merge import merge
-    from frostline.sweeps.plan import Plan
     from frostline.sweeps.settings import Settings
     from frostline.training.run import Run
 
@@ -58,7 +58,7 @@ _MODULES = {
     "Bundle": "api.bundle",
     "Bundled": "api.bundle",
     "Check": "frozen.exactness",
-    "Plan": "sweeps.plan",
+    "Plan": "api.sweep",
     "Predictions": "api.prediction",
     "Probed": "search.probing",
     "Ray": "sweeps.execution.ray_tasks",
@@ -93,12 +93,18 @@ class FrostlineError(ValueError):
 
         return spoken(super().__str__())
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message, because the mistake is in the cell and not in the code that found it."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 def __getattr__(name: str) -> Any:
     """Import an exported name on first use, because importing torch takes seconds and many uses do not need it."""
     if name not in _MODULES:
         raise AttributeError(f"module 'frostline' has no attribute {name!r}")
-    return getattr(import_module(f"frostline.{_MODULES[name]}"), name)
+    with warnings.catch_warnings():  # tqdm, which is imported too, misses widgets in a notebook. Progress needs none
+        warnings.filterwarnings("ignore", "IProgress not found")
+        return getattr(import_module(f"frostline.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import frostline
-from frostline.cli.plan_output import print_forecast
+from frostline.report.plan_text import forecast_lines
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps.execution import forecast as forecast_module
 from frostline.sweeps.execution.execute import execute
@@ -93,7 +93,7 @@ def test_finished_runs_cost_nothing(finished_small: Path, settings: dict[str, An
     made = frostline.plan(**sweep)
     assert made.forecast == Forecast((), 0.0) and made.forecast.seconds == made.forecast.memory_bytes == 0
     assert made.forecast.trainer_seconds is None and contents(finished_small / "runs") == before
-    print_forecast(made.forecast)
+    print(*forecast_lines(made.forecast), sep="\n")
     assert "All requested runs are done" in capsys.readouterr().out
     more = frostline.plan(progress=Progress(), **{**settings, "out": finished_small, "tune": "0,1,2"})
     assert more.forecast is not None and [(cell.recipe, cell.runs) for cell in more.forecast.cells] == [("last 2", 2)]

@@ -13,8 +13,8 @@ import torch
 import frostline
 import frostline.sweeps.execution.workers as gpus_module
 from frostline import find, work
-from frostline.cli.plan_output import print_device
 from frostline.model.device import Machine
+from frostline.report.plan_text import device_lines
 from frostline.search.search import run_together, runs_of
 from frostline.sweeps.execution.workers import OtherGpus
 from frostline.sweeps.progress import Progress
@@ -69,7 +69,7 @@ def test_gpus_have_the_names_of_the_variable(
 def test_a_sweep_trains_on_each_gpu(settings: dict[str, Any], calls: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = Path(settings["out"])
     plan = frostline.plan(progress=Progress(), **settings)
-    print_device(plan)
+    print(*device_lines(plan), sep="\n")
     assert "3 GPUs: one process trains on each." in capsys.readouterr().out
     assert plan.processes == 3 and plan.forecast and plan.forecast.processes == 3
     one_by_one = sum(cell.runs * cell.seconds for cell in plan.forecast.cells)

@@ -1,6 +1,7 @@
 """The progress display: result lines, the time left, and the displays for logs, terminals and notebooks."""
 
 import io
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,9 @@ from nbclient import NotebookClient
 from rich.console import Console
 
 import frostline.sweeps.progress as progress_module
+from frostline import FrostlineError
 from frostline.sweeps.progress import (
+    LOG,
     LineProgress,
     Progress,
     TerminalProgress,
@@ -144,6 +147,23 @@ def test_the_display_depends_on_where_it_runs(monkeypatch: pytest.MonkeyPatch) -
     assert type(made) is TerminalProgress
 
 
+def test_notes_go_to_the_logger_whose_level_hides_them(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FROSTLINE_LOG", "warning")
+    suitable_progress().note("a run has ended")
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("FROSTLINE_LOG", "debug")
+    shown = suitable_progress()
+    shown.begin("loading")
+    shown.note("a run has ended")  # where the program shows the log, it is not shown twice
+    assert caplog.messages == ["loading", "a run has ended"] and capsys.readouterr().err == ""
+    monkeypatch.setenv("FROSTLINE_LOG", "loud")
+    LOG.setLevel(logging.NOTSET)
+    with pytest.raises(FrostlineError, match="give debug, info, warning, error"):
+        suitable_progress()
+
+
 def test_a_notebook_shows_one_output_that_is_updated_in_place(
     tiny_bert: Path, tiny_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,12 +174,15 @@ found = frostline.sweep(
     model={str(tiny_bert)!r}, train={str(tiny_table)!r}, tune="0,1", seeds=1, num_train_epochs=1, train_size=20,
     out={str(tmp_path / "o")!r}, task="<b>films</b>",
 )
+found
 """
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     pages = [one["data"]["text/html"] for one in notebook.cells[0].outputs if one.output_type == "display_data"]
     assert len(pages) == 1
-    assert "2 of 2 runs" in pages[0] and "1/2  head only seed 0" in pages[0] and "<progress" in pages[0]
+    assert "1/2  head only seed 0" in pages[0] and "<progress" not in pages[0]  # the bar is gone, the lines stay
+    (result,) = [one for one in notebook.cells[0].outputs if one.output_type == "execute_result"]
+    assert "<svg" in result["data"]["text/html"] and "<table" in result["data"]["text/html"]
     assert "text is column &#x27;text&#x27;" in pages[0]
     streams = "".join(one.text for one in notebook.cells[0].outputs if one.output_type == "stream")
     assert "films" not in streams and "seed" not in streams and streams.count("\n") <= 2  # tqdm misses its widgets

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Unpack
@@ -10,15 +10,17 @@ from typing import Any, Unpack
 from frostline import FrostlineError
 from frostline.api.keywords import Grid, Location, Ways, require_known, split_off_tables, takes
 from frostline.api.results import Results
+from frostline.data.wording import spoken
 from frostline.fast.switch import objects_frozen
 from frostline.model.ways import DEFAULT_WAYS
+from frostline.report.plan_text import forecast_lines, plan_lines
 from frostline.report.rebuild import finish
+from frostline.sweeps import plan as plans
 from frostline.sweeps import slurm
 from frostline.sweeps.execution.execute import execute
 from frostline.sweeps.execution.forecast import make_forecast
 from frostline.sweeps.execution.ray_tasks import Ray, driver_on, package
 from frostline.sweeps.execution.workers import OtherGpus
-from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress, displayed
 from frostline.sweeps.results.folder import register
@@ -90,6 +92,14 @@ def sweep(
             return results
 
 
+class Plan(plans.Plan):
+    """The plan of a sweep, which prints as on the command line."""
+
+    def __repr__(self) -> str:
+        forecast = forecast_lines(self.forecast) if self.forecast else ()
+        return spoken("\n".join((*plan_lines(self), *forecast)))
+
+
 @takes(Grid)
 def plan(
     *, out: Location = PLANNED_FOLDER, timed: bool = True, progress: Progress | None = None, **settings: Unpack[Grid]
@@ -110,6 +120,7 @@ def plan(
     spec = make_settings(plain)
     with displayed(progress) as shown:
         made = prepare(spec, tables, shown)
+        made = Plan(**{field.name: getattr(made, field.name) for field in fields(made)})
         if timed:
             with objects_frozen():
                 forecast = make_forecast(made, made.requested, made.missing(made.requested), shown, plain=True)
@@ -157,7 +168,7 @@ def submit(
     return slurm.submit(out, text)
 
 
-def _begun(spec: Settings, tables: Mapping[str, Any], progress: Progress, retry: Collection[str]) -> Plan:
+def _begun(spec: Settings, tables: Mapping[str, Any], progress: Progress, retry: Collection[str]) -> plans.Plan:
     """The plan, after its notes are shown, and damaged results and those that no longer count are set aside."""
     plan = prepare(spec, tables, progress)
     for note in (*plan.notes, *plan.store.check()):
@@ -166,7 +177,7 @@ def _begun(spec: Settings, tables: Mapping[str, Any], progress: Progress, retry:
     return plan
 
 
-def _register(plan: Plan) -> None:
+def _register(plan: plans.Plan) -> None:
     register(plan)
     request_again(plan.store.out, {run.digest for run in plan.requested})
 

@@ -12,13 +12,13 @@ import typer
 
 from frostline import FrostlineError
 from frostline.cli.flags import as_typed, split_pairs, split_words, with_settings
-from frostline.cli.plan_output import print_groups
-from frostline.cli.printing import print_table, wrapped
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.kinds import TABLES, either
 from frostline.data.wording import comma_separated, did_you_mean, harmless, normalized_name
 from frostline.model.terms import EMBEDDINGS, HEAD, POOLER, layer_number, layer_place
 from frostline.report.formatting import UNBROKEN
+from frostline.report.plain_text import print_table, wrapped
+from frostline.report.plan_text import group_lines
 from frostline.statistics.recipe import NAMED
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def print_study(protocol: Any, sweeps: Sequence[Any]) -> None:
             print(f"    {key} = {as_typed(value)}")
     for model, sweep in {sweep.model: sweep for sweep in sweeps}.items():
         print(f"\n{model}")
-        print_groups(parameter_groups(model_config(protocol, model), sweep.settings))
+        print(*group_lines(parameter_groups(model_config(protocol, model), sweep.settings)), sep="\n")
 
 
 @runs_saved()

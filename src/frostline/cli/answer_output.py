@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from frostline.cli.printing import aligned, wrapped
 from frostline.cli.program import FAILED_RUNS
 from frostline.data.wording import harmless, unchecked
 from frostline.report import formatting
+from frostline.report.plain_text import aligned, wrapped
 
 if TYPE_CHECKING:
     from frostline.statistics.answer import Answer, SizeAnswer

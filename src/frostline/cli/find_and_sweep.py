@@ -13,9 +13,10 @@ import typer
 from frostline import FrostlineError
 from frostline.cli.answer_output import print_answer
 from frostline.cli.flags import as_words, retry_kinds, retry_option, with_settings
-from frostline.cli.plan_output import print_forecast, print_groups, print_plan, print_search_plan
+from frostline.cli.plan_output import print_search_plan
 from frostline.cli.program import PanelCommand, app, runs_saved
 from frostline.model.ways import DEFAULT_RATES, DEFAULT_WAYS, EXAMPLES
+from frostline.report.plan_text import forecast_lines, group_lines, plan_lines
 from frostline.search import DEFAULTS, FULL_RUNS, SECONDS
 from frostline.sweeps.settings import (
     AUTO,
@@ -270,8 +271,7 @@ def plan(
     from frostline.api import sweep as api
 
     made = api.plan(**settings)
-    print_plan(made)
-    print_forecast(made.forecast)
+    print(*plan_lines(made), *forecast_lines(made.forecast), sep="\n")
 
 
 @app.command(cls=PanelCommand, short_help="Compare other ways to tune with the last k layers.")
@@ -322,8 +322,7 @@ def _print_dry_run(settings: dict[str, Any]) -> None:
     from frostline.api import sweep as api
 
     plan = api.plan(timed=False, **settings)
-    print_plan(plan)
-    print_groups(plan.groups)
+    print(*plan_lines(plan), *group_lines(plan.groups), sep="\n")
 
 
 def _check(settings: Settings) -> None:

@@ -13,9 +13,9 @@ import typer
 
 from frostline import FrostlineError
 from frostline.cli.flags import TrustRemoteCode, retry_kinds, retry_option
-from frostline.cli.printing import table_lines, wrapped
 from frostline.cli.program import FAILED_RUNS, PanelCommand, app, runs_saved
 from frostline.data.wording import duration, unchecked
+from frostline.report.plain_text import table_lines, wrapped
 from frostline.sweeps.results.leases import SILENT_AFTER, Leases
 
 if TYPE_CHECKING:  # it imports numpy, which --help does not need

@@ -8,10 +8,10 @@ import typer
 
 from frostline import FrostlineError
 from frostline.cli.flags import with_settings
-from frostline.cli.printing import print_table, size_of
 from frostline.cli.program import PanelCommand, app
 from frostline.data.kinds import CLASSIFICATION, REGRESSION, TaskType
 from frostline.data.wording import comma_separated
+from frostline.report.plain_text import print_table, size_of
 from frostline.sweeps.settings import OF_MODEL_AND_DATA
 
 

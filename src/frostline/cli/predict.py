@@ -13,10 +13,10 @@ import typer
 
 from frostline import FrostlineError
 from frostline.cli.flags import TrustRemoteCode
-from frostline.cli.printing import table_lines, wrapped
 from frostline.cli.program import PanelCommand, app
 from frostline.data.kinds import ENDINGS, FORMAT_OF, either
 from frostline.data.wording import comma_separated, did_you_mean, listed, quoted
+from frostline.report.plain_text import table_lines, wrapped
 
 if TYPE_CHECKING:  # needs numpy
     from frostline.api.evaluation import Evaluation

@@ -1,6 +1,8 @@
 """The progress display of a sweep: what is running, the time left, and a line for each result."""
 
 import html
+import logging
+import os
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -11,9 +13,12 @@ from rich.file_proxy import FileProxy
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from frostline import FrostlineError
 from frostline.data.wording import HarmlessStream, harmless, spoken, unchecked
 from frostline.training.result import Failure, RunRecord
 
+LOG = logging.getLogger("frostline")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 ENOUGH = 0.05  # of all work is done before its speed predicts the rest: the first steps are slow
 
 
@@ -35,7 +40,8 @@ class Progress:
         self.deadline: float | None = None  # when a search will have spent its budget; None: unknown, or no search
 
     def note(self, sentence: str) -> None:
-        """Show a sentence that the user should read."""
+        """Show a sentence that the user should read. The logger ``frostline`` gets it, too, at the level INFO."""
+        LOG.info(spoken(sentence))
 
     def show(self) -> None:
         """Show the current state. It is called after every change."""
@@ -50,7 +56,8 @@ class Progress:
         self.show()
 
     def begin(self, what: str) -> None:
-        """A run, or another activity, begins."""
+        """A run, or another activity, begins. The logger gets it at the level DEBUG."""
+        LOG.debug(what)
         self.activity, self.under_way = what, 0.0
         self.show()
 
@@ -125,20 +132,26 @@ class LineProgress(Progress):
         self.last = monotonic()
 
     def note(self, sentence: str) -> None:
-        with suppress(OSError):  # nobody reads the log any more; training continues
-            print(harmless(spoken(sentence), keep=""), file=sys.stderr, flush=True)
+        super().note(sentence)
+        self._print(sentence)
+
+    def _print(self, sentence: str) -> None:
+        logged = LOG.hasHandlers() and LOG.isEnabledFor(logging.INFO)  # the program shows what is logged
+        if is_wanted() and not logged:
+            with suppress(OSError):  # nobody reads the log any more; training continues
+                print(harmless(spoken(sentence), keep=""), file=sys.stderr, flush=True)
         self.last = monotonic()
 
     def begin(self, what: str) -> None:
         super().begin(what)
-        self._say_state(self.BEGIN_AFTER)
+        self._say_state(0.0 if LOG.level == logging.DEBUG else self.BEGIN_AFTER)
 
     def show(self) -> None:
         self._say_state(self.AGAIN_AFTER)
 
     def _say_state(self, after: float) -> None:
         if self.activity and monotonic() - self.last >= after:
-            self.note(self.state)
+            self._print(self.state)
 
 
 def _rounded(seconds: float) -> str:
@@ -169,7 +182,9 @@ class TerminalProgress(Progress):
                 setattr(sys, name, HarmlessStream(getattr(sys, name)))
 
     def note(self, sentence: str) -> None:
-        self.bar.console.print(harmless(spoken(sentence), keep=""), markup=False, highlight=False, emoji=False)
+        super().note(sentence)
+        if is_wanted():
+            self.bar.console.print(harmless(spoken(sentence), keep=""), markup=False, highlight=False, emoji=False)
 
     def show(self) -> None:
         runs = f"{self.runs_done} of {self.runs} runs" if self.runs else ""
@@ -198,15 +213,17 @@ class NotebookProgress(Progress):
         self.handle = display(HTML(self._page()), display_id=True)
 
     def note(self, sentence: str) -> None:
-        self.lines.append(harmless(spoken(sentence), keep=""))
-        self._update()
+        super().note(sentence)
+        if is_wanted():
+            self.lines.append(harmless(spoken(sentence), keep=""))
+            self._update()
 
     def show(self) -> None:
         if monotonic() - self.last > 0.5:
             self._update()
 
     def close(self) -> None:
-        self._update()
+        self.handle.update(self.html(self._lines()))
 
     def _update(self) -> None:
         self.last = monotonic()
@@ -214,19 +231,34 @@ class NotebookProgress(Progress):
 
     def _page(self) -> str:
         share = 100 * (self.done + self.under_way) / self.total if self.total else 0
+        bar = f"<progress max='100' value='{share:.1f}' style='width:20em'></progress>"
+        return f"{bar} {html.escape(harmless(self.state))}{self._lines()}"
+
+    def _lines(self) -> str:
+        """The last lines, which stay when the bar is gone."""
         lines = "\n".join(self.lines[-12:])
-        return (
-            f"<progress max='100' value='{share:.1f}' style='width:20em'></progress> {html.escape(harmless(self.state))}"
-            f"<pre>{html.escape(lines)}</pre>"
-        )
+        return f"<pre style='font-family:monospace'>{html.escape(lines)}</pre>" if lines else ""
+
+
+def is_wanted() -> bool:
+    """Whether notes are shown. ``FROSTLINE_LOG=warning``, or this level of the logger, hides them."""
+    return (LOG.level or logging.INFO) <= logging.INFO
 
 
 def suitable_progress() -> Progress:
-    """The display for a notebook, a terminal or a log, depending on where this runs."""
+    """The display for a notebook, a terminal or a log, depending on where this runs.
+
+    Raises:
+        FrostlineError: The environment variable ``FROSTLINE_LOG`` is no level.
+    """
+    if level := os.environ.get("FROSTLINE_LOG"):
+        if level.upper() not in LEVELS:
+            raise FrostlineError(f"FROSTLINE_LOG cannot be {level!r}: give {', '.join(LEVELS).lower()}.")
+        LOG.setLevel(level.upper())
     if "IPython" in sys.modules:
         from IPython import get_ipython
 
-        if type(get_ipython()).__name__ == "ZMQInteractiveShell":
+        if hasattr(get_ipython(), "kernel"):  # also that of Colab, whose shell has another name
             return NotebookProgress()
     return TerminalProgress() if sys.stderr.isatty() else LineProgress()
 

@@ -55,9 +55,16 @@ STYLE: dict[Any, Any] = {
 }
 
 
+class NotebookFigure(Figure):
+    """A figure that a notebook shows without pyplot."""
+
+    def _repr_html_(self) -> str:
+        return svg(self)
+
+
 def figure_of(width: int, height: int) -> tuple[Figure, Axes]:
     """A transparent figure of this size in pixels."""
-    figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+    figure = NotebookFigure(figsize=(width / 72, height / 72), dpi=72)
     axes = figure.add_subplot()
     figure.patch.set_alpha(0)
     axes.patch.set_alpha(0)
