@@ -87,8 +87,9 @@ def test_from_the_file_to_predictions(frostline: Frostline, here: Path) -> None:
     assert again.code == 0 and "1/" not in again.err.splitlines()[-1] and again.out == swept.out
 
     labelled = frostline("predict", "o/model", "html.csv")
-    assert (labelled.code, labelled.out) == (0, "html.predictions.csv: 120 texts\n")
-    assert labelled.err == "html.csv: text is column 'text'.\n"
+    assert labelled.code == 0 and labelled.out.startswith("html.predictions.csv: 120 texts\n\n120 texts with labels\n")
+    note, warning = labelled.err.splitlines()
+    assert note == "html.csv: text is column 'text'." and "a spreadsheet would run 101 cells as formulas" in warning
     with (here / "html.predictions.csv").open(newline="") as file:
         predicted = list(csv.DictReader(file))
     assert predicted[0]["text"] == rows[0]["text"] and list(predicted[0])[-2:] == ["p(<b>good</b>)", "p(=1+1)"]

@@ -187,7 +187,7 @@ def test_a_model_with_code_of_its_own_is_saved_with_it(licensed_bert: Path, tmp_
     assert (out / "model" / "modeling_own.py").is_file() and (out / "report.html").is_file()
     texts, logits = recommended_predictions(out)
     got = predict(out / "model", read_unlabelled(pd.DataFrame({"text": texts}))[0], trust_remote_code=True)
-    assert [got.labels[n] for n in got.values.argmax(1)] == ["ab"[n] for n in logits.argmax(1)]
+    assert [got.classes[n] for n in got.values.argmax(1)] == ["ab"[n] for n in logits.argmax(1)]
 
 
 def test_card(classified: Path) -> None:
