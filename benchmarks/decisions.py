@@ -6,7 +6,9 @@ For one task after the other (each call goes on where it stopped):
 
 and at the end, over all tasks in DIR, and those that the JSON file has from earlier recordings:
 
-    python benchmarks/decisions.py --out DIR --json benchmarks/results/decisions.json
+    python benchmarks/decisions.py --out DIR --json benchmarks/results/recipes.json
+
+``decisions.json`` is older: searches over k alone, with one training length and three learning rates.
 
 Runs are recorded first: recipes (some k, full and heads that read the mean of all tokens) with two training lengths, at every
 learning rate with one seed, then at the best of these rates with fresh seeds. One real `find` with an empty cache, and one full

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frostline.model.ways import way_named
 from frostline.report import rebuild
 from frostline.report.answer.next_command import MORE_ROWS, next_command
 from frostline.statistics.inference import Summary, summarize
@@ -128,6 +129,16 @@ def test_a_folder_with_a_space_is_quoted() -> None:
     assert next_command(Path("my out"), [0], curve())[0] == "frostline sweep 'my out/sweep.toml' --seeds 5"
 
 
+def test_the_learning_rate_of_a_way_is_that_of_the_grid() -> None:
+    """LoRA multiplies it by ten."""
+    choices = [SimpleNamespace(choice=name, probability=0.7, value=0.7) for name in ("lora-2", "full")]
+    known = curve(decision=SimpleNamespace(**{**vars(choices[0]), "reference": "full", "above_baseline": True}))
+    known.choices, known.cells = choices, [Known(Recipe("full"), 1e-4), Known(Recipe("lora-2"), 1e-3)]
+    known.seeds_to_decide = 5
+    got, _ = next_command(Path("o"), [0], known, of_search=True, factor=lambda recipe: way_named(recipe).rate_factor)
+    assert got == "frostline sweep o/sweep.toml --tune lora-2,full --learning-rate 0.0001 --seeds 5"
+
+
 def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
     known = curve(0.7, 5)
     known.cells[1] = replace(known.cells[1], runs=3, seconds=20.0)
@@ -151,7 +162,7 @@ def test_the_time_is_that_of_the_runs_that_are_missing() -> None:
 def test_after_a_search_it_is_a_larger_budget_if_that_ended_it(
     enough: float | None, instead: str | None, newer: bool, step: str
 ) -> None:
-    spec = SimpleNamespace(values_of=lambda name: [0], validation=None)
+    spec = SimpleNamespace(values_of=lambda name: [0], validation=None, way_of=way_named)
     known = {"written": SimpleNamespace(own_code=False), "identity": SimpleNamespace(folds=5, train_rows=200)}
     rows = [SimpleNamespace(train_size=20, status="done", run="b")] if newer else []
     folder: Any = SimpleNamespace(out=Path("o"), spec=spec, rows=rows, **known)

@@ -21,6 +21,7 @@ from frostline.statistics.analysis_settings import AnalysisSettings
 from frostline.statistics.decision import Option
 from frostline.statistics.inference import corrected_quantile
 from frostline.statistics.predictions import RunPredictions
+from frostline.statistics.recipe import Recipe
 from frostline.training.linear_models import WordsModel
 from search_runs import runs_in
 from tiny import Notes
@@ -179,7 +180,9 @@ def test_the_reason_of_another_best_choice_is_its_score_and_its_cost() -> None:
         for name, cost, expected in (("last 1", 0.25, 0.81), ("last 3", 0.75, 0.82))
     ]
     surrogate = SimpleNamespace(best=options[0], estimate=SimpleNamespace(choices=options))
-    search: Any = SimpleNamespace(seen=SimpleNamespace(surrogate=lambda: surrogate), best=None)
+    space = SimpleNamespace(reference=Recipe("full"))
+    seen = SimpleNamespace(surrogate=lambda: surrogate, space=space)
+    search: Any = SimpleNamespace(seen=seen, best=None)
     assert search_module.Search._why_changed(search) == "" and search.best == "last 1"
     search.best = "last 3"
     assert search_module.Search._why_changed(search) == (

@@ -175,12 +175,16 @@ def test_a_search_compares_what_fits(
     free(monkeypatch, weight_bytes(weight_files(deep_model)) - 1)
     spec = settings_of(**settings(deep_model, tiny_table, tmp_path / "o", tune=0))
     plan = prepare(
-        spec, {}, Progress(), grid_of=lambda layers, data: MoreRuns(tune=(*range(layers + 1), "full")), probes=True
+        spec,
+        {},
+        Progress(),
+        grid_of=lambda model, _: MoreRuns(tune=(*range(model.anatomy.count + 1), "full")),
+        probes=True,
     )
     last = plan.spec.tune[-1].k or 0
     assert plan.spec.tune == tuple(map(Recipe, range(last + 1))) and 1 < last < 15
     stream = plan.experiment.pretrained.stream
     assert stream is not None
     assert stream.absent == set(stream.in_layers(plan.experiment.pretrained.anatomy, range(16 - last)))
-    limited = prepare(spec, {}, Progress(), grid_of=lambda layers, data: MoreRuns(tune=(0, 1, 2)), probes=True)
+    limited = prepare(spec, {}, Progress(), grid_of=lambda *_: MoreRuns(tune=(0, 1, 2)), probes=True)
     assert limited.spec.tune == ("head only", "last 1", "last 2")

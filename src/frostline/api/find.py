@@ -11,6 +11,8 @@ from frostline.data.files import make_folder
 from frostline.data.kinds import TOKENS
 from frostline.data.load import Data
 from frostline.fast.switch import objects_frozen
+from frostline.model.pretrained import Pretrained
+from frostline.model.terms import MEAN, HeadKind
 from frostline.search import DEFAULTS, ENOUGH_STEPS, LONG, SHORT
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
@@ -57,7 +59,7 @@ def find(
         **settings: The settings of :func:`frostline.api.sweep.sweep`, except ``tune``, ``tune_modules`` and ``grid``, with one
             train size. ``learning_rate`` lists the learning rates to try for k > 0, ``head_learning_rate`` those for k = 0.
             ``seeds`` is the largest number of seeds of any k. ``num_train_epochs`` is by default ``auto``: 3, and also 10 where
-            these are fewer than 100 steps. :data:`frostline.search.DEFAULTS` has the defaults that differ.
+            these are fewer than 60 steps. :data:`frostline.search.DEFAULTS` has the defaults that differ.
 
     Raises:
         FrostlineError: A setting, the data or the model is unusable; the message says what to do.
@@ -137,11 +139,12 @@ def _prepared(
     settings = {**DEFAULTS, **plain}
     spec = search_settings(settings, max_k, ways)
 
-    def grid(layers: int, data: Data) -> MoreRuns:
+    def grid(pretrained: Pretrained, data: Data) -> MoreRuns:
         """Every k that the search may train, then the ways, and the reference last; and the training lengths."""
+        layers = pretrained.anatomy.count
         *smaller, reference = _values_of_k(layers, max_k)
         # up to half of the layers: with more of them it matters less what the head reads
-        most = min(max_k or layers, -(-layers // 2)) if ways == AUTO and data.task.task_type != TOKENS else 0
+        most = min(max_k or layers, -(-layers // 2)) if ways == AUTO and _can_read_mean(pretrained, data) else 0
         pooled = [Recipe(f"mean-pooled-{k}") for k in range(1, most + 1)]
         lengths = spec.num_train_epochs
         if settings["num_train_epochs"] == AUTO:
@@ -160,6 +163,14 @@ def _prepared(
                 "optimizer. Full fine-tuning cannot be streamed."
             )
         yield plan, shown
+
+
+def _can_read_mean(pretrained: Pretrained, data: Data) -> bool:
+    """Whether the head can be replaced by one that reads the mean of all tokens."""
+    try:
+        return data.task.task_type != TOKENS and pretrained.with_head(HeadKind(MEAN)) is not None
+    except FrostlineError:
+        return False
 
 
 def _values_of_k(layers: int, max_k: int | None) -> tuple[Recipe, ...]:

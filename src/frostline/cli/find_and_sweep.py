@@ -210,7 +210,7 @@ def find(
 
     Needs --model and one of --train, --data and --glue. Ctrl-C interrupts the search and writes the best answer so far; the
     same command continues it. The report shows every step of the search and its reason. --plan shows beforehand what it costs.
-    --seeds is the largest number of seeds of any k. A run has 3 epochs. Where these are fewer than 100 steps, 10 are tried too.
+    --seeds is the largest number of seeds of any k. A run has 3 epochs. Where these are fewer than 60 steps, 10 are tried too.
 
     Example: frostline find --model ORG/NAME --train reviews.csv --budget 10min --out reviews
     """

@@ -298,6 +298,11 @@ def evaluate(
     for note in (f"{file}: {labels}.", *table.notes, *without):
         print(note, file=sys.stderr)
     _print_outputs("", predictions)
+    if predictions.truncated:
+        lost = ". Their words after it have no tag, and are not scored" if task.task_type == TOKENS else ""
+        print(
+            f"{predictions.truncated:,} texts have more tokens than the model was trained with{lost}.", file=sys.stderr
+        )
     print(*_evaluation(evaluation_of(predictions, examples), examples), sep="\n")
 
 

@@ -15,7 +15,7 @@ from frostline.training.settings import HEAD_LEARNING_RATE
 # The default budget is the larger of this number of runs of the reference, on all workers, and this many seconds.
 FULL_RUNS, SECONDS = 4, 120.0
 # Epochs; the longer training is tried if the shorter one has fewer steps than this, with which some tasks learn nothing
-SHORT, LONG, ENOUGH_STEPS = 3.0, 10.0, 100
+SHORT, LONG, ENOUGH_STEPS = 3.0, 10.0, 60
 DEFAULTS: dict[str, Any] = {
     "learning_rate": (5e-5, 1e-4, 2e-4, 5e-4),  # to try for k > 0
     "head_learning_rate": (HEAD_LEARNING_RATE, 3e-3, 1e-2, 3e-2),  # all are tried for k = 0; other k use the first

@@ -222,7 +222,8 @@ def _try_to_learn(seen: Observations) -> Generator[Batch, None, Stop | None]:
                 break
             both = seen.missing([Candidate(recipe, rate, seed) for seed in space.seeds[:2]])
             if some := next((some for some in (both, both[:1]) if some and seen.fits_budget(some)), None):
-                other = "another learning rate" if recipe == reference else in_words(recipe)
+                again = "one more seed" if rate in _rates_tried(seen, reference) else "another learning rate"
+                other = again if recipe == reference else in_words(recipe)
                 why = f"No run is above the baseline with 95 % confidence yet: try {other}."
                 yield from _train(seen, Batch(some, why))
     if any(map(seen.above_baseline, trained)):

@@ -235,6 +235,7 @@ class Search:
         defined = {name: one for name, one in alternatives.values.items() if np.isfinite(evidence[name]).all()}
         costs, space = plan.cost_model, {}
         one_each, anatomy = {one.recipe: run for one, run in runs.items()}, plan.experiment.pretrained.anatomy
+        most = max(tuned_share(run, anatomy) for one, run in one_each.items() if one.is_k)  # of the reference
         if estimate := alternatives.estimated_k:
             space = {"start_k": min(estimate, -(-identity.layers // 2))}
         seen = Observations(
@@ -247,7 +248,7 @@ class Search:
                 head_learning_rates=tuple(rate for rate, _ in spec.learning_rate_pairs(HEAD_ONLY) if rate is not None),
                 seeds=spec.seeds,
                 operations={one: costs.operations(run) for one, run in one_each.items()},
-                shares={one: tuned_share(run, anatomy) for one, run in one_each.items() if one.is_way},
+                shares={one: min(1.0, tuned_share(run, anatomy) / most) for one, run in one_each.items() if one.is_way},
                 **space,
             ),
             Rule.of(settings_of(spec), rows.chance),
@@ -407,9 +408,13 @@ class Search:
         if earlier is None or earlier is best:
             return ""
         points, cost = 100 * (earlier.expected - best.expected), 100 * (earlier.cost - best.cost)
-        scores = f"{abs(points):.1f} points {'more' if points > 0 else 'less'}"
-        costs = f"{abs(cost):.0f} % of full fine-tuning {'more' if cost > 0 else 'less'}"
-        return f"It replaces {tuning(earlier.name)}, which is now expected to score {scores} and costs {costs}."
+        differences = []
+        if abs(points) >= 0.05:
+            differences.append(f"is now expected to score {abs(points):.1f} points {'more' if points > 0 else 'less'}")
+        if abs(cost) >= 0.5:
+            reference = in_words(self.seen.space.reference)
+            differences.append(f"costs {abs(cost):.0f} % of {reference} {'more' if cost > 0 else 'less'}")
+        return f"It replaces {tuning(earlier.name)}, which {' and '.join(differences)}." if differences else ""
 
     def _write(self, stop: Stop | None = None, *, over: bool = False) -> None:
         """Write search.json. ``stop`` says why the search ended or was interrupted; None while it continues."""

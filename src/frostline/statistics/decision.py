@@ -31,6 +31,7 @@ from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import Alternative, RunResult, Scored
 
 Array = NDArray[np.float64]
+HIGHEST = 1.0  # of every metric; a table of others may have percentages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +121,7 @@ def decide(
         Choice(
             **_beside_full(choice, full, rule),
             comparable=choice.comparable,
-            expected=choice.expected,
+            expected=min(choice.expected, HIGHEST) if choice.score <= HIGHEST else choice.expected,
             value=rule.value(choice),
             probabilities=_probabilities(choice, full, base or 0.0, margin),
             better_than_previous=None if previous is None else float((choice.draws > previous.draws).mean()),

@@ -18,7 +18,7 @@ from frostline.statistics.threshold_rule import BEST, MAXIMIZED, OF_LABEL_SETS
 from frostline.sweeps.grid import Written, read_sweep
 from frostline.sweeps.join import join_existing
 from frostline.sweeps.results.store import ALTERNATIVES_FILE, SEARCH, Store
-from frostline.sweeps.settings import Settings
+from frostline.sweeps.settings import Settings, require_reference
 
 
 def check_inputs(spec: Settings) -> None:
@@ -29,6 +29,8 @@ def check_inputs(spec: Settings) -> None:
     """
     store = Store(Path(spec.out).expanduser())
     older = existing(store)
+    if older is None:
+        require_reference(spec)
     local_folder(spec.model, spec.revision)
     if spec.train is None and (spec.data is None or not is_folder(Path(spec.data))):
         return

@@ -29,7 +29,7 @@ from frostline.sweeps.parameter_groups import notes_on_modules, notes_on_seeds
 from frostline.sweeps.plan import Plan, planned_states, rows_trained, states_wanted
 from frostline.sweeps.progress import Progress
 from frostline.sweeps.results.store import Store
-from frostline.sweeps.settings import MoreRuns, Settings
+from frostline.sweeps.settings import MoreRuns, Settings, require_reference
 from frostline.sweeps.streaming import LOAD_ANYWAY, load_upper_layers, searchable, whether_to_stream
 from frostline.sweeps.suitable import require_suitable_runs, without_unsuitable_sizes
 from frostline.training.estimators import estimator_of
@@ -44,7 +44,7 @@ def prepare(
     sources: Mapping[str, Any],
     progress: Progress,
     *,
-    grid_of: Callable[[int, Data], MoreRuns] | None = None,
+    grid_of: Callable[[Pretrained, Data], MoreRuns] | None = None,
     probes: bool = False,
     data: Data | None = None,
 ) -> Plan:
@@ -54,7 +54,7 @@ def prepare(
         spec: The sweep.
         sources: Tables given in Python, which replace the paths of ``train``, ``validation`` and ``test``.
         progress: Shows progress.
-        grid_of: The grid of a search, from the number of layers and the data. It replaces that of ``spec``.
+        grid_of: The grid of a search, from the model and the data. It replaces that of ``spec``.
         probes: Also cache the hidden states that probes after every layer read.
         data: The data, if they have been read before, maybe on another machine.
 
@@ -77,7 +77,7 @@ def prepare(
     progress.begin("loading the model")
     pretrained = load_model(spec, task, machine)
     if grid_of is not None:
-        chosen = grid_of(pretrained.anatomy.count, data).values()
+        chosen = grid_of(pretrained, data).values()
         chosen["tune"] = searchable(chosen["tune"], pretrained, machine)
         spec = spec.model_copy(update=chosen)
     spec = _with_ways(spec, pretrained)
@@ -95,6 +95,7 @@ def prepare(
     if older is not None:
         identity = replace(identity, task=identity.task if spec.task else older.identity.task)  # a file may be renamed
         grid = join_existing(Written(spec, identity, older.origin, spec.trust_remote_code), older, store.out)
+    require_reference(grid)
     progress.begin("tokenizing the examples")
     runs = tuple(expand(grid, identity))
     require_suitable_runs(runs, pretrained, data)

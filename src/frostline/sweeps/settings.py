@@ -282,10 +282,6 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
     tunes = settings.values_of("tune")
     for tune in tunes:
         settings.way_of(tune)  # refuses a way that nobody knows
-    if any(tune.is_way for tune in tunes) and not any(tune.is_k for tune in tunes):
-        raise FrostlineError(
-            "Ways to tune are compared with the last k layers or with full fine-tuning: add one, such as full or last-2."
-        )
     if NAMED in tunes and settings.tune_modules is None:
         raise FrostlineError(
             "tune has `named`, but no parts are named: give --tune-modules with module paths, such as "
@@ -297,6 +293,19 @@ def make_settings(values: Mapping[str, Any]) -> Settings:
             "`named`, or leave --tune-modules out."
         )
     return settings
+
+
+def require_reference(settings: Settings) -> None:
+    """Refuse ways to tune alone, in all grids of a folder.
+
+    Raises:
+        FrostlineError: There is no number of layers and no full fine-tuning to compare them with.
+    """
+    tunes = settings.values_of("tune")
+    if any(tune.is_way for tune in tunes) and not any(tune.is_k for tune in tunes):
+        raise FrostlineError(
+            "Ways to tune are compared with the last k layers or with full fine-tuning: add one, such as full or last-2."
+        )
 
 
 def comparison(ways: str | Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from frostline.model.model_files import Streams
 from frostline.model.pretrained import Pretrained
 from frostline.model.streaming import Stream
 from frostline.model.terms import layer_number
-from frostline.model.ways import Way
+from frostline.model.ways import Way, way_named
 from frostline.statistics.recipe import FULL, Recipe
 from frostline.sweeps.grid import one_of_each
 from frostline.sweeps.operations import COPIES, COPY_BYTES
@@ -34,7 +34,7 @@ def whether_to_stream(asked: bool | None, device: torch.device) -> Streams:
 
 
 def searchable(tunes: Sequence[Recipe], pretrained: Pretrained, machine: Machine) -> tuple[Recipe, ...]:
-    """The values of ``tune`` for a search. If layers are streamed, full fine-tuning and layers that do not fit are left out.
+    """The values of ``tune`` for a search. If layers are streamed, full fine-tuning and what does not fit are left out.
 
     If the user has limited k, full fine-tuning is not among the values. Then nothing is left out.
     """
@@ -43,7 +43,10 @@ def searchable(tunes: Sequence[Recipe], pretrained: Pretrained, machine: Machine
     anatomy, free = pretrained.anatomy, device_memory(machine.device).free
     numbers = [k for k in tunes if k.k is not None and k.k < anatomy.count]
     fit = [k for k in numbers if _bytes_for(pretrained, k.k or 0, Way(tune=k).parameters(anatomy)) <= free]
-    return tuple(fit if len(fit) > 1 else numbers[:2])
+    *smaller, largest = fit if len(fit) > 1 else numbers[:2]
+    depths = {one: anatomy.depth(way_named(one).parameters(anatomy)) for one in tunes if one.is_way}
+    ways = [one for one, depth in depths.items() if depth is not None and depth <= (largest.k or 0)]
+    return (*smaller, *ways, largest)
 
 
 def load_upper_layers(plan: Plan) -> Plan:

@@ -1,12 +1,13 @@
 """The one next step that would make an answer surer or better, and how long it trains."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil
 from pathlib import Path
 
 from frostline.statistics.answer import Cell, Choice, SizeAnswer
 from frostline.statistics.curve import UNDECIDED
+from frostline.statistics.recipe import Recipe
 
 FIRST_SEEDS = 5  # what one seed is followed by
 MAX_SEEDS = 30  # more than this is no advice
@@ -29,6 +30,7 @@ def next_command(
     larger: tuple[str, float] | None = None,
     more_rows: str = MORE_ROWS,
     own_code: bool = False,
+    factor: Callable[[Recipe], float] = lambda recipe: 1.0,
 ) -> tuple[str | None, float | None]:
     """The step that helps most, and the seconds that it trains; None where unknown.
 
@@ -45,6 +47,7 @@ def next_command(
         larger: If the budget ended the search: that it be larger, and the seconds that are missing.
         more_rows: How to get more validation examples.
         own_code: Whether the runs need code that comes with the model.
+        factor: How many times the learning rates of the grid a recipe has.
     """
     decision, cells = curve.decision, {str(cell.recipe): cell for cell in curve.cells}
     if decision is None or decision.reference is None or decision.above_baseline is False:
@@ -65,9 +68,9 @@ def next_command(
 
     def command(some: Sequence[Cell], wanted: int, epochs: float | None = None) -> str:
         """One command for all cells, or one for each if their learning rates or lengths differ: a grid has all pairs."""
-        rates = {cell.learning_rate for cell in some if cell.tuned_layers}
+        rates = {_of_grid(cell, factor) for cell in some if cell.tuned_layers}
         together = len(rates) < 2 and (epochs or len({cell.recipe.epochs for cell in some}) == 1)
-        grids = [_grid(part, epochs) for part in ([some] if together else [[cell] for cell in some]) if part]
+        grids = [_grid(part, epochs, factor) for part in ([some] if together else [[cell] for cell in some]) if part]
         return " && ".join(f"{sweep}{grid} --seeds {_more_seeds(seeds, wanted)}" for grid in grids or [""])
 
     if has_not_fitted(reference, longest):
@@ -112,10 +115,15 @@ def _more_seeds(seeds: Sequence[int], wanted: int) -> str:
     return str(len(more)) if more == list(range(len(more))) else ",".join(map(str, more))
 
 
-def _grid(cells: Sequence[Cell], epochs: float | None) -> str:
+def _of_grid(cell: Cell, factor: Callable[[Recipe], float]) -> str:
+    """The learning rate of a cell as a grid has it, without the factor of its way; empty if it has none."""
+    return f"{cell.learning_rate / factor(cell.recipe):g}" if cell.learning_rate is not None else ""
+
+
+def _grid(cells: Sequence[Cell], epochs: float | None, factor: Callable[[Recipe], float]) -> str:
     """The flags that train these k at their learning rates, for their one length or for these ``epochs``."""
     tunes = ",".join(cell.recipe.short for cell in cells)
-    rates = sorted({cell.learning_rate for cell in cells if cell.tuned_layers and cell.learning_rate is not None})
-    given = f" --learning-rate {','.join(f'{rate:g}' for rate in rates)}" if rates else ""
+    rates = sorted({_of_grid(cell, factor) for cell in cells if cell.tuned_layers} - {""}, key=float)
+    given = f" --learning-rate {','.join(rates)}" if rates else ""
     length = [f"{epochs:g}"] if epochs else cells[0].recipe.length.split()[:1]
     return " ".join([f" --tune {tunes}{given}", *(f"--num-train-epochs {one}" for one in length)])

@@ -198,7 +198,9 @@ def _is_weak(comparison: Comparison, full: Cell) -> bool:
 
 def _undecided(comparison: Comparison, full: Cell) -> str:
     """The answer if nothing is shown to have learned the task."""
-    best = max(comparison.curve.choices, key=lambda one: one.expected)
+    decision, choices = comparison.curve.decision, comparison.curve.choices
+    named = [one for one in choices if decision and one.choice == decision.choice]  # the model that is saved
+    best = max(named or choices, key=lambda one: one.expected)
     reached = f"{comparison.scored(best.expected)}{comparison.rows}"
     return (
         f"Undecided: nothing is shown to be above {comparison.baseline(full)}. The best so far is {tuning(best.choice)}: "
