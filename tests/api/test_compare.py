@@ -53,6 +53,16 @@ def test_every_way_has_the_same_number_of_runs(compared: tuple[Path, Answer]) ->
     assert usable and {choice.choice for choice in answer.sizes[0].choices} == usable
 
 
+def test_a_way_alone_needs_a_folder_with_a_k(compared: tuple[Path, Answer], tiny_bert: Path, tiny_table: Path) -> None:
+    """The next step of an answer is such a command, with a learning rate of its own."""
+    given = {"model": tiny_bert, "train": tiny_table, **SETTINGS}
+    with pytest.raises(FrostlineError, match="are compared with the last k layers or with full fine-tuning: add one"):
+        frostline.compare(ways="lora-1", out=compared[0].with_name("new"), progress=Progress(), **given)
+    grown = shutil.copytree(compared[0], compared[0].with_name("grown"))
+    results = frostline.open(grown).more(tune="lora-1", seeds=3, save_model=False, progress=Progress())
+    assert {run.recipe for run in Folder(grown).runs if run.seed == 2} == {"lora-1"} and results.answer.runs.done == 22
+
+
 def test_by_default_every_way_has_as_many_learning_rates() -> None:
     ways = "head,last-1,lora-1,bilstm,mean-pooled-0,setfit,full"
     spec = settings_of(**comparison(ways, {"model": "m", "train": "t.csv", "out": "o"}))
