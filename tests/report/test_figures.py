@@ -178,7 +178,7 @@ def test_costs_are_shares_of_the_reference(reference: str, cost: float, whole: s
     curve.choices[-1].choice, curve.choices[-1].cost_of_full = reference, cost
     axes, text = axes_of(curve)
     assert f"at its share of {whole}:" in text
-    assert axes.get_xlabel() == f"tuned last layers, and their share of {whole} (the cost)"
+    assert axes.get_xlabel() == f"tuned last layers, and their share\nof {whole} (the cost)"
 
 
 @given(

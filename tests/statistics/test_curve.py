@@ -175,6 +175,8 @@ def test_learning_rates_are_compared_on_common_seeds() -> None:
     alone = [run for run in runs if run.seed != 0]  # no common seed: the means of all runs decide
     alone[-1] = replace(alone[-1], status="done", outcome="ok")
     assert by_name(answer([*alone, one("full", 0, 0.9)]))["1"].learning_rate == 2e-4
+    equal = [one("1", 0, 0.7, learning_rate=1e-4, outcome="degenerate"), one("1", 0, 0.7, learning_rate=2e-4)]
+    assert by_name(answer([*equal, one("full", 0, 0.9)]))["1"].learning_rate == 2e-4  # the other one has failed
     few = [one("1", seed, 0.6 + 0.2 * (seed == 4), learning_rate=1e-4) for seed in range(5)]
     few += [one("1", seed, 0.7, learning_rate=2e-4) for seed in range(4, 9)]  # one common seed of five is too few
     assert by_name(answer([*few, one("full", 0, 0.9)]))["1"].learning_rate == 2e-4

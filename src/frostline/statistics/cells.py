@@ -212,7 +212,7 @@ def best_learning_rate(runs: Sequence[RunResult], chance: float | None, settings
 
     The means are over the seeds that have finished at every learning rate. If these are fewer than half of the seeds of some
     learning rate, each mean is over all seeds. A diverged run counts with the baseline's score. Other failed runs count with
-    their score, unless ``settings`` excludes them.
+    their score, unless ``settings`` excludes them. Of equal means, that with most runs that did not fail is the best.
     """
     by_rate: dict[float | None, list[RunResult]] = {}
     for run in sorted(runs, key=lambda run: run.learning_rate or 0.0):
@@ -230,7 +230,7 @@ def best_learning_rate(runs: Sequence[RunResult], chance: float | None, settings
         values = [run.score if id(run) in good else (chance or 0.0) for run in compared]
         return float(np.mean(values)) if values else -np.inf
 
-    return max(by_rate, key=mean)
+    return max(by_rate, key=lambda rate: (mean(rate), sum(run.outcome == "ok" for run in by_rate[rate])))
 
 
 def _alike(k: str, runs: Sequence[RunResult], others: Sequence[RunResult], best: float | None) -> float | None:

@@ -187,7 +187,7 @@ def _draw_costs(axes: Axes, drawn: Sequence[Mark], whole: str) -> None:
     subject = "what is tuned, and its share" if ways else "tuned last layers, and their share"
     if any(Recipe(mark.name).epochs for mark in drawn):
         subject = "what is tuned, and its layers times epochs as a share"
-    axes.set_xlabel(f"{subject} of {whole} (the cost)")
+    axes.set_xlabel(f"{subject}\nof {whole} (the cost)")
 
 
 def _unit(drawn: Sequence[Mark]) -> float:
