@@ -13,6 +13,7 @@ from frostline.data.load import Data
 from frostline.fast.switch import objects_frozen
 from frostline.model.pretrained import Pretrained
 from frostline.model.terms import MEAN, HeadKind
+from frostline.model.ways import MEAN_POOLED
 from frostline.search import DEFAULTS, ENOUGH_STEPS, LONG, SHORT
 from frostline.search.search import Search
 from frostline.search.search_plan import SearchPlan
@@ -23,6 +24,7 @@ from frostline.sweeps.plan import Plan
 from frostline.sweeps.prepare import prepare
 from frostline.sweeps.progress import Progress, displayed
 from frostline.sweeps.settings import AUTO, CHOSEN_BY_SEARCH, MoreRuns, budget_seconds, search_settings, search_ways
+from frostline.training.run import StepPlan
 
 
 @takes(Training)
@@ -145,12 +147,12 @@ def _prepared(
         *smaller, reference = _values_of_k(layers, max_k)
         # up to half of the layers: with more of them it matters less what the head reads
         most = min(max_k or layers, -(-layers // 2)) if ways == AUTO and _can_read_mean(pretrained, data) else 0
-        pooled = [Recipe(f"mean-pooled-{k}") for k in range(1, most + 1)]
+        pooled = [Recipe(f"{MEAN_POOLED}-{k}") for k in range(1, most + 1)]
         lengths = spec.num_train_epochs
         if settings["num_train_epochs"] == AUTO:
-            examples = spec.train_size[0] if spec.train_size else data.train_rows
-            batch = spec.per_device_train_batch_size * spec.gradient_accumulation_steps
-            lengths = (SHORT, LONG) if SHORT * -(-examples // batch) < ENOUGH_STEPS else (SHORT,)
+            short = spec.model_copy(update={"num_train_epochs": SHORT})
+            steps = StepPlan.of(short, spec.train_size[0] if spec.train_size else data.train_rows).total
+            lengths = (SHORT, LONG) if steps < ENOUGH_STEPS else (SHORT,)
         return MoreRuns(tune=(*smaller, *search_ways(ways), *pooled, reference), num_train_epochs=lengths)
 
     with displayed(progress) as shown:
@@ -168,9 +170,10 @@ def _prepared(
 def _can_read_mean(pretrained: Pretrained, data: Data) -> bool:
     """Whether the head can be replaced by one that reads the mean of all tokens."""
     try:
-        return data.task.task_type != TOKENS and pretrained.with_head(HeadKind(MEAN)) is not None
+        pretrained.with_head(HeadKind(MEAN))
     except FrostlineError:
         return False
+    return data.task.task_type != TOKENS
 
 
 def _values_of_k(layers: int, max_k: int | None) -> tuple[Recipe, ...]:

@@ -14,6 +14,7 @@ from frostline.data.kinds import TaskType
 from frostline.data.load import SPLITS
 from frostline.data.wording import did_you_mean
 from frostline.sweeps.settings import Settings
+from frostline.training.settings import Schedule
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Location = str | PathLike[str]
@@ -83,15 +84,7 @@ class Training(ModelAndData, total=False):
     adam_beta1: float
     adam_beta2: float
     adam_epsilon: float
-    lr_scheduler_type: Literal[
-        "linear",
-        "cosine",
-        "cosine_with_restarts",
-        "polynomial",
-        "constant",
-        "constant_with_warmup",
-        "inverse_sqrt",
-    ]
+    lr_scheduler_type: Schedule
     warmup_steps: float
     max_grad_norm: float
     evaluations_per_epoch: int

@@ -216,13 +216,13 @@ def find(
     """
     budget_seconds(budget, processes)
     _check(search_settings({**DEFAULTS, **settings}, max_k, ways))
+    settings |= {"budget": budget, "max_k": max_k, "ways": ways, "exhaustive": exhaustive}
     if plan:
         from frostline.api import find
 
-        chosen: dict[str, Any] = {"budget": budget, "max_k": max_k, "ways": ways, "exhaustive": exhaustive}
-        print_search_plan(find.plan(processes=processes, **chosen, **settings))
-        return
-    who.search(processes, budget=budget, max_k=max_k, ways=ways, exhaustive=exhaustive, **settings)
+        print_search_plan(find.plan(processes=processes, **settings))
+    else:
+        who.search(processes, **settings)
 
 
 @app.command(cls=PanelCommand, short_help="Train a grid of runs and recommend a k.")

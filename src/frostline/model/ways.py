@@ -292,6 +292,7 @@ DEFAULT_RATES: Mapping[str, tuple[float, ...]] = {  # of a comparison: as many f
     "head_learning_rate": (1e-3, 3e-3, 1e-2),
 }
 LORA_RANK, LORA_RATES = 8, 10.0  # LoRA is trained at ten times the learning rates of whole matrices
+MEAN_POOLED = "mean-pooled"  # a head that reads the mean of all tokens
 NAMED_WAYS: Mapping[str, Way] = {
     "lora-all": Way(tune=FULL, low_rank=LORA_RANK, rate_factor=LORA_RATES),
     "llrd": Way(layer_decay=0.9),
@@ -302,7 +303,7 @@ NAMED_WAYS: Mapping[str, Way] = {
     "l2-sp": Way(towards_pretrained=0.01),
     "mixout": Way(mixout=0.7),
     "uncorrected": Way(bias_correction=False),
-    "mean-pooled": Way(head_reads="mean"),
+    MEAN_POOLED: Way(head_reads="mean"),
     "bilstm": Way(tune=HEAD_ONLY, lstm_width=768),
     "bilstm-4": Way(tune=HEAD_ONLY, lstm_width=768, lstm_states=4),
     "probe": Way(estimator="probe"),
@@ -322,10 +323,10 @@ NUMBERED_WAYS = (
     "lp-ft",
     "reinit",
     "transferred",
-    "mean-pooled",
+    MEAN_POOLED,
 )
 EXAMPLES = (*NAMED_WAYS, *(f"{kind}-{25 if kind == 'spectrum' else 2}" for kind in NUMBERED_WAYS))  # one of each kind
-NONE_TOO = ("transferred", "mean-pooled")  # may have 0 as their number
+NONE_TOO = ("transferred", MEAN_POOLED)  # may have 0 as their number
 
 
 def way_named(name: str, own: Mapping[str, Way] = {}, modules: Sequence[str] | None = None) -> Way:

@@ -14,7 +14,7 @@ import numpy as np
 from frostline.data.wording import capitalized
 from frostline.search import default_budget
 from frostline.statistics.cells import clear_distance, succeeded, with_outcomes
-from frostline.statistics.decision import ONE_LENGTH, JointEstimate, Lengths, Option, Rule
+from frostline.statistics.decision import HIGHEST, ONE_LENGTH, JointEstimate, Lengths, Option, Rule
 from frostline.statistics.evidence import Evidence
 from frostline.statistics.inference import FULL_MEAN
 from frostline.statistics.next_step import NextStep
@@ -22,8 +22,6 @@ from frostline.statistics.recipe import Recipe
 from frostline.statistics.run_result import RunResult
 from frostline.sweeps.results.forecast_record import makespan
 from frostline.sweeps.results.search_record import Expected
-
-HIGHEST_SCORE = 1.0  # of every metric
 
 
 @dataclass(frozen=True)
@@ -236,8 +234,8 @@ class Observations:
         reference costs.
         """
         if self.rule.sure is None:
-            return HIGHEST_SCORE - self.rule.price
-        return self.rule.goal.required_score(HIGHEST_SCORE)
+            return HIGHEST - self.rule.price
+        return self.rule.goal.required_score(HIGHEST)
 
     @property
     def spent(self) -> float:

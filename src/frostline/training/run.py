@@ -184,7 +184,7 @@ def phases_of(spec: Run, anatomy: "Anatomy") -> list[Run]:
 
 def tuned_share(spec: Run, anatomy: "Anatomy") -> float:
     """The share of the model's layers that run in each training step: the mean over its phases, without those of a BiLSTM."""
-    depths = [anatomy.depth(phase.parameters(anatomy)) for phase in phases_of(spec, anatomy)]
+    depths = [phase.depth(anatomy) for phase in phases_of(spec, anatomy)]
     return sum(1.0 if depth is None else depth / anatomy.count for depth in depths) / len(depths)
 
 

@@ -57,6 +57,9 @@ Seeds = Annotated[
 Sizes = Annotated[
     tuple[Annotated[int, Field(ge=1)], ...], BeforeValidator(as_list), AfterValidator(_not_empty_and_distinct)
 ]
+Schedule = Literal[
+    "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt"
+]
 Folds = Annotated[Annotated[int, Field(ge=0)] | Literal["auto"], AfterValidator(_at_least_two_or_none)]
 Lengths = Annotated[
     tuple[Positive, ...],
@@ -95,15 +98,9 @@ class TrainingSettings(Strict):
     adam_beta1: float = Field(0.9, ge=0, lt=1, description="AdamW beta1")
     adam_beta2: float = Field(0.999, ge=0, lt=1, description="AdamW beta2")
     adam_epsilon: Positive = Field(1e-8, description="AdamW epsilon")
-    lr_scheduler_type: Literal[
-        "linear",
-        "cosine",
-        "cosine_with_restarts",
-        "polynomial",
-        "constant",
-        "constant_with_warmup",
-        "inverse_sqrt",
-    ] = Field("linear", description="learning rate schedule, such as linear, cosine or constant")
+    lr_scheduler_type: Schedule = Field(
+        "linear", description="learning rate schedule, such as linear, cosine or constant"
+    )
     warmup_steps: float = Field(0.1, ge=0, description="warm-up steps; below 1: share of all steps")
     max_grad_norm: float = Field(1.0, ge=0, description="gradient clipping norm; 0 disables clipping")
     evaluations_per_epoch: int = Field(1, ge=0, description="evaluations per epoch; 0: after the last step only")

@@ -1,9 +1,11 @@
 """The answer for one train size: three sentences (what to tune, how good that is, how sure), and remarks."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from frostline.data.wording import capitalized, ranges
+from frostline.model.ways import MEAN_POOLED
 from frostline.report import formatting, names
 from frostline.report.answer.next_command import has_not_fitted
 from frostline.report.formatting import points, probability, score
@@ -99,7 +101,6 @@ def _interval(estimate: Ratio | Difference, show: Callable[[float], str]) -> str
 LEARN_FIRST = "To learn the task, train with more epochs, another learning rate or more examples."
 CLEARLY_LONGER = 1.1  # times as long; fewer layers never take longer by themselves
 WORTH_A_MENTION = 0.95  # of full fine-tuning's memory
-MEAN_POOLED = "mean-pooled"  # the ways whose head reads the mean of all tokens
 
 
 def sentence(comparison: Comparison, layers: int | None, search: SearchOutcome = NO_SEARCH) -> str:
@@ -271,9 +272,9 @@ def _what(recipe: Recipe, layers: int | None) -> str:
         return f"Train no layer, but fit {tuning(recipe)}"
     if recipe.trained == NAMED:
         return "Tune the named parts"
-    if recipe.trained.startswith(MEAN_POOLED):  # a search tries them without being asked to
-        beside = Recipe(recipe.trained.removeprefix(MEAN_POOLED).removeprefix("-") or FULL)
-        return f"{_what(beside, layers)} with a head that reads the mean of all tokens ({recipe.trained})"
+    pooled = re.fullmatch(rf"{MEAN_POOLED}(?:-(\d+))?", recipe.trained)
+    if pooled:  # a search tries them without being asked to
+        return f"{_what(Recipe(pooled[1] or FULL), layers)} with a head that reads the mean of all tokens ({recipe.trained})"
     if recipe.is_way:
         return f"Tune with {recipe.trained}"
     k = recipe.k
