@@ -33,6 +33,7 @@ TOUR = {
     "docs/get-started.md": ("two",),
     "docs/how-it-works/exactness.md": ("two",),
     "docs/how-it-works/search.md": ("two",),
+    "docs/how-to/audit.md": ("two",),
     "docs/how-to/clusters.md": ("two",),
     "docs/how-to/errors.md": ("two",),
     "docs/how-to/gpu.md": ("two",),
