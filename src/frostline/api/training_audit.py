@@ -107,16 +107,16 @@ class TrainingAudit:
     def verdict(self) -> str:
         """What has moved, and what the parts below cost, in two sentences."""
         moved, still = ([part.name for part in self.parts if bool(part.moved) is wanted] for wanted in (True, False))
-        counts = (
-            f"{sum(part.moved for part in self.parts):,} of {sum(part.parameters for part in self.parts):,} parameters"
+        numbers, all_numbers = (sum(getattr(part, name) for part in self.parts) for name in ("moved", "parameters"))
+        after, counts = (
+            f"After {self.steps} step{'s' * (self.steps != 1)}",
+            f"{numbers:,} of {all_numbers:,} parameters",
         )
-        after = f"After {self.steps} step{'s' * (self.steps != 1)}"
         if not moved:
             return f"{after}, nothing has moved."
-        what = f"{named(moved)} moved ({counts})"
-        first = (
-            f"{after}, {what}, and {named(still)} did not, to the bit." if still else f"{after}, all parts have moved ({counts}): none is frozen."
-        )
+        first = f"{after}, {named(moved)} moved ({counts}), and {named(still or moved)} did not, to the bit."
+        if not still:
+            first = f"{after}, all parts have moved ({counts}): none is frozen."
         if not self.below:
             return f"{first} No part lies below everything that requires gradients, so nothing can be cached."
         below = [part for part in self.parts if part.name in self.below]
